@@ -8,7 +8,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orion
 # Each checkout has its own build folder, since CMake rejects a build folder of another source folder.
 BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
-PACKAGES  := operator api_server device_plugin node_agent exposition hook inprocess crds errors cli bench
+PACKAGES  := operator api_server device_plugin node_agent exposition hook inprocess crds errors planning simulation cli bench
 LINKS  := build/import/orion
 TIERS  := quiet host cluster node
 # The sources of the hook and the simulated driver.
@@ -167,7 +167,7 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 # Orion itself, without build isolation: the tools are in the environment, and CMake compiles only what has changed.
 $(VENV)/built: $(VENV)/ready $(SOURCES) $(MODULES)
 	@echo "installing orion-gpu into $(VENV), editable"
-	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster]"
+	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster,plan]"
 	@touch $@
 
 # mypy, pyright and editors do not follow import hooks, so they need a folder with the package's name.

@@ -5,13 +5,14 @@ kubeconfigs          reads kubeconfigs and reports their errors
 credential_programs  runs a credential plugin, as the kubeconfigs of clouds require
 exec_credentials     the data that this package and a credential plugin exchange
 access               adds the URL, TLS and the credentials to each session
-requests             reads and writes with retries; pages of a list, events of a watch
+requests             sends requests, with retries; reads the pages of a list and the events of a watch
 merging              computes the patch between two objects
 watching             keeps the objects of one kind current in memory, by list and watch
 paths                URL paths of lists of objects
 metrics              counts requests for Prometheus
 
 The package uses aiohttp instead of the `kubernetes` client, which blocks: each watch would need a thread. kopf, which
-watches for the reconciler, gets its session from here; kopf's own request functions are private and have other retries.
-The heads of credentials and credential_programs say why this package reads kubeconfigs and runs plugins itself.
+watches for the reconciler, gets its session from this package. kopf's own request functions are private and retry in
+another way. The docstrings of credentials and credential_programs say why this package reads kubeconfigs and runs
+plugins itself.
 """

@@ -16,7 +16,7 @@ from orion.api_server.credential_programs import CredentialProgram
 from orion.api_server.exec_credentials import Credential, LogInFailed
 
 _TOKEN_AGE_S = 30.0
-""" How long a token is used before the file is read again; the kubelet renews it long before it expires. """
+""" How long a token is used before its file is read again. The kubelet renews a token long before it expires. """
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Access:
     async def _send_with_token(
         self, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request with the token. Retry once if the API server rejects it and the file has a newer token."""
+        """Send a request with the token. If the server rejects it and the file has a newer token, retry once."""
         if self.log_in is not None:
             return await self._send_with_plugin(self.log_in, request, handle)
         before = self._authorize(request)
@@ -83,7 +83,7 @@ class Access:
     async def _send_with_plugin(
         self, program: CredentialProgram, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send a request with the plugin's credential; if it is rejected, run the plugin and retry with a new one.
+        """Send a request with the plugin's credential. If the server rejects it, run the plugin and retry once.
 
         Raises:
             LogInFailed: the plugin returned no credential.
@@ -124,9 +124,9 @@ def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Use a client certificate and its key, both PEM, for all later connections of the context.
 
     Raises:
-        ssl.SSLError: they are not a pair, or the key has a password.
+        ssl.SSLError: the certificate and the key are not a pair, or the key has a password.
     """
-    with tempfile.NamedTemporaryFile(prefix="orion-") as both:  # OpenSSL reads only files; this one is deleted at once
+    with tempfile.NamedTemporaryFile(prefix="orion-") as both:  # OpenSSL reads only files; `with` deletes this file
         both.write(certificate + b"\n" + key)
         both.flush()
-        tls.load_cert_chain(both.name, password="")  # without it OpenSSL would ask for a password at the terminal
+        tls.load_cert_chain(both.name, password="")  # otherwise OpenSSL would ask for a password at the terminal

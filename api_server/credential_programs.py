@@ -1,7 +1,7 @@
 """Runs client-go's credential plugins: programs that log a user in, as kubeconfigs of EKS, GKE and AKS require.
 
 A plugin runs when a request first needs a credential, shortly before the last credential expires, and when the API
-server has rejected it. All requests that wait get the result of the same run, also its failure.
+server has rejected it. Requests that wait at the same time share one run of the plugin and its result.
 
 Why not a library: `kubernetes.config` runs a plugin without a time limit in the caller's thread. It does not end the
 plugin and its children when the request or the loop ends. It does not run the plugin again when the API server rejects
@@ -9,8 +9,8 @@ its token, and runs it for each request if a token lasts less than five minutes.
 plugin's two outputs one after the other, so a plugin with long error messages never ends; it also uses asyncio's
 subprocess (see _Running).
 
-Rejected: a run in a thread (a waiting request could not be cancelled), and a cache of credentials on disk: plugins that
-need one have their own.
+Rejected: running the plugin in a thread, because a waiting request could not be cancelled. Rejected: a cache of
+credentials on disk, because plugins that need such a cache already have one.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ INTERACTIVE_RUN_S = 120.0
 _LINE_MAX = 300
 """ Characters of the plugin's last line in an error. """
 _OUTPUT_MAX = 1 << 20
-""" Bytes of stdout, and of stderr, that are kept. """
+""" How many bytes of stdout are kept; the same limit holds for stderr. """
 _KILL_WAIT_S = 2.0
 """ How long to wait for a killed plugin. """
 _POLL_S = 0.01
@@ -88,13 +88,13 @@ class CredentialProgram:
     def _forget(self, run: asyncio.Task[Credential]) -> None:
         self._run = None
         if not run.cancelled():
-            run.exception()  # retrieved, so that asyncio does not warn if no request waits any more
+            run.exception()  # asyncio warns about an exception that nobody reads, and perhaps no request waits any more
 
     async def _renew(self) -> Credential:
         self._kept = read_answer(await self._output(), self._entry.api_version, self._description)
         return self._kept
 
-    # -- Running it ----------------------------------------------------------------------------------------------------
+    # -- Running the plugin --------------------------------------------------------------------------------------------
 
     async def _output(self) -> bytes:
         running = self._start()
@@ -126,7 +126,7 @@ class CredentialProgram:
                 env=os.environ
                 | {each.name: each.value for each in entry.env or ()}
                 | {"KUBERNETES_EXEC_INFO": json.dumps(info, default=str)},
-                start_new_session=not self._interactive,  # then kill() also kills the plugin's children
+                start_new_session=not self._interactive,  # lets kill() also kill the plugin's children
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -144,7 +144,7 @@ class _Running:
 
     Args:
         process: just started; both of its outputs are pipes.
-        echo: whether to copy its stderr to ours at once. Its stderr may contain a question to the user at the terminal.
+        echo: whether to copy the plugin's stderr to the terminal at once: it may contain a question to the user.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], echo: bool) -> None:
@@ -164,7 +164,7 @@ class _Running:
             await asyncio.sleep(_POLL_S)
 
     async def kill(self, with_children: bool) -> None:
-        """Kill the plugin unless it has ended, and close our ends of its pipes. Its children may still hold theirs."""
+        """Kill the plugin if it still runs, and close the pipes' ends of this process. Children may keep the others."""
         if self._pipes or self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL) if with_children else self.process.kill()

@@ -1,13 +1,13 @@
-"""Finds the API server: by the kubeconfig in an option, otherwise the pod's service account, otherwise $KUBECONFIG.
+"""Finds the API server: from the kubeconfig option, else the pod's service account, else $KUBECONFIG.
 
 Users of a kubeconfig authenticate with a token, a certificate, or a credential plugin. An `auth-provider` is rejected,
 because Kubernetes itself has removed it.
 
-Why not a library: `kubernetes.config` (37.0.2, tried) fails our tests. Of several files it takes the last current
-context, but kubectl takes the first, so `orion cleanup` would clean another cluster than kubectl shows. If a log-in
-fails, the library logs the failure and sends anonymous requests. Invalid entries cause an AttributeError, a TypeError,
-or a token that is the text of a Python object. The library reads a `tokenFile` only once, and leaves private keys in
-files until the process ends. With its dependencies it adds 131 MB to an install.
+Why not a library: `kubernetes.config` (37.0.2, tried) fails our tests. If several files set a current context,
+the library takes the last one and kubectl takes the first. So `orion cleanup` would clean another cluster than the one
+that kubectl shows. If a log-in fails, the library logs the failure and sends anonymous requests. Invalid entries cause
+an AttributeError, a TypeError, or a token that is the text of a Python object. The library reads a `tokenFile` only
+once, and leaves private keys in files until the process ends. With its dependencies it adds 131 MB to an install.
 """
 
 import base64
@@ -31,10 +31,10 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 def find_access(kubeconfig: Path | None = None) -> Access:
-    """Return the configured access: by `kubeconfig`, otherwise the pod's service account, otherwise $KUBECONFIG.
+    """Return the access that `kubeconfig` configures, else the pod's service account, else $KUBECONFIG.
 
     Raises:
-        NoCluster: none is configured, or it is unusable.
+        NoCluster: no API server is configured, or its configuration is unusable.
     """
     if kubeconfig is not None:
         return _read_kubeconfig([kubeconfig])

@@ -1,7 +1,7 @@
 """The data of a credential plugin: client.authentication.k8s.io, v1 and v1beta1.
 
 The kubeconfig says how to run the plugin. The plugin prints an ExecCredential: a token, or a certificate with its key.
-This is a secret, so error messages quote only its kind and version.
+An ExecCredential is secret, so error messages quote only its kind and version.
 """
 
 from dataclasses import dataclass, field

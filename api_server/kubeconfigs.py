@@ -16,7 +16,7 @@ from orion.errors import NotFound
 
 
 class NoCluster(NotFound):
-    """No API server is configured, or no kubeconfig that can be used."""
+    """No API server is configured, or its kubeconfig cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Entry:
     """An entry of a kubeconfig.
 
     Args:
-        what: its kind: cluster, context or user.
-        name: its name.
-        file: the kubeconfig that contains it; relative paths are relative to its folder.
+        what: the entry's kind: cluster, context or user.
+        name: the entry's name.
+        file: the kubeconfig that contains the entry; relative paths in the entry are relative to the file's folder.
         fields: the entry's fields, as parsed from YAML.
     """
 
@@ -60,7 +60,7 @@ class Entry:
         return self.text(field)
 
     def content(self, field: str) -> bytes:
-        """Return the data in the field `field`-data, or of the file that `field` names; empty if there is neither.
+        """Return the data in the field `field`-data, else those in the file that `field` names, else nothing.
 
         Raises:
             NoCluster: the file cannot be read, or the data are not base64.
@@ -109,9 +109,9 @@ class Kubeconfigs:
         """Return an entry.
 
         Args:
-            what: its kind: cluster, context or user.
-            name: its name.
-            by: the entry that refers to it, for error messages.
+            what: the entry's kind: cluster, context or user.
+            name: the entry's name.
+            by: the entry that refers to the returned entry, for error messages.
 
         Raises:
             NoCluster: there is no such entry.

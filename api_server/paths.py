@@ -10,7 +10,7 @@ NODES = "/api/v1/nodes"
 
 
 def resource_path(kind: Kind, namespace: str = "") -> str:
-    """Return the path of the list of a kind of this API, in one namespace or in all."""
+    """Return the path of the list of one of Orion's kinds, in one namespace or in all namespaces."""
     place = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{API_VERSION}{place}/{kind.plural}"
 

@@ -1,8 +1,8 @@
 """Requests to the API server, and their retries.
 
 A request with status 429 or 5xx is retried after the time in Retry-After; the caller handles all other statuses. A
-semaphore limits the number of concurrent requests. Watches do not count, because they stay open. If the credential
-plugin has never succeeded, each request raises NoCluster: a retry would not help.
+semaphore limits the number of concurrent requests. Watches do not count towards the limit, because they stay open. If
+the credential plugin has never succeeded, each request raises NoCluster: a retry would not help.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class ApiServer:
         self._metrics = metrics or RequestMetrics()
         self._semaphore = asyncio.Semaphore(concurrency)
         self._timeout = aiohttp.ClientTimeout(total=attempt_s)
-        if access.log_in is not None:  # the plugin runs within a request and needs longer than any answer
+        if access.log_in is not None:  # a request may wait for the plugin, which takes longer than the API server
             total = attempt_s + access.log_in.limit_s
             self._timeout = aiohttp.ClientTimeout(total=total, connect=attempt_s, sock_read=attempt_s)
         self._session: aiohttp.ClientSession | None = None

@@ -39,7 +39,7 @@ class Watched(Generic[T, G]):
         path: the path of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
         read: converts parsed JSON into the object to keep; may raise Unreadable.
         gather: combines the objects of a namespace into the result of `of`; called on demand, once after each change.
-        by_generation: whether to skip events that do not change metadata.generation, such as those of a status.
+        by_generation: whether to skip events that do not change metadata.generation, such as changes of a status.
         query: parameters of list and watch, such as a field selector.
         on_change: called on the event loop after each list and each event except bookmarks.
     """

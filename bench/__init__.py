@@ -11,7 +11,7 @@ Experiments:
 
 Shared parts:
 
-    workload, workloads     what one process runs on the GPU; all kinds by name, and their simulated stand-ins
+    workload, workloads     the interface of what one process runs on the GPU; all workloads, with simulated stand-ins
     workers                 processes that run workloads on command, and the parent that commands them
     managed                 a private agent with slots, and the environment that preloads the hook into a process
     job_file, job_run       `orion launch`: clients that are threads of one process

@@ -49,7 +49,7 @@ def arrivals_with_lead(rate: float, requests: int, lead: float, seed: int) -> tu
 
 
 def picture_window(arrivals: list[float], length: float, after: float = 0.0) -> tuple[float, float]:
-    """Choose a window for a picture: one with slightly more arrivals than the mean.
+    """Choose a window for a picture: a window with slightly more arrivals than an average window.
 
     Args:
         arrivals: Ascending times in seconds.
@@ -58,7 +58,7 @@ def picture_window(arrivals: list[float], length: float, after: float = 0.0) -> 
 
     Returns:
         (begin, end) in seconds: the first window that begins 5 ms before an arrival and holds at least one arrival
-        more than the mean; if there is none, the window with the most arrivals.
+        more than an average window. If no window does, the result is the window with the most arrivals.
     """
     late = [time for time in arrivals if time >= after]
     if not late:

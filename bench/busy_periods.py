@@ -1,15 +1,17 @@
 """Explains hp's latency beside be, from the raw data of a colocation: `python -m orion.bench.busy_periods FOLDER`.
 
 It prints six Markdown tables for docs/results/colocation.md. The "head" is the first request of a busy period. The
-queueing model (late_heads.py) predicts hp's p99 from the run of hp alone, if some requests take longer.
+queueing model (late_heads.py) takes the run of hp alone and predicts what hp's p99 would be if some of the requests
+took longer.
 
 1. Time-sliced runs: stalls, which are requests that took longer than be's kernels can explain. Runs of hp alone have
    stalls, too, so the host causes them.
 2. Time-sliced runs: hp's p99 with and without stalls, and the predicted p99 if only the heads take longer.
 3. Time-sliced runs: the extra service time of heads and of queued requests.
 4. Time-sliced runs: the GPU time that is lost in each busy period.
-5. Runs in which contexts run together: hp's p99, and the predicted p99 if all requests take longer, or only the heads.
-6. All runs: the slowdown by position in the busy period. A slowdown long after be's last kernel has another cause.
+5. Runs in which contexts run together: hp's p99, and its predictions if all requests take longer, or only heads do.
+6. All runs: the slowdown by position in the busy period. If a request is slow long after be's last kernel, be is not
+   the cause.
 
 `orion bench report` does not print these tables: the report says whether targets hold; these tables say why.
 """
@@ -56,7 +58,7 @@ class Round:
 
     @property
     def quiet(self) -> Mask:
-        """Return which measured requests had no stall in their busy period, neither beside be nor alone."""
+        """Return which measured requests were in a busy period without a stall, both beside be and alone."""
         return ~(_in_stalled_period(self.run) | _in_stalled_period(self.alone))
 
 
@@ -123,7 +125,7 @@ def stalls(folder: RunFolder) -> list[str]:
 
 
 def tails(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Divide hp's p99 beside be by hp's p99 alone: measured, without stalls, and predicted for late heads."""
+    """Divide hp's p99 beside be by hp's p99 alone: as measured, without stalls, and as predicted if heads are late."""
     lines = [
         f"| pair | as measured | without busy periods of a stall > {1e3 * STALL:g} ms | "
         f"alone, if its heads were {1e3 * SWITCH:g} ms late | alone, if its heads were as late as measured |",
@@ -203,7 +205,10 @@ def losses(pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
 
 
 def _loss(each: Round) -> tuple[float, ...]:
-    """Return hp's share, be's share, busy periods a second, and the lost ms per busy period: sum and two parts."""
+    """Return hp's share, be's share, busy periods a second, and the GPU time lost per busy period, in ms.
+
+    The lost time is three figures: the sum, the part in which hp took longer than alone, and the rest.
+    """
     rate = len(each.alone.latencies) / each.alone.seconds
     share, periods = rate / each.capacity, busy_periods_per_second(each.alone)
     lost = 1e3 * (1 - share - each.be) / periods
@@ -213,9 +218,9 @@ def _loss(each: Round) -> tuple[float, ...]:
 
 
 def queueing(folder: RunFolder) -> list[str]:
-    """Compare hp's p99 with two predictions, if contexts run together.
+    """Compare hp's p99 with two predictions, for runs in which contexts run together.
 
-    In one prediction all requests take longer; in the other only the heads do.
+    One prediction assumes that all requests take longer. The other assumes that only the heads take longer.
     """
     titles = ["hp, round", "system", "hp GPU time / alone", "p99 / alone", "by queueing", "if only heads were late"]
     lines = [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
@@ -231,7 +236,10 @@ def queueing(folder: RunFolder) -> list[str]:
 
 
 def _overlaps(folder: RunFolder) -> Iterator[tuple[str, Run, dict[str, Run]]]:
-    """Yield a title, the run of hp alone, and the runs in which contexts run together, for each round with both."""
+    """Yield a title, the run of hp alone, and the runs in which contexts run together.
+
+    A round without hp alone or without such runs is left out.
+    """
     for hp in folder.hp_ids():
         for path in folder.rounds(hp):
             alone = folder.load(path / f"alone{SUFFIX}")
@@ -250,7 +258,7 @@ def _together(folder: RunFolder, path: Path) -> Run | None:
 
 
 def ages(folder: RunFolder, pairs: Sequence[tuple[str, list[Round]]]) -> list[str]:
-    """Show by how much the median service time exceeds hp's alone, for each position in the busy period.
+    """Show by how much the median service time exceeds that of hp alone, for each position in the busy period.
 
     The last column is the mean number of be steps that end during a request, without the heads.
     """

@@ -101,7 +101,7 @@ def make_experiment(options: Options) -> Experiment:
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the results as `--json` prints them: hp's ratio to phase alone, and be's ratio to phase unmanaged."""
+    """Return the results as `--json` prints them: hp relative to phase alone, be relative to phase unmanaged."""
     p99_alone = percentile(outcome.phases[0].latencies_ms, 99)
     be_unmanaged = outcome.phases[1].be_per_second
     return {
@@ -137,7 +137,10 @@ def _choose_simulated(wanted: bool | None) -> bool:
 
 
 def _why_no_gpu() -> str:
-    """Return why real models cannot run here; empty if they can. A child asks torch, so this process loads no CUDA."""
+    """Return why real models cannot run here; empty if they can.
+
+    A child process imports torch and checks, so that this process does not load CUDA.
+    """
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed (`pip install torch`)"
     question = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"

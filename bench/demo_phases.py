@@ -1,4 +1,4 @@
-"""The three phases of the demo: the same requests alone, beside an unmanaged trainer, and beside it under Orion."""
+"""The demo's three phases: the same requests alone, beside an unmanaged trainer, and beside the trainer under Orion."""
 
 import time
 from collections.abc import Callable

@@ -59,7 +59,7 @@ def unpaired_percentile_ratios(
 
 
 def paired_mean_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """Compare means of the same requests. Their ratio is also the ratio of totals, such as GPU time."""
+    """Compare means over the same requests. The ratio of means is also the ratio of totals, such as total GPU time."""
 
     def mean(samples: Samples) -> Samples:
         return np.asarray(samples.mean(axis=-1))[None]

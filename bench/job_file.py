@@ -18,7 +18,7 @@ from orion.bench.workloads import KINDS, check
 from orion.errors import Invalid, Unreadable
 
 DROPPED = 10
-"""How many first iterations of each client are not measured; the published system uses the same number."""
+"""Number of first iterations of each client that are not measured; the published system uses the same number."""
 
 _LEAST_RPS = 1e-6
 """One request in eleven days. The gap of a much smaller rate would overflow `time.sleep`."""
@@ -123,7 +123,7 @@ def _job(path: Path, entry: Entry, number: int, clients: int, seed: int) -> Job:
 
 
 def _workload(path: Path, entry: Entry) -> tuple[str, dict[str, Any]]:
-    """Return a client's workload: by the published system's names of networks, or by the name of our workload."""
+    """Return a client's workload. The client names a network as the published system does, or one of our workloads."""
     for name in (entry.args.model_name, entry.arch):
         if name in KINDS:
             takes_batch = "batch" in KINDS[name].options.model_fields

@@ -1,7 +1,7 @@
 """A private Orion for one experiment: an agent, its slots, and the clients' environments.
 
 The agent uses a temporary folder as its root, so an experiment neither needs nor disturbs an agent that the machine
-already runs. A client finds its one slot where a container finds it: `$ORION_ROOT/slots/<GPU uuid>`.
+already runs. A client finds its slot in the same place as in a container: `$ORION_ROOT/slots/<GPU uuid>`.
 """
 
 import contextlib
@@ -68,14 +68,14 @@ def _table(baselines: bool) -> dict[str, str]:
 
 
 class ManagedGPU:
-    """One GPU of a machine under a private agent; a context manager that removes its process and files at the end."""
+    """One GPU of a machine under a private agent; a context manager that ends the agent and removes its files."""
 
     def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "", baselines: bool = False) -> None:
         """Store the settings; entering the context starts the agent.
 
         Args:
             environment: The environment that `machine` yielded.
-            simulated: As given to `machine`.
+            simulated: The same value as for `machine`.
             uuid: UUID of the GPU; empty: the first GPU.
             baselines: Whether the agent and its clients have the published schedulers.
         """
@@ -119,7 +119,7 @@ class ManagedGPU:
         return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
 
     def wait_for_clients(self, count: int) -> None:
-        """Wait until `count` clients have joined the agent: a hook that has not joined gates nothing."""
+        """Wait until `count` clients have joined the agent; before a hook joins, it stops no launches."""
         deadline = time.monotonic() + JOIN_SECONDS
         while (joined := sum(len(slot.clients) for slot in self.snapshot().slots)) < count:
             if time.monotonic() > deadline:

@@ -34,7 +34,7 @@ def completed_between(ends: Sequence[float], begin: float, end: float) -> float:
         end: End of the window.
 
     Returns:
-        Steps in [begin, end], with fractions. Time before the first completion and after the last one adds nothing.
+        Steps in [begin, end], with fractions. Time before the first and after the last completion adds no steps.
     """
     return _position(ends, end) - _position(ends, begin)
 

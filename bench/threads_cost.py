@@ -1,8 +1,8 @@
 """Measures the cost of clients that are threads of one process: `orion bench threads` runs this module under the hook.
 
 It measures two things on a GPU:
-- The time of one launch call (an element times a scalar; the driver's queue is never full), on a plain torch stream and
-  as a client. Python and torch take most of the time; Orion's part is the difference.
+- The time of one launch call, on a plain torch stream and as a client. The kernel multiplies one element by a scalar,
+  and the driver's queue is never full. Python and torch take most of the time; Orion's part is the difference.
 - The time in which two threads each launch 100 matrix products of size 2048 and wait for them, on plain streams and as
   clients under several policies. The time counts from the first thread's start until both threads have finished.
 

@@ -1,18 +1,18 @@
 """The command line: `orion`.
 
-    main        the commands, and their errors as sentences
-    agent       `orion agent`: run the node agent
-    run         `orion run`: start a program under the hook
-    policy      `orion policy`: show or change how a GPU is shared
-    top         `orion top`: show the GPUs' clients, live
-    stop        `orion stop`: end the agent
-    doctor      `orion doctor`: find what prevents sharing on this machine
-    demo        `orion demo`: compare sharing with and without Orion
-    profile     `orion profile`: measure a workload's kernels
-    cleanup     `orion cleanup`: remove what Orion left on a cluster
+`main` lists the commands and prints each error as one sentence. Most commands are in the module of their name; `orion
+mps-daemon` and `orion device-plugin` are in `mps_daemon` and `device_plugin`. The other modules:
 
-Below them: `agents` finds or starts the agent of a root, `launching` makes the environment of a client, `rates`
-and `top_picture` are what `orion top` shows, `checks` looks at the machine, `other_agents` for agents of other roots,
-`extras` says which packages a command misses. A command imports what it needs when it runs,
-so that `orion --help` answers at once and `orion run` delays a program's start little.
+    agents, other_agents        the agent of a root; agents of other roots on this machine
+    launching, slot_choice      the environment of a client; the choice of a client's slots
+    checks                      the checks of `orion doctor`
+    rates, top_picture          the figures and the picture of `orion top`
+    profiling, simulating       the parts of `orion profile` and of `orion simulate`
+    pod_sources                 where `orion explain` finds pods and shares
+    policy_options, sizes       options for policies; amounts of memory
+    roots, snapshots            the agent's folder; its answers as JSON
+    errors, extras              errors of commands; packages that a command lacks
+
+A command imports what it needs when it runs. So `orion --help` answers at once, and `orion run` hardly delays a
+program's start.
 """

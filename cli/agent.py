@@ -64,7 +64,7 @@ def agent(
     ] = 10.0,
     claim_seconds: Annotated[
         float,
-        typer.Option(help="How long a GPU counts as another device plugin's after that plugin last advertised it."),
+        typer.Option(help="Advertise no slots of a GPU for this long after another device plugin last advertised it."),
     ] = 60.0,
 ) -> None:
     """Run the node agent. It gives clients slots and grants, watches them and serves metrics.
@@ -73,8 +73,8 @@ def agent(
     When the agent ends, clients continue under their last grants, and the next agent takes them over. The policy
     options apply to GPUs that no earlier agent of this folder knew; `orion policy set` changes a policy at any time.
 
-    With --node-name the agent runs in a cluster. The kubelet tells it which container holds which slot, it applies the
-    grants of the pods, and the GPUShares of hp pods set the policies.
+    With --node-name the agent runs in a cluster. It asks the kubelet which container holds which slot, and applies the
+    grants of the pods. The GPUShares of hp pods set the policies.
     """
     _run({
         "root": (root or roots.default_root()).absolute(),

@@ -19,8 +19,9 @@ from orion.node_agent.api import agent_pb2, client
 from orion.node_agent.api.client import NoAgent
 
 START_SECONDS = 20.0
-LOOK_SECONDS = 0.02
-# be slots are made when clients come. Port 0, so that agents of several roots do not need the same port.
+POLL_SECONDS = 0.02
+# The agent starts without be slots, because `orion run` makes one for each client. Port 0 lets the kernel choose a free
+# port, so agents of several roots do not need the same port.
 _OPTIONS = ("--be-slots", "0", "--metrics-address", "127.0.0.1:0")
 
 
@@ -29,7 +30,7 @@ def asking(root: Path) -> Iterator[client.AgentClient]:
     """Yield the agent of a root; turn its refusals into sentences for the user.
 
     Raises:
-        NoAgent: none answers there.
+        NoAgent: no agent answers at this root.
         RequestRefused: the agent refused a request.
     """
     try:
@@ -43,7 +44,7 @@ def ask(root: Path) -> agent_pb2.Snapshot:
     """Return what the agent sees now.
 
     Raises:
-        NoAgent: none answers at this root.
+        NoAgent: no agent answers at this root.
     """
     with asking(root) as agent:
         return agent.snapshot()
@@ -53,8 +54,8 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
     """Return the snapshot of the root's agent, starting it if there is none.
 
     Args:
-        root: its folder; made if it does not exist.
-        simulated: an agent started here manages the simulated GPU.
+        root: the agent's folder; made if it does not exist.
+        simulated: whether an agent that this function starts manages the simulated GPU.
     """
     with contextlib.suppress(NoAgent):
         return ask(root)
@@ -86,6 +87,6 @@ def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
             return ask(root)
         if process.poll() is not None:
             break
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     last = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it printed nothing"
     raise Unavailable(f"the agent did not start: {last.removeprefix('orion: ')} (the whole log is in {log})")

@@ -132,11 +132,11 @@ def threads(
     ] = "bfloat16,float32",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Measure what clients as threads of one process cost over plain streams: a launch, and two clients' products."""
+    """Measure how much longer launches and matrix products take in clients that are threads than on plain streams."""
     from orion import hook
     from orion.cli.launching import preloading_environment
 
-    extras.require("torch", "the threads work with it")
+    extras.require("torch", "the measured threads use it")
     environment = preloading_environment(os.environ, hook.library(), None)
     command = [sys.executable, "-m", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json

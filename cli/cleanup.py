@@ -44,9 +44,10 @@ def cleanup(
     components write all of this again.
 
     [bold]orion cleanup --dry-run[/bold]     shows what would change
-    [bold]orion cleanup --capacity[/bold]    5 minutes after the uninstall: resources
-                                orion.gpu/... with 0, which kubelets leave
-                                (it needs the right to patch nodes/status)
+    [bold]orion cleanup --capacity[/bold]    run this 5 minutes after the uninstall: it
+                                also removes resources orion.gpu/... with
+                                capacity 0, which kubelets leave in nodes'
+                                status (needs the right to patch nodes/status)
 
     Exit 1 if something could not be cleaned; everything else is clean then.
     """
@@ -86,7 +87,7 @@ def _clean(kubeconfig: Path | None, *, test: "Named | None", capacity: bool, dry
 
 
 def _lines(cleaned: "Cleaned", dry_run: bool) -> list[str]:
-    """Return what was done, for people: a line for each object, and one for all."""
+    """Return the changes as text for people: a line for each object, then a line with the totals."""
     lines = [f"node {name}: {', '.join(marks)}" for name, marks in sorted(cleaned.nodes.items())]
     lines += [f"GPUDevice {name}: Unknown" for name in sorted(cleaned.gpus)]
     lines += [f"GPUShare {name}: Unknown" for name in sorted(cleaned.shares)]

@@ -16,7 +16,7 @@ def demo(
     simulated: Annotated[
         bool | None,
         typer.Option(
-            "--simulated/--gpu", help="Use the simulated GPU, or a real one.", show_default="a real one if it can"
+            "--simulated/--gpu", help="Use the simulated GPU, or a real one.", show_default="a real one if possible"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,

@@ -1,6 +1,7 @@
 """The errors of the command line: `main` prints each as one sentence, and exits with the status of its class.
 
-Typer reports a wrong option or value itself, with status 2. `validated` is for values that only the settings check.
+Typer itself reports a wrong option or value, with status 2. `validated` reports values that Typer accepts and the
+settings reject.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ Settings = TypeVar("Settings", bound="BaseModel")
 
 
 class ProgramFailed(OrionError):
-    """The program that the command runs does not start or does not do its part.
+    """The program that the command runs does not start, or does not do what the command needs, such as use the GPU.
 
     Args:
         sentence: for the user.
@@ -42,8 +43,8 @@ def validated(settings: type[Settings], values: Mapping[str, object], flags: str
     """Return settings with the values of flags.
 
     Args:
-        settings: their fields have the flags' names; a flag that may be repeated has an s more.
-        values: by field.
+        settings: its fields have the flags' names; the field of a repeatable flag has an s at its end.
+        values: values by field.
         flags: the prefix of the flags.
 
     Raises:

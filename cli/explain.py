@@ -35,7 +35,8 @@ def pod(
         typer.Option(
             "--file",
             "-f",
-            help="YAML, or a folder of it: the pod or its Deployment, Job, ..., and optionally GPUShares; repeatable.",
+            help="A YAML file, or a folder of such files, with the pod or its Deployment, Job, ..., and optionally "
+            "GPUShares; repeatable.",
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster; needs -f.")] = False,
@@ -124,7 +125,7 @@ def _headlines(where: str, decision: "Decision") -> list[str]:
 
 
 def _diff(before: Any, after: Any) -> list[str]:
-    """Return what differs, as YAML people compare it; the grant is one long line and stays one."""
+    """Return the differences as a unified diff of YAML. Lines may be long, so that the grant stays on one line."""
     import difflib
 
     import yaml

@@ -31,7 +31,7 @@ def sentence(module: str) -> str:
     """Return the sentence about a missing module; empty if none of Orion's extras has the module.
 
     Args:
-        module: as it was imported; a distribution of an extra has the name of its module.
+        module: as it was imported; each distribution of an extra has the same name as its module.
     """
     top = module.partition(".")[0]
     found = [extra for name, extra, _ in _optional() if name == top]

@@ -17,7 +17,7 @@ from orion.cli.policy_options import DEFAULT_POLICY, PolicyName
 
 def launch(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON list of clients; the last one is hp.")],
-    policy: Annotated[PolicyName, typer.Option(help="What a be client's launch waits for.")] = DEFAULT_POLICY,
+    policy: Annotated[PolicyName, typer.Option(help="The policy that decides when be waits.")] = DEFAULT_POLICY,
     max_slowdown: Annotated[
         float,
         typer.Option(min=1, max=100, help="How much longer hp's work may take than without overlap, as a factor."),

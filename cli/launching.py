@@ -1,4 +1,4 @@
-"""Makes a program a client: its own root folder, and the environment that preloads the hook.
+"""Prepares a program to become a client: makes its own root folder, and the environment that preloads the hook.
 
 The folder `<root>/run/<process id>/slots/` has a link for each GPU to the slot's directory, so a client finds only
 its own slots. The folder remains when the client ends, because `orion run` has become the client and cannot clean up.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orion.errors import Conflict
 
-# ld.so splits LD_PRELOAD at these, LD_LIBRARY_PATH at ':' and ';'; neither can be escaped.
+# ld.so splits LD_PRELOAD at these characters, and LD_LIBRARY_PATH at ':' and ';'. They cannot be escaped.
 _SEPARATORS = frozenset(" :;\t\n")
 
 
@@ -24,7 +24,7 @@ def make_client_root(root: Path, process_id: int, slots: Mapping[str, str]) -> P
         slots: the slot's directory by GPU UUID.
     """
     folder = root / "run" / str(process_id)
-    shutil.rmtree(folder, ignore_errors=True)  # of an ended process that had this number
+    shutil.rmtree(folder, ignore_errors=True)  # an ended process with the same ID may have left it
     (folder / "slots").mkdir(parents=True)
     for gpu, directory in slots.items():
         (folder / "slots" / gpu).symlink_to(directory)
@@ -62,7 +62,7 @@ def client_environment(
 
 
 def preloading_environment(old: Mapping[str, str], hook: Path, simulated_driver: Path | None) -> dict[str, str]:
-    """Return the environment of a process under the hook, which need be no agent's client; see `client_environment`."""
+    """Return the environment of a process under the hook, also of one without an agent; see `client_environment`."""
     new = dict(old)
     new["LD_PRELOAD"] = _prepended(hook, old.get("LD_PRELOAD"), ": ")
     if simulated_driver is not None:

@@ -25,8 +25,10 @@ from orion.cli import (
     policy,
     profile,
     run,
+    simulate,
     stop,
     top,
+    trace,
     webhook,
 )
 from orion.cli.extras import sentence as sentence_of_missing
@@ -70,7 +72,13 @@ def orion(
     """
 
 
-_MACHINE, _MEASURING, _CLUSTER, _SERVICES = "On this machine", "Measure", "On Kubernetes", "Services"
+_MACHINE, _MEASURING, _PLANNING, _CLUSTER, _SERVICES = (
+    "On this machine",
+    "Measure",
+    "Plan",
+    "On Kubernetes",
+    "Services",
+)
 
 # Arguments after the program belong to the program, with or without the --.
 app.command(name="run", context_settings={"allow_interspersed_args": False}, rich_help_panel=_MACHINE)(run.run)
@@ -82,6 +90,8 @@ app.command(name="demo", rich_help_panel=_MACHINE)(demo.demo)
 app.command(name="launch", rich_help_panel=_MEASURING)(launch.launch)
 app.add_typer(profile.app, name="profile", rich_help_panel=_MEASURING)
 app.add_typer(bench.app, name="bench", rich_help_panel=_MEASURING)
+app.add_typer(simulate.app, name="simulate", rich_help_panel=_PLANNING)
+app.add_typer(trace.app, name="trace", rich_help_panel=_PLANNING)
 app.add_typer(explain.app, name="explain", rich_help_panel=_CLUSTER)
 app.add_typer(certificates.app, name="certificates", rich_help_panel=_CLUSTER)
 app.command(name="cleanup", rich_help_panel=_CLUSTER)(cleanup.cleanup)

@@ -43,7 +43,7 @@ def warnings(root: Path, snapshot: agent_pb2.Snapshot | None, proc: Path = Path(
 
     Args:
         root: of the agent in question.
-        snapshot: that agent's answer; None: no agent runs there, so every other agent counts.
+        snapshot: that agent's answer; None: no agent runs at this root, so every other agent counts.
         proc: the process table.
     """
     found = []
@@ -95,7 +95,7 @@ def _root(words: list[str], user: int, folder: Path) -> Path:
 def _absolute(path: str, folder: Path) -> Path:
     try:
         return (folder / "cwd").readlink() / path
-    except OSError:  # another user's
+    except OSError:  # the process of another user
         return Path(path)
 
 
@@ -137,7 +137,7 @@ def _machine(process_id: int, proc: Path) -> str:
             value = f"/dev/shm/orion-sim-{user}".encode()
         found = _seen(Path(os.fsdecode(value)), folder).stat()
     except OSError:
-        return f"of process {process_id}"  # another user's: a machine of its own
+        return f"of process {process_id}"  # another user's process counts as a machine of its own
     return f"{found.st_dev}:{found.st_ino}"
 
 

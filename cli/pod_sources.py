@@ -64,8 +64,8 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
         pod = connection.pod(name, where)
         return Source(pod, f"Pod {name}", where, connection.facts(where))
     what, pod, misplaced = _choose(documents, name)
-    said = (pod.get("metadata") or {}).get("namespace")
-    where = namespace or said or (connection.namespace if connection else "default")
+    stated = (pod.get("metadata") or {}).get("namespace")
+    where = namespace or stated or (connection.namespace if connection else "default")
     known = connection.facts(where) if connection else Cluster()
     given = _shares(documents, where)
     others = [share for share in known.shares if share.metadata.name not in {each.metadata.name for each in given}]

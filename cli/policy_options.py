@@ -1,6 +1,6 @@
 """The options for how a GPU is shared, made from `hook/policy_table.py` for each command that takes them.
 
-An option that is not given is None, and leaves what is there. `orion agent` and a running agent check the values again.
+An option that is not given is None and changes nothing. `orion agent` and a running agent check the values again.
 """
 
 import functools
@@ -51,11 +51,11 @@ def takes_policy(rows: Iterable[Row]) -> Callable[[Callable[..., None]], Callabl
 
 def _policy_option() -> Any:
     words = " ".join(f"{each.name}: {each.sentence}." for each in RELEASE.policies)
-    return typer.Option(help=f"{words} At first {RELEASE.names[0]}.", show_default=False)
+    return typer.Option(help=f"{words} Initial value: {RELEASE.names[0]}.", show_default=False)
 
 
 def _option(row: Row) -> Any:
     unit = f" In {row.unit.suffix.removeprefix('_')}." if row.unit.is_time else ""
     meaning = f" ({row.default_is})" if row.default_is else ""
-    sentence = f"{row.sentence}{unit} At first {row.default:g}{meaning}."
+    sentence = f"{row.sentence}{unit} Initial value: {row.default:g}{meaning}."
     return typer.Option(min=row.kind(row.least), max=row.kind(row.most), help=sentence, show_default=False)

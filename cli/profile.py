@@ -1,6 +1,6 @@
 """`orion profile`: measures, imports, shows and loads profiles of a workload's kernels.
 
-`kernels` exits with the program's status, or with 3 if that is 0 and no kernel was seen.
+`kernels` exits with the program's status. If this status is 0 but the profiler saw no kernel, `kernels` exits with 3.
 """
 
 import tempfile
@@ -91,8 +91,8 @@ def kernels(
     profile = building.build_profile(found, command, name or (output.stem if output else None))
     if not profile.spec.kernels:
         raise ProgramFailed(_why_none(found, status), status or NO_KERNEL)
-    profile = _classified(profile, _count(command) if counters else report)
-    _put(profile, output)
+    profile = _classified(profile, _read_counters(command) if counters else report)
+    _write_or_show(profile, output)
     if csv:
         _write_csv(profile, found, csv, csv_per_kernel)
     raise typer.Exit(status)
@@ -124,7 +124,7 @@ def import_orion(
     from orion.cli.profiling import orion_csv
 
     profile = orion_csv.to_profile(orion_csv.read_rows(file, unit), name or file.stem, model_sms)
-    _put(_classified(profile, _read_report(ncu)), output)
+    _write_or_show(_classified(profile, _read_report(ncu)), output)
 
 
 @app.command(name="classify")
@@ -138,7 +138,7 @@ def classify(
     """Put the classes of an Nsight Compute report into a profile. Without --output this changes the file."""
     from orion.cli.profiling import loading
 
-    _put(_classified(loading.read_profile(file), _read_report(ncu)), output or file)
+    _write_or_show(_classified(loading.read_profile(file), _read_report(ncu)), output or file)
 
 
 @app.command(name="load")
@@ -157,13 +157,13 @@ def load(
     from orion.cli.profiling import loading
 
     rows = loading.read_rows(file)
-    _tell(_give(rows, gpu, slot, root))
+    _print_slots(_give(rows, gpu, slot, root))
 
 
 @app.command(name="unload")
 def unload(gpu: Gpu = "all", slot: Slot = None, root: Root = None) -> None:
     """Remove the profiles from an agent's slots. What clients measured stays."""
-    _tell(_give([], gpu, slot, root))
+    _print_slots(_give([], gpu, slot, root))
 
 
 def _give(rows: "list[agent_pb2.ProfileRow]", gpu: str, slot: str | None, root: Path | None) -> "list[agent_pb2.Slot]":
@@ -174,7 +174,7 @@ def _give(rows: "list[agent_pb2.ProfileRow]", gpu: str, slot: str | None, root: 
         return loading.give(agent, slot_choice.choose_gpus(agent.snapshot(), gpu), slot, rows)
 
 
-def _tell(slots: "list[agent_pb2.Slot]") -> None:
+def _print_slots(slots: "list[agent_pb2.Slot]") -> None:
     for slot in slots:
         print(f"{slot.gpu} {slot.name}: {slot.profile_kernels} kernels of a profile, {slot.learnt_kernels} learnt")
 
@@ -185,7 +185,7 @@ def _read_report(path: Path | None) -> "nsight_compute.Report | None":
     return nsight_compute.read_report(path) if path else None
 
 
-def _count(command: list[str]) -> "nsight_compute.Report | None":
+def _read_counters(command: list[str]) -> "nsight_compute.Report | None":
     from orion.cli.profiling import counters
 
     with tempfile.TemporaryDirectory(prefix="orion-counters-") as folder:
@@ -210,8 +210,8 @@ def _classified(profile: "GPUProfile", report: "nsight_compute.Report | None") -
     return classified
 
 
-def _put(profile: "GPUProfile", path: Path | None) -> None:
-    """Write a profile to its file and say so, or show it."""
+def _write_or_show(profile: "GPUProfile", path: Path | None) -> None:
+    """Write a profile to its file and print a line about it; without a file, show the profile."""
     from orion.crds.profile_file import format_profile
 
     if path is None:

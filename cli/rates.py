@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from orion.node_agent.api import agent_pb2
 
-_STALE_SECONDS = 2.0  # a client without a new count for so long is stopped, or gets no CPU
+_STALE_SECONDS = 2.0  # a client that publishes no count for this long is stopped, or gets no CPU
 
 Key = tuple[str, int, int]
 

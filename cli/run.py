@@ -58,7 +58,7 @@ Gpu = Annotated[
 Weight = Annotated[
     float | None,
     typer.Option(
-        min=0.01, max=100, help="be: this program's share of the be time is proportional to this.", show_default="1"
+        min=0.01, max=100, help="be: programs divide the time of be in proportion to their weights.", show_default="1"
     ),
 ]
 Profile = Annotated[
@@ -94,7 +94,7 @@ def run(
     with _silent_grpc():
         from orion.cli import agents, launching, slot_choice
 
-    _belongs(priority, weight, changes)
+    _check_options(priority, weight, changes)
     program = shutil.which(command[0])
     if program is None:
         raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
@@ -103,7 +103,7 @@ def run(
     library = hook.library()
     snapshot = agents.find_or_start(place, simulated)
     gpus = slot_choice.choose_gpus(snapshot, gpu)
-    on_simulated = _kind(gpus, simulated, place)
+    on_simulated = _are_simulated(gpus, simulated, place)
     client_root = slot_choice.take_slots(place, gpus, priority.value, memory or 0, weight or 0.0, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
@@ -120,7 +120,7 @@ def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
     return loading.read_rows(profile)
 
 
-def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
+def _check_options(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
     """Refuse options that need the other priority."""
     if priority is Priority.HP and weight is not None:
         raise Invalid("--weight divides the time that be gets: give it with --priority be")
@@ -129,7 +129,7 @@ def _belongs(priority: Priority, weight: float | None, changes: dict[str, Any]) 
         raise Invalid(f"{flag} is a decision of hp: give it with --priority hp, or to `orion policy set`")
 
 
-def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
+def _are_simulated(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
     """Return whether these GPUs are simulated; refuse a real agent for a simulated client."""
     if simulated and not all(gpu.simulated for gpu in gpus):
         raise Conflict(f"the agent at {root} manages real GPUs: with --simulated, give another --root")
@@ -138,7 +138,7 @@ def _kind(gpus: "list[agent_pb2.Gpu]", simulated: bool, root: Path) -> bool:
 
 @contextlib.contextmanager
 def _silent_grpc() -> Iterator[None]:
-    """Import gRPC within a block so that gRPC never prints.
+    """Prevent gRPC's messages for the life of this process; this works only if the block imports gRPC.
 
     While a process becomes another program, the kernel denies it new threads (fs/exec.c: `in_exec`). gRPC may start a
     thread at any time, and would print a line about the failure. Errors that matter come as exceptions. gRPC reads the

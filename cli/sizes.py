@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """Return bytes in the largest binary unit that leaves at least one of it, such as ``1.5 GiB``."""
+    """Return an amount of bytes in the largest binary unit that does not exceed it, such as ``1.5 GiB``."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

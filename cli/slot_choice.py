@@ -1,9 +1,10 @@
 """Chooses a client's GPUs, and its slot on each.
 
-A free slot of the right role is taken before a new one is made. New hp slots are not made: `orion agent --hp-slots`
-sets their number, because a second latency-critical process would have to wait for the first. A slot is held if it
-has clients, or if a living process has taken it but not joined yet. The clients' folders show the latter, so one lock
-over looking and taking keeps two `orion run` from choosing the same slot.
+`orion run` takes a free slot of the right role before it makes a new one. It makes no hp slots: `orion agent
+--hp-slots` sets their number, because a second latency-critical process would have to wait for the first. A slot is
+held if it has clients, or if a living process has taken it but has not joined yet. The folder of such a process has a
+link to the slot. `orion run` holds a lock from its search for a free slot until this link exists, so two of them never
+choose the same slot.
 """
 
 import contextlib
@@ -110,7 +111,7 @@ def _holder(root: Path, slot: agent_pb2.Slot) -> str:
         return f"process {client.process_id} ({client.command})"
     for link in (root / "run").glob(f"*/slots/{slot.gpu}"):
         process_id = link.parent.parent.name
-        # Our own number: a folder of an ended process, or of this one before it became another client.
+        # A folder with this process's id belongs to an ended process, or to this process as an earlier client.
         if link.readlink() == Path(slot.directory) and process_id != str(os.getpid()):
             with contextlib.suppress(OSError):
                 return f"process {process_id} ({Path('/proc', process_id, 'comm').read_text().strip()})"

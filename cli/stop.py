@@ -45,7 +45,7 @@ def stop(
 
 
 def _listener(root: Path) -> int:
-    """Return the agent's process id in this process's namespace: an agent in a container has another id there."""
+    """Return the agent's process id in this process's namespace: in its own container an agent may have another."""
     from orion.node_agent.api.address import SocketAddress
 
     address = SocketAddress(root)

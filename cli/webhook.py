@@ -94,10 +94,10 @@ def _run(
         leave_s=leave_s,
     )
     server = Webhook(find_access(kubeconfig), defaults, listening)
-    asyncio.run(server.run(started=_say))
+    asyncio.run(server.run(started=_log_port))
 
 
-def _say(server: "Webhook") -> None:
+def _log_port(server: "Webhook") -> None:
     logging.getLogger(__name__).info("reviews on port %d", server.port)
 
 

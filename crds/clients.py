@@ -62,8 +62,9 @@ class ClientRow(Model):
     """ The short command name, as the process itself reports it. """
 
     state: Annotated[str, Field(max_length=16)] = ""
-    """ An hp process is idle, busy, closing or linger; a be process is idle, running or gated. A process that a signal
-    has stopped is stopped. """
+    """ An hp process is idle, busy, closing (the hook checks that all its work on the GPU has completed) or linger (the
+    work completed a moment ago, so the process still counts as busy). A be process is idle, running or gated (it waits
+    for hp). A process that a signal has stopped is stopped. """
 
     memory: Memory | None = None
     """ Device memory that the process has allocated. Unit: bytes. """

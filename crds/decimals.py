@@ -60,7 +60,7 @@ class Number(float):
 
     @staticmethod
     def cel_valid(name: str) -> str:
-        """Return an empty expression: the schema's type already guarantees a well-formed number."""
+        """Return an empty expression, because the schema's type already guarantees a well-formed number."""
         return ""
 
     @staticmethod

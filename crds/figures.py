@@ -18,7 +18,7 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 def clients_moved(old: Rows, new: Rows) -> bool:
-    """Return whether the rows differ by a client, by a text about a client, or by a figure that moved far enough."""
+    """Return whether the rows differ in a client, in a text, or in a figure by at least its threshold."""
     before, after = _by_process(old), _by_process(new)
     return before.keys() != after.keys() or any(_row_moved(before[key], row) for key, row in after.items())
 

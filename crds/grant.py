@@ -1,8 +1,8 @@
 """The grant of a pod: what its containers may do on their GPUs. The operator writes it, and the node agent reads it.
 
-Numbers have the units of the shared pages (thousandths, microseconds, bytes) and the node agent's own field names, so
-the agent needs neither the share nor a parser of quantities. The agent's default applies to an absent field. The JSON
-is one line with sorted keys, so that equal grants are equal text and an unchanged grant is not written again.
+Numbers have the units of the shared pages (thousandths, microseconds, bytes), and fields have the node agent's names.
+So the agent needs neither the share nor a parser of quantities. If a field is absent, the agent uses its default. The
+JSON is one line with sorted keys, so equal grants are equal text, and the operator does not rewrite an unchanged grant.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The connection to the node's agent: receives its snapshots, and asks it to prepare slots.
 
-While the agent is away, its last snapshot stays in force. A file keeps the snapshot for the next plugin.
+While the agent is away, its last snapshot stays in force. A file keeps the snapshot for the next process of the plugin.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
 CHANNEL_OPTIONS = [
-    # By default, channels to one address share a back-off: after a peer has died, it would delay the next connection.
+    # By default, channels to one address share a back-off: after a peer has died, this back-off delays new ones.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),

@@ -48,7 +48,8 @@ class Allocator:
         """Return what one container needs for its slots. Equal requests get equal answers.
 
         Raises:
-            Invalid: an ID is not a slot of this node, two slots are of one GPU, or one of several GPUs is in mode mps.
+            Invalid: an ID is not a slot of this node, two slots are of one GPU, or there are several GPUs and one is in
+                mode mps.
             Exhausted: the node's disk rejects a file or a folder.
             Unavailable: the plugin has no snapshot yet, or the driver's files are missing.
         """
@@ -85,7 +86,7 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
     """Make a slot's directory if the agent has not made it yet: every user may enter it, only its owner may write.
 
     Raises:
-        Exhausted: the file system rejects it.
+        Exhausted: the file system rejects the directory.
     """
     make_folder(root, slot_directory(root, slot), "the slot's directory")
 

@@ -1,8 +1,8 @@
 """Reads the kubelet's own record of its allocations: `kubelet_internal_checkpoint`, beside its socket.
 
-The plugin needs two facts from it: which files of the node containers still mount, so that it does not remove them, and
-which pod got a slot. Kubernetes does not guarantee the file's format. Anything that this module cannot parse is
-therefore an error, and the plugin then removes nothing.
+The plugin reads two facts from it. The first is which files of the node the containers still mount: the plugin must not
+remove these files. The second is which pod got a slot. Kubernetes does not guarantee the file's format. Anything that
+this module cannot parse is therefore an error, and the plugin then removes nothing.
 """
 
 import base64
@@ -27,14 +27,14 @@ class _Entry(BaseModel):
     container: str = Field(alias="ContainerName")
     resource: str = Field(alias="ResourceName")
     device_ids: dict[str, list[str]] | list[str] | None = Field(alias="DeviceIDs", default=None)
-    """ By NUMA node; a plain list in files of kubelets before 1.20. """
+    """ The device IDs by NUMA node. Kubelets before 1.20 write a plain list. """
     response: str | None = Field(alias="AllocResp", default=None)
     """ Base64 of a ContainerAllocateResponse. """
 
 
 class _Data(BaseModel):
     entries: list[_Entry] | None = Field(alias="PodDeviceEntries")
-    """ null if there are none. """
+    """ null if there are no entries. """
 
 
 class _File(BaseModel):

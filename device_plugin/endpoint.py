@@ -59,7 +59,7 @@ class Endpoint:
         self._server, self.service, self.path, self._identity = server, service, path, identity(path)
 
     def is_there(self, state: FolderState) -> bool:
-        """Return whether this endpoint's own socket existed at that moment."""
+        """Return whether this endpoint's own socket existed when `state` was read."""
         return state.own is not None and state.own == self._identity
 
     async def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Remembers which pods must not run without the hook (failClosed).
 
 The agent reports these pods. The plugin needs the list when their containers restart while the agent is away. A file
-keeps the list for the next plugin, because agent and plugin are often replaced together.
+keeps the list for the next process of the plugin, because agent and plugin are often replaced together.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class FailClosedPods:
-    """UIDs of the failClosed pods, the latest last.
+    """UIDs of the failClosed pods. The pod that was added last comes last.
 
     Args:
         path: the path of the file.

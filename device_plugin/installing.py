@@ -1,8 +1,8 @@
-"""Installs the hook's files on the node, where containers mount them from, and removes unused files.
+"""Installs the hook's files on the node, so that containers can mount them, and removes unused files.
 
-Each version has its own folder, named after its content: `<version>-<hash>/`. Files appear in it by rename and are
-never overwritten: overwriting a library kills every process that has it mapped. A container that restarts gets the
-mounts of its first start, so a folder stays until the kubelet's checkpoint no longer names it.
+Each version has its own folder, named after its content: `<version>-<hash>/`. A rename puts each file into the
+folder. No file is overwritten, because that would kill every process that has mapped the file. A container that
+restarts gets the mounts of its first start, so a folder stays until the kubelet's checkpoint no longer names it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from orion.errors import Exhausted, Unreadable
 
 PRELOAD = "ld.so.preload"
 SIMULATED_DRIVER = "simulated-libcuda.so.1"
-""" No loader looks for this name, so containers that see the folder do not load it by accident. """
+""" No loader looks for this name, so containers that see the folder do not load the file by accident. """
 
 _OLD_SECONDS = 3600.0
 """ Age at which an unused folder is removed: longer than any rolling update, during which two versions are in use. """
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class HookFolder:
-    """The folder of all versions, such as /var/lib/orion/hook; the path is the same in the plugin and on the node.
+    """The parent folder of all versions, such as /var/lib/orion/hook. Plugin and node use the same path.
 
     Raises:
         FileNotFoundError: the package has no hook.

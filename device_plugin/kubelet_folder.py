@@ -22,7 +22,7 @@ KUBELET = "kubelet.sock"
 POLL_SECONDS = 0.2
 
 _YOUNG_SECONDS = 5.0
-""" A younger socket may have no listener yet. """
+""" A socket that is younger than this may have no listener yet. """
 
 Identity = tuple[int, int, int]
 """ Device, inode and time of creation; the time is needed because file systems reuse inodes at once. """
@@ -35,9 +35,9 @@ class FolderState:
     kubelet: Identity | None
     own: Identity | None
     others: frozenset[str]
-    """ Tokens of other instances of this plugin that serve the same resource, during a rolling update. """
+    """ Tokens (random names) of the other instances that serve the same resource during a rolling update. """
     gone: str
-    """ Token of the instance that registered last, if that was another instance and it no longer runs; else empty. """
+    """ Token of the instance that registered last, if it is another instance and no longer runs; else empty. """
 
 
 class KubeletFolder:

@@ -15,7 +15,7 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0, 10.0, 
 
 
 class Metrics:
-    """The metrics of one plugin process, with a registry of their own."""
+    """The metrics of one plugin process, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -9,7 +9,7 @@ def make_folder(root: Path, folder: Path, what: str) -> None:
     """Make a folder below the agent's root directory, and the missing folders between.
 
     Raises:
-        Exhausted: the file system rejects it; the text contains `what`.
+        Exhausted: the file system rejects the folder. The error's text begins with `what`.
     """
     try:
         for each in (root, folder.parent.parent, folder.parent, folder):

@@ -1,15 +1,15 @@
-"""Which of the free slots a container should get: a pure function of the agent's snapshot.
+"""Chooses the free slots that a container should get: a pure function of the agent's snapshot.
 
 The kubelet sends the free IDs and the number that it needs. It does not send the pod or its memory limit, so the choice
 uses the state of the GPUs:
 
-* best effort: the GPU where hp leaves most time for each be tenant, then where most memory is unreserved;
-* high priority: a GPU without hp, then the one with the fewest be tenants;
-* several slots: one for each GPU; GPUs joined by NVLink, then GPUs of one NUMA node.
+* a be slot: the GPU where hp leaves the most time for each be tenant; if equal, the one with most unreserved memory;
+* an hp slot: a GPU without hp; if equal, the GPU with the fewest be tenants;
+* several slots: each on another GPU; first GPUs that NVLink connects, then GPUs of one NUMA node.
 
 The snapshot is older than the latest allocations. A slot that the kubelet does not list as free, and that no container
-holds in the snapshot, has just been allocated. Each such slot counts as an equal part of its GPU's memory. Otherwise
-all pods of a burst would get the GPU that was best in the snapshot.
+holds in the snapshot, has just been allocated. For each such slot, an equal part of the GPU's memory counts as
+reserved. Otherwise all pods of a burst would get the GPU that was best in the snapshot.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ class _Candidate:
     taken: int
     """ Number of slots of this role that containers hold. """
     unreserved: float
-    """ Bytes. """
+    """ Bytes of memory that no container has reserved. """
 
     @cached_property
     def score(self) -> Score:
@@ -46,11 +46,11 @@ class _Candidate:
 
 
 def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Mapping[str, AdvertisedGPU]) -> list[Slot]:
-    """Return `size` slots, those of `must` first; fewer only if fewer are available.
+    """Return `size` slots, first the slots of `must`. Return fewer slots only if fewer are available.
 
     Args:
         available: free slots of one role.
-        must: those of `available` that the answer has to contain.
+        must: the slots of `available` that the answer has to contain.
         size: how many slots the container needs.
         gpus: the agent's last snapshot.
     """
@@ -58,7 +58,7 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
     chosen = list(dict.fromkeys(must))
     free = {uuid: [slot for slot in each.free if slot not in chosen] for uuid, each in candidates.items()}
     while len(chosen) < size and any(free.values()):
-        # A GPU gives a second slot only when every GPU has given one; Allocate then rejects the container with a
+        # A GPU gives a second slot only when every GPU has given a slot. Allocate then rejects the container with a
         # reason.
         used = {slot.gpu for slot in chosen}
         left = [each for uuid, each in candidates.items() if free[uuid] and uuid not in used]
@@ -70,7 +70,7 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
 
 
 def _candidates(available: Iterable[Slot], gpus: Mapping[str, AdvertisedGPU]) -> dict[str, _Candidate]:
-    """Return the GPUs with free slots. Slots that the snapshot shows as held come last: a kubelet can forget them."""
+    """Return the GPUs with free slots. Slots that a container holds come last: a kubelet may list them as free."""
     held = frozenset(slot for gpu in gpus.values() for slot in gpu.held)
     free: dict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(set(available), key=lambda slot: (slot in held, slot)):
@@ -87,7 +87,7 @@ def _candidate(gpu: AdvertisedGPU, free: list[Slot]) -> _Candidate:
 
 
 def _group(held: list[_Candidate], left: list[_Candidate], size: int) -> list[_Candidate]:
-    """Return up to `size` of `left` that fit `held`: grow a group greedily from each start, and keep the best."""
+    """Return up to `size` GPUs of `left` that fit `held`: grow a group greedily from each GPU; keep the best."""
     beginnings: list[list[_Candidate]] = [[]] if held else [[each] for each in left]
     grown = []
     for group in beginnings:
@@ -110,5 +110,5 @@ def _together(group: list[_Candidate]) -> Score:
         for second in group[index + 1 :]
     )
     nodes = len({each.gpu.numa_node for each in group})
-    # The first figure comes before the links: hp beside another hp, or no free memory, is worse than a slower copy.
+    # The first number counts more than links: another hp on the GPU, or no free memory, is worse than slow copies.
     return (summed[0], unlinked, nodes, *summed[1:])

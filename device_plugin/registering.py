@@ -88,11 +88,11 @@ class Registration:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _register(self) -> FolderState | None:
-        """Serve, then register; return the state of the folder before that, or None if registering failed."""
+        """Serve, then register. Return the folder's state before the registration; None: it failed."""
         try:
             await self._endpoint.serve()
             state = self._folder.state(self.resource, self._endpoint.path)
-            # Record it before and after: if two plugins register at once, the file should name the last one.
+            # Record it before and after _ask: if two plugins register at once, the file should name the later one.
             self._folder.record_as_latest(self.resource)
             await self._ask(state)
             self._folder.record_as_latest(self.resource)

@@ -71,7 +71,7 @@ async def _run(settings: PluginSettings) -> None:
 
 
 class Configuration:
-    """The settings of this node, which follow the file.
+    """The settings of this node, which follow the configuration file.
 
     Args:
         path: the path of the configuration file; None: the defaults apply.

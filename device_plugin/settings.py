@@ -16,7 +16,7 @@ def node_name() -> str:
 
 
 class PluginSettings(BaseModel):
-    """All folders except `host` have the same path in the plugin as on the node: the kubelet gets these paths."""
+    """Each folder except `host` has the same path in the plugin as on the node, because the kubelet gets the path."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -49,11 +49,11 @@ class AdvertisedGPU:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All GPUs by UUID. The plugin advertises nothing else."""
+    """The GPUs that the plugin advertises, by UUID, and the reasons why it does not advertise the others."""
 
     gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
     not_advertised: Mapping[str, str] = field(default_factory=dict)
-    """ Why a GPU is not advertised, as a sentence, by UUID. """
+    """ For each other GPU, by UUID, a sentence that says why it is not advertised. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
         """Yield the slots of a resource, always in the same order."""

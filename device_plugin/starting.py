@@ -1,9 +1,9 @@
-"""PreStartContainer, which the kubelet calls before each start of a container, also before restarts without Allocate.
+"""Answers PreStartContainer. The kubelet calls it before each start of a container, also before a restart.
 
-It repairs the mounts' sources: a container runtime creates a missing source as an empty folder, and a reboot removes
-everything below /run. Then it asks the agent to prepare the slot: the agent drops the clients of the earlier container
-and writes the pod's grant into the slot's page. The kubelet makes this call before the runtime creates the container,
-waits at most 30 s, and tries again later if the call fails.
+The plugin first repairs the mounts' sources: a container runtime creates a missing source as an empty folder, and a
+reboot removes everything below /run. Then the plugin asks the agent to prepare the slot: the agent drops the clients of
+the earlier container and writes the pod's grant into the slot's page. The kubelet makes this call before the runtime
+creates the container, waits at most 30 s, and tries again later if the call fails.
 
 The request does not name the pod. The agent reports whether the pod may start without an agent (`failClosed`). The
 plugin stores this under the pod's UID, which it reads from the kubelet's checkpoint. If the container restarts while

@@ -9,8 +9,9 @@ OrionError        1  INTERNAL             any of the errors below
 └─ Exhausted      1  RESOURCE_EXHAUSTED   no slot, memory, disk or client index is left
 
 The number is the exit status of a command, the name is gRPC's status code. `cli/main.py` and the two gRPC servers read
-both from the class, so they list no exceptions. A package defines a class below a kind only where a caller catches it
-by name or reads its attributes. The text of an error names the thing, what is wrong with it, and the next step.
+both from the class, so they list no exceptions. A package defines a subclass of these classes only if a caller catches
+the subclass by name or reads its attributes. The text of an error names the thing, what is wrong with it, and the next
+step.
 
 `Stopped` of `bench/colocation/measurement.py` is outside of the tree: it ends a thread, and no code reports it. The
 errors of the testbed are outside, too (`testbed/errors.py`).

@@ -1,7 +1,7 @@
 """Answers GETs of /metrics, /healthz and /readyz from the state of the process; each connection serves one request.
 
-The kubelet restarts an unhealthy container. Kubernetes sends no traffic to an unready one and holds a rolling update.
-So probes are answered at once, by functions that neither wait nor raise.
+The kubelet restarts an unhealthy container. Kubernetes sends no traffic to an unready container and
+pauses a rolling update. So probes are answered at once, by functions that neither wait nor raise.
 """
 
 import logging
@@ -25,7 +25,7 @@ def _nothing() -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers requests; `answer` is a handler of aiohttp.web, with routes (one for each of PATHS) or without.
+    """Answers requests. `answer` is a handler for aiohttp.web: for a route of each of PATHS, or for all requests.
 
     Args:
         metrics: returns the text for Prometheus.

@@ -21,7 +21,7 @@ _HEAD_S, _CONNECTION_S = 5.0, 20.0
 """ The time limits for the request's head and for the whole connection, in seconds. """
 _CONNECTIONS_MAX, _OF_ONE_PEER_MAX = 256, 64
 _LINE_MAX = 8 * 1024
-""" Bytes of one line of a request, and of one header. """
+""" The most bytes of a request's first line, and of each header. """
 
 _log = logging.getLogger(__name__)
 # aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. `Answers` logs our own

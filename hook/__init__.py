@@ -33,7 +33,8 @@ def library(baselines: bool = False) -> Path:
     """Return the path of the hook, the shared object that ``LD_PRELOAD`` names.
 
     Args:
-        baselines: the build of `orion bench`, which knows `policy_table.BENCH` and meets that command's agents alone.
+        baselines: return the build for `orion bench`, which has the policies of `policy_table.BENCH` and joins only
+        agents that `orion bench` starts.
 
     Raises:
         FileNotFoundError: the package was not built.

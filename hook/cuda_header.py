@@ -1,4 +1,4 @@
-"""The functions of cuda.h: names as the driver exports them, parameters, return type.
+"""Reads the functions of cuda.h: their names as the driver exports them, parameters and return types.
 
 cuda.h names each function once and maps that name to its newest ABI by macros. It declares the older ABIs and the
 variants for per-thread default streams only where ``__CUDA_API_VERSION_INTERNAL`` is defined. This module therefore

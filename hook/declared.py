@@ -1,4 +1,4 @@
-"""Reads `declarations/`: the class of each driver function, and the details of its class."""
+"""Reads `declarations/`: the class of each driver function, and the details that a class needs."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _CALL = re.compile(r"(\w+)\((.*)\)$")
 
 @dataclass(frozen=True)
 class Declaration:
-    """The line of one exported function.
+    """The declaration of one exported function: one line in a file of `declarations/`.
 
     Attributes:
         words: details without a value, such as ``blocks``.

@@ -1,8 +1,9 @@
 """Writes the hook's wrappers from `declarations/` and cuda.h, and the policies' header from `policy_table.py`.
 
 After a change of one of these, run ``python -m orion.hook.generate --write``. ``--check`` (part of ``make check``)
-reports a function of cuda.h without a line, a line without a function, and outdated generated files. The generated
-files are committed, so that a build needs no Python, and a review shows how a declaration changes the wrappers.
+reports functions of cuda.h that have no declaration, declarations without a function, and outdated generated files. The
+generated files are committed, so that a build needs no Python, and a review shows how a declaration changes the
+wrappers.
 """
 
 import argparse
@@ -39,7 +40,7 @@ def _interposed(declarations: dict[str, Declaration]) -> list[str]:
 
 
 def _known(functions: dict[str, Function], declarations: dict[str, Declaration]) -> list[str]:
-    """The rows of the look-up table: the interposed functions, and all other variants of the same functions."""
+    """Return the rows of the look-up table: the interposed functions, and all other variants of these functions."""
     bases = {functions[name].base for name in _interposed(declarations)}
     return sorted(name for name, function in functions.items() if function.base in bases)
 

@@ -12,7 +12,7 @@ _BITS = 3
 _NAME_MAX = 4096
 
 LOCAL = 2
-""" Made from a handle, so it is invalid in other processes. """
+""" This bit marks an identity that was made from a handle. Such an identity is invalid in other processes. """
 
 
 def mix(value: int) -> int:

@@ -22,7 +22,7 @@ KNOWN_PROFILE = 1
 
 
 class MessageType(IntEnum):
-    """The first 16 come from clients, the others from the agent."""
+    """Types below 16 are messages of clients; the others are messages of the agent."""
 
     HELLO = 1
     READY = 2
@@ -61,7 +61,7 @@ class Message(LittleEndianStructure):
 
 
 class Hello(LittleEndianStructure):
-    """A process asks to become a client, or to become one again."""
+    """A process asks to become a client, or to become a client again after a restart of the agent."""
 
     _fields_ = [
         ("head", Message),
@@ -77,7 +77,7 @@ class Hello(LittleEndianStructure):
 
 
 class Ready(LittleEndianStructure):
-    """The client has mapped its pages."""
+    """The client reports that it has mapped its pages."""
 
     _fields_ = [("head", Message)]
 
@@ -89,7 +89,7 @@ class Report(LittleEndianStructure):
 
 
 class Suspect(LittleEndianStructure):
-    """A be client waits for an hp client whose heartbeat is stale."""
+    """A be client reports that it waits for an hp client whose heartbeat is stale."""
 
     _fields_ = [("head", Message), ("client_index", c_uint32), ("generation", c_uint32)]
 
@@ -121,19 +121,19 @@ class Place(LittleEndianStructure):
 
 
 class Neighbours(LittleEndianStructure):
-    """hp clients that joined, with their busy pages."""
+    """The agent lists hp clients that joined, with their busy pages."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
 
 
 class Gone(LittleEndianStructure):
-    """hp clients that ended."""
+    """The agent lists hp clients that ended."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32), ("places", Place * FDS_MAX)]
 
 
 class KnowledgeEntry(LittleEndianStructure):
-    """What is known of one identity."""
+    """What was learnt about the work with one identity: its duration, its SMs and its class."""
 
     _fields_ = [
         ("identity", c_uint64),

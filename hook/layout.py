@@ -16,7 +16,7 @@ from orion.hook import policy_table
 from orion.hook.policy_table import Table
 
 LAYOUT_VERSION = 2
-""" Raise it with every change of a field's offset or meaning; hook and agent may be one version apart. """
+""" Raise this number with every change of a field's offset or meaning; hook and agent may be one version apart. """
 
 BENCH_LAYOUTS = 0x10000
 """ The library of `orion bench` adds this to the version, so it joins only the agents of `orion bench`. """
@@ -94,7 +94,7 @@ Policy: Any = policy_structure(policy_table.TABLE)
 
 
 class PolicyPage(LittleEndianStructure):
-    """One for each GPU; the agent writes it."""
+    """A GPU's policy page. The agent writes this page, and the GPU's clients read it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -128,7 +128,7 @@ class Grant(LittleEndianStructure):
 
 
 class GrantPage(LittleEndianStructure):
-    """One for each slot; the agent writes it."""
+    """A slot's grant page. The agent writes this page, and the slot's clients read it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -140,7 +140,7 @@ class GrantPage(LittleEndianStructure):
 
 
 class BusyPage(LittleEndianStructure):
-    """One for each client; the client writes it, and the agent and be clients read it."""
+    """A client's busy page. The client writes this page; the agent and, if the client is hp, be clients read it."""
 
     _fields_ = [
         ("header", PageHeader),
@@ -159,7 +159,7 @@ class BusyPage(LittleEndianStructure):
 
 
 class RecordPage(LittleEndianStructure):
-    """One for each client; the client writes it, and only the agent reads it."""
+    """A client's record page. The client writes this page, and only the agent reads it."""
 
     _fields_ = [
         ("header", PageHeader),

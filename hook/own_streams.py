@@ -15,7 +15,7 @@ def streams_of(function: Function) -> list[str]:
 
 
 def redirected(function: Function, declaration: Declaration) -> list[str]:
-    """Replace a default stream by the client's own stream, for a thread that is bound to a client."""
+    """Return lines that replace a default stream by the own stream of the client that the thread is bound to."""
     if declaration.kind == "lifetime":
         return []
     if declaration.options.get("stream") == "config->hStream":
@@ -28,9 +28,9 @@ def redirected(function: Function, declaration: Declaration) -> list[str]:
 
 
 def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[str], list[str]]:
-    """Do the same work on the client's own stream, where the call names no stream.
+    """Return lines that make a call without a stream parameter on the client's own stream, or in order with it.
 
-    The result is the lines before the call, and the lines after it.
+    The first list has the lines before the driver's call. The second list has the lines after the call.
     """
     if streams_of(function) or "stream" in declaration.options:
         return [], []
@@ -47,7 +47,7 @@ def on_own_stream(function: Function, declaration: Declaration) -> tuple[list[st
 
 
 def declared_ahead(function: Function, declaration: Declaration) -> str:
-    """Declare the wrapper that this wrapper calls."""
+    """Return the declaration of the wrapper that this function's wrapper calls; empty if there is none."""
     own = declaration.options.get("own", "legacy")
     if own == "legacy":
         return ""

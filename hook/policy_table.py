@@ -18,7 +18,7 @@ from enum import Enum
 
 
 class Unit(Enum):
-    """The unit of a value, for users and in the page: the suffix of each name, and the factor between the two."""
+    """A unit: the suffixes of a field's name for users and in the page, and the factor between the two values."""
 
     MICROSECONDS = ("_us", "_ns", 1_000)
     MILLISECONDS = ("_ms", "_ns", 1_000_000)
@@ -50,7 +50,7 @@ class Row:
         least: the lowest valid value, in that unit.
         most: the highest valid value, in that unit.
         default: the value if users set none.
-        sentence: what the field does, for users, without unit, bounds and default.
+        sentence: tells users what the field does; omits unit, bounds and default.
         default_is: what the default means, if its number does not show it.
         by_hp: whether `orion run --priority hp` has an option for it.
         share: the field's path in a GPUShare's spec; empty: a GPUShare does not have it.
@@ -85,7 +85,7 @@ class Row:
 
     @property
     def kind(self) -> type[int] | type[float]:
-        """The Python type of its values."""
+        """The Python type of the field's values."""
         return float if self.unit is Unit.RATIO else int
 
     def to_page(self, value: float) -> int:
@@ -97,7 +97,7 @@ class Row:
         return word / self.unit.factor if self.kind is float else word // self.unit.factor
 
     def within(self, word: int) -> int:
-        """Return the value of a page, limited to the bounds."""
+        """Return a value of the page, limited to the field's bounds."""
         return min(max(word, self.to_page(self.least)), self.to_page(self.most))
 
 

@@ -6,7 +6,7 @@ All containers of a node and its agent share one simulated machine, a folder on 
 * the machine's folder, read-write;
 * the driver's library, in a folder that the loader searches by default. Rejected: a separate folder and
 `LD_LIBRARY_PATH`; it would replace the image's variable, and the pod's variable would replace it;
-* which GPUs the container sees, and that the container never makes a machine where it finds none.
+* environment variables: the machine's folder, the GPUs that the container sees, and a ban on making a new machine.
 
 `python -m orion.hook.simulated` shows the GPUs, raises Xid events and takes GPUs off the bus, for tests and
 demonstrations.

@@ -3,10 +3,11 @@
 On an H200, the kernels of a CUDA graph start 0.5 us after each other in a context that has had the GPU to itself for a
 while. After another context has had the GPU, however briefly, they start 0.1 us after each other. A decoder then takes
 17.3 ms instead of 18.6 ms, and under MPS 18.0 ms instead of 19.5 ms. The effect ends when the process sets up a
-workload in the same context, or when other work runs beside it. Another switch (0.3 ms of the GPU) restores the effect.
-When contexts are time-sliced, the switches happen by themselves. In mode `mps` and among threads of one process, all
-work is in one context and stays in the slower state; there, `every` causes switches. NVIDIA does not document what the
-driver or the GPU does differently (docs/results/context-switch.md lists what we tried).
+workload in the same context, or when other work runs beside it. Another switch of contexts takes 0.3 ms of the GPU and
+restores the effect. When contexts are time-sliced, the switches happen by themselves. In mode `mps` and among threads
+of one process, all work is in one context and stays in the slower state; there, the command `every` (see below) causes
+switches. NVIDIA does not document what the driver or the GPU does differently (docs/results/context-switch.md lists
+what we tried).
 
     python -m orion.hook.switching      the process with the other context, about 0.5 GiB of GPU memory; it reads lines
                                         from standard input: "switch", "every MILLISECONDS", "rest"; it answers each

@@ -71,7 +71,7 @@ def _launch(declaration: Declaration) -> str:
 
 
 def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
-    """Return lines that use the stream chosen by the core, for a kernel or a graph whose call names its stream once."""
+    """Return lines that launch on the stream chosen by the core. The call must name its stream exactly once."""
     kind, _ = _only_call(declaration)
     if "stays" in declaration.words:
         return []
@@ -219,7 +219,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
-    """Pass the call to the driver unchanged if a pointer that the wrapper would dereference is null."""
+    """Return lines that pass the call on unchanged if a pointer that the wrapper would dereference is null."""
     options = [declaration.options.get(option, "") for option in ("stream", "proves")]
     details = [*declaration.calls.values(), *options]
     followed = {name for detail in details for name in re.findall(r"(\w+)->", detail)}

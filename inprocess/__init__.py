@@ -1,4 +1,4 @@
-"""Threads of one process as clients: several models share a GPU inside one program, one of them with priority.
+"""Makes threads of one process clients: several models share a GPU in one program, and one of them has priority.
 
     import orion.inprocess
 

@@ -71,7 +71,7 @@ def _checked(result: int) -> None:
 
 
 def start(clients: int) -> None:
-    """Start the scheduler. All functions here raise a SchedulerError on an error."""
+    """Start the scheduler. Each function below raises SchedulerError if the hook reports an error."""
     _checked(_process().orion_start_scheduler(clients))
 
 
@@ -104,7 +104,7 @@ def stream(client: int) -> int:
 
 
 def figures(client: int) -> FiguresOfClient:
-    """Return what a client has done so far."""
+    """Return the counts and times of a client since the scheduler started."""
     answer = FiguresOfClient()
     _checked(_process().orion_client_figures(client, ctypes.byref(answer), ctypes.sizeof(answer)))
     return answer

@@ -96,8 +96,8 @@ class Scheduler:
 
     Args:
         clients: the role of each client, "hp" or "be"; or the number of clients, of which the last is hp.
-        policy: what a be client's launch waits for: "gate" (hp idle), "orion" (hp idle, but a budget may let the launch
-            run beside hp), or "none".
+        policy: how long a be client's launch waits. "gate": until hp is idle. "orion": until hp is idle or the
+            budget lets the launch run beside hp. "none": it does not wait for hp.
         max_slowdown: the budget of "orion": how much longer hp's work may take than without overlap; 1: no overlap.
 
     Raises:
@@ -220,7 +220,7 @@ def _figures_of(index: int, role: str) -> Figures:
 
 
 def _torch() -> Any:
-    """Return torch if the program has imported it and it has a GPU, else None."""
+    """Return torch if the program has imported torch and torch has a GPU, else None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)  # None while torch is being imported
     return torch if cuda is not None and cuda.is_available() else None

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _RETURN_SECONDS = 5.0
 """ How long clients of the previous agent can return. """
 _SLOTS_MAX = 128
-""" For one GPU. """
+""" The maximum number of slots of one GPU. """
 
 
 class Agent:
@@ -66,7 +66,7 @@ class Agent:
         self._pending_max = 16
 
     def start(self) -> None:
-        """Open the sockets of all slots, including those of the previous agent, whose clients may return.
+        """Open the sockets of all slots, including the previous agent's slots: their clients may return.
 
         Raises:
             OSError: a socket cannot be opened.
@@ -81,7 +81,7 @@ class Agent:
         self.save_all()
 
     def limit_returning(self) -> None:
-        """Start the time limit for clients of the previous agent. Call it when all sockets and servers are ready."""
+        """Start the time in which clients of the previous agent can return. Call it when all sockets are ready."""
         self._loop.call_later(_RETURN_SECONDS, self._stop_awaiting)
 
     def _found(self) -> list[Gpu]:
@@ -162,10 +162,10 @@ class Agent:
         return slot
 
     def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
-        """Open a permanent slot. If the name is in use by a slot for a process, that slot stays.
+        """Open a permanent slot. If a slot that a process owns has this name, that slot stays.
 
         Raises:
-            OSError: its socket cannot be opened.
+            OSError: the slot's socket cannot be opened.
         """
         gpu = self.gpu(uuid)
         if name not in gpu.shared_gpu.slots and len(gpu.shared_gpu.slots) < _SLOTS_MAX:
@@ -219,7 +219,7 @@ class Agent:
 
         Raises:
             NotFound: there is no such GPU.
-            Invalid: the policy promises hp what cannot be kept here.
+            Invalid: the policy makes a promise to hp that cannot be kept.
         """
         gpu = self.gpu(uuid)
         gpu.set_policy(policy)
@@ -227,7 +227,7 @@ class Agent:
         return gpu
 
     def save_all(self) -> None:
-        """Write the state file with the changes of all GPUs; if that fails, the next look tries again."""
+        """Write the state file with the changes of all GPUs; if that fails, the next check tries again."""
         if not self._state.write([gpu.current_text() for gpu in self.gpus.values()]):
             for gpu in self.gpus.values():
                 gpu.unsaved = True
@@ -285,7 +285,10 @@ class Agent:
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:
-        """Divide the windows again after clients joined or left, once for many changes; look often for a while."""
+        """Check the GPUs often for a while, and divide the windows again: clients have joined or left.
+
+        Several changes cause one division.
+        """
         gpu.unsaved = True
         self.looking.wake()
         if not self._share_soon:

@@ -23,7 +23,7 @@ from orion.node_agent.state.root import Root
 _log = logging.getLogger(__name__)
 
 _FIRST_LOOK_SECONDS = 11.0
-""" A driver that hangs counts as unhealthy by then. """
+""" How long the start waits for the first check. After this time, the GPUs of a driver that hangs are unhealthy. """
 
 
 def run(settings: AgentSettings) -> None:
@@ -52,13 +52,13 @@ async def _run(settings: AgentSettings) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
-    """Serve while the context lasts.
+    """Serve while the `async with` block runs.
 
     Raises:
         OrionError: another agent serves the root, or the chosen source of GPUs cannot work.
         OSError: a socket or the root cannot be opened.
     """
-    in_cluster = _in_cluster() if settings.node_name else None  # an import of a second, before sockets are open
+    in_cluster = _in_cluster() if settings.node_name else None  # takes a second, so do it before sockets are open
     async with contextlib.AsyncExitStack() as stack:
         root = Root(settings.root)
         stack.callback(root.close)
@@ -67,11 +67,11 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         agent.start()
         stack.callback(asyncio.create_task(agent.looking.run()).cancel)
         if settings.serves_plugin:
-            await _look_after_gpus(agent, stack)
+            await _check_gpus(agent, stack)
         if in_cluster is not None:
             await stack.enter_async_context(in_cluster(agent))
         if settings.serves_plugin:
-            # Only now, because it closes free slots: the holders must be known.
+            # Start this only when the holders are known, because it closes free slots.
             stack.callback(asyncio.create_task(agent.advertising.run()).cancel)
         administrators = AdministratorsServer(agent)
         await administrators.start()
@@ -89,7 +89,7 @@ async def _expose(agent: Agent, probes: Probes, stack: contextlib.AsyncExitStack
     Raises:
         OSError: the address cannot be used.
     """
-    from orion.exposition.answers import Answers  # here: the import of aiohttp takes half a second
+    from orion.exposition.answers import Answers  # not at the top: the import of aiohttp takes half a second
     from orion.exposition.server import ExpositionServer
 
     text = MetricsText(agent)
@@ -106,8 +106,8 @@ def _in_cluster() -> Callable[[Agent], contextlib.AbstractAsyncContextManager[ob
     return in_cluster
 
 
-async def _look_after_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
-    """Start to check the GPUs' health; return when it is known, so that no unhealthy GPU is advertised."""
+async def _check_gpus(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
+    """Start the checks of the GPUs' health; return after the first check, so that no unhealthy GPU is advertised."""
     advertising = agent.advertising
     gpus = [served.shared_gpu.gpu for served in agent.gpus.values()]
     patience = Patience(hold_s=agent.settings.recovery_seconds)

@@ -15,13 +15,13 @@ class AgentSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     root: Path = Path("/run/orion")
-    """ Directory of the sockets and the state; each agent needs its own. """
+    """ Directory of the sockets and the state; each agent needs its own directory. """
 
     gpus: Choice = "auto"
-    """ Where GPUs come from; `auto`: NVML if it finds one, else simulated GPUs if requested, else none. """
+    """ The source of GPUs; `gpus.factory.choose` says what `auto` chooses. """
 
     simulated_library: Path | None = None
-    """ The simulated driver; None: the one in this package. """
+    """ The simulated driver; None: the simulated driver of this package. """
 
     metrics_address: str = "127.0.0.1:9435"
     """ HOST:PORT of the Prometheus metrics; port 0: any free port, which is logged; empty: no metrics. """
@@ -49,10 +49,10 @@ class AgentSettings(BaseModel):
     """ The kubelet's socket; the kubelet knows which container holds which slot. """
 
     recovery_seconds: float = Field(default=10.0, ge=0.1, le=3_600, allow_inf_nan=False)
-    """ How long an unhealthy GPU must be well again before new pods can get it; the time grows with each problem. """
+    """ How long an unhealthy GPU must work again before new pods can get it; the time grows with each problem. """
 
     claim_seconds: float = Field(default=60.0, ge=0, le=3_600, allow_inf_nan=False)
-    """ How long a GPU counts as advertised by another device plugin after that was last seen. """
+    """ How long a GPU counts as advertised by another device plugin after the agent last saw such a device. """
 
     @field_validator("policy")
     @classmethod

@@ -35,7 +35,7 @@ class ClientView:
     joined_seconds_ago: float
     busy_ns: int
     gated_ns: int
-    """ Includes a wait that lasts. """
+    """ Includes a wait that has not ended. """
     counted_ns: int
     """ When the launches were counted (CLOCK_MONOTONIC). """
     record: pages.Record

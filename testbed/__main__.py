@@ -110,12 +110,12 @@ def make_installable(folder: Path) -> None:
 
 
 def up(folder: Path, nodes: int, gpus: int, chart: bool = False) -> int:
-    """Bring what is missing, start a cluster unless it runs, and print how to use it.
+    """Build and download what is missing, start a cluster unless it runs, and print how to use it.
 
     Args:
-        folder: of the cluster.
+        folder: the cluster's folder.
         nodes: number of nodes.
-        gpus: number of simulated GPUs on each node, under Orion's processes; 0: without these.
+        gpus: number of simulated GPUs on each node, which Orion's processes share; 0: start no processes of Orion.
         chart: prepare an installation of the chart, instead of starting Orion's processes.
     """
     if keeping.keeper(folder):

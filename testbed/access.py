@@ -1,6 +1,6 @@
 """Access to a running control plane: its address, its authority, a kubeconfig for any user.
 
-It reads only the control plane's folder, so processes that did not start the control plane can use it too.
+`Access` reads only the control plane's folder, so processes that did not start the control plane can use it too.
 """
 
 import base64

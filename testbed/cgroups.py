@@ -34,7 +34,7 @@ def make(root: str) -> None:
             if mode() == "v2":
                 _pass_on_controllers(parent)
             path.mkdir(exist_ok=True)
-            for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new v1 cgroup, where no process could run then
+            for name in ("cpuset.cpus", "cpuset.mems"):  # in a new v1 cgroup they are empty, so no process could run
                 if mode() == "v1" and (path / name).exists():
                     (path / name).write_text((parent / name).read_text())
 

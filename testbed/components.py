@@ -22,7 +22,7 @@ NODES_WITHOUT_KUBELET = {"node-monitor-grace-period": "8760h", "node-startup-gra
 
 @dataclass(frozen=True)
 class Ports:
-    """Where one control plane listens: the API server's address, and ports that are reserved for it there."""
+    """Where one control plane listens: the API server's address, and the ports reserved at that address."""
 
     address: str
     api_server: int
@@ -126,7 +126,8 @@ def _api_server(folder: Path, ports: Ports) -> dict[str, object]:
         "service-account-signing-key-file": keys / "service-accounts.key",
         "service-cluster-ip-range": SERVICE_RANGE,
         "allow-privileged": "true",  # so that our admission rejects such pods, not the API server
-        "enable-aggregator-routing": "true",  # it calls webhooks' pods directly: no kube-proxy runs in its network
+        # The API server calls webhooks' pods directly, because no kube-proxy runs in its network.
+        "enable-aggregator-routing": "true",
         "kubelet-client-certificate": keys / "kubelet-client.crt",
         "kubelet-client-key": keys / "kubelet-client.key",
         "kubelet-preferred-address-types": "InternalIP",  # no DNS resolves nodes' names

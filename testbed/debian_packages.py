@@ -33,8 +33,8 @@ def unpack(
         packages: by name.
         folder: in which they are unpacked.
         say: called with each line of progress.
-        what: the packages are, for messages.
-        finish: does in the new root what the installation would have done.
+        what: a noun for the packages, for messages.
+        finish: does in the new root the other steps of the installation that the caller needs.
 
     Raises:
         Missing: this machine has no apt-get, or the packages cannot be downloaded.

@@ -1,9 +1,9 @@
 """The image of the examples: the program of examples/workload, and only what it needs to start.
 
-It has no shell and no Python, and runs as an unprivileged user: so it shows that pods can share a GPU under the pod
-security standard `restricted`. The program is linked dynamically, with this machine's loader and C library beside it,
-so that libraries can be preloaded into it. The image contains no CUDA: the driver comes with the GPU, as for any CUDA
-image.
+The image has no shell and no Python, and its program runs as an unprivileged user. So the examples show that pods can
+share a GPU under the pod security standard `restricted`. The program is linked dynamically, so that libraries can be
+preloaded into it. Therefore the image contains this machine's loader and C library. The image contains no CUDA: as for
+any CUDA image, the node provides the driver.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ USER = "65532:65532"
 
 SOURCES = Path(__file__).resolve().parents[1] / "examples" / "workload"
 _FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Wl,--no-as-needed")
-_LIBRARIES = ("-lm", "-ldl", "-pthread")  # the last two are empty since glibc 2.34; an older driver may need them
+_LIBRARIES = ("-lm", "-ldl", "-pthread")  # libdl and libpthread are empty since glibc 2.34; older drivers need them
 _PRELOADED_NEED = ("libpthread.so.0", "libdl.so.2", "librt.so.1")
 """ Parts of glibc, empty since 2.34, that libraries for an older glibc (a released hook) need; in every image. """
 _ACCOUNTS = b"root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n"

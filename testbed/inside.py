@@ -44,8 +44,6 @@ class Inside:
         """Start this thread's next children in the node's PID and network namespaces.
 
         The thread cannot start threads inside this context.
-
-        No thread can be started meanwhile.
         """
         with (
             namespaces.network_of(f"/proc/{self.init}/ns/net"),

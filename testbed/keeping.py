@@ -38,7 +38,7 @@ def keeper(folder: Path) -> int | None:
 def start_or_join(folder: Path, users: Path | None = None, nodes: int = 0, gpus: int = 0) -> Access:
     """Start a supervisor that outlives this process, unless one runs for `folder`; return when everything is ready.
 
-    A new cluster has `nodes` nodes, each with `gpus` simulated GPUs under Orion; 0 GPUs: without Orion.
+    A new cluster has `nodes` nodes, each with Orion and `gpus` simulated GPUs. If `gpus` is 0, Orion is not installed.
 
     Raises:
         Failed: the supervisor did not start; the text says why.
@@ -57,7 +57,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _start(folder: Path, users: Path | None, nodes: int, gpus: int) -> Access:
-    shutil.rmtree(folder, ignore_errors=True)  # of a supervisor that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # a supervisor that was killed may have left it
     command = [sys.executable, "-m", "testbed.supervisor", str(folder)]
     command += ["--nodes", str(nodes), "--gpus", str(gpus), *(["--users", str(users)] if users else [])]
     log = folder.with_name(folder.name + ".log")

@@ -3,8 +3,9 @@
     python node_init.py NAME FOLDER     # started in new PID and network namespaces by node.py
 
 Killing this process works like cutting the node's power: everything on the node ends with it, containers and shims
-included. The machine's files stay visible, but fixed paths that a node writes are its own: /run and /dev/shm are new,
-and what must survive a restart of the node is in FOLDER. It writes one line to standard output: `ready`, or the error.
+included. The machine's files stay visible, but the node has its own /run, /dev/shm and folders of /var/lib. /run and
+/dev/shm are new at each start. The files that must survive a restart of the node are in FOLDER. This process writes one
+line to standard output: `ready`, or the error.
 """
 
 import contextlib

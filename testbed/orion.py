@@ -40,7 +40,7 @@ class Orion(Processes):
         cluster: started; its processes and Orion's end with the same thread.
         configuration: of all nodes, in the format of the nodes' configuration file.
         gpus: number of simulated GPUs on each node.
-        options: additional options of `agent` and `device-plugin`.
+        options: additional options for the commands `agent` and `device-plugin`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Orion(Processes):
         return {f"orion/{name}": pid for name, pid in super().pids().items()}
 
     def stop(self) -> None:
-        """End all its processes; the objects that it made in the cluster stay."""
+        """End all processes of Orion; the objects that Orion made in the cluster stay."""
         for process in self._processes.values():
             process.stop(5)
         self._processes.clear()
@@ -157,7 +157,7 @@ class Orion(Processes):
         """Return when the node advertises slots of both kinds.
 
         Raises:
-            Failed: the node does not in time, or a process ended.
+            Failed: the node did not advertise them in time, or a process ended.
         """
         self._wait(f"{node.name} advertised no slots", lambda: all(self.allocatable(node).values()))
 

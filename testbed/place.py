@@ -71,10 +71,10 @@ def sweep() -> None:
 
 
 def hardware_address(number: int) -> str:
-    """Return the fixed hardware address of a node's interface; of the switch, for 0.
+    """Return the fixed hardware address of a node's interface; for 0, that of the switch.
 
-    Without it, a switch takes the address of its lowest port, and a node that is connected again gets a new one. The
-    other nodes would send to the old address for most of a minute.
+    Without a fixed address, the switch takes the address of its lowest port, and a node that is connected again gets a
+    new address. The other nodes would then send to the old address for most of a minute.
     """
     return f"02:00:00:00:00:{number:02x}"
 
@@ -119,7 +119,7 @@ class Fabric:
 
     @property
     def cgroup(self) -> str:
-        """The parent cgroup of those of the nodes."""
+        """The parent of the nodes' cgroups."""
         return f"/orion-{self.number}"
 
     def node_address(self, number: int) -> str:
@@ -178,7 +178,7 @@ class Fabric:
                 if "File exists" in refusal:
                     continue
                 break
-            cgroups.remove(f"/orion-{number}")  # of a cluster that was killed: see sweep()
+            cgroups.remove(f"/orion-{number}")  # a cluster that was killed may have left it: see sweep()
             return number, candidate
         raise Missing(f"cannot make a network for a cluster with nodes: {refusal}")
 

@@ -18,7 +18,7 @@ TETHERED = Path(__file__).with_name("tethered.py")
 def tether(command: Sequence[str], like: int = 0) -> list[str]:
     """Return a command line that runs `command` and ends it when this process ends.
 
-    It shares the mounts and the host name of the process `like`, if that is not 0.
+    The program shares the mounts and the host name of the process `like`, unless `like` is 0.
     """
     return [sys.executable, "-I", "-S", str(TETHERED), str(os.getpid()), str(like), *command]
 
@@ -43,7 +43,7 @@ class Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; its output is appended to the log."""
+        """Start the component; its output is appended to the log."""
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(
                 tether(self.command, self._like),

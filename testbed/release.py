@@ -72,7 +72,7 @@ class Release:
         """Run the chart's tests, and return their output and Helm's.
 
         Raises:
-            Failed: one failed.
+            Failed: a test of the chart failed.
         """
         return self._helm("test", self.name, "--logs", "--timeout", f"{PATIENCE:.0f}s")
 

@@ -2,10 +2,10 @@
 
     python -m testbed.supervisor FOLDER [--users FILE] [--nodes NUMBER] [--gpus NUMBER]
 
-It holds a lock (FOLDER.lock, with its process ID inside) while it runs. The lock, not the process ID, says whether it
-runs: the kernel releases the lock however the supervisor ends, and kills the components then. Users hold a shared lock
-on FILE. The supervisor ends when the last user has released it or was killed. It writes one line to standard output:
-`ready`, or the error.
+The supervisor holds a lock (FOLDER.lock, which contains its process ID) while it runs. The lock, not the process ID,
+shows whether the supervisor runs: however it ends, the kernel releases the lock and kills the components. Users hold a
+shared lock on FILE. The supervisor ends when the last user has released this lock or was killed. It writes one line to
+standard output: `ready`, or the error.
 """
 
 import argparse

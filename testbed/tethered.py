@@ -28,7 +28,7 @@ def _checked(result: int, call: str) -> None:
 
 
 def _parent() -> int:
-    """Return the parent's ID as our /proc counts; getppid() is 0 if the parent is in an outer PID namespace."""
+    """Return the parent's ID from our /proc, because getppid() is 0 if the parent is in an outer PID namespace."""
     with open("/proc/self/status") as status:
         found = re.search(r"(?m)^PPid:\s*(\d+)", status.read())
     return int(found[1]) if found else 0
@@ -40,7 +40,7 @@ def _enter_namespaces_of(process: str) -> None:
     opened = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
     for kind, namespace in opened.items():
         _checked(_libc.setns(namespace, kind), "setns")
-    with contextlib.suppress(FileNotFoundError):  # then the working directory is the root of the new mounts
+    with contextlib.suppress(FileNotFoundError):  # if it does not exist there, stay in the root of the new mounts
         os.chdir(here)
 
 

@@ -18,7 +18,7 @@ LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so",
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt"}
 PACKAGES = "orion"  # packages that need a checkout do not ship: measurements, testbed, tests, tools
-LICENCE = "LICENSE"  # of the kubelet's interface, beside the stubs that are made from it
+LICENCE = "LICENSE"  # the licence of the kubelet's interface, in the folder of the stubs made from that interface
 
 
 def needed(library: ELFFile) -> tuple[set[str], set[str]]:

@@ -26,7 +26,7 @@ def pattern(avoided: list[str]) -> re.Pattern[str]:
     """Return a pattern that finds each of the words, alone or as a part of a name."""
     longest_first = "|".join(sorted((re.escape(word) for word in avoided), key=len, reverse=True))
     any_case = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in longest_first)
-    # A part of a name begins after a letter only with a capital, and never ends before a small letter.
+    # A match begins after a non-letter, or with a capital after a small letter (camelCase). No small letter follows it.
     return re.compile(rf"(?:(?<![a-zA-Z])|(?<=[a-z])(?=[A-Z]))(?:{any_case})(?![a-z])")
 
 

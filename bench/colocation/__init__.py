@@ -14,11 +14,13 @@ Modules, in the order from the scenario file to the report:
     progress, measure       `orion bench colocation`: the command and its progress bar
     run_files, rates        read the output folder; throughput of hp and be
     analysis, hiccups       figures, each compared with `alone` of the same round; unusually slow requests
-    ceiling, ceilings       a queueing model of hp + be at each p99; its results for one pair
+    ceiling, ceilings       a queueing model of the throughput of hp + be at each p99; its results for one pair
     summary                 the figures as data
-    targets, target_pairs   whether the figures meet Orion's targets; threads_verdict does so for clients in threads
+    targets, target_pairs   whether the figures meet Orion's targets
+    threads_verdict         the same check for clients that are threads of one process
     report, tables, plots   `orion bench report`; plot_labels places the labels of points
     packing                 `orion bench pack`: an output folder as one file
 
-The file of a failed run contains the error in one sentence; the other runs continue.
+"hp + be" is the sum of hp's and be's throughput, each divided by its throughput alone. The file of a failed run
+contains the error in one sentence; the other runs continue.
 """

@@ -85,7 +85,7 @@ class Measured:
 
     @property
     def total(self) -> Samples | None:
-        """Return the sum of hp and be, by parts of the window."""
+        """Return the sum of hp's share and be's share, by parts of the window."""
         return None if self.be is None or self.hp is None else self.hp + self.be
 
     @property
@@ -95,7 +95,7 @@ class Measured:
 
 
 def analyse(folder: RunFolder, hp: str, be: str, solos: rates.Solos) -> PairFigures | None:
-    """Return all figures of one hp beside one be; None if no round has both `alone` and a system."""
+    """Return all figures of one hp beside one be; None if no round has both a run `alone` and a run beside be."""
     rounds = [found for path in folder.rounds(hp) if (found := _round(folder, path)) is not None]
     names = [name for name in folder.systems(hp, be) if not rates.CLOSED_OVERLAP.fullmatch(name)]
     measured = {name: _measured(folder, rounds, be, name, solos) for name in names}
@@ -230,7 +230,7 @@ def unfairness(one: Measured) -> float | None:
 
 
 def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
-    """Return the share of each of several be clients, in the rounds that measured their work alone."""
+    """Return the share of each of several be clients, in the rounds that also measured the client's work alone."""
     rows = [[share.mean() for share in one.shares] for one in runs if one.shares is not None]
     clients = runs[0].run.be
     if not rows or len(clients) < 2 or any(len(row) != len(clients) for row in rows):

@@ -51,7 +51,7 @@ class Outcomes:
 
     @property
     def total(self) -> Samples:
-        """Return hp + be."""
+        """Return the sum of hp's and be's throughput."""
         return self.hp + self.be
 
     def percentile(self, rank: float, first: int = 0) -> Samples:
@@ -118,7 +118,7 @@ def limits_for(service: float, longest: float, count: int = 48) -> Samples:
 
 
 def _queue(arrivals: Samples, services: Samples, speeds: Speeds, limits: Samples) -> tuple[Samples, Samples, Samples]:
-    """Return when each request's busy period began, and when its service began and ended; arrays of (X, requests)."""
+    """Return when each request's busy period began, and when its service began and ended; shape (X, requests)."""
     begin, end, done = (np.full(len(limits), value) for value in (-np.inf, -np.inf, 0.0))
     rows = []
     for arrival, service in zip(arrivals, services, strict=True):

@@ -24,7 +24,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Curve:
-    """The curve of one overlapping system in one round: hp p99 divided by that of alone, and hp + be, by limit X."""
+    """The curve of one overlapping system in one round: hp p99 divided by that of alone, and hp + be, at each X."""
 
     mode: str
     kind: str
@@ -55,7 +55,7 @@ class Modelled:
         return found
 
     def curves(self) -> list[CeilingCurve]:
-        """Return one front for each mode: the best of all overlapping systems, from medians over rounds."""
+        """Return one front for each mode. It joins the median curves of all overlapping systems."""
         fronts = []
         for mode in dict.fromkeys(curve.mode for curve in self._curves):
             here = [curve for curve in self._curves if curve.mode == mode]

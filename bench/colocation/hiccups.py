@@ -1,8 +1,8 @@
 """Counts requests that took far longer than the others of their run, and runs with other activity on the host.
 
-Nothing is filtered: the count only informs the reader. A p99 of a thousand requests depends on ten of them, so a few
-disturbances by the host may decide it. The count includes slow requests that the system itself causes, such as by be
-kernels of 50 ms. The count of `alone` shows how many the machine causes by itself.
+No request is filtered out: the count only informs the reader. A p99 of a thousand requests depends on ten of them, so
+a few disturbances by the host may decide it. The count includes slow requests that the measured system itself causes,
+for example with be kernels of 50 ms. The count of `alone` shows how many the machine causes by itself.
 """
 
 from collections.abc import Sequence

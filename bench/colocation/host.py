@@ -26,7 +26,7 @@ class _Event:
 
 
 class Host:
-    """Phases and record of one host; the threads of all GPUs share it."""
+    """The phases and the record of disturbances of one host; the threads of all GPUs share this object."""
 
     def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
         """Args: tick is called ten times a second while a GPU waits; an exception from tick ends the wait."""
@@ -63,7 +63,7 @@ class Host:
             pass
 
     def disturbances(self, since: float, begin: float) -> list[dict[str, Any]]:
-        """Return the events that ended after a time, or have not ended yet, for a run file.
+        """Return the events that a run file has to list: those that ended after `since`, or have not ended yet.
 
         Args:
             since: Seconds of CLOCK_MONOTONIC.

@@ -1,8 +1,8 @@
 """`orion bench colocation`: reads a scenario, measures its runs, and writes the report.
 
 The command checks the scenario, its workloads and policies, the output folder and the GPUs before it starts anything.
-It reports an error there in one sentence. If a run fails later, the command records the error and continues with the
-next run.
+If a check finds an error, the command reports the error in one sentence. If a run fails later, the command records the
+error and continues with the next run.
 """
 
 import json

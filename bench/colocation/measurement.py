@@ -140,7 +140,7 @@ class Measurement:
         self._display.ended(device, run, measured)
 
     def _missing(self) -> list[PlannedRun]:
-        """Return the runs whose files are missing, each file once: runs may share a file."""
+        """Return the runs whose files are missing. Of several runs that share a file, return only one."""
         every: dict[str, PlannedRun] = {}
         for planned in (each for unit in self._plan.units for each in unit.runs):
             every.setdefault(planned.path, planned)
@@ -209,7 +209,7 @@ class Measurement:
             raise Stopped
 
     def _step(self, run: PlannedRun) -> float:
-        """Return the seconds of one request: as hp's closed loop measured them or, before that, as the stand-in has."""
+        """Return the seconds of one request, from hp's closed loop; until the loop has run, those of the stand-in."""
         if run.hp_id not in self._steps:
             first = self.results.read(f"runs/{run.hp_id}/{run.round}/hp-closed-loop.json.gz")
             if first is None:

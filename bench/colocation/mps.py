@@ -1,9 +1,9 @@
 """A private MPS daemon that starts and ends with a measurement.
 
-The daemon has a pipe directory of its own, and systems without MPS get an empty one, so no process becomes a client by
-accident. A guardian process reads from a pipe of this process. When this process ends, even by SIGKILL, the pipe closes
-and the guardian makes the daemon quit. If an MPS server dies, all its clients die. So if a client fails, the harness
-asks `servers` whether the server is still the same, and restarts all clients.
+The daemon has its own pipe directory. Systems without MPS get an empty pipe directory, so that none of their processes
+becomes an MPS client by accident. A guardian process reads from a pipe of this process. When this process ends, even by
+SIGKILL, the pipe closes and the guardian makes the daemon quit. If an MPS server dies, all its clients die. So if a
+client fails, the harness asks `servers` whether the server is still the same, and restarts all clients.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ GUARDIAN = f"cat >/dev/null; echo quit -t {QUIT_SECONDS} | {CONTROL} >/dev/null 
 
 
 def missing() -> str | None:
-    """Return which programs of MPS are missing, as a sentence; None if all are there."""
+    """Return which programs of MPS are missing, as a sentence; None if no program is missing."""
     absent = [program for program in (CONTROL, SERVER) if shutil.which(program) is None]
     return f"MPS needs {' and '.join(absent)}, which PATH does not have" if absent else None
 
@@ -51,7 +51,7 @@ class MpsDaemon:
     def __enter__(self) -> Self:
         if lacking := missing():
             raise Unavailable(lacking)
-        # A short path: it contains Unix sockets, whose paths have at most 107 characters.
+        # The path is short, because the folder contains Unix sockets: their paths have at most 107 characters.
         self._folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         pipe, log = self._folder / "pipe", self._folder / "log"
         pipe.mkdir()
@@ -132,7 +132,7 @@ class MpsDaemon:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _kill_daemon(self) -> None:
-        """Kill the daemon if it still runs after "quit"; checks the process's name, since its id may be reused."""
+        """Kill the daemon if it still runs after "quit". Check the process's name first: its id may be reused."""
         if not self._daemon_id:
             return
         deadline = time.monotonic() + 2.0

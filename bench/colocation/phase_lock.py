@@ -56,7 +56,7 @@ class Phases:
         self._grant()
 
     def is_pending(self, kind: Kind) -> bool:
-        """Return whether a ticket of this kind is inside or waits."""
+        """Return whether a ticket of this kind is in its phase, or waits for it."""
         return any(ticket.kind == kind for ticket in (*self._inside, *self._waiting))
 
     def _grant(self) -> None:
@@ -78,7 +78,7 @@ class Phases:
 
 
 class PhaseLock:
-    """The lock, for threads that each act for one party. A thread must not enter a second time while inside."""
+    """The lock, for threads that each act for one party. A thread that is in a phase must not enter a second time."""
 
     def __init__(self, tick: Callable[[], None] = lambda: None) -> None:
         """Args: tick is called ten times a second during waits; an exception from tick ends the wait."""

@@ -18,8 +18,8 @@ If an experiment asks for a ceiling, these runs measure the speeds that the queu
 
 All runs of one hp in one round, including the references, use the same GPU, because GPUs of one model differ by more
 than the effects to measure. The systems of a pair run one after another in random order, so a drift of clocks or
-temperature affects all of them alike. hp alone (`alone` and its closed loops in a mode) runs once a round: the plan
-draws a pair, and mixes these runs with the runs of that pair.
+temperature affects all of them alike. The runs of hp alone (`alone` and the closed loops in a mode) are made once a
+round. The plan chooses a random pair, and mixes these runs with the runs of that pair.
 """
 
 import fnmatch
@@ -85,7 +85,7 @@ class Unit:
 
     @property
     def priority(self) -> int:
-        """Return the highest priority of its experiments."""
+        """Return the highest priority of the unit's experiments."""
         return max((run.experiment.priority for run in self.runs), default=0)
 
 

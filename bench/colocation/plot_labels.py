@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 RADII = (9, 16, 25, 36, 50, 66, 84, 104, 126)  # points
 ANGLES = (0, 180, 45, -45, 135, -135, 90, -90, 22, -22, 158, -158, 68, -68, 112, -112)
-NEAR = 16  # points; a label that is nearer has no line
+NEAR = 16  # points; a label that is nearer to its point has no line
 MARGIN = 2.0  # pixels around a label
 STEP = 5.0  # pixels between the samples of a line
 INK = "#22262b"
@@ -98,7 +98,10 @@ def _neighbours(points: Sequence[tuple[float, float]], one: int) -> int:
 
 
 def _candidate(x: float, y: float, width: float, height: float, radius: float, angle: float) -> Bbox:
-    """Return a label's box in a direction from its point; the box's nearest edge or corner is on the circle."""
+    """Return the box of a label that lies in direction `angle` from its point.
+
+    The edge or corner of the box that is nearest to the point is on the circle of this radius.
+    """
     across, up = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     middle_x = x + radius * across + width / 2 * _clipped(2 * across)
     middle_y = y + radius * up + height / 2 * _clipped(2 * up)
@@ -121,7 +124,7 @@ def _sampled(path: Pixels) -> Pixels:
 
 
 def _cost(box: Bbox, taken: Sequence[Bbox], inside: Bbox, crossed: Pixels, point: tuple[float, float]) -> float:
-    """Return the cost of a box: overlap with points and labels costs most, then area outside, lines, distance."""
+    """Return the cost of a box: overlap with points and labels costs most, then parts off the plot, lines, distance."""
     covered = sum(_overlap(box, other) for other in taken)
     outside = box.width * box.height - _overlap(box, inside)
     x, y = crossed[:, 0], crossed[:, 1]

@@ -39,7 +39,7 @@ OWN_POLICIES = ("gate", "orion", None)
 SIZE = (9.6, 5.6)  # inches; 1056 x 616 pixels
 DPI = 110
 STRETCH = 0.05
-WIDEST = 6.0  # p99 / alone; the front does not show slower points
+WIDEST = 6.0  # p99 divided by alone; the front does not show points with a higher ratio
 
 
 def draw(pair: PairFigures, latencies: Mapping[str, Samples], output: Path) -> list[str]:
@@ -77,7 +77,7 @@ def family(spec: SystemSpec) -> str:
 
 
 def _distribution(pair: PairFigures, latencies: Mapping[str, Samples]) -> Picture:
-    """Draw cumulative distributions. The vertical axis is logarithmic in the share of slower requests, for the tail."""
+    """Draw distributions: the vertical axis shows the share of slower requests, in log scale to show the tail."""
     picture, axes = _canvas(pair, "hp latency" if pair.rate else "hp iteration time")
     p99 = {name: percentile(times, 99) for name, times in latencies.items()}
     styles = {"alone": ("#000000", "-"), **dict(_styles(pair.systems))}
@@ -243,7 +243,7 @@ def _front_limits(axes: Axes, figures: Sequence[Figure], widest: float) -> None:
 
 
 def _stretched_ratios(axes: Axes, figures: Sequence[Figure]) -> None:
-    """Set an axis of ratios from 1 to hundreds: about linear within 5 % of 1, logarithmic beyond."""
+    """Set an axis of ratios from 1 to hundreds. The axis is about linear up to 1.05, and logarithmic beyond."""
     axes.set_yscale(
         "function",
         functions=(lambda ratio: np.arcsinh((ratio - 1) / STRETCH), lambda height: 1 + STRETCH * np.sinh(height)),

@@ -1,4 +1,4 @@
-"""Posts: descriptions of the processes that a run needs, with their workloads, slots, and the system's additions.
+"""A post describes one process that a run needs: workload, slot, and additions to command and environment.
 
 Two equal posts are filled by the same process, so a process that several systems can use starts only once.
 """

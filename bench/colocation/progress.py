@@ -16,7 +16,7 @@ from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.samples import completed_between, latencies_ms, percentile
 
-OVERHEAD = 1.15  # assumed factor for starts of processes, until enough runs are measured
+OVERHEAD = 1.15  # factor on the expected time, assumed for starts of processes until enough runs are measured
 
 
 def minutes(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Reads and writes the output folder. It has one file for each run, so that a later call measures only missing runs.
+"""Reads and writes the output folder: one file for each run, so that a later call measures only missing runs.
 
     scenario.yaml       the scenario, with its systems and traces inline
     machine.json        the machine and its software

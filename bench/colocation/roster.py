@@ -63,7 +63,7 @@ class Roster:
         for post in posts:
             if not self._is_filled(post):
                 raise Unavailable(f"{post.name} has ended while it was idle")
-            self._filled[post] = self._filled.pop(post)  # moves the post to the end: `_free_memory` ends from the front
+            self._filled[post] = self._filled.pop(post)  # moves it to the end: `_free_memory` begins at the front
         return {post: self._filled[post] for post in posts}
 
     def free_memory_for(self, posts: Iterable[Post]) -> None:

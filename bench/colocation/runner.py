@@ -109,15 +109,15 @@ class Runner:
     def measure(self, unit: Unit, claim: Claim, in_time: InTime, ahead: Callable[[], Iterable[PlannedRun]]) -> None:
         """Make all runs of a unit that are still missing.
 
-        If a run lacks processes, the processes of all later runs start together with them, as far as the GPU's memory
-        allows. Processes keep running until their memory is needed: a start takes longer than most runs, and idles the
-        host's other GPUs.
+        If processes of a run are missing, the runner starts them together with the processes of all later runs, as far
+        as the GPU's memory allows. Processes keep running until their memory is needed: a start takes longer than most
+        runs, and idles the host's other GPUs.
 
         Args:
             unit: The runs.
             claim: Returns whether this runner should make a run; called once for each run.
-            in_time: Returns whether a run, after a start of processes if there is one, would end in time; else the run
-                is left out.
+            in_time: Returns whether a run would end in time, including a start of its processes. A run that would end
+                too late is left out.
             ahead: Returns the runs that this GPU makes after this unit.
         """
         runs = [run for run in unit.runs if claim(run)]
@@ -167,7 +167,8 @@ class Runner:
     def _wanted_change(self, posts: list[Post], coming: Callable[[], list[PlannedRun]]) -> list[Post] | None:
         """Return the posts to fill now; None if nothing should start now.
 
-        If another GPU starts processes or waits to, this GPU joins that phase and starts its later processes, too.
+        If another GPU starts processes or waits to start them, this GPU joins that phase. It then starts the processes
+        of its later runs, too.
         """
         if not self._roster.lacks(posts) and not self._host.change_pending:
             return None

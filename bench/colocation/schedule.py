@@ -1,6 +1,6 @@
 """The arrivals of a run's requests: drawn once for each hp and round, and replayed under every system.
 
-A closed loop has no arrivals; it lasts as long as its number of iterations takes on an unshared GPU.
+A closed loop has no arrivals; it lasts as long as the wanted number of iterations takes on an unshared GPU.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
 In mode `timeslice` clients get an empty MPS pipe directory, so they do not find an MPS daemon of the machine. In mode
 `mps` they get the pipe directory of a private daemon, which starts with the first client. A simulated GPU is created in
-one mode, so each mode has its own.
+one mode, so each mode has its own simulated GPU.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ class SharedGPU:
     def note_servers(self) -> None:
         """Record the process ids of the MPS servers; `what_happened` compares them after a failure."""
         if self._daemon is not None:
-            with contextlib.suppress(Unavailable):  # a run that fails for this reason reports it
+            with contextlib.suppress(Unavailable):  # the daemon has ended: the run fails and reports that
                 self._servers = self._daemon.servers()
 
     def what_happened(self) -> str:

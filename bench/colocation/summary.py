@@ -47,7 +47,7 @@ class ClientShare(_Model):
     id: str
     weight: float
     gpu_time: list[float]
-    """The client's share of the GPU's time: its throughput over the throughput of the same workload alone."""
+    """The client's share of the GPU's time: its throughput divided by that of the same workload alone."""
     part: list[float]
     """The client's GPU time divided by that of all be clients together."""
     fair: float
@@ -107,7 +107,7 @@ class ClosedLoop(_Model):
     """Speeds of hp and be in closed loops in one sharing mode, each divided by its speed on a GPU without sharing."""
 
     system: str
-    """The overlapping system."""
+    """Name of the system under which hp and be ran at the same time."""
     round: int
     alone: float
     """hp's speed in the sharing mode while be does nothing."""

@@ -74,7 +74,7 @@ class Orion(_Policy):  # type: ignore[misc, valid-type]
     kind: Literal["orion"]
     mode: Mode = "timeslice"
     refresh_ms: float | None = Field(default=None, ge=1)
-    """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: only one, before the run. """
+    """ Milliseconds between two switches of contexts (`orion.hook.switching`); None: one switch, before the run. """
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

@@ -1,4 +1,4 @@
-"""Finds the pairs and systems of a target among the measured ones."""
+"""Finds the measured pairs and systems that belong to a target."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from orion.bench.colocation.summary import Client, PairFigures, SystemFigures
 LOAD_TOLERANCE = 0.03
 RATE_TOLERANCE = 0.05
 USUAL = {"mode": "graph"}
-"""Values for options that neither the scenario nor the process gives; a pair without another option does not match."""
+"""Values of options that neither the scenario nor the process gives.
+
+A pair does not match a target if it lacks any other option of the target.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,9 @@ class Asked:
     hp: Kind
     be: Kind
     load: float | None = None
-    """Share of hp's capacity; None: any."""
+    """Share of hp's capacity; None: every load matches."""
     rate: float | None = None
-    """Requests a second; None: any."""
+    """Requests a second; None: every rate matches."""
 
     def __str__(self) -> str:
         return f"{self.hp.title} beside {self.be.title}"
@@ -124,7 +127,7 @@ BEHIND_LONG_KERNELS = (
     (Asked(RESNET_64, LONG_50, rate=60.0), 54.9),
     (Asked(ANY_DECODE_1, LONG_50, rate=8.0), 197.0),
 )
-"""Each pair with hp's p99 in ms on an H200, with a gate that allows one launch in flight.
+"""hp's p99 in ms for each pair, measured on an H200 with a gate that allows one launch in flight.
 
-Without management, the p99 was 12.9, 64.9 and 320 ms.
+When the processes were unmanaged, hp's p99 was 12.9, 64.9 and 320 ms.
 """

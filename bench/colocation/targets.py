@@ -16,7 +16,7 @@ from orion.bench.colocation.target_pairs import Asked, Found, find
 
 POLICIES = ("gate", "orion")
 LONG_KERNEL_NOISE = 1.05
-"""Two p99 behind 50 ms kernels count as equal if their ratio is at most this."""
+"""Two values of hp's p99 beside kernels of 50 ms count as equal if their ratio is at most this."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def judge_all(pairs: Sequence[PairFigures]) -> list[Verdict]:
 def _by_policy(
     pairs: Sequence[PairFigures], asked: Sequence[Asked], figure: Callable[[Found], float | None]
 ) -> list[tuple[str, dict[str, float], bool]]:
-    """Return (policy, figures by pair, whether all pairs have one) for each measured policy of mode timeslice."""
+    """Return (policy, figures by pair, whether all pairs have a figure) for each measured policy of mode timeslice."""
     rows = []
     for policy in POLICIES:
         found = find(pairs, asked, "timeslice", policy, with_budget=False)
@@ -80,7 +80,7 @@ def _be_over_bound(found: Found) -> float | None:
 
 
 def _gemm_excess(found: Found) -> float:
-    """Return hp p99 - 1.05 x alone in ms, the median over rounds."""
+    """Return hp's p99 minus 1.05 x hp's p99 alone, in ms; the median over rounds."""
     alone = dict(zip(found.pair.rounds, found.pair.alone_ms["p99"], strict=True))
     own = zip(found.system.rounds, found.system.latency_ms["p99"], strict=True)
     return median(p99 - 1.05 * alone[number] for number, p99 in own)

@@ -1,4 +1,4 @@
-"""Judges the cost of clients that are threads, from the raw data that `orion bench threads` wrote to a folder."""
+"""Judges what it costs when threads of one process are separate clients, from the raw data of `orion bench threads`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from orion.bench.colocation.summary import Status, Verdict
 
 FILE = "threads_cost.json"
 TITLE = "cost of threads"
-ASKED = "a launch takes <= 1 us longer than on plain streams, and 100 GEMMs 2048 of two clients take no longer"
+ASKED = "a launch takes <= 1 us longer than on a stream without a client; two clients' 100 GEMMs 2048 take no longer"
 MOST_NS = 1000.0
 NOISE = 1.02
 JUDGED = ("two hp", "be and hp, gate", "be and hp, orion 1")
@@ -15,7 +15,9 @@ JUDGED = ("two hp", "be and hp, gate", "be and hp, orion 1")
 
 
 def verdict(output: Path) -> Verdict:
-    """Judge the medians over turns; the text also has the quartiles.
+    """Judge the medians over all turns of `orion bench threads`; the verdict's text also has the quartiles.
+
+    In one turn, the command measures each setting once.
 
     Args:
         output: The output folder of a colocation. If the file is missing or broken, the verdict is "not measured".

@@ -67,9 +67,9 @@ def expected_seconds(
 ) -> float:
     """Return the expected duration of all units on `gpus` GPUs, in seconds, including starts of processes.
 
-    A GPU that has to start processes waits until the other GPUs have ended their current runs: on average, half of the
-    longest run. Then all GPUs wait for the start. Meanwhile each GPU starts the processes of its next unit, too; the
-    estimate assumes that GPU memory suffices for the processes of two units.
+    A GPU that has to start processes waits until the other GPUs have ended their current runs. This takes half of the
+    longest run on average. Then all GPUs wait for the start. Meanwhile each GPU starts the processes of its next unit,
+    too; the estimate assumes that GPU memory suffices for the processes of two units.
 
     Args:
         units: All units; a unit of 0 seconds is already measured.

@@ -50,7 +50,7 @@ def serve(workload: Workload, begin: float, arrivals: list[float], trace: list[f
     """Serve the requests one after another, each not before its arrival.
 
     Returns:
-        starts, ends: of each request, in seconds from begin.
+        starts, ends: when each request started and ended, in seconds from begin.
     """
     starts: list[float] = []
     ends: list[float] = []

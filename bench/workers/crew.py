@@ -143,7 +143,8 @@ class Worker:
 def _interrupted_after() -> Iterator[None]:
     """Defer SIGINT, SIGTERM and SIGHUP to the end of the context.
 
-    An interrupt during a start could leave a process that is not yet in the crew's list, and so would never be ended.
+    Otherwise, an interrupt during a start could leave a process that is not yet in the crew's list. Nothing would end
+    that process.
     """
     if threading.current_thread() is not threading.main_thread():  # signal handlers run in the main thread only
         yield
@@ -244,7 +245,7 @@ class Crew:
 
         Args:
             workers: The workers that got a command.
-            seconds: Deadline from now.
+            seconds: The deadline, in seconds from now.
 
         Returns:
             The replies in the order of `workers`.

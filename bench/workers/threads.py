@@ -10,7 +10,7 @@ settings of `orion.inprocess.Scheduler` (policy, max_slowdown); each thread is t
 
 Commands and replies are those of `commands`, with one more field "client": the client's index in CLIENTS. Each client
 also replies when it is ready. Different clients execute their commands at the same time; one client executes its
-commands in order. One command is for the scheduler. It has no field "client", and neither has its reply:
+commands in order. One command is for the scheduler. Neither this command nor its reply has a field "client":
 
     {"do": "policy", "policy": NAME, "max_slowdown": FACTOR}
 
@@ -117,7 +117,7 @@ def _dispatch(command: dict[str, Any], clients: list[_Client], scheduler: Schedu
 def _scheduler(roles: list[str], settings: dict[str, Any] | None) -> AbstractContextManager[Scheduler | None]:
     if settings is None:
         return contextlib.nullcontext()
-    inprocess = importlib.import_module("orion.inprocess")  # imported late: it needs the hook; plain threads do not
+    inprocess = importlib.import_module("orion.inprocess")  # imported late: the module needs the hook
     scheduler: AbstractContextManager[Scheduler] = inprocess.Scheduler(clients=roles, **settings)
     return scheduler
 

@@ -5,7 +5,7 @@ other processes: the same code runs in every system that is compared. The constr
 up, so a measurement never includes the first use of a library. `details` records options, versions and the measured
 time of one step.
 
-    registry                workloads by name; `load` returns kind and options for a worker, `make` sets it up
+    registry                workloads by name; `load` returns kind and options for a worker, `make` sets a workload up
     options                 the options of each workload
     inference               requests with one launch and one wait
     decoding                requests that generate token by token

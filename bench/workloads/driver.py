@@ -1,8 +1,8 @@
 """Calls of the CUDA driver through ctypes, for the simulated and the spinning workloads.
 
-NVIDIA's `cuda-bindings` were rejected: they would add 30 MB to the plain install, where only the demo needs them, for
-twenty functions. The hook sees the same calls either way. Functions have the names that the library exports, including
-the version suffix.
+NVIDIA's `cuda-bindings` were rejected: they would add 30 MB to the plain install, where only the demo would use
+twenty of their functions. The hook sees the same calls with ctypes as with `cuda-bindings`. Functions have the names
+that the library exports, including the version suffix.
 """
 
 import ctypes

@@ -67,7 +67,7 @@ def prepare(module: nn.Module, inputs: tuple[Any, ...], mode: str, stream: Any, 
 
 def _end_compilers() -> None:
     """End torch.compile's worker processes: no further compilation follows, and they use CPU time."""
-    with contextlib.suppress(ImportError, AttributeError):  # private in torch; if it is gone, idle workers remain
+    with contextlib.suppress(ImportError, AttributeError):  # private in torch: if a later torch lacks it, workers stay
         from torch._inductor.async_compile import shutdown_compile_workers
 
         shutdown_compile_workers()

@@ -50,7 +50,7 @@ class DeviceTimeline:
 
 
 class Simulated:
-    """Equal kernels. The options divide a step into parts, and say how the parts are launched and waited for."""
+    """A step launches equal kernels. The options divide it into parts, and say how to launch and wait for a part."""
 
     unit = "requests"
 
@@ -78,7 +78,7 @@ class Simulated:
         self.finish()
 
     def step(self) -> None:
-        """Do the parts, then stall."""
+        """Run the parts of a step, then sleep for the stall."""
         for _ in self._parts:
             self._launch()
             if self._waits:

@@ -3,8 +3,9 @@
 They are PTX, loaded through the driver. torch's own sleep kernel was rejected: it has only one block. A run-time
 compiler (Triton, NVRTC) was rejected, too: it is one more dependency, and has to be warmed up.
 
-`elapsed` ends at a time of the GPU's clock, so it does not get longer if other processes run in between. `work` ends
-after a number of rounds, so interruptions make it longer, like real kernels.
+The kernel `elapsed` ends when the GPU's clock has reached a given time, so it does not get longer if other processes
+run in between. The kernel `work` ends after a number of rounds. So interruptions make it longer, as they do with real
+kernels.
 """
 
 import ctypes

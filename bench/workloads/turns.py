@@ -21,7 +21,7 @@ def building() -> contextlib.AbstractContextManager[None]:
 
 
 def timing() -> contextlib.AbstractContextManager[None]:
-    """Use the GPU alone, among this user's processes on the same GPU that use these locks."""
+    """Keep this user's other processes off the GPU, as far as they use these locks."""
     return _locked(fcntl.LOCK_EX)
 
 

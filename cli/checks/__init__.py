@@ -57,9 +57,9 @@ def examine(root: Path, simulated: bool) -> Iterator[Check]:
     """
     from orion.cli.checks import driver, kernel, library, mps, node
 
-    looks: list[Callable[[], Iterator[Check]]] = [library.examine, kernel.examine, lambda: node.examine(root)]
+    subjects: list[Callable[[], Iterator[Check]]] = [library.examine, kernel.examine, lambda: node.examine(root)]
     if not simulated:
-        looks.insert(1, driver.examine)
-        looks.append(mps.examine)
-    for look in looks:
-        yield from look()
+        subjects.insert(1, driver.examine)
+        subjects.append(mps.examine)
+    for examine_subject in subjects:
+        yield from examine_subject()

@@ -1,4 +1,7 @@
-"""What the hook and the agent ask of Linux, each asked for real: version numbers lie, and sandboxes forbid calls."""
+"""Tries each Linux feature that the hook and the agent need.
+
+Rejected: comparing the kernel's version. Distributions add features to older versions, and sandboxes forbid calls.
+"""
 
 import ctypes
 import errno
@@ -13,7 +16,7 @@ from orion.cli.checks import Check, fail, note, ok
 F_SEAL_FUTURE_WRITE = 0x10  # not in Python's fcntl
 MADV_WIPEONFORK = 18
 CLOSE_RANGE_UNSHARE = 2
-# The numbers are the same on x86-64 and arm64 for close_range; get_robust_list has one of each.
+# close_range has the same number on x86-64 and arm64; get_robust_list has a different number on each.
 SYS_CLOSE_RANGE = 436
 SYS_GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
 NEWER = "run Linux 5.9 or later, in a sandbox that allows the call (seccomp profile)"
@@ -59,7 +62,8 @@ def _robust_futex() -> Check:
 
 def _close_range() -> Check:
     name, none = "descriptor tables", ctypes.c_uint(0xFFFFFFFF)
-    # The range is empty: this closes nothing. Without it the hook's thread would share the program's descriptors.
+    # The range is empty, so the call closes nothing. The hook's thread needs this call so that it does not share the
+    # program's file descriptors.
     if _libc.syscall(SYS_CLOSE_RANGE, none, none, CLOSE_RANGE_UNSHARE) == 0:
         return ok(name, "close_range can unshare")
     reason = "not in this kernel" if ctypes.get_errno() == errno.ENOSYS else os.strerror(ctypes.get_errno())

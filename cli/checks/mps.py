@@ -14,7 +14,7 @@ from orion.cli.checks import Check, note, ok
 NAME = "MPS"
 _VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 _DEFAULT = "/tmp/nvidia-mps"
-_COMMAND = "nvidia-cuda-mps"  # /proc/PID/comm holds 15 characters: -control and -server look the same there
+_COMMAND = "nvidia-cuda-mps"  # /proc/PID/comm has only the first 15 characters, without -control or -server
 _FATE = (
     "its clients share one context: a fault of one client, or the server's end, ends all of them; Orion's own state "
     "survives"
@@ -23,7 +23,7 @@ _QUIT = "for full isolation, end it with `echo quit | nvidia-cuda-mps-control`"
 
 
 def examine(proc: Path = Path("/proc")) -> Iterator[Check]:
-    """Look for an MPS daemon, in the process table and where programs from here would look."""
+    """Look for an MPS daemon in the process table, and in the folder where programs started here would look for it."""
     folder = Path(os.environ.get(_VARIABLE) or _DEFAULT)
     daemons = dict(_daemons(proc))
     here = (folder / "control").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 from orion.cli import agents, other_agents, roots
 from orion.cli.checks import Check, fail, note, ok
 
-# A client costs the agent a connection and up to four pages while it joins; 512 clients on one GPU.
+# While a client joins, the agent opens a connection and up to four pages for it. A GPU has at most 512 clients.
 DESCRIPTORS_FOR_A_GPU = 4096
 LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path, without the closing zero
 LONGEST_BELOW_ROOT = len("/run/4194304/slots/GPU-00000000-0000-0000-0000-000000000000/agent.sock")
@@ -79,7 +79,7 @@ def _descriptors() -> Check:
 
 
 def _processes() -> Check:
-    """Other users' processes must be visible, because the agent looks there for stopped clients."""
+    """Check that other users' processes are visible: the agent finds stopped clients in the process table."""
     name = "process table"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, _, options = line.split()[:4]

@@ -55,9 +55,9 @@ def _warnings(collected: Collected) -> list[str]:
             f"{len(with_kernels)} processes ran kernels; kernels that ran at the same time have longer durations"
         )
     if dropped := sum(process.dropped for process in collected.processes):
-        warnings.append(f"CUPTI had no room for {dropped} kernels, which are missing")
+        warnings.append(f"CUPTI's buffers were full, so {dropped} launches are missing")
     if unplaced := sum(process.unplaced for process in collected.processes):
-        warnings.append(f"there were more kinds of kernels than are kept; {unplaced} launches are missing")
+        warnings.append(f"the profiler's table of kernels was full, so {unplaced} launches are missing")
     if untimed := sum(kernel.launches - kernel.timed for kernel in collected.kernels.values()):
         warnings.append(f"{untimed} launches had not ended when the program did, and have no duration")
     if killed := sum(not process.ended for process in with_kernels):
@@ -65,7 +65,7 @@ def _warnings(collected: Collected) -> list[str]:
             f"{killed} of {len(with_kernels)} processes did not end by themselves; their last second may be missing"
         )
     if len({device.model for device in collected.devices}) > 1:
-        warnings.append("GPUs of several models were used; durations are those of all together")
+        warnings.append("GPUs of several models were used; a duration combines the launches on all of them")
     if collected.kernels and not collected.devices:
         warnings.append("the driver did not report the GPU's limits, so the SMs that kernels need are unknown")
     return warnings

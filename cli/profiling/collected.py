@@ -107,7 +107,7 @@ class CollectedKernel:
             self.histogram[begin, end] += launches
 
     def percentile(self, of_hundred: float) -> float:
-        """Return a percentile of the launches' durations, to about 2 %.
+        """Return a percentile of the launches' durations, with an error of about 2 %.
 
         Args:
             of_hundred: the percentage of launches that do not exceed the result.

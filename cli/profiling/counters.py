@@ -31,10 +31,10 @@ def read_counters(command: Sequence[str], folder: Path) -> "nsight_compute.Repor
     report = folder / "ncu.csv"
     try:
         done = subprocess.run([ncu, *_PROCESSES, *_OPTIONS, "--log-file", str(report), *command])
-        said = report.read_text(errors="replace") if report.exists() else ""
+        output = report.read_text(errors="replace") if report.exists() else ""
     except OSError as error:
         return f"{ncu} cannot be run: {error.strerror}"
-    if _NO_RIGHT in said:
+    if _NO_RIGHT in output:
         return "this user may not read them (root may, or all with the driver's NVreg_RestrictProfilingToAdminUsers=0)"
     try:
         return nsight_compute.read_report(report)

@@ -77,8 +77,8 @@ def _check_identity(path: Path, kernel: Kernel) -> None:
     own = f"{identity.kernel_identity(name, kernel.grid, kernel.block, dynamic):016x}"
     if own != kernel.identity:
         raise Unreadable(
-            f"{path}: kernel {kernel.name[:80]}: identity {kernel.identity} is not that of its name, grid, block and "
-            f"dynamic shared memory, which is {own}; leave it out where these were changed"
+            f"{path}: kernel {kernel.name[:80]}: identity {kernel.identity} does not match its name, grid, block and "
+            f"dynamic shared memory, whose identity is {own}; if you changed these, remove the identity"
         )
 
 

@@ -116,7 +116,9 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str, Measured]]:
         if not cells or cells[0].startswith("=="):
             continue
         if len(cells) != len(header):
-            raise Unreadable(f"{path}:{number}: expected {len(header)} cells, as in line {start + 1}, are {len(cells)}")
+            raise Unreadable(
+                f"{path}:{number}: expected {len(header)} cells as in line {start + 1}, found {len(cells)}"
+            )
         row = dict(zip(header, cells, strict=True))
         if not row["Kernel Name"]:
             units = row

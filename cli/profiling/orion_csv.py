@@ -1,7 +1,7 @@
 """Profile files of the published Orion (EuroSys'24): `Name,Profile,Memory_footprint,SM_usage,Duration`.
 
-Each row is one launch, in launch order. Profile is 1 (compute), 0 (memory) or -1 (unknown). Duration is in nanoseconds,
-but in files of kernel_intercept in microseconds under the same header. SM_usage may exceed the number of SMs. The
+Each row is one launch, in launch order. Profile is 1 (compute), 0 (memory) or -1 (unknown). Duration is in nanoseconds.
+Files of kernel_intercept have the same header, but microseconds. SM_usage may exceed the number of SMs. The
 published Orion splits rows at every comma and has no quotes, so this module writes short names without commas. When it
 reads a row, the last four cells are the values and the rest is the name.
 """
@@ -89,10 +89,10 @@ def read_rows(path: Path, unit: Unit) -> list[Row]:
     except (OSError, UnicodeDecodeError) as error:
         raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     if not lines or [cell.strip() for cell in lines[0].split(",")] != HEADER.split(","):
-        raise Unreadable(f"{path}:1: expected {HEADER}, is {lines[0] if lines else 'nothing'!r}")
+        raise Unreadable(f"{path}:1: expected {HEADER}, found {lines[0] if lines else 'nothing'!r}")
     rows = [_read_row(line, path, number, unit) for number, line in enumerate(lines[1:], start=2) if line.strip()]
     if not rows:
-        raise Unreadable(f"{path}:2: expected a row such as Conv,1,0,98,100480, is nothing")
+        raise Unreadable(f"{path}:2: expected a row such as Conv,1,0,98,100480, found nothing")
     return rows
 
 
@@ -100,18 +100,18 @@ def _read_row(line: str, path: Path, number: int, unit: Unit) -> Row:
     where = f"{path}:{number}"
     cells = line.rsplit(",", 4)
     if len(cells) != 5:
-        raise Unreadable(f"{where}: expected five cells, {HEADER}, is {line!r}")
+        raise Unreadable(f"{where}: expected five cells, {HEADER}, found {line!r}")
     name, profile, _, sms, duration = (cell.strip() for cell in cells)
     if profile not in ("1", "0", "-1"):
-        raise Unreadable(f"{where}: expected a Profile of 1, 0 or -1, is {profile!r}")
+        raise Unreadable(f"{where}: expected a Profile of 1, 0 or -1, found {profile!r}")
     if not sms.isdecimal():
-        raise Unreadable(f"{where}: expected an SM_usage of 0 or more, is {sms!r}")
+        raise Unreadable(f"{where}: expected an SM_usage of 0 or more, found {sms!r}")
     try:
         nanoseconds = float(duration) * unit.nanoseconds
     except ValueError:
         nanoseconds = -1.0
     if not 0 <= nanoseconds < 1e15:
-        raise Unreadable(f"{where}: expected a Duration of 0 or more, is {duration!r}")
+        raise Unreadable(f"{where}: expected a Duration of 0 or more, found {duration!r}")
     return Row(name, _CLASSES[int(profile)], int(sms), nanoseconds)
 
 

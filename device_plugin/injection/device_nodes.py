@@ -1,9 +1,10 @@
 """Mounts device nodes and the driver's files into a container, for container runtimes without GPU support.
 
 Each library is mounted as a single file at the two paths that glibc searches by default: /usr/lib/x86_64-linux-gnu
-(Debian's family) and /usr/lib64 (Red Hat's). The image's own libraries in these folders stay visible. Rejected:
-LD_LIBRARY_PATH, because a pod or an image that sets it, and a program that clears it, would lose the driver; and a file
-in /etc/ld.so.conf.d, which has no effect until ldconfig runs in the container.
+(Debian's family) and /usr/lib64 (Red Hat's). The image's own libraries in these folders stay visible.
+
+Rejected: LD_LIBRARY_PATH. If a pod or an image sets this variable, or a program clears it, the program does not find
+the driver. Rejected: a file in /etc/ld.so.conf.d. It has no effect until ldconfig runs in the container.
 """
 
 import os
@@ -62,7 +63,7 @@ def add(
 
 
 def _device_folder(driver_root: Path, host: Path) -> Path:
-    """Return the node's folder of device nodes: the driver's own, if a containerised driver made them there."""
+    """Return the folder of device nodes: in the driver's root if a containerised driver made them, else /dev."""
     own = driver_root / "dev"
     return own if (host / own.relative_to("/") / "nvidiactl").exists() else Path("/dev")
 
@@ -83,6 +84,6 @@ def _libraries(driver_root: Path, host: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _on_node(seen: Path, host: Path) -> Path:
-    """Return a file's path on the node with links resolved; a link that leads out of `host` is used as it is."""
+    """Return a file's path on the node, with links resolved. The result may lie outside `host`."""
     real = seen.resolve()
     return Path("/") / real.relative_to(host.resolve()) if real.is_relative_to(host.resolve()) else real

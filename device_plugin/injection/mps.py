@@ -1,4 +1,4 @@
-"""Connects a container to its GPU's MPS control daemon, through a folder that is empty unless the GPU is in mode mps.
+"""Connects a container to its GPU's MPS control daemon, through a folder that holds a socket only in mode mps.
 
 Every container with one GPU gets that GPU's folder, in every mode. A process that starts while a control daemon listens
 in the folder becomes its client; any other process runs without MPS, as the driver does by default. So the GPU's mode
@@ -6,11 +6,12 @@ at the start of the process decides. The kubelet reuses its stored answer for la
 answer must not depend on the mode. The variable CUDA_MPS_PIPE_DIRECTORY names the folder in the container. The variable
 also prevents the process from connecting to another party's control daemon by accident.
 
-A process can be the client of one control daemon, and each of ours serves one GPU. So a container with several GPUs
-gets no folder, and none of its GPUs may be in mode mps.
+A process can be the client of one control daemon, and each of Orion's control daemons serves one GPU. So a container
+with several GPUs gets no folder, and none of its GPUs may be in mode mps.
 
-Rejected: mounting the daemon's own folder, because its administrative socket lets any root user stop the daemon; and
-mounting the daemon's /dev/shm over the pod's, which data loaders fill, because MPS keeps nothing there (docs/mps.md).
+Rejected: mounting the daemon's own folder. The administrative socket in it lets any root user stop the daemon.
+Rejected: mounting the daemon's /dev/shm over the pod's /dev/shm. Data loaders fill the pod's /dev/shm, and MPS keeps
+nothing in the daemon's /dev/shm (docs/mps.md).
 """
 
 from collections.abc import Sequence
@@ -73,7 +74,7 @@ def make(root: Path, gpus: Sequence[str]) -> None:
     """Make the folder that the container mounts: every user may enter it, only its owner may write.
 
     Raises:
-        Exhausted: the file system rejects it.
+        Exhausted: the file system rejects the folder.
     """
     if len(gpus) == 1:
         make_folder(root, clients(root, gpus[0]), "the folder of the GPU's MPS control daemon")

@@ -1,8 +1,8 @@
 /* One GPU through the CUDA driver, and one kernel on it that takes a configured time.
  *
- * The driver is loaded at run time, so `--help` works without one. A real driver takes the kernel as PTX, the simulated
- * driver takes it as text; gpu_open tries both. Any error ends the program: it prints a line of JSON that names the
- * call, and exits with status 1. */
+ * The driver is loaded at run time, so `--help` works without a driver. A real driver takes the kernel as PTX, the
+ * simulated driver takes it as text; gpu_open tries both. Any error ends the program: it prints a line of JSON that
+ * names the call, and exits with status 1. */
 #ifndef WORKLOAD_GPU_H
 #define WORKLOAD_GPU_H
 

@@ -14,7 +14,7 @@
 #include "options.h"
 
 #define SECOND_NS 1e9
-#define LOOK_NS 100000000u /* longest sleep: a report may be due, or a signal may arrive just before a sleep */
+#define LOOK_NS 100000000u /* the longest sleep; afterwards the program looks for signals and due reports */
 
 static volatile sig_atomic_t terminated;
 

@@ -33,7 +33,7 @@ static bool resolve(struct cupti *cupti, void *library)
     return true;
 }
 
-/* Tools exclude each other by subscribing: CUPTI refuses a second subscriber. */
+/* Subscribes to CUPTI. CUPTI refuses a second subscriber, so only one tool at a time can use it. */
 static bool begin(struct cupti *cupti, void *library, const char *path, char *why, size_t size)
 {
     const char *text = "an unknown error";
@@ -53,10 +53,10 @@ static bool begin(struct cupti *cupti, void *library, const char *path, char *wh
 
 static bool try_path(struct cupti *cupti, const char *path, int flags, char *why, size_t size, bool *found)
 {
-    if (*found || path[0] == '\0') return false; /* to dlopen, an empty path is the program itself */
+    if (*found || path[0] == '\0') return false; /* dlopen takes an empty path for the program itself */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | flags);
     if (library == NULL) return false;
-    *found = true; /* two CUPTIs in one process would be worse than none */
+    *found = true; /* the search ends: two CUPTIs in one process would be worse than none */
     return begin(cupti, library, path, why, size);
 }
 

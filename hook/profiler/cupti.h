@@ -15,8 +15,8 @@ enum { /* CUptiResult */
        CUPTI_OK = 0,
        CUPTI_ANOTHER_SUBSCRIBER = 39,
 };
-enum { CUPTI_KIND_CONCURRENT_KERNEL = 10 }; /* kernels, including those of graphs, without serialising them */
-enum { CUPTI_FLUSH_FORCED = 1 };            /* also buffers with unfinished records */
+enum { CUPTI_KIND_CONCURRENT_KERNEL = 10 }; /* records kernels, also those of graphs; they may still overlap */
+enum { CUPTI_FLUSH_FORCED = 1 };            /* CUPTI also delivers buffers with unfinished records */
 
 struct cupti_record { uint32_t kind; };
 
@@ -31,7 +31,7 @@ struct cupti_kernel {
     int32_t grid[3], block[3];
     int32_t static_shared, dynamic_shared; /* bytes per block */
     uint32_t local[2];
-    uint32_t correlation; /* of the launch: grows in launch order; one value for all kernels of a graph launch */
+    uint32_t correlation; /* the launch's id; ids grow in launch order; all kernels of a graph launch have one id */
     int64_t grid_id;
     const char *name; /* mangled; CUPTI owns the string */
 };
@@ -54,11 +54,11 @@ struct cupti {
 };
 
 /* Finds the CUPTI library and subscribes to it. Tries in this order: the library that the process has already loaded
- * (torch's), the colon-separated paths `candidates` (may be NULL), the loader's search, the toolkit's folders. false:
- * `why` gets the reason. */
+ * (torch's), the colon-separated paths `candidates` (may be NULL), the loader's search, the toolkit's folders. If no
+ * library works, returns false and writes the reason to `why`. */
 bool cupti_open(struct cupti *cupti, const char *candidates, char *why, size_t size);
 
-/* The next kernel in a buffer, by CUPTI's next_record; NULL at the end. Skips records of other kinds. */
+/* Returns the next kernel in a buffer; NULL at the end. Skips records of other kinds. */
 const struct cupti_kernel *cupti_next_kernel(const struct cupti *cupti, uint8_t *buffer, size_t valid, struct cupti_record **at);
 
 #endif

@@ -1,4 +1,4 @@
-/* The limits of a device, from the driver, that decide how many blocks of a kernel fit on one SM.
+/* The limits of a device that decide how many blocks of a kernel fit on one SM. The driver reports these limits.
  *
  * Rejected: CUPTI's device record. It lacks the shared memory that the system reserves in each block. */
 #ifndef ORION_PROFILER_DEVICES_H
@@ -21,11 +21,11 @@ struct profiler_device {
     int limits[PROFILER_LIMITS]; /* in the order of profiler_limits */
 };
 
-/* Queries the driver about a device, once; `number` is the process's number of it. Do not call it from a callback of
- * CUPTI, or under a lock that such a callback takes. */
+/* Queries the driver once about a device. `number` is the device's number in this process. Do not call this function
+ * from a callback of CUPTI, or under a lock that such a callback takes. */
 void profiler_device_ask(uint32_t number);
 
-/* The driver's answer; NULL if there was no query, or it failed. */
+/* Returns the driver's answer about a device. NULL: there was no query, or the query failed. */
 const struct profiler_device *profiler_device(uint32_t number);
 
 #endif

@@ -2,12 +2,12 @@
  * (CUDA_INJECTION64_PATH) into the profiled program and the program's children.
  *
  * The profiler is separate from the hook, because it profiles the unchanged program, and most programs are never
- * profiled. Tracing (CUPTI's activity records) needs no privileges; hardware counters do, and the profiler does not use
- * them. The program continues whatever goes wrong, and the profiler prints the reason once, in one sentence.
+ * profiled. Tracing (CUPTI's activity records) needs no privileges. Hardware counters need privileges, so the profiler
+ * does not use them. If the profiler fails, the program continues, and the profiler prints the reason once.
  *
  *   ORION_PROFILE_DIRECTORY   folder for the output (see output.h); if unset, the profiler does nothing
  *   ORION_PROFILE_LAUNCHES    number of launches to record individually (default 0)
- *   ORION_PROFILE_CUPTI       libraries to try, separated by colons */
+ *   ORION_PROFILE_CUPTI       CUPTI libraries to try, separated by colons */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,9 +22,9 @@
 #include "kernels.h"
 #include "output.h"
 
-#define BUFFER_BYTES ((size_t)256 << 10) /* a thousand records of the longest known kind */
+#define BUFFER_BYTES ((size_t)256 << 10) /* holds a thousand records of the longest known kind */
 #define PERIOD_MS 400                    /* a killed program loses the records of the last period, and of unfinished buffers */
-#define END_SECONDS 3                    /* longest delay of a program's end by a flush that does not return */
+#define END_SECONDS 3                    /* how long a flush that does not return may delay the program's end */
 enum { RECORDS_LEAST = 32, RECORDS_MOST = 1000 };
 
 static struct {
@@ -35,7 +35,7 @@ static struct {
     struct profiler_state state;
     uint64_t written; /* records contained in the file on disk */
     char failure[512];
-    pid_t owner; /* a forked child inherits all this and must not use it */
+    pid_t owner; /* a forked child inherits this structure and must not use it */
     pthread_t thread;
     pthread_mutex_t end_mutex;
     pthread_cond_t end;
@@ -68,7 +68,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
     free(buffer);
 }
 
-/* Queries devices without the mutex: CUPTI's thread may wait for the mutex while it holds the driver's locks. */
+/* This function queries devices without the mutex, because CUPTI's thread may wait for the mutex while it holds the
+ * driver's locks. */
 static void write_files(void)
 {
     bool seen[PROFILER_DEVICES] = {false};
@@ -128,7 +129,8 @@ static void finish(void)
     pthread_mutex_unlock(&profiler.end_mutex);
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += END_SECONDS;
-    if (pthread_timedjoin_np(profiler.thread, NULL, &deadline) != 0) return; /* the last written file remains */
+    if (pthread_timedjoin_np(profiler.thread, NULL, &deadline) != 0)
+        return; /* the flush hangs; the file that was written last remains */
     profiler.cupti.flush_all(0);
     profiler.cupti.flush_all(CUPTI_FLUSH_FORCED);
     profiler.state.ended = true;

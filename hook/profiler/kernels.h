@@ -2,8 +2,8 @@
  * memory, which decide a kernel's duration.
  *
  * The number of kernels is bounded. The durations of each kernel are a histogram with buckets 3 % wide. Rejected:
- * keeping every launch (a night of training has a thousand million), and keeping a few samples (their 95th percentile
- * is random). The caller locks. */
+ * keeping every launch (a night of training has a thousand million launches), and keeping a few samples (their 95th
+ * percentile is random). The caller holds a lock. */
 #ifndef ORION_PROFILER_KERNELS_H
 #define ORION_PROFILER_KERNELS_H
 
@@ -33,7 +33,7 @@ struct profiler_kernels {
     struct profiler_kernel *kernels;      /* PROFILER_KERNELS entries, in the order of first launch */
     uint16_t table[2 * PROFILER_KERNELS]; /* hash table: index + 1, or 0 */
     uint32_t count;
-    uint64_t records, unplaced, unplaced_ns; /* unplaced: launches of kernels that did not fit */
+    uint64_t records, unplaced, unplaced_ns; /* unplaced: launches of kernels for which the table has no entry */
 };
 
 bool profiler_kernels_open(struct profiler_kernels *kernels);

@@ -1,7 +1,7 @@
 /* Ranges of memory (see allocation.h), in a sorted array, because look-ups are far more frequent than changes.
  *
- * Device memory is host memory. The address space is reserved, and pages are backed when a program touches them. So the
- * data is real, and 80 GiB cost nothing. */
+ * Device memory is host memory. The driver only reserves address space, and Linux adds a page of memory when a program
+ * touches it. So the data is real, and 80 GiB that no program touches use no memory. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "allocation.h"
 
-#define GRANULE (UINT64_C(2) << 20) /* allocations of at least half this size are charged in multiples of it */
+#define GRANULE (UINT64_C(2) << 20) /* allocations of at least half a granule are charged whole granules */
 #define SMALL 512u
 
 static struct sim_allocation *table;
@@ -119,7 +119,8 @@ void sim_memory_return(struct CUctx_st *context, uint64_t bytes)
     } while (!sim_leave());
 }
 
-/* The bytes that an allocation is charged: whole pages, so that addresses have CUDA's alignment, or whole granules. */
+/* Returns the bytes that an allocation is charged. Small allocations are charged whole pages, so that addresses have
+ * CUDA's alignment. Large allocations are charged whole granules. */
 static size_t charge(size_t size)
 {
     size_t unit = size >= GRANULE / 2 ? GRANULE : 4096;

@@ -9,21 +9,22 @@ enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SI
 struct sim_allocation {
     uintptr_t start;
     size_t size;    /* as requested */
-    size_t charged; /* bytes of the device */
+    size_t charged; /* bytes charged to the device */
     enum sim_memory memory;
     unsigned flags;
     unsigned long long id;
     struct CUctx_st *context;
-    void *pool; /* the pool of pooled memory */
+    void *pool; /* for pooled memory: its pool */
 };
 
-/* Address space for `size` bytes that is backed when it is touched; NULL: none left. */
+/* Reserve address space for `size` bytes. Linux adds memory when a program touches it. NULL: no address space is left.
+ * */
 void *sim_pages(size_t size);
 void sim_pages_free(void *pages, size_t size);
 
-/* Add a range; false: no memory for the entry. */
+/* Add a range. False: there is no memory for the entry. */
 bool sim_allocation_add(const struct sim_allocation *allocation);
-/* The range that `address` lies in, by value. */
+/* Copy the range that contains `address` to `found`. False: no range contains it. */
 bool sim_allocation_find(uintptr_t address, struct sim_allocation *found);
 /* Remove the range that starts at `start`. */
 bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
@@ -31,7 +32,7 @@ bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
 /* Is the address in device memory? Copies need this to choose an engine. */
 bool sim_on_device(const void *address);
 
-/* Allocate device memory for `context` and charge the context for it; free the memory again. */
+/* Allocate device memory and charge `context` for it; the second function frees the memory. */
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
 

@@ -35,7 +35,7 @@ static CUresult node_after_frontier(struct CUstream_st *stream, CUgraphNodeType 
     return CUDA_SUCCESS;
 }
 
-/* If `result` is success, the new node becomes the frontier; otherwise it is destroyed. */
+/* If `result` is success, the new node becomes the stream's frontier. Otherwise this function destroys the node. */
 static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node, CUresult result)
 {
     void *only = node;

@@ -12,8 +12,8 @@ CUresult sim_capture_unsafe(void);
  * capture. */
 CUresult sim_capture_check_use(struct CUstream_st *stream);
 
-/* For calls that queue in a stream. Refuses in the legacy stream while a blocking stream is being captured, and in a
- * capture that is already invalid. */
+/* For calls that queue work in a stream. Refuses the legacy stream while a blocking stream is being captured. Also
+ * refuses a stream whose capture is already invalid. */
 CUresult sim_capture_touches(struct CUstream_st *stream);
 
 /* Was the event's last record in a capture that is still under way? */
@@ -23,7 +23,8 @@ CUresult sim_capture_record(struct CUstream_st *stream, struct CUevent_st *event
 CUresult sim_capture_wait(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 /* Refuses an operation that cannot be captured, and invalidates the capture. */
 CUresult sim_capture_refuse(struct CUstream_st *stream);
-/* The same for each capture of a stream of the context, or of `green` if it is not NULL. Success if there are none. */
+/* Does the same for each captured stream of the context, or of `green` if that is not NULL. Returns success if none of
+ * these streams is being captured. */
 CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green);
 /* Invalidates the capture of a stream that is destroyed. */
 void sim_capture_leave(struct CUstream_st *stream);

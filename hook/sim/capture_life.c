@@ -58,7 +58,7 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, con
     return begin_in(stream, graph, dependencies, count, mode);
 }
 
-/* Has every stream that joined returned to the origin? */
+/* Does the origin stream's frontier depend on all work that other streams added to the capture? */
 static bool joined(const struct sim_capture *capture)
 {
     unsigned mark = sim_graph_mark_before(capture->origin->frontier, capture->origin->frontier_count);

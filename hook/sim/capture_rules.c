@@ -13,8 +13,9 @@ __thread CUstreamCaptureMode sim_capture_thread_mode = CU_STREAM_CAPTURE_MODE_GL
 
 int sim_capture_self(void) { return (int)syscall(SYS_gettid); }
 
-/* A thread's mode decides which captures restrict it. GLOBAL: its own captures and all global ones of other threads.
- * THREAD_LOCAL: its own. RELAXED: none. A capture begun as RELAXED restricts no thread. */
+/* A thread's mode decides which captures restrict the thread. GLOBAL: the thread's own captures, and all global
+ * captures of other threads. THREAD_LOCAL: only the thread's own captures. RELAXED: no capture. A capture that was
+ * begun in mode RELAXED restricts no thread. */
 static bool forbids(const struct sim_capture *capture, int thread)
 {
     if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || sim_capture_thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;

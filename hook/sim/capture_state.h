@@ -13,7 +13,7 @@ struct sim_capture {
     struct CUgraph_st *graph;
     struct CUstream_st *origin;
     CUstreamCaptureMode mode;
-    int thread; /* the thread that began it */
+    int thread; /* the thread that began the capture */
     uint64_t id;
     bool invalid, own_graph;
 };
@@ -25,7 +25,7 @@ extern __thread CUstreamCaptureMode sim_capture_thread_mode;
 
 int sim_capture_self(void); /* the calling thread's id */
 
-/* Copies the nodes. False: out of memory. */
+/* Stores a copy of `nodes` as the frontier. False: out of memory. */
 bool sim_capture_set_frontier(void **frontier, size_t *count, void *const *nodes, size_t node_count);
 
 /* Adds the event's nodes to the stream's frontier. A stream outside the capture joins it. */

@@ -1,12 +1,12 @@
 /* Clients of the machine (see client.h).
  *
- * Each client has one thread, the keeper. It holds the client's `alive` word as a robust futex, on a robust list of its
- * own. The kernel therefore marks the word at every kind of end of the process, and does so before it frees the
- * process's memory. The keeper also does the work that must happen in this process at a certain time: host functions,
+ * Each client has one thread, the keeper. The keeper holds the client's `alive` word as a robust futex, on a separate
+ * robust list. So Linux marks the word however the process ends, and marks it before it frees the process's memory. The
+ * keeper also does the work that must happen in this process at a certain time: host functions,
  * memory operations of streams, the trace.
  *
  * Rejected as signs of life: process ids (they are ambiguous across containers) and file locks (the kernel releases
- * them late). A record lock only shows which process a client is (file.h). */
+ * them late). A record lock has one use: it shows which process a client is (file.h). */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -152,8 +152,8 @@ void sim_drop_context(uint64_t context)
     sim_commit();
 }
 
-/* Frees what a dead client held. Frees the word last, and only if it still belongs to the dead client: until then no
- * other client can use the index. */
+/* Frees what a dead client held. Frees the client's `alive` word last, and only if the word still belongs to the dead
+ * client. Until the word is free, no other client can use the index. */
 static void free_client(uint64_t client_index, uint32_t word)
 {
     struct sim_state *state = sim_state();

@@ -8,11 +8,11 @@
 /* Become a client: start the keeper thread and take a free entry of the state. False: no entry or no thread. */
 bool sim_client_join(void);
 
-/* This process's entry in the state that it sees; NULL before it has joined. */
+/* Returns this process's entry in the state; NULL before the process has joined. */
 struct sim_client *sim_own_client(void);
 uint64_t sim_own_client_number(void);
 
-/* The head of the trace ring when this client joined. */
+/* Returns the position that the trace ring's head had when this client joined. */
 uint64_t sim_trace_begin(void);
 
 /* Under the lock: free what dead clients held. */

@@ -50,7 +50,7 @@ void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen)
     }
     uint64_t now = sim_monotonic_ns();
     if (until_ns > now + 2 * SPIN_NS) {
-        static __thread int slack; /* the thread's own slack, restored afterwards */
+        static __thread int slack; /* the thread's timer slack, restored after the sleep */
         slack = prctl(PR_GET_TIMERSLACK);
         if (slack > 1000) prctl(PR_SET_TIMERSLACK, 1000);
         futex_until(word, seen, until_ns == SIM_NEVER ? now + 1000000000u : until_ns - SPIN_NS);

@@ -1,4 +1,5 @@
-/* The machine's time (real or virtual), and waits for it. Nanoseconds of CLOCK_MONOTONIC, or of the virtual clock. */
+/* The machine's time, real or virtual, and functions that wait until a time. Times are nanoseconds of CLOCK_MONOTONIC
+ * or of the virtual clock. */
 #ifndef ORION_SIM_CLOCK_H
 #define ORION_SIM_CLOCK_H
 
@@ -20,8 +21,8 @@ uint64_t sim_monotonic_ns(void);
 /* The machine's time. */
 uint64_t sim_now_ns(void);
 
-/* Sleep until the machine's time is `until_ns`, or `word` is no longer `seen`. Precise to a few microseconds, because
- * the thread spins for the last part of the wait. Under the virtual clock, sleeping makes the time pass. */
+/* Sleep until the machine's time is `until_ns`, or until `*word` no longer has the value `seen`. The end is precise to
+ * a few microseconds, because the thread spins for the last part of the wait. A sleep advances the virtual clock. */
 void sim_sleep_until(uint64_t until_ns, _Atomic uint32_t *word, uint32_t seen);
 
 /* Wake all threads that sleep on `word`. The caller has changed the word. */

@@ -8,7 +8,7 @@
 static __thread struct CUctx_st *stack[STACK];
 static __thread int depth; /* the current context is stack[depth - 1] */
 
-/* The handle as the program set it; it can be the name of a green context. */
+/* The current context as the program set it. It can be a handle that cuCtxFromGreenCtx returned for a green context. */
 static struct CUctx_st *current_handle(void) { return depth ? stack[depth - 1] : NULL; }
 
 bool sim_context_alive(const struct CUctx_st *context) { return sim_handle_is(context, SIM_CONTEXT) && !context->dead; }

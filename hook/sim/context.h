@@ -4,14 +4,14 @@
 
 #include "sim.h"
 
-/* Make a context with its slot and default streams, and one reference. */
+/* Make a context with its slot in the shared state, its default streams and one reference. */
 CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made);
 /* Waits for the work queued in the context, then frees everything in it. */
 void sim_context_destroy(struct CUctx_st *context);
 bool sim_context_alive(const struct CUctx_st *context);
 
-/* The context that a call names, or the current context if the call names none. For a green context: its primary
- * context. */
+/* Find the context that a call names, or the current context if the call names none. For a green context, find its
+ * primary context. */
 CUresult sim_context_named(CUcontext handle, struct CUctx_st **context);
 #define SIM_CONTEXT_NAMED(name, handle) \
     struct CUctx_st *name; \

@@ -26,8 +26,8 @@ CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
     return synchronise(context, sim_green_named(handle));
 }
 
-/* The event stands for all work queued in the context: a hidden stream waits for the others, and the event is recorded
- * in it. */
+/* Makes the event complete after all work queued in the context. A hidden stream waits for the context's other streams,
+ * and the event is recorded in the hidden stream. */
 static CUresult record(struct CUctx_st *context, struct CUgreenCtx_st *green, CUevent event)
 {
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT) || event->context != context, CUDA_ERROR_INVALID_HANDLE);

@@ -12,7 +12,7 @@ enum sim_engine sim_engine_for(const void *target, const void *source)
     return sim_on_device(source) ? SIM_DEVICE_TO_DEVICE : SIM_HOST_TO_DEVICE;
 }
 
-/* A range that begins in known memory must end in the same memory. */
+/* Checks that a range that begins in an allocation also ends in that allocation. */
 static bool inside(const void *address, size_t size)
 {
     struct sim_allocation found;

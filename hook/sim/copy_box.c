@@ -5,7 +5,7 @@
 #include "capture.h"
 #include "copy.h"
 
-/* One side of a box. */
+/* The source or the target of a copied box. */
 struct side {
     char *start;
     size_t pitch, height;

@@ -1,14 +1,14 @@
 /* Chooses the SMs of a kernel, and computes how long the kernel takes on them.
  *
- * A kernel of duration d that needs n SMs is d * n of work, on at most n SMs at a time. It may use every SM, or, on a
- * stream of a green context, the SMs of its partition. Kernels are served by stream priority, then in the order in
- * which they reached the head of their streams. Each kernel takes the SMs that it needs from the free SMs that it may
- * use. A kernel that got fewer SMs runs longer in proportion. It gets more SMs as other kernels end, as the remaining
- * blocks of a kernel do on the hardware. A kernel keeps its SMs until it ends or its context loses the engine, because
- * blocks are not preempted.
+ * A kernel of duration d that needs n SMs has d * n of work, and runs on at most n SMs at a time. A kernel on a stream
+ * of a green context may use the SMs of that green context. Every other kernel may use all SMs. Kernels are served by
+ * stream priority, then in the order in which they reached the head of their streams. Each kernel takes the SMs that it
+ * needs from the free SMs that it may use. A kernel that got fewer SMs runs longer in proportion. The kernel gets more
+ * SMs when other kernels end. On the hardware, the remaining blocks of a kernel get more SMs in the same way. A kernel
+ * keeps its SMs until it ends or its context loses the engine, because blocks are not preempted.
  *
- * Ordinary kernels get SMs with high numbers first, because green contexts have the low ones. So an ordinary kernel
- * uses the SMs of green contexts last.
+ * Ordinary kernels get SMs with high numbers first, because green contexts have the SMs with low numbers. So an
+ * ordinary kernel uses the SMs of green contexts last.
  *
  * Rejected: a kernel waits until all SMs that it needs are free (a long kernel on half of the SMs would stop all
  * others); whole waves (the images do not contain the duration of a block); several kernels on one SM. */
@@ -39,7 +39,7 @@ static bool is_empty(const struct sim_sms *sms)
     return !any;
 }
 
-/* At most `most` SMs of the set, in descending order of their numbers. */
+/* Returns at most `most` SMs of the set: those with the highest numbers. */
 static struct sim_sms highest(const struct sim_sms *sms, uint64_t most)
 {
     struct sim_sms chosen = {{0}};
@@ -63,7 +63,7 @@ static uint64_t width(struct sim_state *state, uint64_t stream, const struct sim
     return anywhere(op) ? op->sms : least(op->sms, sim_count_sms(&state->streams[stream].allowed));
 }
 
-/* The time on `to` SMs of work that takes `work_ns` on `from` SMs, rounded up. */
+/* Work takes `work_ns` on `from` SMs. Returns how long the same work takes on `to` SMs, rounded up. */
 static uint64_t rescale(uint64_t work_ns, uint64_t from, uint64_t to)
 {
     return from == to ? work_ns : (uint64_t)(((unsigned __int128)work_ns * from + to - 1) / to);
@@ -99,7 +99,8 @@ static bool before(const struct sim_stream *this, const struct sim_stream *other
     return this->priority != other->priority ? this->priority < other->priority : this->ready_ns < other->ready_ns;
 }
 
-/* The first kernel in the order that wants SMs and can get one; SIM_NEVER: none. */
+/* Returns the stream of the first kernel, by `before`, that needs SMs and can get at least one. SIM_NEVER: no kernel.
+ * */
 static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struct sim_sms *unused)
 {
     uint64_t best = SIM_NEVER;

@@ -7,14 +7,14 @@
 struct sim_sms sim_all_sms(void); /* all SMs of a GPU of this machine */
 uint64_t sim_count_sms(const struct sim_sms *sms);
 
-/* Give the free SMs of a GPU to the kernels of the group that has its compute engine. */
+/* Give the free SMs of a GPU to the kernels of the group that has the GPU's compute engine. */
 void sim_dispatch(uint64_t gpu);
 
 /* Free the SMs of a stream's running kernel. */
 void sim_dispatch_release(uint64_t stream);
 
-/* The remaining time of the operation that runs at the head of a stream. For a kernel: the time on all the SMs that it
- * needs. */
+/* The remaining time of the operation that runs at the head of a stream. For a kernel: the time that the kernel
+ * takes on all the SMs that it needs. */
 uint64_t sim_remaining_ns(struct sim_state *state, uint64_t stream);
 
 /* The least time that an operation of the stream takes from now on, if it gets every SM that it may use. */

@@ -40,8 +40,8 @@ void sim_effect_add(const struct sim_position *position, sim_effect_run run, voi
     sim_wake(&announcements);
 }
 
-/* Is the effect's operation at the head? NOT_YET: no, and `*when` is the earliest time at which it may be. GONE: the
- * operation is no longer in the stream. */
+/* Is the effect's operation at the head of its stream? NOT_YET: no; `*when` is the earliest time at which the operation
+ * may get there. GONE: the operation is no longer in the stream. */
 enum turn { NOT_YET, NOW, GONE };
 
 static enum turn turn_of(const struct effect *effect, uint64_t *when)

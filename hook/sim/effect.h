@@ -4,8 +4,8 @@
 
 #include "queue.h"
 
-/* Carries out the effect, without any lock. False: not yet (the effect waits for a value); the keeper calls it
- * again. */
+/* A function that carries out an effect. The keeper calls it without any lock. False: the effect still waits for a
+ * value, so the keeper calls the function again later. */
 typedef bool (*sim_effect_run)(void *data);
 
 /* Announce the effect whose operation is at `position`. The keeper runs it and then frees `data`. The keeper may run it

@@ -1,9 +1,10 @@
 /* Decides which operation runs when.
  *
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
- * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine until its slice is over and another
- * context has work, or until its own work is done. The rest of an interrupted kernel continues when its context has the
- * engine again. The contexts of MPS clients count as one context. Each copy engine runs one copy at a time.
+ * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine. It loses the engine when its work is
+ * done, or when its slice is over and another context has work. The rest of an interrupted kernel continues when its
+ * context has the engine again. The contexts of MPS clients count as one context. Each copy engine runs one copy at a
+ * time.
  *
  * Rejected: a heap of future events (a scan of the few busy streams is faster than logging the heap's stores), and
  * random contention between kernels. */
@@ -96,7 +97,7 @@ static void settle(struct sim_state *state)
 struct demand {
     bool holder;   /* the group that has the engine has kernels */
     bool others;   /* another group has kernels */
-    uint64_t next; /* of the other groups, the one that ran longest ago */
+    uint64_t next; /* the other group that ran longest ago */
 };
 
 static struct demand demand_on(struct sim_state *state, uint64_t gpu)
@@ -142,8 +143,8 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
     SIM_PUT(of->slice_end_ns, 0);
 }
 
-/* Decide which group has the engine. A slice has no end while no other group waits. Once one waits, the slice ends at
- * the next multiple of slice_ns after its start. */
+/* Decide which group has the engine. A slice has no end while no other group waits. Once another group waits, the
+ * slice ends at the next multiple of slice_ns after its start. */
 static void arbitrate(struct sim_state *state, uint64_t gpu)
 {
     struct sim_gpu *of = &state->gpus[gpu];
@@ -202,7 +203,7 @@ static uint64_t next_change(struct sim_state *state)
 void sim_run(void)
 {
     struct sim_state *state = sim_state();
-    SIM_PUT(state->next_ns, state->now_ns); /* until the last store: if this process dies, another runs this again */
+    SIM_PUT(state->next_ns, state->now_ns); /* until the last store: if this process dies, another repeats this */
     settle(state);
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
         arbitrate(state, gpu);

@@ -1,4 +1,4 @@
-/* Names and sentences of errors. */
+/* The names and the descriptions of CUDA's errors. */
 #include "sim.h"
 
 static const struct {

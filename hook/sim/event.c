@@ -1,4 +1,4 @@
-/* Events: a position in a stream. Timing events also have a slot for the time. */
+/* Events. An event holds a position in a stream. A timing event also has a slot for the time. */
 #include <stdlib.h>
 
 #include "capture.h"
@@ -64,7 +64,8 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
 
-/* A sequence lock. Writes are rare and short. A process that dies during a write takes its events with it. */
+/* Reads under a sequence lock. Writes are rare and short. The death of a process during a write does no harm, because
+ * its events end with it. */
 struct sim_position sim_event_position(struct CUevent_st *event)
 {
     for (;;) {
@@ -79,7 +80,8 @@ struct sim_position sim_event_position(struct CUevent_st *event)
 void sim_event_set_position(struct CUevent_st *event, const struct sim_position *at)
 {
     unsigned before = atomic_load(&event->version) & ~1u;
-    while (!atomic_compare_exchange_weak(&event->version, &before, before + 1)) before &= ~1u; /* another thread writes */
+    while (!atomic_compare_exchange_weak(&event->version, &before, before + 1))
+        before &= ~1u; /* fails while another thread writes */
     __atomic_store_n(&event->at.stream, at->stream, __ATOMIC_RELEASE);
     __atomic_store_n(&event->at.generation, at->generation, __ATOMIC_RELEASE);
     __atomic_store_n(&event->at.number, at->number, __ATOMIC_RELEASE);

@@ -81,7 +81,8 @@ static bool make(void)
     return made;
 }
 
-/* A sandbox without /proc does not know the present boot, so it accepts the boot in the file. */
+/* Is the file of this layout and this boot? A sandbox without /proc cannot read the boot id, so it accepts the file's.
+ * */
 static bool fits(const struct sim_header *header)
 {
     char boot[40];
@@ -89,7 +90,8 @@ static bool fits(const struct sim_header *header)
     return header->magic == SIM_MAGIC && header->layout == LAYOUT && (!boot[0] || !memcmp(boot, header->boot, sizeof boot));
 }
 
-/* The header of an existing file, NULL if none fits. A process that may make the file removes one that does not fit. */
+/* Returns the header of an existing file; NULL: no file, or a file that does not fit. A process that may make files
+ * removes a file that does not fit. */
 static struct sim_header *open_existing(bool maker)
 {
     int descriptor = open(path, O_RDWR | O_CLOEXEC);
@@ -113,7 +115,7 @@ struct sim_header *sim_file_open(void)
     sim_state_folder(folder, sizeof folder);
     bool maker = sim_may_make();
     if (maker && mkdir(folder, 0777) == 0 && geteuid() == 0)
-        chmod(folder, 0755); /* root's machine belongs to the whole host, whatever root's umask is */
+        chmod(folder, 0755); /* all users of the host may use a machine that root makes, whatever root's umask is */
     snprintf(path, sizeof path, "%s/machine", folder);
     for (int attempt = 0; attempt < 10; attempt++) {
         struct sim_header *header = open_existing(maker);
@@ -133,7 +135,7 @@ static int descriptor_of_file(void)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&mutex);
-    if (!same_file(file)) { /* the program closed it and may have reused the number, so we do not close it */
+    if (!same_file(file)) { /* the program closed the file and may have reused the number: do not close it */
         int again = open(path, O_RDWR | O_CLOEXEC);
         if (again >= 0 && !same_file(again)) {
             close(again);

@@ -131,7 +131,7 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function)
     return sim_kernel(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* An SM holds 2048 threads, 32 blocks and 228 KiB of shared memory. Each block reserves 1 KiB of it. */
+/* An SM holds 2048 threads, 32 blocks and 228 KiB of shared memory. Each block reserves 1 KiB of the shared memory. */
 int sim_blocks_per_sm(int threads, size_t shared)
 {
     int by_threads = 2048 / ((threads + 31) / 32 * 32);

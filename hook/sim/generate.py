@@ -3,7 +3,7 @@
 It writes three files into `generated/`:
 
     stubs.c         a weak stub for every function of cuda.h; the linker replaces it by the handwritten function, if any
-    per_thread.c    the variants whose default stream is the calling thread's
+    per_thread.c    the variants of functions that use the calling thread's own default stream
     entries.inc     the table of cuGetProcAddress: which symbol belongs to which version, from cudaTypedefs.h
 
 Usage: python hook/sim/generate.py [--check]

@@ -137,7 +137,7 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph)
         good = !sim_node_new(clone, graph->nodes[i]->type, NULL, 0, &node) && !sim_node_set_like(node, graph->nodes[i]);
         if (good) {
             node->origin = graph->nodes[i];
-            graph->nodes[i]->mark = (unsigned)i; /* the index of its copy */
+            graph->nodes[i]->mark = (unsigned)i; /* the index of the node's copy */
         }
     }
     for (size_t i = 0; good && i < graph->count; i++)
@@ -152,7 +152,7 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph)
 
 bool sim_graph_sort(struct CUgraph_st *graph)
 {
-    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31); /* never the index of a copy */
+    unsigned mark = atomic_fetch_add(&marks, 1) + (1u << 31); /* marks of walks never equal an index */
     for (size_t done = 0; done < graph->count; done++) {
         size_t at = done;
         for (; at < graph->count; at++) {

@@ -20,13 +20,13 @@ struct CUgraphNode_st {
     struct CUgraphNode_st **dependencies;
     size_t dependency_count;
     struct CUgraphNode_st *origin; /* the node that this node is a copy of */
-    unsigned mark;                 /* of the present walk */
+    unsigned mark;                 /* set by walks over the graph: the number of the last walk, or an index */
     bool disabled;
     union {
         struct {
             struct sim_launch launch;
             void **parameters;
-        } call; /* one allocation with the values that the pointers point to */
+        } call; /* `parameters` is one allocation: the pointers, then the values that they point to */
         CUDA_MEMCPY3D box;
         CUDA_MEMSET_NODE_PARAMS set;
         CUDA_HOST_NODE_PARAMS host;
@@ -39,12 +39,12 @@ struct CUgraph_st {
     uint32_t kind;
     struct CUgraphNode_st **nodes;
     size_t count, capacity;
-    bool owned; /* the child graph of a node: the user may not destroy it */
+    bool owned; /* true: this is the child graph of a node, and the program may not destroy it */
 };
 
 struct CUgraphExec_st {
     uint32_t kind;
-    struct CUgraph_st *graph; /* a copy, with nodes in an order that respects their dependencies */
+    struct CUgraph_st *graph; /* a copy of the graph; its nodes are ordered by their dependencies */
     unsigned long long flags;
 };
 
@@ -54,12 +54,12 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph);
 bool sim_graph_is(const void *handle);
 bool sim_node_is(const void *handle);
 
-/* A new node after `dependencies`, which are nodes of the graph. */
+/* Make a node that depends on `dependencies`, which are nodes of the same graph. */
 CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies, size_t count,
                       struct CUgraphNode_st **made);
 bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
 void sim_node_free(struct CUgraphNode_st *node);
-/* The copy of `node` in `graph`, NULL: none. */
+/* Find the copy of `node` in `graph`. NULL: there is no copy. */
 struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node);
 
 /* Set what a node does. Parameters are copied. */
@@ -75,7 +75,7 @@ CUresult sim_gather_parameters(const struct sim_kernel *kernel, void **parameter
 CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3], const unsigned block[3], unsigned shared);
 CUresult sim_submit_host_function(struct CUstream_st *stream, CUhostFn function, void *data);
 
-/* Capture instead of queuing. */
+/* Add a node to the stream's capture instead of queuing the work. */
 CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
 CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph);

@@ -135,7 +135,7 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *made, CUgraph graph, const CUgra
     switch (parameters->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         CUDA_KERNEL_NODE_PARAMS kernel;
-        memcpy(&kernel, &parameters->kernel, sizeof kernel); /* v3 begins as v2 does */
+        memcpy(&kernel, &parameters->kernel, sizeof kernel); /* the structure of v3 begins with the fields of v2 */
         return cuGraphAddKernelNode_v2(made, graph, dependencies, count, &kernel);
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:

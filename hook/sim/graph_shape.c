@@ -50,8 +50,8 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
     return CUDA_SUCCESS;
 }
 
-/* Returns lists as CUDA does: without an array, the count only; with an array, at most its size, and NULL in the
- * rest. */
+/* A list that a call returns as CUDA does. A caller without an array gets only the count. A caller with an array gets
+ * as many entries as fit, and NULL in the rest of the array. */
 struct list {
     CUgraphNode *into, *second;
     size_t capacity, found;
@@ -134,7 +134,7 @@ CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *fro
     for (size_t i = 0; i < count; i++) {
         SIM_REFUSE(!of(graph, from[i]) || !of(graph, to[i]) || from[i] == to[i], CUDA_ERROR_INVALID_VALUE);
         unsigned mark = sim_graph_mark_before(&from[i], 1);
-        SIM_REFUSE(to[i]->mark == mark, CUDA_ERROR_INVALID_VALUE); /* a cycle */
+        SIM_REFUSE(to[i]->mark == mark, CUDA_ERROR_INVALID_VALUE); /* the edge would make a cycle */
         SIM_REFUSE(!sim_node_depend(to[i], from[i]), CUDA_ERROR_OUT_OF_MEMORY);
     }
     return CUDA_SUCCESS;

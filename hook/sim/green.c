@@ -150,7 +150,7 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
     return CUDA_SUCCESS;
 }
 
-/* The first version returns the green context if there is one; the second returns its primary context. */
+/* For a stream of a green context, the first version returns the green context, the second also the primary context. */
 CUresult CUDAAPI cuStreamGetCtx(CUstream handle, CUcontext *context)
 {
     SIM_STREAM(stream, handle);

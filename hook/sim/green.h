@@ -1,8 +1,9 @@
 /* Green contexts: a part of a GPU's SMs within the primary context.
  *
  * Streams, events, memory and kernels all belong to the primary context. A stream of a green context has fewer SMs; the
- * shared state knows nothing else of green contexts. cuCtxFromGreenCtx returns a second CUctx_st, the green context's
- * name. Calls with this name act on the primary context, except for queries of streams or SMs. */
+ * shared state knows nothing else of green contexts. cuCtxFromGreenCtx returns a second CUctx_st, which this code
+ * calls the green context's name. A call with this handle acts on the primary context. Only a query of streams or SMs
+ * answers for the green context. */
 #ifndef ORION_SIM_GREEN_H
 #define ORION_SIM_GREEN_H
 
@@ -10,23 +11,23 @@
 
 struct CUgreenCtx_st {
     uint32_t kind;
-    struct CUgreenCtx_st *next;     /* of the same primary context */
-    struct CUctx_st *context;       /* the primary context, which it retains */
+    struct CUgreenCtx_st *next;     /* the next green context of the same primary context */
+    struct CUctx_st *context;       /* the primary context, which the green context retains */
     struct CUctx_st *name;          /* what cuCtxFromGreenCtx returns */
-    struct CUstream_st *legacy;     /* its default stream, not ordered with any other */
+    struct CUstream_st *legacy;     /* its default stream, which is not ordered with any other stream */
     struct CUstream_st *everything; /* a hidden stream in which events of the whole green context are recorded */
     struct sim_sms sms;
     unsigned long long id;
 };
 
-/* What cuDevResourceGenerateDesc returns. It lives as long as the process. */
+/* The object that cuDevResourceGenerateDesc returns. It exists until the process ends. */
 struct CUdevResourceDesc_st {
     uint32_t kind;
     int device;
     struct sim_sms sms;
 };
 
-/* Describe a set of SMs to the program, in the resource itself. The program may split such a set. */
+/* Store a set of SMs in `resource`, so that the program can read the set and split it. */
 CUresult sim_resource_describe(CUdevResource *resource, CUdevResourceType type, int device, const struct sim_sms *sms);
 
 #endif

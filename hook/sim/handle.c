@@ -10,7 +10,8 @@
 #define ENTRIES (1u << 20)
 #define CHUNK 4096u
 
-/* Only programs with a leak checker have this function. With it, memory that only a handle points to is no leak. */
+/* Only programs with a leak checker have this function. It makes the leak checker accept memory to which only a handle
+ * points. */
 extern void __lsan_register_root_region(const void *start, size_t size) __attribute__((weak));
 
 struct entry { uint32_t kind, next; };

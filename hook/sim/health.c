@@ -1,6 +1,6 @@
-/* Faults of GPUs, which a test or a demonstration injects: Xid events, which programs do not notice here, and the loss
- * of a GPU. After a loss, every operation on the GPU fails: its contexts keep an error for ever, and new contexts are
- * refused. */
+/* Faults of GPUs. A test or a demonstration injects them. There are two kinds: Xid events, which programs do not notice
+ * here, and the loss of a GPU. After a loss, every operation on the GPU fails: its contexts keep an error for ever, and
+ * new contexts are refused. */
 #include "health.h"
 #include "mps.h"
 #include "sim.h"

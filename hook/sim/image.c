@@ -11,7 +11,8 @@
 #define LINE 1024
 #define KERNELS 65536
 
-/* "1800" -> microseconds * 1000, with up to three decimals; "@2" -> parameter 2. */
+/* Parses an amount. "1.8" sets `*value` to 1.8 times `scale`, rounded. "@2" sets `*parameter` to 2: the launch takes
+ * the amount from that parameter. */
 static bool parse_amount(const char *text, double scale, uint64_t *value, int *parameter)
 {
     char *end;
@@ -67,7 +68,7 @@ static bool check(const struct sim_kernel *kernel)
     return kernel->duration_parameter < kernel->parameter_count && kernel->sms_parameter < kernel->parameter_count;
 }
 
-/* One `kernel NAME field=value ...` line. */
+/* Parses one line `kernel NAME field=value ...`. */
 static bool parse_kernel(char *line, struct sim_image *image)
 {
     char *rest = NULL, *name = strtok_r(line, " \t", &rest);

@@ -6,7 +6,7 @@
 #include "graph.h"
 #include "sim.h"
 
-/* Collect the parameters as an array of pointers, from either form. */
+/* Collect the parameters of a launch as an array of pointers, from either of CUDA's two forms. */
 CUresult sim_gather_parameters(const struct sim_kernel *kernel, void **parameters, void **extra, void *gathered[])
 {
     const char *buffer = NULL;

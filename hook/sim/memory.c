@@ -39,7 +39,7 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t 
     return CUDA_SUCCESS;
 }
 
-/* Freeing waits for the device, as cuMemFree does. */
+/* Functions that free memory first wait for the device, as the real cuMemFree does. */
 static CUresult synchronise(struct CUctx_st *context)
 {
     return context == sim_current() ? cuCtxSynchronize_v2(context) : CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-/* Memsets: one row or a pitch of rows, of elements of 1, 2 or 4 bytes. As with copies, the bytes are set at once and
- * the time passes in the stream. The caller of a synchronous memset does not wait for it, as on a GPU. */
+/* Memsets of one row, or of several rows with a pitch. Elements have 1, 2 or 4 bytes. As with copies, the bytes are set
+ * at once and the time passes in the stream. As on a GPU, the caller of a synchronous memset does not wait for it. */
 #include <string.h>
 
 #include "allocation.h"

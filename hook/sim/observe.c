@@ -39,7 +39,7 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
     return 0;
 }
 
-/* Finds the clients with a context on the GPU: their indices, and the bytes that each has there. Returns the count. */
+/* Finds the clients with a context on the GPU: their indices, and the bytes that each has on it. Returns the count. */
 static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
 {
     uint64_t contexts[SIM_CLIENTS] = {0}, memory[SIM_CLIENTS] = {0};

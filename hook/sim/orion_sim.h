@@ -19,15 +19,15 @@ int orion_sim_gpu_count(void);
 /* Writes "GPU-<uuid>" and its NUL into `buffer`, 41 bytes. 0: done, -1: no such GPU. */
 int orion_sim_gpu_uuid(int gpu, char *buffer);
 
-/* A constant string, NULL: no such GPU. */
+/* Returns the GPU's model name, a constant string. NULL: no such GPU. */
 const char *orion_sim_gpu_name(int gpu);
 
-/* Bytes. 0: done, -1: no such GPU. */
+/* Writes the size of the GPU's memory and the part in use, in bytes. 0: done, -1: no such GPU. */
 int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used);
 
-/* The clients with a context on a GPU, at most `count` of them. `processes` gets process ids in the caller's pid
- * namespace, 0 for a process that is not visible in it. `memory` gets the bytes that each client has there. Either may
- * be NULL. Returns the number of clients, -1: no such GPU. */
+/* Lists at most `count` clients that have a context on a GPU. `processes` gets process ids in the caller's pid
+ * namespace, 0 for a process that is not visible there. `memory` gets the bytes that each client has on the GPU. Either
+ * pointer may be NULL. Returns the number of clients, -1: no such GPU. */
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count);
 
 /* Whether MIG is enabled on a GPU, as configured when the machine was made. 1: enabled, 0: not, -1: no such GPU. The
@@ -41,7 +41,7 @@ int orion_sim_gpu_numa(int gpu);
 int orion_sim_gpu_linked(int gpu, int other);
 
 /* 0: the GPU is present, 1: it is lost, -1: no such GPU. `events` gets the number of Xid events so far, `xid` the
- * number of the last one. Either may be NULL. */
+ * number of the last Xid. Either pointer may be NULL. */
 int orion_sim_gpu_health(int gpu, uint64_t *events, uint32_t *xid);
 
 /* Inject faults, and repair them. Programs do not notice an Xid event. After the loss of a GPU, existing contexts

@@ -1,4 +1,5 @@
-/* ORION_SIM_*: read once, by the process that makes the machine. An invalid value counts as not set. */
+/* The environment variables ORION_SIM_*. The process that makes the machine reads them once. An invalid value counts as
+ * not set. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,8 @@ static uint64_t bytes(const char *name, uint64_t otherwise)
     return otherwise;
 }
 
-/* Read the next number of a list such as "0,1,1". False: the list has ended, or holds no number there. */
+/* Read the next number of a list such as "0,1,1". False: the list has ended, or has something else at this
+ * place. */
 static bool next_number(const char **list, long *value)
 {
     char *end;
@@ -59,7 +61,7 @@ static void read_numa(struct sim_parameters *parameters)
     }
 }
 
-/* Groups "first-last"; links join all GPUs of a group. */
+/* Reads groups such as "0-3". NVLink joins all GPUs of a group. */
 static void read_links(struct sim_parameters *parameters)
 {
     const char *list = getenv("ORION_SIM_NVLINK");

@@ -1,4 +1,4 @@
-/* A variant of a function whose default stream is the calling thread's own. */
+/* Defines the variant of a function that uses the calling thread's own default stream. */
 #ifndef ORION_SIM_PER_THREAD_H
 #define ORION_SIM_PER_THREAD_H
 

@@ -13,7 +13,7 @@
 
 struct CUmemPoolHandle_st {
     uint32_t kind;
-    struct CUctx_st *context; /* the context whose account is charged: the one that allocated last */
+    struct CUctx_st *context; /* the context that allocated last; its account is charged */
     int device;
     bool is_default;
     int reuse[3]; /* the three reuse policies: stored, without effect */
@@ -55,7 +55,7 @@ static void release(struct CUmemPoolHandle_st *pool, uint64_t most)
 
 static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start)
 {
-    if (pool->context != context) { /* another context's account, or the account of a destroyed context */
+    if (pool->context != context) { /* the kept bytes are charged to that other context, which may be destroyed */
         release(pool, 0);
         pool->context = context;
     }
@@ -67,7 +67,7 @@ static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *conte
     struct sim_allocation made;
     if (!result && sim_allocation_find(*start, &made)) {
         uint64_t reused = made.charged < pool->kept ? made.charged : pool->kept;
-        sim_memory_return(context, reused); /* already charged, while the pool kept it */
+        sim_memory_return(context, reused); /* these bytes were charged all the time that the pool kept them */
         pool->kept -= reused;
         pool->used += made.charged;
         pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;

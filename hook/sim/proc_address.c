@@ -1,5 +1,5 @@
-/* cuGetProcAddress: finds a symbol by function, version and kind of default stream. It finds the
- * exported symbols and no others. */
+/* cuGetProcAddress: finds a symbol by function, version and kind of default stream. It finds only
+ * exported symbols. */
 #include <string.h>
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -22,7 +22,7 @@ static const struct entry {
 
 #define FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
-/* The newest entry that `version` allows; a per-thread one if it is wanted and exists. */
+/* Returns the newest entry that `version` allows; if `per_thread` is true, a per-thread entry where one exists. */
 static const struct entry *find(const char *name, int version, bool per_thread, bool *known)
 {
     const struct entry *best = NULL;

@@ -1,9 +1,9 @@
 /* Queues operations and waits for them (see queue.h).
  *
  * A waiter sleeps until the earliest time at which its operation can complete, then checks again. That time is a lower
- * bound: it adds the times of the operations that are earlier in the queue, as if they had the device alone. It is
- * never before the machine's next change. When two contexts are time-sliced, each check halves the remaining time, so a
- * few checks find the end to the microsecond. */
+ * bound: the sum of the times of the operations that are earlier in the queue, as if they had the device alone. The
+ * bound is never before the machine's next change. When two contexts are time-sliced, each check halves the remaining
+ * time, so a few checks find the end to the microsecond. */
 #include "queue.h"
 #include "clock.h"
 #include "dispatch.h"
@@ -12,7 +12,7 @@
 #include "state.h"
 
 #define CHECK_NS 4000000u /* check at least this often, because another client may have died */
-#define DEPTH 4           /* an operation may wait for another that waits too; follow at most this many */
+#define DEPTH 4           /* an operation may wait for a second that also waits; follow at most this many */
 #define ROOM 32           /* wait until a full queue has this many free entries, to wake less often */
 #define VIRTUAL_QUERY_NS 1000u
 

@@ -1,5 +1,5 @@
-/* Queues operations and waits for them. A position is (slot, generation, number). It is reached when the stream has
- * completed `number` operations, or no longer exists. */
+/* Queues operations and waits for them. A position is (slot, generation, number). A position is reached when
+ * the stream has completed `number` operations, or when the stream no longer exists. */
 #ifndef ORION_SIM_QUEUE_H
 #define ORION_SIM_QUEUE_H
 
@@ -14,10 +14,10 @@ uint64_t sim_push(uint64_t stream, const struct sim_op *op);
 /* Enter the state with `count` free entries in `stream`. Waits for them outside the state. */
 void sim_enter_with_room(uint64_t stream, uint64_t count);
 
-/* Has the position been reached, by the present state? Takes no lock. */
+/* Has the position been reached in the present state? Takes no lock. */
 bool sim_reached(const struct sim_position *position);
 
-/* The same, but first advances the machine to the present time if that can change the answer. */
+/* Answers the same question, but first advances the machine to the present time if that can change the answer. */
 bool sim_query(const struct sim_position *position);
 
 void sim_wait(const struct sim_position *position);

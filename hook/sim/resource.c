@@ -16,7 +16,7 @@ struct content {
     uint32_t mark;
     int32_t device;
     uint64_t split; /* number of the split that made this set; 0: a query made it */
-    uint64_t group; /* number of this group, from 1; a group cannot be split again. 0: a query or a remainder */
+    uint64_t group; /* number in that split, from 1; 0: a query's set or a remainder, which can be split */
     struct sim_sms sms;
 };
 

@@ -1,8 +1,8 @@
 /* The state of the simulated machine, as laid out in the shared file.
  *
  * The file is one header, which never moves, followed by regions. A region is a complete copy of the state; `current`
- * names the valid one. A process enters a region under its lock and logs every store before it makes the store. When a
- * lock does not change hands (its owner was killed, stopped or throttled), another process copies the region, undoes
+ * names the valid one. A process enters a region under its lock and logs every store before it makes the store. When an
+ * owner keeps its lock (because it was killed, stopped or throttled), another process copies the region, undoes
  * the unfinished stores in the copy, and makes the copy current. If the owner continues later, it writes into a region
  * that no process reads. The owner detects this and does its work again. So one mechanism handles death, SIGSTOP and
  * CPU quotas.
@@ -52,8 +52,8 @@ struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
 /* One operation in a stream's queue. A process fills it without logging the stores, then includes it in `tail`. */
 struct sim_op {
     uint64_t kind;
-    uint64_t remaining_ns; /* valid while not running; a kernel's time if it gets `sms` SMs */
-    uint64_t end_ns;       /* 0 while not running; an effect: not 0 once done */
+    uint64_t remaining_ns; /* valid while the operation does not run; a kernel: its time on `sms` SMs */
+    uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
     uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed` */
     uint64_t name;         /* valid in the owning process only */
@@ -92,7 +92,7 @@ struct sim_gpu {
     uint64_t copying[SIM_ENGINES];         /* by copy engine: the stream whose copy runs, plus 1; 0: idle */
 };
 
-/* Each `_high` is the number of slots of its array that were ever used. A copy of the state omits the slots above. The
+/* Each `_high` is the number of slots of its array that were ever used. A copy of the state omits all other slots. The
  * scalars come first, because a copy takes them as one block. */
 struct sim_state {
     uint64_t now_ns;

@@ -1,7 +1,8 @@
 /* The driver inside one process: handles, the current context, and the start of every call.
  *
- * Handles are addresses in one arena, 512 bytes each and never unmapped, so a handle's kind shows whether it is stale
- * or foreign. Threads change shared state only between sim_enter and sim_leave, which admit one thread at a time. */
+ * A handle is the address of a 512-byte entry in one arena. The arena is never unmapped, so the driver can read an
+ * entry's kind and detect a handle that is stale or foreign. Threads change shared state only between sim_enter and
+ * sim_leave, which admit one thread at a time. */
 #ifndef ORION_SIM_SIM_H
 #define ORION_SIM_SIM_H
 
@@ -113,8 +114,8 @@ void *sim_handle_new(enum sim_handle_kind kind, size_t size);
 void sim_handle_free(void *handle);
 bool sim_handle_is(const void *handle, enum sim_handle_kind kind);
 
-/* Every CUDA call starts with one of these. Both check that the driver is initialised, that the process is not a forked
- * child, and that the thread does not run a host function. The second also requires a context. */
+/* Every CUDA call starts with one of these two. Both check that the driver is initialised, that the process is not a
+ * forked child, and that the thread does not run a host function. The second also requires a context. */
 CUresult sim_ready(void);
 CUresult sim_context(struct CUctx_st **context);
 #define SIM_REFUSE(condition, error) \
@@ -150,7 +151,7 @@ int sim_device_gpu(CUdevice device);                              /* the machine
 struct CUctx_st *sim_current(void);                               /* for a green context: its primary context */
 CUresult sim_primary(CUdevice device, struct CUctx_st **context); /* in its present state, retained or not; NULL if inactive */
 
-/* Streams: the object of a handle. Default streams are made when first needed. */
+/* Streams. sim_stream finds the object of a handle, and makes a default stream at its first use. */
 CUresult sim_stream(CUstream handle, struct CUstream_st **stream);
 CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
                         struct CUstream_st **stream);
@@ -158,7 +159,7 @@ void sim_stream_forget(struct CUstream_st *stream);
 struct sim_position sim_stream_position(struct CUstream_st *stream); /* behind all queued work; under the lock */
 CUresult sim_stream_wait(struct CUstream_st *stream);
 
-/* Queue one operation, ordered with the default stream. `at` (may be NULL) gets its end. */
+/* Queue one operation, ordered with the default stream. `at` (may be NULL) gets the operation's position. */
 CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at);
 
 /* Queue work as an operation that takes the work's time. The caller has already moved the bytes. */

@@ -1,4 +1,5 @@
-/* The shared state: lock, log, commit, and the move to a new region when an owner does not continue (see shared.h). */
+/* The shared state: lock, log, commit, and the move to a new region when a lock's owner does not continue (see
+ * shared.h). */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -17,7 +18,7 @@
 #include "file.h"
 #include "state.h"
 
-#define STUCK_NS 1000000u /* a lock that does not change hands for this long is abandoned with its region */
+#define STUCK_NS 1000000u /* if a lock's owner keeps the lock for this long, others abandon its region */
 
 struct sim_header *sim_machine;
 struct sim_region *_Atomic sim_region;
@@ -96,9 +97,9 @@ static void copy_queues(struct sim_state *to, const struct sim_state *from)
 
 static uint64_t at_most(uint64_t count, uint64_t most) { return count < most ? count : most; }
 
-/* Copies the part in use; above a high-water mark both regions are zero. The queues' contents depend on the streams
- * before the unfinished stores. So the stores are undone in the copy before the queues are copied, and once more
- * afterwards. */
+/* Copies the part of the state that is in use. Above a high-water mark both regions are zero. Which entries of a queue
+ * are valid depends on its stream as it was before the unfinished stores. So this function undoes the stores in the
+ * copy before it copies the queues, and once more afterwards. */
 static void copy_state(struct sim_region *to, const struct sim_region *from)
 {
     const struct sim_state *source = &from->state;
@@ -164,7 +165,7 @@ static struct sim_region *attach(void)
     return atomic_load(&sim_region);
 }
 
-/* One attempt at the lock of `region`; waits until the lock looks stuck, at most. */
+/* Tries once to take the lock of `region`. Waits at most until the lock looks stuck. */
 static bool try_lock(struct sim_region *region)
 {
     for (int spin = 0; spin < 100; spin++) {
@@ -259,7 +260,7 @@ bool sim_open(void)
         struct sim_header *header = sim_file_open();
         struct sim_region *first = header ? sim_file_region(atomic_load(&header->current)) : NULL;
         if (first) {
-            sim_file_unmap(first); /* only a test that it can be mapped; attach maps the current one */
+            sim_file_unmap(first); /* this mapping was only a test; attach maps the current region */
             sim_machine = header;
             pthread_mutex_lock(&one_thread);
             attach();

@@ -121,8 +121,8 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, in
 {
     SIM_CONTEXT(context);
     SIM_REFUSE(!stream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING), CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(sim_green_named(NULL) && !flags,
-               CUDA_ERROR_NOT_SUPPORTED); /* not modelled: the streams that such a stream waits for */
+    /* Blocking streams of green contexts are not modelled. */
+    SIM_REFUSE(sim_green_named(NULL) && !flags, CUDA_ERROR_NOT_SUPPORTED);
     return sim_stream_new(context, sim_green_named(NULL), flags, priority, stream);
 }
 

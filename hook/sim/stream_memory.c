@@ -6,7 +6,7 @@
 #include "capture.h"
 #include "sim.h"
 
-#define EARLY_NS 60000u /* a wait may read its word this long before it is due */
+#define EARLY_NS 60000u /* a wait may read its word this long before the wait is due */
 
 struct word {
     uint64_t address, value;

@@ -22,8 +22,8 @@ static void push_wait(struct CUstream_st *stream, const struct sim_position *on)
     sim_push(stream->slot, &wait);
 }
 
-/* Waits for pending work in the other streams of the context, except streams with one of the flags `without`. If the
- * stream belongs to a green context, waits only for the streams of that green context. */
+/* Makes the stream wait for pending work in the other streams of its context, except streams with one of the flags
+ * `without`. A stream of a green context waits only for the streams of that green context. */
 static void push_waits(struct CUstream_st *stream, unsigned without)
 {
     unsigned waits = 0;
@@ -92,7 +92,7 @@ static bool run_fault(void *data)
     return true;
 }
 
-/* A faulty kernel makes its context unusable, after it has run. */
+/* After a faulty kernel has run, its context is unusable. */
 static CUresult submit_fault(struct CUstream_st *stream, CUresult error)
 {
     struct fault *fault = malloc(sizeof *fault);

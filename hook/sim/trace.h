@@ -1,4 +1,4 @@
-/* The timeline: which kernel had the compute engine when, for ORION_SIM_TRACE. */
+/* The timeline for ORION_SIM_TRACE: the times at which each kernel had the compute engine. */
 #ifndef ORION_SIM_TRACE_H
 #define ORION_SIM_TRACE_H
 
@@ -13,7 +13,8 @@ void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns
 /* Append this process's pieces to its file. */
 void sim_trace_drain(void);
 
-/* "kernel gemm", valid for ever; used as the name of an operation. */
+/* Returns a label such as "kernel gemm", which serves as the name of an operation. It is valid until the process ends.
+ * */
 uint64_t sim_trace_label(const char *kind, const char *name);
 
 #endif

@@ -137,7 +137,7 @@ static struct physical *physical(CUmemGenericAllocationHandle handle)
     return sim_handle_is(address, SIM_PHYSICAL) ? address : NULL;
 }
 
-/* Under the mutex. */
+/* Drops one reference. The caller holds the mutex. */
 static void drop(struct physical *of)
 {
     if (--of->references) return;

@@ -1,14 +1,14 @@
 /* A CUDA program that trains on several GPUs from one process. It reads one command per line and answers as
  * client_scripted does. It has no Orion code. Its kernels are compute_gpuG and ncclDevKernel_AllReduce_gpuG, so the
- * simulated GPU's trace shows when they ran on which GPU. Later work sees a collective end on all GPUs together. The
- * kernel does not spin until its peers run, because kernels of the simulated GPU cannot.
+ * simulated GPU's trace shows when they ran on which GPU. Events make each stream's later work wait until the
+ * collective has ended on all GPUs. Kernels of the simulated GPU cannot spin until their peers run.
  *
  *   init N            contexts, modules and streams on GPUs 0 to N-1
  *   compute GPU US    a kernel on this GPU
  *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
- *   graph US          the same as one graph per GPU, captured earlier
+ *   graph US          a collective as one graph per GPU, captured before the launches
  *   apart GPU US      this GPU's part of the collective only; its peers' parts are separate commands
- *   train N COMPUTE_US COLLECTIVE_US   N steps of both, by this thread
+ *   train N COMPUTE_US COLLECTIVE_US   N steps of compute and collective, by this thread
  *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread per GPU
  *   sync              cuStreamSynchronize of each GPU
  *   query GPU         cuStreamQuery

@@ -113,7 +113,7 @@ int main(void)
     else say("default", dlsym(RTLD_DEFAULT, "cuLaunchKernel")), say("next", dlsym(RTLD_NEXT, "cuLaunchKernel"));
     unsigned long *launches = driver != NULL ? dlsym(driver, "stub_launches") : NULL;
     if (launches != NULL) printf("launches\t%lu\t-\n", *launches);
-    for (int i = 0; driver != NULL && i < 2; i++) dlclose(driver); /* what this program opened */
+    for (int i = 0; driver != NULL && i < 2; i++) dlclose(driver); /* close what this program opened */
     say("closed", in_constructor);
     return 0;
 }

@@ -1,22 +1,21 @@
 /* A CUDA program for tests of stream order. It reads a list of operations, issues them as fast as it can, and reports
- * when those operations ran that it can observe. It has no Orion code. tests/hook/ordered_program.py writes the lists
+ * the times of the operations that it can observe. It has no Orion code. tests/hook/ordered_program.py writes the lists
  * and knows what CUDA allows. The simulated GPU's trace shows when kernels ran: operation number i launches the kernel
  * ki, and a kernel named last runs at the end.
  *
  *   launch STREAM US SMS   a kernel
- *   moved STREAM US SMS    a kernel on half of the SMs: on a green context's stream, joined with STREAM both ways
- *   graph STREAM US SMS    a graph of two such kernels in order, made before the list starts
- *   copy STREAM BYTES      from the host, or with BYTES < 0 to it
+ *   moved STREAM US SMS    a kernel on a green context with half of the SMs, which events order as if on STREAM
+ *   graph STREAM US SMS    a graph of two kernels, one after the other, made before the list starts
+ *   copy STREAM BYTES      from the host; if BYTES < 0, to the host
  *   host STREAM            a host function; reports when it ran
  *   record STREAM EVENT    cuEventRecord
  *   wait STREAM EVENT      cuStreamWaitEvent
- *   sync STREAM            cuStreamSynchronize; reports when it returned, as do the following
+ *   sync STREAM            cuStreamSynchronize; reports when it returned, like the next three
  *   query STREAM           cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   esync EVENT            cuEventSynchronize
  *   ctxsync                cuCtxSynchronize
- *   go                     start the list; at the end answers "ok go BEGAN ENDED RESULT" and then NUMBER BEGAN ENDED
- *       for
- *                          each observed operation; the times are CLOCK_MONOTONIC nanoseconds
+ *   go                     start the list; at the end answers "ok go BEGAN ENDED RESULT", then NUMBER BEGAN ENDED
+ *                          for each observed operation; the times are CLOCK_MONOTONIC nanoseconds
  *
  * STREAM is 0 (legacy), 1 (non-blocking), 2 (non-blocking, high priority), 3 (blocking), 4 (the thread's default
  * stream). Events are numbered from 0 to 3. */

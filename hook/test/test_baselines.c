@@ -1,4 +1,4 @@
-/* The rules of the baselines, as such: properties over random launches. */
+/* Checks the rules of the baseline policies alone, on random launches. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void reef_pairs_with_a_launch_that_covers_it(void)
         paired += pairs;
         if (pairs) CHECK(be.facts.expected_ns <= orion_current_ns(hp) && be.facts.sms >= orion_current_sms(hp));
         if (be.facts.expected_ns == 0 || orion_current_ns(hp) == 0 || orion_current_sms(hp) == 0) CHECK(!pairs);
-        /* What class either is of, and which launch it was, changes nothing; a shorter or a larger kernel fits as well. */
+        /* The kernels' classes and the number of hp's launch do not matter. A shorter or larger be kernel also fits. */
         uint64_t other = orion_pack_current(orion_current_sms(hp), (uint32_t)below(3), (uint32_t)below(256), orion_current_ns(hp));
         be.facts.kernel_class = (enum orion_kernel_class)below(3);
         CHECK(orion_reef_pairs(&be, other) == pairs);
@@ -75,23 +75,23 @@ static void orion_2024_pairs_what_is_small_and_of_another_class(void)
         }
         wider.orion_2024_sms = most == 0 ? 0 : most + 30;
         if (pairs) CHECK(orion_2024_pairs(&wider, &be, hp));
-        CHECK(!pairs || orion_2024_pairs(&policy, &be, 0)); /* nothing known of hp: of its class nothing is wrong */
+        CHECK(!pairs || orion_2024_pairs(&policy, &be, 0)); /* hp's class is unknown, so no class is refused */
     }
     CHECK(paired > ROUNDS / 10 && paired < ROUNDS);
 }
 
-/* Two programs whose iterations end in any order: be begins no more than one for each one that hp ended. */
+/* The iterations of hp and be end in any order. For each iteration that hp ends, be begins at most one. */
 static void ticktock_alternates(void)
 {
     uint64_t own = 0, hp = 0, turn_own = 0, turn_hp = 0, begun = 1, refused = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         uint64_t chance = below(3);
         if (chance == 0) hp++;
-        if (chance == 1 && own == turn_own) own++; /* the one under way ends */
+        if (chance == 1 && own == turn_own) own++; /* be's iteration ends */
         if (chance != 2) continue;
         bool allowed = orion_ticktock_allows(turn_own, turn_hp, own, hp);
         CHECK(allowed || hp == turn_hp);
-        if (own == turn_own) CHECK(allowed); /* what was begun goes on */
+        if (own == turn_own) CHECK(allowed); /* be may continue an iteration that it has begun */
         refused += !allowed;
         if (allowed && own != turn_own) begun++, turn_own = own, turn_hp = hp;
         CHECK(begun <= hp + 1);
@@ -99,7 +99,8 @@ static void ticktock_alternates(void)
     CHECK(begun > ROUNDS / 20 && refused > 100);
 }
 
-/* Launches of known length: the burst never goes beyond its bound by more than the last one; unknown ones go alone. */
+/* A burst of launches of known length exceeds its bound by less than the length of its last launch. A launch of unknown
+ * length ends its burst. */
 static void bursts_are_bounded(void)
 {
     for (unsigned round = 0; round < 200; round++) {

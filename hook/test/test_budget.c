@@ -129,7 +129,7 @@ static void an_endless_period_is_cut_into_slices(struct orion_gpu *gpu)
     atomic_store(&gpu->busy->busy_since_ns, now);
     atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
-    for (int i = 0; i < 200000; i++) { /* steps of 2 ms; alone, one launch every 100 us */
+    for (int i = 0; i < 200000; i++) { /* steps of 2 ms; without be, hp makes one launch every 100 us */
         bool beside = now < atomic_load(&gpu->busy->overlap_until_ns);
         now += 2 * MS;
         work += beside ? 14 : 20;

@@ -1,5 +1,5 @@
-/* Collectives pass on all tied GPUs or on none. Tests of the numbers, of the word, and of GPUs that run in any
- * order. */
+/* A collective may start on all tied GPUs or on none. The tests check the numbers of collectives, the word that stops
+ * collectives, and GPUs that run in any order. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -158,7 +158,7 @@ static void what_has_begun_is_finished_and_nothing_else_begins(void)
     CHECK(orion_collective_blocked_by(process, gpus[0]) == NULL);
 }
 
-/* The GPU has passed the wait but has not written so when the word closes. */
+/* GPU 0 has passed its wait, and the word closes before GPU 0 has written this. */
 static void what_began_while_closing_is_seen_at_the_next_look(void)
 {
     launch(0), launch(1);
@@ -193,8 +193,8 @@ static void on_the_cpu_the_same_holds(void)
     orion_collective_note_unarmed(process, gpus[1], orion_collective_begin(process, gpus[1]));
 }
 
-/* GPUs run in any order, one far ahead of the other; hp comes and goes. Whenever the word is closed and was checked
- * twice, all GPUs stop at the same number. */
+/* GPUs run in any order, one far ahead of the other, and hp becomes busy and idle. After each closing of the word and
+ * two checks, all GPUs stop at the same number. */
 static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
 {
     unsigned seed = 5, stops = 0;
@@ -202,7 +202,7 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
         unsigned device = (unsigned)rand_r(&seed) % 2;
         if (devices[0].count < 20 && devices[1].count < 20) launch(0), launch(1);
         for (unsigned steps = (unsigned)rand_r(&seed) % 3; steps > 0; steps--) {
-            unsigned left = devices[device].count; /* a collective ends when its peers have started: none is a whole one ahead */
+            unsigned left = devices[device].count; /* a collective ends only after its peers have started */
             if (left + 2 <= devices[1 - device].count) break;
             step(device);
         }
@@ -212,7 +212,7 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
         unsigned before = devices[0].count < devices[1].count ? devices[0].count : devices[1].count;
         orion_collective_update(process);
         for (unsigned i = 0; i < 2; i++)
-            if (devices[i].count % 2 == 1) step(i); /* a GPU past its wait writes so */
+            if (devices[i].count % 2 == 1) step(i); /* a GPU that has passed its wait writes this */
         orion_collective_update(process);
         run_all();
         CHECK(devices[0].count == devices[1].count && devices[0].count % 2 == 0);
@@ -226,8 +226,8 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
     CHECK(stops > ROUNDS / 100 && devices[0].count == 0 && devices[1].count == 0);
 }
 
-/* GPUs 1 and 2 have a separate communicator and are far ahead of GPU 0: the word releases nothing for another GPU's
- * sake. */
+/* GPUs 1 and 2 have a separate communicator and are far ahead of GPU 0. The word still holds every GPU: it lets no
+ * GPU continue so that another can end its collective. */
 static void out_of_step_all_are_held(void)
 {
     CHECK(launch(2) != 0);
@@ -237,7 +237,7 @@ static void out_of_step_all_are_held(void)
     orion_collective_update(process);
     run_all();
     CHECK(devices[0].count == 2 && devices[1].count == 2 && devices[2].count == 2);
-    atomic_store(&policy(0)->hp_clients, 0); /* no hp there any more, and its page says idle */
+    atomic_store(&policy(0)->hp_clients, 0); /* GPU 0 has no hp client any more */
     set_hp(0, false);
     orion_collective_update(process);
     run_all();

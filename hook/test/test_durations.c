@@ -23,13 +23,13 @@ static void converges(void)
     bool sample;
     uint64_t identity = kernel(0);
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
-    for (int i = 0; i < 50; i++) /* some slices were lost */
+    for (int i = 0; i < 50; i++) /* some samples include slices of other contexts */
         orion_duration_learn(&durations, identity, i % 5 == 0 ? 2000000 : 100000, ORION_SAMPLE_CLEAN);
     uint64_t expected = orion_duration_expect(&durations, identity, &sample);
     CHECK(expected >= 90000 && expected <= 300000);
     unsigned sampled = 0;
     for (int i = 0; i < 1280; i++) orion_duration_expect(&durations, identity, &sample), sampled += sample;
-    CHECK(sampled >= 10 && sampled <= 18); /* at powers of two, then one in 128 */
+    CHECK(sampled >= 10 && sampled <= 18); /* samples at powers of two, then one launch in 128 */
     for (int i = 0; i < 3; i++)            /* other code with the same name */
         orion_duration_learn(&durations, identity, 2000000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) > 1900000);
@@ -37,8 +37,8 @@ static void converges(void)
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
 }
 
-/* A kernel of most of a slice's length beside three other contexts: four of five samples include slices of the
- * others. */
+/* A kernel takes most of a slice and runs beside three other contexts. Four of five samples include slices of these
+ * contexts. */
 static void time_sliced_the_shortest_samples_count(void)
 {
     uint64_t identity = kernel(3 << 20);
@@ -55,7 +55,7 @@ static void is_bounded(void)
     CHECK(expected_of(kernel(10 * ORION_DURATIONS - 1)) > 0);
 }
 
-/* Entries in use stay, however many others were launched once. */
+/* The table keeps entries in use, however many other kernels were launched once. */
 static void the_least_recently_used_makes_room(void)
 {
     uint64_t old[64], kept = 0;
@@ -66,7 +66,7 @@ static void the_least_recently_used_makes_room(void)
     }
     for (uint64_t i = 0; i < 4 * ORION_DURATIONS; i++) {
         orion_duration_learn(&durations, kernel((2 << 20) + i), 7000, ORION_SAMPLE_CLEAN);
-        if (i % 16 == 0) /* still launched */
+        if (i % 16 == 0) /* half of the old kernels are still launched */
             for (int j = 0; j < 32; j++) expected_of(old[j]);
     }
     for (int i = 0; i < 32; i++) kept += expected_of(old[i]) != 0;
@@ -84,7 +84,7 @@ static void estimate_gives_way(void)
     CHECK(entry != NULL);
     atomic_store(&entry->expected_100ns, 10); /* one microsecond */
     orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
-    CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* not less, until it is measured */
+    CHECK(orion_duration_expect(&durations, identity, &sample) == 20000 && sample); /* at least, until a measurement */
     orion_duration_learn(&durations, identity, 900000, ORION_SAMPLE_CLEAN);
     CHECK(expected_of(identity) == 900100);
     CHECK(!(orion_facts_flags(atomic_load(&entry->facts)) & ORION_FACTS_ESTIMATE));
@@ -94,7 +94,8 @@ static void estimate_gives_way(void)
     for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_estimate(&durations, kernel((5 << 20) + i)) == NULL);
 }
 
-/* An estimate from another program with the same name and grid, less than half the true time: no tenant pays by it. */
+/* An estimate of another program's kernel with the same name and grid is less than half of the true time. Time-sliced
+ * measurements replace this estimate. */
 static void estimate_does_not_stay_where_work_goes_time_sliced(void)
 {
     uint64_t identity = kernel(7 << 20);
@@ -107,7 +108,8 @@ static void estimate_does_not_stay_where_work_goes_time_sliced(void)
     CHECK(expected_of(identity) >= 195000 && expected_of(identity) < 400000);
 }
 
-/* Each thread has its own identities and some shared ones. A read value was written for its identity, or is unknown. */
+/* Each thread has its own identities and some shared ones. A value that a thread reads was
+ * written for that identity, or is unknown. */
 static void *hammer(void *argument)
 {
     uint64_t own = (uint64_t)(uintptr_t)argument << 32;

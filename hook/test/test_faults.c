@@ -31,7 +31,7 @@ int main(void)
 
     launch(&work, CUDA_SUCCESS);
     CHECK(is_busy(gpu));
-    synchronise(CUDA_ERROR_INVALID_HANDLE); /* proves nothing and ends nothing */
+    synchronise(CUDA_ERROR_INVALID_HANDLE); /* this error does not show that hp's work has ended */
     CHECK(is_busy(gpu) && atomic_load(&gpu->record->fault) == 0);
     synchronise(CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK(!is_busy(gpu));

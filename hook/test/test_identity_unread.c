@@ -1,4 +1,4 @@
-/* hp's launches compute no identity unless a policy reads it: no kernel is asked for its name. */
+/* If no policy reads the identity of hp's launches, the hook does not compute it and queries no kernel's name. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int main(void)
     orion_driver.cuFuncGetName = count_names;
 
     static const uint32_t unread[] = {ORION_POLICY_NONE, ORION_POLICY_GATE, ORION_POLICY_ORION};
-    for (unsigned i = 0; i < 3; i++) { /* ORION grants no slowdown here, so be reads nothing of hp's launches */
+    for (unsigned i = 0; i < 3; i++) { /* under ORION without a slowdown, be does not read hp's launches */
         page->copy[0].kind = unread[i];
         page->copy[0].max_slowdown_milli = 1000;
         launch(&functions[i]);
@@ -42,7 +42,7 @@ int main(void)
     }
 
     atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
-    page->copy[0].max_slowdown_milli = 1300; /* be runs beside hp: what hp launches decides what goes with it */
+    page->copy[0].max_slowdown_milli = 1300; /* be runs beside hp, so hp's launch decides which be launches may run */
     launch(&functions[4]);
     CHECK(asked > 0);
     uint64_t now = atomic_load(&gpu->busy->current);

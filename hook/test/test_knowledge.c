@@ -38,7 +38,7 @@ static void a_table_is_estimate(void)
         {kernel(1), 5000, 12, ORION_CLASS_MEMORY, 0},
         {kernel(2), 7000, 0, ORION_CLASS_UNKNOWN, 0},
         {kernel(3), 9000, 0, ORION_CLASS_COMPUTE, ORION_KNOWN_PROFILE},
-        {kernel(4) | ORION_IDENTITY_LOCAL, 9000, 0, 0, 0}, /* of another process's handles */
+        {kernel(4) | ORION_IDENTITY_LOCAL, 9000, 0, 0, 0}, /* made from another process's handles */
         {kernel(5), 9000, 0, 77, 0},
     };
     struct orion_kernel_facts facts;
@@ -87,7 +87,7 @@ static void malformed_tables_are_not_taken(void)
     CHECK(take(&wrong, entries, 2) == 0);
     wrong = right, wrong.count = UINT32_MAX;
     CHECK(take(&wrong, entries, 2) == 0);
-    wrong = right, wrong.count = 3; /* shorter than its header says */
+    wrong = right, wrong.count = 3; /* the table is shorter than its header says */
     CHECK(take(&wrong, entries, 2) == 0);
     CHECK(orion_knowledge_receive(&durations, -1) == 0);
     CHECK(take(&right, entries, 2) == 2);

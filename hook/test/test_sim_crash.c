@@ -3,8 +3,8 @@
  *   every point   a client runs a fixed piece of work and is killed at the n-th numbered point inside the critical
  *                 sections, for every n until it completes
  *   twice         a second client is killed while it recovers from the death of the first
- *   stopped       the same with SIGSTOP: others continue, and a client that is continued lost nothing and did nothing
- *       twice
+ *   stopped       the client is stopped by SIGSTOP: others continue. When the client continues, it has lost nothing
+ *                 and has done nothing twice
  *   at random     clients that work without end are killed after a random time
  *
  * After each death a survivor launches, synchronises within a time limit, and finds the dead client's memory
@@ -142,7 +142,7 @@ static long every_point(void)
     long point = 1;
     while (killed(start("client", "ORION_SIM_CRASH_AT", point))) {
         survive();
-        point += point < 400 ? 1 : 7; /* the work repeats itself */
+        point += point < 400 ? 1 : 7; /* later points repeat the same code */
     }
     survive();
     return point;

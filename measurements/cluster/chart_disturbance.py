@@ -4,8 +4,8 @@ While the context lasts, two threads check ten times a second:
 
 * the agent's clients. Each watched process has a record (GPU, slot, slot index, generation). A process that was
   unmanaged for a moment joins again with another generation. So a process with the same record in every check was
-  managed all the time. Between two agents the records stay in the pages, and a new agent reads them from the state of
-  the earlier agent until the processes have connected to it;
+  managed all the time. While no agent runs, the records stay in the pages. A new agent takes them from the
+  state of the earlier agent until the processes have connected to the new agent;
 * admission: a dry run creates a pod, which calls the webhook. Each rejection is recorded with its text.
 """
 
@@ -21,7 +21,7 @@ LOOKS_PER_SECOND = 10
 
 
 class Client(NamedTuple):
-    """What a process has joined."""
+    """The slot that a process has joined."""
 
     gpu: str
     slot: str
@@ -35,7 +35,7 @@ Clients = Mapping[int, Client]
 
 @dataclass
 class Disturbance:
-    """The result of watching.
+    """What the two threads of `Watch` found.
 
     Args:
         looks: number of checks of the agent.
@@ -57,7 +57,7 @@ class Disturbance:
 
 
 class Watch:
-    """Watches while its context lasts; `seen` is complete after that.
+    """Watches the agent and admission while its context lasts; `seen` is complete after that.
 
     Args:
         clients: returns the agent's clients.

@@ -3,8 +3,9 @@
     python -m measurements.cluster.chart_upgrade
 
 It starts its own cluster (needs root; takes half a minute). Each round installs Orion, lets the example's server and
-training compute in their slots, upgrades to an Orion of another version and layout, rolls back, and uninstalls
-everything. chart_disturbance.py watches the effects; every two seconds the server reports its requests' latency.
+training compute in their slots, upgrades to an Orion of another version, whose pages have another layout, rolls back,
+and uninstalls everything. chart_disturbance.py watches the effects; every two seconds the server reports its requests'
+latency.
 
 On simulated GPUs the 99th percentile of the latency mostly shows other work of the CPU cores, such as starting the new
 pods. So the results show whether requests fail, but not the latency on a real GPU.
@@ -42,7 +43,7 @@ NEWER = "newer"
 NAMESPACE = "bench"
 REPORT_S = "2"
 SERVER_CPU = "1"
-""" Cores, of the machine's two. Without this request, pods that start would take the server's CPU time. """
+""" The server requests one of the machine's two cores. Otherwise, pods that start would take the server's CPU time. """
 CALM_S = 20.0
 """ How long the server runs undisturbed before each change, for comparison. """
 PATIENCE_S = 120.0
@@ -110,7 +111,7 @@ class Tenants:
         return [line for line in lines if line["event"] == "report"]
 
     def failed(self) -> int:
-        """Return how many requests or steps failed. A program exits when one fails, so this counts restarts."""
+        """Return how many requests or steps failed. A program exits when one fails, so the function counts restarts."""
         pods = self._core.list_namespaced_pod(NAMESPACE).items
         return sum(status.restart_count for pod in pods for status in pod.status.container_statuses or ())
 
@@ -184,7 +185,7 @@ def _p99(reports: list[dict[str, Any]]) -> float:
 
 
 def _until(condition: Callable[[], object]) -> None:
-    """Return when a condition is met; it counts as not met while no agent answers."""
+    """Return when a condition is met; the condition counts as not met while no agent answers."""
 
     def met() -> bool:
         with contextlib.suppress(NoAgent):

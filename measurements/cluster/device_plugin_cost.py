@@ -98,7 +98,7 @@ class Kubelet(api_pb2_grpc.RegistrationServicer):
 
 
 def last_snapshot(root: Path) -> None:
-    """Write the snapshot that an agent of the node would have sent, where the plugin saves such a snapshot."""
+    """Write the snapshot that the node's agent would have sent, into the file in which the plugin saves snapshots."""
     names = ["hp-0", *(f"be-{number}" for number in range(SLOTS))]
     message = agent_pb2.Devices(
         devices=[

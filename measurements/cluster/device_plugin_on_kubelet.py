@@ -82,7 +82,7 @@ class Watch:
             time.sleep(POLL_S)
 
     def back(self, since: float) -> dict[str, float]:
-        """Return the seconds from `since` until kubelet and Node object had all slots permanently; 0: none was lost."""
+        """Return the seconds from `since` until kubelet and Node object had all slots permanently; 0: no loss."""
         return {
             "kubelet_s": round(max(0.0, self._kubelet[-1][0] - since), 4),
             "node_object_s": round(max(0.0, self._object[-1][0] - since), 4),
@@ -141,7 +141,7 @@ def updated(node: Node, orion: Orion, watch: Watch, total: int, patience: float,
         watch: Observes the slots.
         total: Number of slots.
         patience: Seconds between SIGTERM and SIGKILL; 0 kills the old plugin at once.
-        names: The running plugin, then the new one. This function swaps them for the next call.
+        names: The name of the running plugin, then that of the new plugin. The function swaps them for the next call.
     """
     old, new = names
     before = _registrations(orion, f"{node.name}-{new}")

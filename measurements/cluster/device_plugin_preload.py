@@ -1,7 +1,7 @@
 """Measures what two ways to preload the hook cost at process start: `... measurements.cluster.device_plugin_preload`.
 
 LD_PRELOAD names the library in the environment; /etc/ld.so.preload names it in a file that the loader reads first. The
-script starts the same program with neither of them, with each of them, and with both, in random order. It measures the
+script starts the same program with neither way, with each way, and with both ways, in random order. It measures the
 time from the program's start to its end. It runs as root in its own mount namespace, where it writes
 /etc/ld.so.preload; the machine's file does not change.
 """

@@ -172,7 +172,7 @@ class Operator:
         return {name: float(value) for name, value in lines}
 
     async def writes(self) -> dict[str, int]:
-        """Return the number of writes so far by kind; `requests` also counts those for the Lease."""
+        """Return the number of writes so far by kind; `requests` counts all write requests, also for the Lease."""
         found = await self.metrics()
         kinds = ("PatchPod", "PatchShare", "PatchNode", "PostEvent", "EvictPod")
         done = {kind: _sum(found, f'what="{kind}"', "orion_operator_writes_total") for kind in kinds}

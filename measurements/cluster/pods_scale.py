@@ -1,7 +1,7 @@
 """Measures how fast a node starts pods with slots, and how fast a changed grant takes effect.
 
 It runs on a node of a cluster with Orion, where it can reach the agent's socket. The node needs as many be slots as
-pods: `slots: {be: 20}` in the node configuration makes 40 on two GPUs. The commands for a cluster of `make cluster`:
+pods: `slots: {be: 20}` in the node configuration gives 40 slots on two GPUs. The commands with `make cluster`:
 
     BENCH='python -m measurements.cluster.pods_scale'
     python -m testbed on node-1 -- .venv/bin/$BENCH --kubeconfig FILE --node node-1
@@ -47,7 +47,7 @@ GRANT_MAX_S = 1.0
 SILENCE_S = 300.0
 """ After this time without data, a watch counts as dead. """
 GAP_S = (0.2, 1.2)
-""" The pause between two changes of a grant is random in this range, so that no timer stays in step with them. """
+""" Pauses between changes of a grant are random in this range, so that no timer stays in step with the changes. """
 GIB = 1 << 30
 
 
@@ -131,7 +131,7 @@ class Bench:
         await self._cluster.ask("POST", self._pods, body)
 
     async def _times(self, names: Set[str], wanted: str) -> list[float]:
-        """Wait until all pods were seen in a phase; return the monotonic time at which each was first seen in it."""
+        """Wait until all pods were seen in phase `wanted`; return the monotonic time at which each pod first was."""
         times: dict[str, float] = {}
         while True:
             found = await self._server.get(self._pods)

@@ -1,8 +1,8 @@
-"""Measures the webhook's latency: reviews over TLS in open loop, `python -m measurements.cluster.webhook_load`.
+"""Measures the webhook's latency with an open loop of reviews: `python -m measurements.cluster.webhook_load`.
 
 It runs the real process (`orion webhook`) with realistic lists: a separate process stands in for the API server, serves
 a thousand GPUShares and a hundred GPUs, and then sends no events. This script sends reviews as the API server would,
-over persistent connections. It plans the time of each review beforehand, and sends the review at that time even if
+over persistent TLS connections. It plans the time of each review beforehand, and sends the review at that time even if
 earlier reviews are unanswered. The latency counts from the planned time, so a stall shows in every review that waited.
 The latency includes the client's own delay, which is noticeable on two busy cores. The raw data has this delay, too.
 """

@@ -1,8 +1,8 @@
-"""Data for the webhook's benchmarks: reviews as the API server sends them, and lists as it serves them.
+"""Data for the webhook's benchmarks: reviews as the API server sends them, and lists as the API server serves them.
 
 `python -m measurements.cluster.webhook_world` serves the lists from a separate process, so that serving does not delay
-the process that sends the reviews. Tests use a real API server instead. In the benchmark it would only add load to the
-same two cores: the webhook does not contact the API server during a review.
+the process that sends the reviews. Tests use a real API server instead. In the benchmark, a real API server would only
+add load to the same two cores: the webhook does not contact the API server during a review.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Measures what the hook adds to one driver call: `python -m measurements.overhead.hook_cost` or `make bench-hook`.
 
 A small C program launches empty kernels and synchronises: without the hook, as an hp client, and as a be client that
-need not wait. On a GPU, the script times each call and alternates between the three. Without a GPU, callgrind counts
-instructions on the simulated GPU. Times would mostly show the simulation's cost there, but numbers of instructions are
-exact and equal on every machine.
+need not wait. On a GPU, the script times each call and alternates between the three systems. Without a GPU, callgrind
+counts instructions on the simulated GPU. Times would mostly show the simulation's cost there, but numbers of
+instructions are exact and equal on every machine.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def compile_client(folder: Path) -> Path:
 
 
 def time_call(program: Path, subjects: Subjects, case: Case, turns: int) -> Pairs:
-    """Time a call: the median over the bursts of each turn, in nanoseconds."""
+    """Time a call. A turn's figure is the median over its bursts, in nanoseconds."""
 
     def median(system: str) -> float:
         command = [str(program), case.call, "200", str(case.burst)]
@@ -83,7 +83,7 @@ def time_call(program: Path, subjects: Subjects, case: Case, turns: int) -> Pair
 
     pairs = []
     for turn in range(turns):
-        first, second = ("off", case.role) if turn % 2 == 0 else (case.role, "off")  # alternate which one runs warm
+        first, second = ("off", case.role) if turn % 2 == 0 else (case.role, "off")  # the second one finds a warm GPU
         taken = {first: median(first), second: median(second)}
         pairs.append((taken["off"], taken[case.role]))
     return pairs
@@ -93,8 +93,9 @@ def count_call(program: Path, subjects: Subjects, case: Case, turns: int, folder
     """Count a call's instructions under callgrind.
 
     Returns:
-        Pairs of instructions for each call, the driver's included (they vary a little, because the simulated GPU's work
-        depends on time), and the instructions for each call in the hook's own code.
+        Two values: pairs of the instructions of one call, without and with the hook; and the instructions of one call
+        in the hook's own code. The pairs include the driver's instructions, which vary a little, because the simulated
+        GPU's work depends on time.
     """
     out, rounds = folder / "callgrind.out", 4000 // case.burst if case.call == "launch" else 200
     calls = rounds * case.burst
@@ -150,7 +151,7 @@ def instructions_by_object(text: str) -> Counter[str]:
 
 
 def summarise(case: Case, pairs: Pairs) -> dict[str, Any]:
-    """Subtract within each turn.
+    """Subtract the figure without the hook from the figure with the hook, in each turn.
 
     Returns:
         off, on, cost: medians; spread: the quartiles of the cost over the turns.
@@ -204,7 +205,10 @@ def table(results: dict[str, Any]) -> Table:
 
 
 def _run_client(command: list[str], environment: dict[str, str], joined: Callable[[], None]) -> str:
-    """Run a client and return its output. When it has printed "ready" and has joined, we write a line: it measures."""
+    """Run a client and return its output.
+
+    The client prints "ready" and joins its agent. Then this function writes a line to the client, which measures.
+    """
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True

@@ -1,7 +1,7 @@
 /* A CUDA program that only calls the driver; measurements.overhead.hook_cost counts or times its calls.
  *
  *   hook_cost_client launch ROUNDS BURST        each round: BURST measured launches, then a synchronise
- *   hook_cost_client synchronise ROUNDS BURST   each round: a launch, time for its end, a measured synchronise
+ *   hook_cost_client synchronise ROUNDS BURST   each round: a launch, a wait for its end, a measured synchronise
  *
  * The kernel is empty. The program prints "ready" and waits for a line on standard input; meanwhile the hook joins its
  * agent. Then the program prints, for each round, the mean nanoseconds of one measured call. Measured calls are in
@@ -107,7 +107,7 @@ static double synchronise_round(int warm)
 {
     require(launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
     uint64_t begin = now_ns();
-    /* Not cuStreamQuery: its success would already show the hook that the kernel has ended. */
+    /* The loop does not call cuStreamQuery: its success would already show the hook that the kernel has ended. */
     while (now_ns() - begin < KERNEL_ENDS_NS) {}
     begin = now_ns();
     if (warm)

@@ -1,10 +1,11 @@
 /* Measures how long the GPU takes to switch between two processes. Kernels record the GPU's own clock when they begin
- * and end. Gate, linger and wake-ups add to this time, so no scheduler can be faster. On a machine with an NVIDIA GPU:
+ * and end. A scheduler's gate, linger and wake-ups add to this time, so no scheduler can switch faster. On a machine
+ * with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/context_switch.c -o /tmp/context_switch \
  *       -L/usr/local/cuda/lib64/stubs -lcuda -lm
  *   /tmp/context_switch turns 1000 50      two processes alternate, kernels of 50 us
- *   /tmp/context_switch alone 1000 50      one process alternates between its streams: the part that is not a switch
+ *   /tmp/context_switch alone 1000 50      one process alternates between its streams: the time without a switch
  *   /tmp/context_switch hp 400 1200 2400   requests of 1200 us, random gaps of 2400 us on average; run it beside:
  *   /tmp/context_switch be 4 50 16         kernels of 50 us for 4 s, at most 16 queued; both with or without the hook
  *

@@ -71,7 +71,7 @@ static CUgraphExec captured(CUstream stream)
 }
 
 /* Makes a green context of at least `wanted` SMs, and prints how many SMs three kinds of work ran on: a kernel in the
- * green stream, a kernel in the plain stream, and a graph of the plain stream that was launched in the green one. */
+ * green stream, a kernel in the plain stream, and a graph of the plain stream that was launched in the green stream. */
 static CUstream who_keeps_to(unsigned wanted, CUstream plain)
 {
     CUdevResource part;

@@ -1,9 +1,9 @@
-"""Measures what makes a decoder's small kernels start faster, and what ends that effect: one action at a time.
+"""Measures which actions make a decoder's small kernels start faster, and which actions end that effect.
 
     python measurements/probes/small_kernels.py        on a machine with torch and an otherwise idle NVIDIA GPU
 
-It prints the median time of a request of 16 tokens (a CUDA graph replayed 16 times) after each action; see
-`orion.hook.switching`.
+It does one action after the other. After each action, it prints the median time of a request of 16 tokens (a CUDA
+graph replayed 16 times); see `orion.hook.switching`.
 """
 
 import statistics

@@ -1,5 +1,5 @@
-/* Measures what a wait on a word costs a stream, and what a blocked wait costs another process: hook/src/be/valve.h
- * depends on both. On a machine with an NVIDIA GPU:
+/* Measures what it costs a stream to wait on a word in memory, and what a blocked wait costs another process:
+ * hook/src/be/valve.h depends on both. On a machine with an NVIDIA GPU:
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/stream_wait.c -o /tmp/stream_wait \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/stream_wait */
@@ -19,7 +19,7 @@ static const char source[] =
     "@%more bra L;ret;}\n";
 
 static CUstream stream;
-static volatile uint32_t *word; /* 0: open */
+static volatile uint32_t *word; /* 0: open, so a wait on the word ends */
 static CUdeviceptr address;
 
 static void start(void)
@@ -79,7 +79,7 @@ static void from_open_to_done(unsigned blocked_us)
     printf("\n");
 }
 
-/* The word closes 2 ms into a 5 ms kernel: the kernel behind the wait must not run. */
+/* The word is closed 2 ms after the start of a kernel of 5 ms. The kernel behind the wait must not run. */
 static void is_in_order(void)
 {
     *word = 0;

@@ -1,7 +1,7 @@
 """Computes what a device plugin may advertise: which GPUs, with how many slots, and which are closed to new pods.
 
-It combines the slots of each GPU (slot_numbers.py) with the verdicts of judges (health, cordon, other plugins). The
-plugin always gets the whole list: a complete list cannot become inconsistent, as a sequence of changes can.
+The module combines the slots of each GPU (slot_numbers.py) with the verdicts of judges (health, cordon, other plugins).
+The plugin always gets the whole list. If it got only the changes, one missed change would make its list wrong.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.slots.slot import Slot
 
-if TYPE_CHECKING:  # an agent without a configuration loads no API types
+if TYPE_CHECKING:  # so that an agent without a configuration does not load the API types
     from orion.crds.node_configuration import NodeSettings
 
 _LOOK_SECONDS = 1.0
@@ -29,7 +29,7 @@ _SPACING_SECONDS = 0.2
 _TIME_CONSTANT_SECONDS = 60.0
 _STEP = 0.05
 _CLEARLY = 0.8
-""" Part of a step: at this distance from the reported value, a new value is reported. """
+""" How far the ratio must be from the reported value, in steps, before a new value is reported. """
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ FINE = Verdict()
 
 
 class Judge(Protocol):
-    """Decides whether new pods can get a GPU. After a change of its verdict, `Advertising.changed` must be called."""
+    """Decides whether new pods can get a GPU. A judge must call `Advertising.changed` after its verdict changed."""
 
     def verdict(self, uuid: str) -> Verdict:
         """Return the current verdict."""
 
 
 class HealthJudge:
-    """A judge by the GPUs' health."""
+    """Judges each GPU by its health."""
 
     def __init__(self, keeper: HealthKeeper) -> None:
         self._keeper = keeper
@@ -101,9 +101,9 @@ class AdvertisedDevices:
 class SteppedRatio:
     """A ratio that is smoothed over a minute and reported in steps, so that it rarely changes.
 
-    For each change, a device plugin sends its whole list to the kubelet again, so noise must end here. The reported
-    value changes only when the ratio is clearly in another step; otherwise, a ratio between two steps would cause many
-    reports.
+    For each change, a device plugin sends its whole list to the kubelet again, so this class removes noise. The
+    reported value changes only when the ratio is clearly in another step. If every change of the step were reported, a
+    ratio between two steps would cause many reports.
 
     Args:
         first: the first value, 0 to 1.
@@ -145,7 +145,7 @@ class Advertising:
 
     @property
     def settings(self) -> "NodeSettings | None":
-        """The configuration of this node; None: there is none, or it could never be read."""
+        """The configuration of this node; None: no configuration exists, or the agent could never read it."""
         return self.slots.settings
 
     def add_judge(self, judge: Judge) -> None:
@@ -160,7 +160,7 @@ class Advertising:
 
     async def run(self) -> None:
         """Follow the configuration until cancelled."""
-        await periodically("advertising: a look", _LOOK_SECONDS, self.look)
+        await periodically("advertising: a check", _LOOK_SECONDS, self.look)
 
     async def watch(self) -> AsyncIterator[AdvertisedDevices]:
         """Yield the list at once, and again whenever it differs from the last one."""
@@ -217,7 +217,7 @@ class Advertising:
         return AdvertisedDevices(tuple(advertised), tuple(not_advertised))
 
     def _hp_busy_ratio(self, served: ServedGpu, slots: Iterable[Slot]) -> float:
-        """Return the part of the time that hp takes; 0 at once when no hp slot is in use."""
+        """Return the part of the time in which hp is busy; 0 as soon as no hp slot is in use."""
         shared_gpu = served.shared_gpu
         if not any(slot.role is layout.Role.HP and self.slots.in_use(slot) for slot in slots):
             self._ratios.pop(shared_gpu.gpu.uuid, None)
@@ -226,7 +226,10 @@ class Advertising:
         return ratio.take(shared_gpu.hp_busy_ratio, time.monotonic())
 
     def _verdict(self, uuid: str) -> Verdict:
-        """Return the combined verdict, with the reason of the first unhealthy, else of the first cordoned verdict."""
+        """Combine the verdicts of all judges.
+
+        The reason is that of the first verdict that is unhealthy. If none is, it is that of the first cordoned verdict.
+        """
         verdicts = [judge.verdict(uuid) for judge in self._judges]
         against = [each for each in verdicts if not each.healthy] + [each for each in verdicts if each.cordoned]
         if not against:
@@ -248,4 +251,4 @@ class AdvertisesGpus(ServesGpus, Protocol):
 
     @property
     def advertising(self) -> Advertising:
-        """Knows the node's configuration and which slots are in use, and is notified of changes."""
+        """The agent's `Advertising`. Judges ask it for the configuration and the slots in use, and notify it."""

@@ -1,9 +1,9 @@
 """Opens and closes the slots of each GPU, so that they match the configuration and no slot in use is closed.
 
 A slot is opened if it is configured, or if a container holds it. A slot that is neither configured nor in use is
-surplus: the agent first withdraws the slot (no longer advertises it), and closes it later. The kubelet may have given
-the slot to a pod just before it learnt of the withdrawal, and the pod's container could not start without the slot's
-mount.
+surplus: the agent first withdraws the slot (no longer advertises it), and closes it later. The delay is necessary: the
+kubelet may have given the slot to a pod just before the withdrawal. That pod's container mounts the slot's directory,
+so it can start only while the slot is open.
 """
 
 import logging
@@ -17,14 +17,14 @@ from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.served import Serves
 from orion.node_agent.slots.slot import Slot
 
-if TYPE_CHECKING:  # an agent without a configuration loads no API types
+if TYPE_CHECKING:  # so that an agent without a configuration does not load the API types
     from orion.crds.configuration_file import ConfigurationFile
     from orion.crds.node_configuration import NodeSettings
 
 _log = logging.getLogger(__name__)
 
 _WITHDRAWN_SECONDS = 5.0
-""" How long a withdrawn slot stays open. By then the agent knows any pod that got the slot before the withdrawal. """
+""" How long a withdrawn slot stays open. After this time the agent knows every pod that got it before. """
 
 
 def slot_name(role: layout.Role, number: int) -> str:
@@ -76,7 +76,10 @@ class SlotNumbers:
             self._fit(uuid)
 
     def wanted(self, gpu: Gpu) -> dict[str, layout.Role]:
-        """Return the slots that a GPU should have, by name. If no configuration was ever readable: those it has."""
+        """Return the slots that a GPU should have, by name.
+
+        If the agent could never read a configuration, the GPU should keep its current slots.
+        """
         numbers = self._numbers(gpu)
         if numbers is None:
             served = self._agent.gpus.get(gpu.uuid)
@@ -90,7 +93,7 @@ class SlotNumbers:
         return sorted(slots, key=lambda slot: (slot.role, int(slot.name.rpartition("-")[2])))
 
     def in_use(self, slot: Slot) -> bool:
-        """Return whether a slot is in use: a container holds it, or a process has joined it or should return to it."""
+        """Return whether a slot is in use: a container holds it, or it has a client, or a client may still return."""
         shared_gpu = self._agent.gpus[slot.gpu].shared_gpu
         return (
             self._agent.holders.holds(slot)
@@ -99,9 +102,12 @@ class SlotNumbers:
         )
 
     def why_not(self, gpu: Gpu) -> tuple[str, str] | None:
-        """Return why a GPU should have no slots: one CamelCase word and a sentence; None: it should have slots."""
+        """Return why a GPU should have no slots: one CamelCase word and a sentence. None: the GPU should have slots."""
         if self.mig_enabled(gpu.uuid):
-            return "MIGEnabled", "MIG is enabled on this GPU; disable MIG (nvidia-smi -mig 0) to share the GPU by Orion"
+            return (
+                "MIGEnabled",
+                "MIG is enabled on this GPU; disable MIG (nvidia-smi -mig 0) to share the GPU with Orion",
+            )
         if self._file is None:
             return None
         if self._file.settings is None:
@@ -158,6 +164,6 @@ def _configuration(settings: AgentSettings) -> "ConfigurationFile | None":
     path = settings.configuration
     if path is None:
         return None
-    from orion.crds.configuration_file import ConfigurationFile  # here: only this needs the API types
+    from orion.crds.configuration_file import ConfigurationFile  # only this function needs the API types
 
     return ConfigurationFile(path, settings.node_name)

@@ -1,4 +1,4 @@
-"""The gRPC address of the administrators' socket; also works if the path is too long for a socket address."""
+"""Makes the gRPC address of the administrators' socket, even if the path is too long for a socket address."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ _PATH_MAX = 100
 
 
 class SocketAddress:
-    """The socket of one root. Close it when no channel needs to connect any more.
+    """The administrators' socket of one root. Close this object when no channel needs to connect any more.
 
     Args:
         root: the agent's root directory.

@@ -18,11 +18,11 @@ class NoAgent(Unavailable):
     """No agent answers on the administrators' socket."""
 
     forbidden = False
-    """ Whether an agent listens there that this user may not ask. """
+    """ Whether the socket exists, but this user has no permission to use it. """
 
 
 class RequestRefused(OrionError):
-    """The agent answered with an error; `code` is gRPC's."""
+    """The agent answered with an error; `code` is its gRPC status code."""
 
     def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -37,14 +37,14 @@ class AgentClient:
         timeout: limit in seconds for connecting and for each request.
 
     Raises:
-        NoAgent: no agent listens there, or this user has no permission.
+        NoAgent: no agent listens on the root's socket, or this user has no permission.
     """
 
     def __init__(self, root: Path, timeout: float = 5.0) -> None:
         self._socket = root.absolute() / SOCKET
         self._timeout = timeout
         if not os.access(self._socket, os.W_OK):
-            raise self._nobody(exists=self._socket.exists())
+            raise self._no_agent(exists=self._socket.exists())
         self._address = SocketAddress(self._socket.parent)
         self._channel = grpc.insecure_channel(self._address.target)
         self._stub = agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ class AgentClient:
             grpc.channel_ready_future(self._channel).result(timeout=timeout)
         except grpc.FutureTimeoutError:
             self.close()
-            raise self._nobody(exists=False) from None
+            raise self._no_agent(exists=False) from None
 
     def snapshot(self) -> agent_pb2.Snapshot:
         """Return the current GPUs, slots and clients."""
@@ -113,7 +113,7 @@ class AgentClient:
     def set_grant(
         self, gpu: str, name: str, *, memory_limit_bytes: int | None = None, weight: float = 0
     ) -> agent_pb2.Slot:
-        """Change a slot's grant, also for running clients. Values that are not given do not change."""
+        """Change a slot's grant; running clients follow it. Values that are not given do not change."""
         request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, weight=weight)
         return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
 
@@ -153,7 +153,7 @@ class AgentClient:
             return NoAgent(f"the agent at {self._socket} does not answer: {details}")
         return RequestRefused(code, details)
 
-    def _nobody(self, exists: bool) -> NoAgent:
+    def _no_agent(self, exists: bool) -> NoAgent:
         if exists:
             refused = NoAgent(f"this user may not ask the agent at {self._socket}; try as root")
             refused.forbidden = True

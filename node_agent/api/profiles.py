@@ -1,7 +1,9 @@
-"""Converts a GPUProfile into rows of knowledge, each with the identity by which the hook recognises a launch.
+"""Converts a GPUProfile into the rows that the agent sends to clients.
 
-This is not in `knowledge`, because the hash reads every character of every name, and C++ kernels have long names. So
-the process that has the profile computes the hashes, not the agent's event loop.
+Each row has the identity by which the hook recognises a launch.
+
+This conversion is not in `slots/knowledge.py`: the hash reads every character of every name, and C++ kernels have long
+names. So the process that has the profile computes the hashes, not the agent's event loop.
 """
 
 from dataclasses import dataclass
@@ -21,14 +23,14 @@ class ProfileRow:
 
 
 def identity_of(row: SharedGpuRow) -> int:
-    """Return the plain identity of such a launch, without the mark of the kernel's code."""
+    """Return the plain identity of a launch of this row (`orion.hook.identity` says what an identity is)."""
     return identity.kernel_identity(row.name.encode(), row.grid, row.block, row.shared_bytes)
 
 
 def rows_of(profile: GPUProfile) -> list[ProfileRow]:
     """Return the rows of a profile, kernels with the most GPU time first, at most as many as a table holds.
 
-    Kernels without a grid and block are skipped. These are all kernels of Orion's CSV format, which has neither.
+    The function skips kernels without a grid and a block. A profile in Orion's CSV format has only such kernels.
     """
     return [
         ProfileRow(identity_of(row), row.duration_ns, row.sms, layout.KernelClass(row.kernel_class))

@@ -83,7 +83,7 @@ class Client:
             self._close_busy()
 
     def inform(self) -> None:
-        """Send the client what its slot knows about kernels."""
+        """Send the client its slot's table of kernels."""
         with contextlib.suppress(OSError):  # without the table, the client measures every kernel itself
             table = self.slot.knowledge.table()
             if table >= 0:

@@ -1,8 +1,8 @@
 """One client's connection: receives and sends whole messages with descriptors, and never blocks.
 
-asyncio has no transport for SEQPACKET sockets, so this uses ``add_reader`` and ``add_writer``. A tenant can affect only
-its own connection: reading is rate-limited, the queue of outgoing messages is short, and the kernel discards unexpected
-descriptors before they reach the agent.
+asyncio has no transport for SEQPACKET sockets, so this module uses ``add_reader`` and ``add_writer``. A tenant can
+affect only the tenant's own connection: reading is rate-limited, the queue of outgoing messages is short, and the
+kernel discards unexpected descriptors before they reach the agent.
 """
 
 import array
@@ -21,7 +21,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import descriptors
 
 _SEND_BUFFER = 16 * 1024
-""" In bytes, about three messages. Messages that a client does not read stay here; each can hold 250 descriptors. """
+""" In bytes; holds about three messages. The limit is low because each unread message can hold 250 descriptors. """
 
 _OUTBOX_MAX = 4
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
@@ -51,7 +51,7 @@ class Connection:
         self.process_id: int = _CREDENTIALS.unpack(credentials)[0]
         """ The process that connected, in the agent's pid namespace; 0: it is not visible there. """
         self.stuck_since: float | None = None
-        """ Since when the client has not read what was sent; loop time. """
+        """ Since when messages wait because the client does not read (event loop's time); None: no message waits. """
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
@@ -68,7 +68,7 @@ class Connection:
         return bool(self._outbox)
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
-        """Send a message now, or when there is room. The caller keeps ``fds``."""
+        """Send a message now, or when the socket can take it. The caller keeps ``fds``."""
         if self.closed:
             return
         if not self._outbox and self._sent(data, fds):
@@ -119,7 +119,7 @@ class Connection:
             self._later(wait, lambda: self._loop.add_reader(self._sock, self._readable))
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        """Read one message. Without room for descriptors, the kernel drops any that were sent."""
+        """Read one message. If the call has no buffer for descriptors, the kernel drops the message's descriptors."""
         size = join.MESSAGE_MAX + 1
         if self._greeted:
             return self._sock.recv(size), []
@@ -127,8 +127,8 @@ class Connection:
         self._greeted = True
         if not messages.returns(first):
             return self._sock.recv(size), []
-        room = socket.CMSG_LEN(_RETURNED_PAGES * array.array("i").itemsize)
-        data, ancillary, _, _ = self._sock.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+        ancillary_size = socket.CMSG_LEN(_RETURNED_PAGES * array.array("i").itemsize)
+        data, ancillary, _, _ = self._sock.recvmsg(size, ancillary_size, socket.MSG_CMSG_CLOEXEC)
         fds = array.array("i")
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -143,7 +143,7 @@ class Connection:
             self.stuck_since = None
 
     def _sent(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send; if that must wait, arrange that `_flush` tries again."""
+        """Try to send; return whether the message was sent. If the socket is full, `_flush` tries again later."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             self._sock.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
@@ -199,7 +199,7 @@ Identity = tuple[int, int]
 
 
 def identity(path: os.PathLike[str]) -> Identity | None:
-    """Return what distinguishes a socket from others at the same path; None: there is none."""
+    """Return what distinguishes a socket from others at the same path; None: the path does not exist."""
     try:
         found = os.lstat(path)
     except OSError:

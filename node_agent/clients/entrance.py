@@ -1,7 +1,7 @@
 """A slot's listening socket: accepts connections at a limited rate; the kernel queues the others.
 
-A tenant that opens too many connections delays only its own slot. Each slot has its own socket, its own limit of
-connections that have not sent a HELLO, and a deadline for these.
+A tenant that opens too many connections delays only its own slot. Each slot has its own socket, a limit on connections
+that have not sent a HELLO, and a deadline for these connections.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 
 _ACCEPTS_BURST, _ACCEPTS_PER_SECOND = 1024, 200.0
 _AT_ONCE = 16
-""" Connections accepted before other slots get their turn. """
+""" How many connections are accepted before the event loop serves other slots. """
 _BACKLOG = 1024
 _NO_DESCRIPTORS_SECONDS = 0.1
 
@@ -24,10 +24,11 @@ class Entrance:
     """The listening socket of one slot.
 
     Args:
-        directory: of the socket.
-        name: of the socket's file; its mode is 0666, because containers get the directory, not only the file.
-        pending_max: maximum number of undecided connections.
-        on_arrival: called with each accepted socket. It must cause a call of `settled` when the connection is decided.
+        directory: the socket's directory.
+        name: the name of the socket's file. Its mode is 0666, because containers get the directory, not only the file.
+        pending_max: maximum number of connections that have not sent their first message.
+        on_arrival: called with each accepted socket. It must cause a call of `settled` when the connection has sent its
+            first message or is closed.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Entrance:
         return connections.identity(self._path) == self._identity
 
     def settled(self) -> None:
-        """Note that one of the connections is decided or closed."""
+        """Note that one of the accepted connections has sent its first message or is closed."""
         self._pending -= 1
         if self._resume is None:
             self._listen()
@@ -71,13 +72,13 @@ class Entrance:
         if not self._listening and self._pending < self._pending_max and self._sock.fileno() >= 0:
             try:
                 self._loop.add_reader(self._sock, self._acceptable)
-            except OSError:  # the kernel's limit of epoll watches for a user
+            except OSError:  # the agent's user has reached the kernel's limit of epoll watches
                 self._resume = self._loop.call_later(_NO_DESCRIPTORS_SECONDS, self._listen)
                 return
             self._listening = True
 
     def _rest(self, seconds: float | None) -> None:
-        """Stop listening for some seconds, or with None until a connection is decided."""
+        """Accept no connections for some seconds; None: until `settled` is called."""
         self._listening = False
         self._loop.remove_reader(self._sock)
         if seconds is not None:

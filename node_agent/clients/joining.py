@@ -40,11 +40,11 @@ class JoinRefused(OrionError):
 
 def _layouts_differ(hello: join.Hello) -> str:
     if layout.LAYOUT_NEWEST < layout.BENCH_LAYOUTS <= hello.layout_newest < 2 * layout.BENCH_LAYOUTS:
-        return "liborion_hook_bench.so works with the agent of `orion bench` alone: preload liborion_hook.so"
+        return "liborion_hook_bench.so works only with the agent of `orion bench`: preload liborion_hook.so"
     if hello.layout_newest < layout.BENCH_LAYOUTS <= layout.LAYOUT_NEWEST:
-        return "the agent of `orion bench` takes processes of that command alone: preload liborion_hook_bench.so"
+        return "the agent of `orion bench` accepts only processes of that command: preload liborion_hook_bench.so"
     agent = f"{layout.LAYOUT_OLDEST} to {layout.LAYOUT_NEWEST}"
-    return f"the agent speaks layouts {agent}, the hook {hello.layout_oldest} to {hello.layout_newest}"
+    return f"the agent supports layouts {agent}, the hook {hello.layout_oldest} to {hello.layout_newest}"
 
 
 class Counters:
@@ -62,7 +62,7 @@ class Joining:
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
-        pending_max: maximum number of undecided connections of each slot.
+        pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file; called before the agent sends a client its index.
         on_change: called when clients joined or left.
     """
@@ -121,13 +121,13 @@ class Joining:
         self._changed(client)
 
     def look(self, now_ns: int) -> None:
-        """Remove clients that died or do not read what they are sent; check whether stopped clients continue."""
+        """Remove clients that died or do not read their messages; check whether stopped clients run again."""
         for client in list(self._shared_gpu.clients.values()):
             if client.ready and client.busy.owner_died:
                 self.forget(client, "its process has died")
             stuck = client.connection.stuck_since
             if stuck is not None and self._loop.time() - stuck > _STUCK_SECONDS:
-                self.forget(client, "it does not read what it is sent")
+                self.forget(client, "it does not read the agent's messages")
             elif not client.ready and now_ns - client.joined_ns > _READY_SECONDS * 1e9:
                 self.forget(client, "it did not send READY after WELCOME")
         for client in list(self._shared_gpu.stopped):
@@ -136,13 +136,13 @@ class Joining:
     def give_up_awaiting(self) -> None:
         """Remove the clients of the previous agent that did not return."""
         for client_index, each in list(self._shared_gpu.awaited.items()):
-            _log.info("client: %s %s at %s did not come back", each.slot, each.process_id, each.key)
+            _log.info("client: %s %s at %s did not return", each.slot, each.process_id, each.key)
             del self._shared_gpu.awaited[client_index]
             self._shared_gpu.free_index(each.slot, client_index)
         self._neighbours.changed()
 
     def stop(self) -> None:
-        """Close all sockets; clients continue as their pages say."""
+        """Close all sockets; clients continue under their last grants."""
         self._neighbours.close()
         for entrance in self._entrances.values():
             entrance.close()

@@ -1,7 +1,7 @@
 """Builds and parses the messages of joining.
 
-Each message is one struct, and its type determines its length. So parsing compares three numbers, and no length in a
-message must be trusted. Bytes that are not exactly one of a client's messages are rejected.
+Each message is one struct, and its type determines its length. So the parser compares three numbers, and it trusts no
+length in a message. It rejects bytes that are not exactly one of a client's messages.
 """
 
 from collections.abc import Sequence

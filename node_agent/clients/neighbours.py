@@ -1,11 +1,11 @@
 """Sends be clients the list of living hp clients.
 
-There is no queue of changes: for each be client the agent remembers which pages it has sent, and sends the
-difference to the pages that exist now. However long a client does not read, nothing grows, and the agent never sends
-clients that joined and left meanwhile.
+There is no queue of changes. For each be client the agent remembers which pages it has sent; an update sends the
+difference to the pages that exist now. So a client that does not read uses no more memory over time, and the agent
+never lists hp clients that joined and left between two updates.
 
-Changes are collected for 20 ms, and longer if the last update of all be clients took long. So a process that joins
-again and again costs the GPU's be clients and the agent only a limited part of their time.
+The agent collects changes for 20 ms, and longer if the last update of all be clients took long. So a process that joins
+again and again takes only a limited part of the agent's time and of the be clients' time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 
 _GATHER_SECONDS = 0.02
 _DUTY = 10
-""" Updates take at most one part in this many of the agent's time. """
+""" Updates take at most 1/_DUTY of the agent's time. """
 
 
 class Neighbours:
@@ -38,13 +38,13 @@ class Neighbours:
             self._timer = self._loop.call_at(at, self._update_all)
 
     def introduce(self, client: Client) -> None:
-        """Send a be client its first list at once, even an empty one: the client is managed from then on."""
+        """Send a be client its first list at once, even an empty list."""
         if not self._shared_gpu.living_hp:
             client.connection.send(messages.listing(join.MessageType.NEIGHBOURS, []))
         self.update(client)
 
     def update(self, client: Client) -> None:
-        """Send a be client what has changed for it, as much as its connection takes."""
+        """Send a be client the changes since its last update, as many as its connection can take."""
         living = self._shared_gpu.living_hp
         if living.keys() == client.sent and not client.stale:
             return

@@ -46,7 +46,7 @@ def make(shared_gpu: SharedGpu, slot: Slot, connection: Connection, command: str
 
 
 def _page(name: str, beginning: bytes, owned: list[int]) -> tuple[int, int]:
-    """Make a page that begins with ``beginning``; note its descriptors in ``owned``."""
+    """Make a page that begins with ``beginning``; append its descriptors to ``owned``."""
     writable, readable = descriptors.new_page(name)
     owned += [writable, readable]
     os.pwrite(writable, beginning, 0)

@@ -1,8 +1,8 @@
 """Takes back a client of the previous agent, by the pages that it sends.
 
 The state file names the two pages of each client index by device and inode. The process that sends these two pages
-through the slot's socket is the client. Another process that has them is in the same slot, and gains nothing.
-The pages must be sealed, because an unsealed page could fault its readers.
+through the slot's socket is the client. Another process that has these pages is in the same slot, and gains nothing.
+The pages must be sealed: a client could shrink an unsealed page, and readers of the page would then fault.
 """
 
 import os
@@ -63,10 +63,11 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
 
 
 def _to_read(descriptor: int) -> int:
-    """Return a descriptor of a sealed page for us and its neighbours.
+    """Return a descriptor of a sealed page, for the agent and for the client's neighbours.
 
-    The page's mode may forbid reading: root can change the mode through any descriptor of the page, also through a
-    neighbour's. Then we use the client's own descriptor. The seals keep it from writing, even if it is writable.
+    The page's file mode may forbid reading, because root can change the mode through any descriptor of the page, even
+    in another container. In this case the agent uses the descriptor that the client sent. The seals prevent writes
+    through this descriptor.
     """
     try:
         return descriptors.reopen_to_read(descriptor)
@@ -76,7 +77,7 @@ def _to_read(descriptor: int) -> int:
 
 def _check(descriptor: int, expected: tuple[int, int]) -> None:
     seals = descriptors.seals(descriptor)
-    # Check the seals first: further calls are safe on a file in memory only.
+    # Check the seals first: the calls below are safe only on a file in memory.
     if seals is None or seals & descriptors.SEALS_OF_SIZE != descriptors.SEALS_OF_SIZE:
         raise Conflict("a page of the returning client is not sealed memory; it may join as a new client")
     if descriptors.identity(descriptor) != tuple(expected) or os.fstat(descriptor).st_size != layout.PAGE_SIZE:

@@ -13,7 +13,7 @@ from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient, gpu_text
 
 _RESERVE = 8
-""" Client indexes of a GPU that are reserved for each slot, however many clients the other slots have. """
+""" The number of client indexes that are reserved for each slot, however many clients the other slots have. """
 _LAST_GENERATION = 2**32 - 1
 
 
@@ -23,7 +23,7 @@ class SharedGpu:
     Args:
         gpu: the GPU.
         policy: how the clients share the GPU.
-        next_generation: of the next client; generations never repeat on a GPU, not even across restarts of the agent.
+        next_generation: the next client's generation. Generations never repeat on a GPU, also across agent restarts.
         default_policy: the policy while no GPUShare sets one; None: `policy`.
     """
 
@@ -44,7 +44,7 @@ class SharedGpu:
         self.awaited: dict[int, RememberedClient] = {}
         """ Clients of the previous agent that have not returned yet. """
         self.living_hp: dict[ClientKey, Client] = {}
-        """ hp clients whose pages are sealed, so that be clients may get them. """
+        """ hp clients whose pages are sealed; be clients may get these pages. """
         self.next_generation = next_generation
         self.stopped: set[Client] = set()
         self.hp_busy_ratio = 0.0
@@ -106,7 +106,7 @@ class SharedGpu:
         self.clients[client.key[0]] = client
 
     def show(self, client: Client) -> None:
-        """Count a client as living; its pages are sealed."""
+        """Count a client as living. Its pages must be sealed already."""
         if client.role is layout.Role.HP:
             self.living_hp[client.key] = client
         self._count()

@@ -1,12 +1,13 @@
 """The agent in a cluster: who holds each slot, what the grants are, and what the agent reports to the API server.
 
-    running        starts all of this for one agent
+    running        starts the parts of this package for one agent
     pod_resources  queries the kubelet: which container has which device
     state          who holds which slot, as plain values, for the packages that report it
-    holders/       pods, kept current by a watch; identity: who holds each slot; grants: what those pods are granted;
-                   holders: identity and grants together, for the rest of the agent
-    reporting/     reports to the API server: GPUDevices, Events; unmanaged processes; GPUs of other device plugins too
+    holders/       pods.py watches the node's pods, identity.py finds out which pod holds each slot, grants.py applies
+                   the pods' grants, and holders.py combines the results for the rest of the agent
+    reporting/     writes GPUDevices and Events to the API server; detects unmanaged processes, and GPUs that other
+                   device plugins advertise
 
-An agent outside a cluster imports nothing of this package. The kubelet decides who holds a slot. The API server decides
-what that pod may do. While one of them does not answer, its last answer stays valid.
+An agent outside a cluster imports nothing of this package. The kubelet decides which pod holds a slot. The API server
+has that pod's grant. While the kubelet or the API server does not answer, its last answer stays valid.
 """

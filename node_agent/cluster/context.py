@@ -1,4 +1,4 @@
-"""What every part of an agent in a cluster needs."""
+"""The objects that every part of an agent in a cluster needs."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from orion.node_agent.cluster.state import ClusterState
 
 @dataclass(frozen=True)
 class Context:
-    """What every part of an agent in a cluster needs."""
+    """The objects that every part of an agent in a cluster needs."""
 
     agent: Agent
     node: str

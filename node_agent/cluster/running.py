@@ -1,4 +1,4 @@
-"""Starts and ends what an agent does in a cluster.
+"""Starts and ends the parts of the agent that run only in a cluster.
 
 All parts share one session to the API server and one connection to the kubelet. A part that fails is logged and started
 again. GPUs, sockets and clients do not depend on these parts.
@@ -59,7 +59,7 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         holders.start()
         context = Context(agent, settings.node_name, server, holders, resources)
         tasks = [asyncio.create_task(_forever(part)) for part in [holders, *(make(context) for make in PARTS)]]
-        stack.push_async_callback(_ended, tasks)
+        stack.push_async_callback(_end, tasks)
         _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)
         yield holders
 
@@ -73,7 +73,7 @@ async def _forever(part: Part) -> None:
         await asyncio.sleep(_AGAIN_SECONDS)
 
 
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -75,13 +75,13 @@ class PolicyState:
     """The policy of a GPU, and which pod decided it."""
 
     policy: Policy
-    """ As in the GPU's policy page. """
+    """ The policy in the GPU's policy page. """
 
     deciding: Asking | None = None
     """ The oldest hp pod that requests a policy; None: no pod requests one, so the node's default applies. """
 
     conflicting: tuple[Asking, ...] = ()
-    """ The pods whose share requests another policy than the deciding one, oldest first. """
+    """ The pods whose share requests another policy than the deciding pod's share, oldest first. """
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class GpuState:
     """ Number of advertised slots by priority; includes held slots that are not configured any more. """
 
     held: tuple[HolderState, ...]
-    """ By name. """
+    """ The held slots by name. """
 
     policy: PolicyState
 

@@ -1,6 +1,7 @@
 """A thread for calls into a driver. A driver that hangs blocks this thread, not the event loop or the exit.
 
-Refused: the pool of concurrent.futures. Python joins its threads at exit, so a hanging driver would block the exit.
+The module does not use the pool of concurrent.futures: Python joins the pool's threads at exit, so a hanging driver
+would block the exit.
 """
 
 import queue
@@ -16,7 +17,7 @@ class AskingThread:
     """Runs one call after the other in its own thread.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
     """
 
     def __init__(self, name: str) -> None:

@@ -57,10 +57,10 @@ def choose(choice: Choice, simulated_library: Path | None, memory: Path | None =
     """Return the source of GPUs.
 
     Args:
-        choice: which source. ``auto`` takes NVML if that finds a GPU; else simulated GPUs if they were requested (by a
-            library, or by ``ORION_SIM_GPUS`` in the environment); else NVML if the machine has an NVIDIA GPU whose
-            driver may be loaded later; else none.
-        simulated_library: the simulated driver; None: the one in this package.
+        choice: which source. ``auto`` takes the first source whose condition is true. NVML: NVML finds a GPU.
+            Simulated GPUs: they were requested, by a library or by ``ORION_SIM_GPUS`` in the environment. NVML without
+            a GPU: the machine has an NVIDIA GPU, so its driver may be loaded later. If no condition is true, no GPUs.
+        simulated_library: the simulated driver; None: the simulated driver of this package.
         memory: the file that keeps the GPUs found by NVML for a start without the driver; None: no file.
 
     Raises:

@@ -1,12 +1,13 @@
-"""Decides when an unhealthy GPU counts as healthy again: later each time, if it becomes unhealthy again and again.
+"""Decides when an unhealthy GPU counts as healthy again. The more often a GPU fails, the longer this takes.
 
-Pods are sent to healthy GPUs. If the verdict followed each look, pod after pod would be sent to a GPU that fails every
-minute. If the verdict never became good again, as in other device plugins, each transient error would cost a GPU until
-a restart of that plugin's pod. So:
+New pods get only healthy GPUs. If the verdict followed each check, pod after pod would get a GPU that fails every
+minute. Other device plugins never take a bad verdict back, so a transient error costs a GPU until the plugin's pod
+restarts. This module avoids both. The verdict becomes:
 
-    bad     at once for a certain error (lost, an Xid); after `doubts` consecutive looks for a possibly transient error
-    good    after `looks` consecutive good looks, over at least the hold time
-    hold    doubles with each relapse, up to `hold_max_s`; halves for each `forget_s` in which the GPU was healthy
+    bad     at once for a certain error (lost, an Xid); after `doubts` consecutive checks for a possibly transient error
+    good    after `looks` consecutive good checks, over at least the hold time
+
+The hold time doubles with each relapse, up to `hold_max_s`. It halves for each `forget_s` in which the GPU was healthy.
 
 This module is a state machine of numbers, without clocks or threads.
 """
@@ -42,14 +43,14 @@ class Hysteresis:
         self._doubts = 0
         self._good = 0
         self._good_since = 0.0
-        """ When the current sequence of good looks began. """
+        """ When the current sequence of good checks began. """
         self._healthy_since = float("-inf")
 
     def look(self, report: Health, now: float) -> bool:
-        """Process the result of a look; return whether the verdict has changed.
+        """Process the result of a check; return whether the verdict has changed.
 
         Args:
-            report: the result of this look.
+            report: the result of this check.
             now: seconds, monotonic.
         """
         before = self.verdict

@@ -31,7 +31,7 @@ class Health:
     message: str = ""
     """ What is wrong and what to do, in one sentence; empty: healthy. """
     critical: bool = True
-    """ One look is enough to believe it. False: the error may be transient, such as one missing answer. """
+    """ One such report makes the GPU unhealthy. False: the error may be transient, such as one missing answer. """
 
 
 HEALTHY = Health(True)
@@ -60,13 +60,13 @@ class GpuSource(Protocol):
         """Return the process ids that the driver lists, in the agent's pid namespace; empty if it lists none."""
 
     def health(self, gpu: Gpu) -> Health:
-        """Return what is wrong now, or went wrong since the last call; each Xid is reported once. Raises nothing."""
+        """Return what is wrong now or went wrong since the last call; it reports each Xid once. Raises nothing."""
 
     def mig_enabled(self, gpu: Gpu) -> bool:
-        """Return whether the GPU has MIG enabled; the last known answer if there is no new one. Raises nothing."""
+        """Return whether the GPU has MIG enabled; without an answer, the last known one. Raises nothing."""
 
     def needs_restart(self) -> str:
-        """Return why only a new process could use the driver again, in one sentence; empty: this process can."""
+        """Return in one sentence why this process can no longer use the driver; empty: it can."""
 
     def close(self) -> None:
         """Release the driver's library."""

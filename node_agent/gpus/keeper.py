@@ -1,9 +1,9 @@
 """Checks the GPUs' health in its own thread, and reports when a verdict has changed.
 
-A driver in trouble may answer after minutes or never. The GPUs that it was asked about are then unhealthy for that
-reason, and the thread continues when the call returns. The keeper also searches for GPUs: often while a GPU is
-unhealthy or there is none, rarely while all are healthy. So it finds a driver that is loaded late or loaded again, and
-a GPU that did not answer at first, without a restart.
+A driver in trouble may answer after minutes or never. The GPUs of such a query are then unhealthy for that reason, and
+the thread continues when the call returns. The keeper also searches for GPUs: often while a GPU is unhealthy or no GPU
+is known, rarely while all GPUs are healthy. So the agent need not restart for a driver that is loaded late or again, or
+for a GPU that did not answer at first.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _SEARCH_SECONDS = 5.0
 _SEARCH_WELL_SECONDS = 60.0
-""" While all known GPUs are healthy. """
+""" The time between two searches while all known GPUs are healthy. """
 _HANGS_SECONDS = 10.0
 """ A driver that has not answered for this time counts as hanging. """
 
@@ -39,12 +39,12 @@ HANGS = Health(
 
 @dataclass(frozen=True)
 class _Look:
-    """The result of one look."""
+    """The result of one check."""
 
     health: dict[str, Health]
     mig: dict[str, bool]
     found: list[Gpu] | None
-    """ None: the look did not search, or the search failed. """
+    """ None: this check did not search for GPUs, or the search failed. """
 
 
 class HealthKeeper:
@@ -53,9 +53,9 @@ class HealthKeeper:
     Args:
         source: finds and queries the GPUs.
         gpus: the GPUs that were found at the start.
-        changed: called on the event loop when a verdict, or whether a GPU has MIG enabled, has changed.
-        found: called on the event loop with a GPU that was found later, or whose description has changed. Its health
-            and whether it has MIG enabled are known by then.
+        changed: called on the event loop when a GPU's verdict or MIG mode has changed.
+        found: called on the event loop with a GPU that was found later, or whose description has changed. The GPU's
+            health and MIG mode are known before this call.
         patience: the limits of a verdict.
     """
 
@@ -88,7 +88,7 @@ class HealthKeeper:
 
     @property
     def unavailable(self) -> str:
-        """Why the last search for GPUs failed; empty: it did not, or there was none."""
+        """Why the last search for GPUs failed; empty: it succeeded, or there was no search."""
         return self._reported
 
     @property
@@ -97,11 +97,11 @@ class HealthKeeper:
         return list(self._gpus)
 
     async def run(self) -> None:
-        """Look at intervals until cancelled."""
-        await periodically("gpus: a look", _LOOK_SECONDS, self.look)
+        """Check the GPUs at intervals until cancelled."""
+        await periodically("gpus: a health check", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Look once; return when the driver has answered."""
+        """Check the GPUs once; return when the driver has answered."""
         asking = asyncio.wrap_future(self._thread.submit(self._ask, list(self._gpus.values()), self._must_search()))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HANGS_SECONDS):
@@ -111,12 +111,12 @@ class HealthKeeper:
         look = await asking
         if look.found is not None:
             self._take_found(look, look.found)
-        # A GPU that a search has missed, but that answers, is not gone: the search was wrong.
+        # If a search has missed a GPU but the GPU answers, the search was wrong: the GPU is not gone.
         gone = {uuid for uuid in self._gone if uuid in look.health and not look.health[uuid].healthy}
         self._take(look.health | dict.fromkeys(gone, GONE), look.mig)
 
     def _must_search(self) -> bool:
-        """Return whether to search for GPUs now. A search costs the driver more than a look."""
+        """Return whether to search for GPUs now. A search costs the driver more than a check."""
         now = time.monotonic()
         well = self._gpus and all(each.verdict.healthy for each in self._verdicts.values())
         if now - self._searched < (_SEARCH_WELL_SECONDS if well else _SEARCH_SECONDS):
@@ -135,11 +135,11 @@ class HealthKeeper:
         try:
             found = self._source.find()
         except Unavailable as error:
-            self._say(str(error))
+            self._log_search(str(error))
         except Exception as error:  # the known GPUs must still be checked
-            self._say(f"the search for GPUs failed: {error!r}")
+            self._log_search(f"the search for GPUs failed: {error!r}")
         else:
-            self._say("")
+            self._log_search("")
             return found
         return None
 
@@ -152,13 +152,13 @@ class HealthKeeper:
     def _mig_enabled(self, gpu: Gpu) -> bool:
         try:
             return self._source.mig_enabled(gpu)
-        except Exception:  # the last known answer; without one, do not share the GPU
+        except Exception:  # use the last known answer; if there is none, do not share the GPU
             return self._mig.get(gpu.uuid, True)
 
-    def _say(self, what: str) -> None:
-        if what != self._reported:
-            _log.warning("gpus: %s", what or "the driver answers again")
-        self._reported = what
+    def _log_search(self, error: str) -> None:
+        if error != self._reported:
+            _log.warning("gpus: %s", error or "the driver answers again")
+        self._reported = error
 
     def _take_found(self, look: _Look, found: list[Gpu]) -> None:
         self._gone = self._gpus.keys() - {gpu.uuid for gpu in found}

@@ -1,11 +1,11 @@
 """NVIDIA's GPUs, through NVML.
 
 The driver may be loaded after the agent starts, may be replaced while the agent runs, and may stop answering for one
-GPU. In none of these cases does this source end or a GPU vanish without a message: a GPU that does not answer is
-unhealthy, and the next search initialises the library again.
+GPU. This source continues in all three cases, and it reports each GPU that does not answer as unhealthy. The next
+search initialises the library again.
 
-Refused: `nvmlDeviceGetNumaNodeId`, which returns the memory nodes of a GPU's own memory. The processors nearest to a
-GPU are those of its PCI slot.
+This source reads a GPU's NUMA node from its PCI slot, because that node has the nearest processors.
+`nvmlDeviceGetNumaNodeId` returns another node: the one of the GPU's own memory.
 """
 
 import contextlib
@@ -54,15 +54,17 @@ class NvmlGpus:
         """ Held while the library is initialised or shut down. """
         self._begun = False
         self._mismatch = self._replaced = False
-        """ The loaded library has another version than the driver; and: it matched once, or there was no driver. """
+        """ `_mismatch`: the loaded library and the driver have different versions. `_replaced`: they differ because
+        the driver was replaced after this process loaded the library. """
         self._answered = False
         """ The library was initialised once, or failed for another reason than its version. """
         self._handles: dict[str, Any] = {}
-        """ By UUID. Includes GPUs that the last search missed: their handles show why, or that it was wrong. """
+        """ NVML's handles by UUID. They include GPUs that the last search missed: only a query of such a GPU shows
+        whether the GPU is lost or the search was wrong. """
         self._mig: dict[str, bool] = {}
-        """ The last answers. """
+        """ By UUID, the last answer to whether the GPU has MIG enabled. """
         self._silent: dict[int, str] = {}
-        """ Indexes of the GPUs that do not answer a search, and the logged reason. """
+        """ By index, why a GPU did not answer the last search, as logged. """
         self._events = ErrorEvents(pynvml)
 
     def find(self) -> list[Gpu]:
@@ -126,7 +128,7 @@ class NvmlGpus:
         """Return whether the GPU has MIG enabled; the last answer if the driver gives none."""
         handle = self._handles.get(gpu.uuid)
         if handle is None:
-            return self._mig.get(gpu.uuid, False)  # it is unhealthy, and people must see that reason
+            return self._mig.get(gpu.uuid, False)  # True would hide from people why the GPU is unhealthy
         try:
             enabled = bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
         except self._nvml.NVMLError as error:
@@ -137,7 +139,7 @@ class NvmlGpus:
         return enabled
 
     def needs_restart(self) -> str:
-        """Return that the driver was replaced, if it was: a process keeps the library that it has loaded."""
+        """Return a sentence if the driver was replaced, because this process keeps the old library; else empty."""
         return _REPLACED.message if self._replaced else ""
 
     def close(self) -> None:
@@ -165,7 +167,7 @@ class NvmlGpus:
                 found.append((self._gpu(index, handle), handle))
             except self._nvml.NVMLError as error:  # a lost GPU must not hide the others
                 failure = error
-                self._say_silent(index, str(error))
+                self._log_silent(index, str(error))
             else:
                 self._silent.pop(index, None)
         if failure is not None and not found:
@@ -186,7 +188,7 @@ class NvmlGpus:
         self._begun = self._answered = True
         self._mismatch = self._replaced = False
 
-    def _say_silent(self, index: int, why: str) -> None:
+    def _log_silent(self, index: int, why: str) -> None:
         if self._silent.get(index) != why:
             _log.warning("gpus: the GPU with index %d does not answer: %s", index, why)
         self._silent[index] = why

@@ -9,7 +9,7 @@ from orion.node_agent.gpus import xids
 _log = logging.getLogger(__name__)
 
 _EVENTS_MAX = 64
-""" The maximum number read in one look; the next look reads the rest. """
+""" The maximum number of events that one check reads; the next check reads the rest. """
 _DOUBLE_BIT = 48
 """ The Xid of double-bit errors, which older drivers report as another type of event. """
 
@@ -31,7 +31,7 @@ class ErrorEvents:
         self._set: Any = None
         self._registered: set[str] = set()
         self._xids: dict[str, list[int]] = {}
-        """ Read from the library but not yet returned by `take`, by UUID. """
+        """ By UUID, the Xids that were read from the library but that `take` has not returned yet. """
 
     def register(self, answering: Mapping[str, Any]) -> None:
         """Register for error events of these GPUs. The health of a GPU without events depends on its answers only.

@@ -2,8 +2,8 @@
 
 Clients continue while the driver does not answer NVML, and the agent must serve their slots' sockets. So an agent that
 starts without the driver serves the GPUs that were found last. These are unhealthy, with the reason, until the driver
-answers. The same holds for one GPU that does not answer while the others do: it stays in the list until the node
-reboots. A list from before the boot is ignored: no client is left from then, and GPUs may have been removed.
+answers. If only one GPU does not answer, it also stays in the list, until the node reboots. The agent ignores a list
+from before the boot: no client of that time still runs, and GPUs may have been removed.
 """
 
 import logging
@@ -55,7 +55,7 @@ class RememberingGpus:
         Until the driver has answered once, this is the list in the file.
 
         Raises:
-            Unavailable: the driver does not answer any more; or it has not answered yet and there is no list.
+            Unavailable: the driver does not answer any more; or it has not answered yet and the file has no list.
         """
         if self._kept is not None:
             found, before = self._source.find(), self._kept

@@ -111,7 +111,10 @@ class SimulatedGpus:
 def _function(
     driver: ctypes.CDLL, name: str, *arguments: Any, result: Any = ctypes.c_int, otherwise: int | None = None
 ) -> Callable[..., Any]:
-    """Return a function of the library with its types set; if missing, one that always returns `otherwise`."""
+    """Return a function of the library with its types set.
+
+    If the library lacks the function and `otherwise` is given, return a function that always returns `otherwise`.
+    """
     if otherwise is not None and not hasattr(driver, f"orion_sim_gpu_{name}"):
         return lambda *_: otherwise
     function = getattr(driver, f"orion_sim_gpu_{name}")

@@ -25,4 +25,4 @@ _MEANINGS = {
 def sentence(xid: int) -> str:
     """Return the message for a GPU that had an Xid."""
     meaning = f" ({_MEANINGS[xid]})" if xid in _MEANINGS else ""
-    return f"the driver reports Xid {xid}{meaning}; look in the kernel's log, and reset the GPU if it comes again"
+    return f"the driver reports Xid {xid}{meaning}; look in the kernel's log, and reset the GPU if the Xid occurs again"

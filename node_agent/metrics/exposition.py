@@ -1,4 +1,4 @@
-"""The text for Prometheus: one snapshot for all waiting scrapes, rendered in a thread so that joining does not wait."""
+"""Makes the metrics' text for Prometheus. All waiting scrapes share one text, which a thread renders."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,9 +26,9 @@ class _Moment(Collector):
 class SharedText:
     """A text that is expensive to make, shared by all callers that wait for it.
 
-    A caller gets the text that is being made, or starts a new one. So only one is made at a time, whatever the number
-    of callers, and no caller waits in a queue. After each text there is a pause as long as its making took, so making
-    texts takes at most half of the time.
+    A caller gets the text that is being made, or starts a new text. So only one text is made at a time, whatever the
+    number of callers, and no caller waits in a queue. After each text comes a pause that is as long as the text took,
+    so making texts takes at most half of the time.
 
     Args:
         make: makes the text; never called concurrently.

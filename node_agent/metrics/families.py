@@ -1,7 +1,7 @@
 """Prometheus metrics, made from the pages at each scrape; `docs/metrics.md` lists them.
 
 A process that joined a slot twice has one series, the sum over its clients, because Prometheus rejects a scrape with
-two equal series. Clients' numbers are unsigned 64-bit words; a float is precise enough for them. Their texts are
+two equal series. Clients' numbers are unsigned 64-bit words; a float is precise enough for them. Clients' texts are
 printable.
 """
 
@@ -49,7 +49,7 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
 
 _POLICY_RATIOS = (
     ("max_slowdown", "How much longer hp's work may take than alone.", "max_slowdown_milli"),
-    ("sharing_cost", "Slowdown of hp by sharing a context alone, if known.", "sharing_cost_milli"),
+    ("sharing_cost", "Slowdown that sharing a context by itself causes hp, if known.", "sharing_cost_milli"),
     ("minimum_share", "Minimum share of the time that be gets.", "minimum_share_milli"),
 )
 

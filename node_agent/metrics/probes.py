@@ -46,7 +46,7 @@ class Socket(Protocol):
 
 
 class Probes:
-    """The answers of one agent; an empty text means yes.
+    """The answers of one agent; an empty text means healthy, or ready.
 
     Args:
         agent: the agent.

@@ -2,9 +2,10 @@
 
 NVIDIA's program `nvidia-cuda-mps-control` is the daemon (`-f`: in the foreground) and also the client that sends it
 commands (on standard input). Its environment selects the GPU and the folder of its sockets. With `-multiuser-server`
-(as root) clients of all user ids share one server; clients in containers need that. A driver without this option runs
-without it. Its server then serves one user id at a time: a client of another user waits until the last client of the
-first user has ended. For a simulated GPU, simulated_control.py replaces NVIDIA's program, with the same options.
+(as root) clients of all user ids share one server; clients in containers need that. If the driver does not have this
+option, the daemon runs without it. Its server then serves one user id at a time: a client of another user waits until
+the last client of the first user has ended. For a simulated GPU, simulated_control.py replaces NVIDIA's program, with
+the same options.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def program(simulated: bool, driver_root: Path) -> list[str]:
-    """Return the command that runs a control daemon, and that sends commands to one.
+    """Return the command of NVIDIA's program, which runs a control daemon or sends commands to a running one.
 
     Args:
         simulated: whether the GPU is simulated.
@@ -103,11 +104,11 @@ class ControlDaemon:
         """
         self.close()
         options = ["-f", SEVERAL_USERS] if self.several_users else ["-f"]
-        with (self._log / _OUT).open("ab") as said:
+        with (self._log / _OUT).open("ab") as output:
             try:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._command, *options, env=self._environment, stdin=asyncio.subprocess.DEVNULL,
-                    stdout=said, stderr=said, start_new_session=True, preexec_fn=_end_with_parent,
+                    stdout=output, stderr=output, start_new_session=True, preexec_fn=_end_with_parent,
                 )  # fmt: skip
             except OSError as error:
                 raise Unavailable(f"{self._command[0]} cannot be started: {error}") from None
@@ -145,7 +146,7 @@ class ControlDaemon:
         return tuple(sorted(int(word) for word in (await self._ask("get_server_list")).split() if word.isdecimal()))
 
     async def stop(self) -> None:
-        """Stop the daemon and its servers, with `quit` if the daemon answers; return when no process of it is left."""
+        """Stop the daemon and its servers, with `quit` if the daemon answers; return when all have ended."""
         empty(self._clients)
         with contextlib.suppress(Unavailable):
             await self._ask(f"quit -t {_QUIT_SECONDS}")
@@ -188,18 +189,18 @@ class ControlDaemon:
                 *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        except OSError as error:  # that no process can be started does not mean that the daemon failed
+        except OSError as error:  # this process cannot start another; the daemon itself may work
             raise Unavailable(f"it cannot be asked: {error}") from None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS + (_QUIT_SECONDS if question.startswith("quit") else 0)):
-                said, _ = await asking.communicate(f"{question}\n".encode())
+                output, _ = await asking.communicate(f"{question}\n".encode())
         except TimeoutError:
             raise Unavailable(f"it has not answered for {_ANSWER_SECONDS:g} s") from None
         finally:
             if asking.returncode is None:
                 asking.kill()
                 await asking.wait()
-        text = said.decode(errors="replace")
+        text = output.decode(errors="replace")
         if asking.returncode != 0 or "Cannot find" in text:
             raise Unavailable(f"it does not answer: {' '.join(text.split())[-_WORDS:] or asking.returncode}")
         return text
@@ -217,7 +218,7 @@ def empty(folder: Path) -> None:
 
 
 def kill_leftovers(pipe: Path) -> None:
-    """Kill control daemons and servers that were left with a pipe folder; their environment names the folder."""
+    """Kill the remaining control daemons and servers of a pipe folder; their environment names the folder."""
     for process_id in _of_pipe(pipe):
         with contextlib.suppress(OSError):
             os.kill(process_id, signal.SIGKILL)
@@ -242,5 +243,5 @@ def _tail(path: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel kill the daemon when this process ends: an orphan would keep its clients from a new daemon."""
+    """Let the kernel kill the daemon when this process ends: clients of an orphan could not use a new daemon."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

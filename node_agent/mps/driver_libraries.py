@@ -1,9 +1,9 @@
 """Makes the driver's libraries available to one process where the container runtime did not inject them.
 
-It links the libraries below the driver's root into a temporary folder, which `LD_LIBRARY_PATH` can name. Refused:
-naming the node's library folder, which also holds the node's C library; the container's loader cannot use that.
-NVIDIA's own programs run with chroot in the driver's root instead (control.py), but that root does not have the
-container's Python.
+The module links the libraries below the driver's root into a temporary folder, which `LD_LIBRARY_PATH` can name.
+`LD_LIBRARY_PATH` cannot name the node's library folder: that folder also holds the node's C library, which the
+container's loader cannot use. NVIDIA's own programs run with chroot in the driver's root (control.py). The process here
+cannot, because that root does not have the container's Python.
 """
 
 import contextlib

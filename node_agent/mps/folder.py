@@ -2,14 +2,14 @@
 
     daemon.lock             held as an open file description lock by the running `orion mps-daemon`
     <GPU uuid>/wanted       written by the agent: this GPU needs a control daemon
-    <GPU uuid>/state        written by the MPS daemon: the control daemon's state; removed when that has ended
+    <GPU uuid>/state        written by the MPS daemon: the control daemon's state; removed when the daemon has ended
     <GPU uuid>/pipe/        the control daemon's own CUDA_MPS_PIPE_DIRECTORY
     <GPU uuid>/clients/     containers' CUDA_MPS_PIPE_DIRECTORY: only the clients' socket; empty if no client can join
     <GPU uuid>/log/         CUDA_MPS_LOG_DIRECTORY
 
 A rename replaces each file, so a reader finds the old file or the new one. A state is valid only while the lock is
 held. The kernel releases the lock when the process ends in any way, so the state of a dead MPS daemon is never used.
-Refused: a heartbeat, which detects a death late and is missed on a busy node.
+A heartbeat would be worse: it detects a death late, and a busy node can miss it.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ _GPU_NAME = re.compile(r"GPU-[A-Za-z0-9-]{1,43}")
 _FLOCK = struct.Struct("hhqqi4x")
 """ struct flock of 64-bit Linux: type, whence, start, length, process. """
 _RUNS, _STATES_VALID = (_FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0) for byte in (0, 1))
-""" The lock has two bytes. 0: this process is the MPS daemon. 1: it has removed its predecessor's states. """
+""" The lock has two bytes. The holder of byte 0 is the MPS daemon. It locks byte 1 when it has removed the states of
+the previous MPS daemon. """
 
 
 class Phase(StrEnum):
@@ -41,7 +42,7 @@ class Phase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     FAILED = "failed"
-    """ It ended or did not start. The MPS daemon starts it again after a pause. """
+    """ The control daemon ended or did not start. The MPS daemon starts it again after a pause. """
     STOPPING = "stopping"
 
 
@@ -60,7 +61,7 @@ class State:
     since: float
     """ Seconds since 1970. """
     process_id: int = 0
-    """ Of the control daemon, in the node's pid namespace (the pod has hostPID); 0: there is none. """
+    """ The control daemon's process, in the node's pid namespace (the pod has hostPID); 0: no process runs. """
     servers: tuple[int, ...] = ()
     """ Process ids of its servers, in the node's pid namespace; the first server starts with the first client. """
     several_users: bool = True
@@ -147,7 +148,7 @@ class MpsFolder:
         _write(self.gpu(uuid) / "wanted", asdict(wanted))
 
     def state(self, uuid: str) -> State | None:
-        """Return the state of a GPU's control daemon; None: none runs, or no MPS daemon runs that could report it."""
+        """Return the state of a GPU's control daemon; None: the GPU has no control daemon, or no MPS daemon runs."""
         try:
             plain = _read(self.gpu(uuid) / "state")
         except OSError:

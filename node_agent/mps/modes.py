@@ -2,12 +2,12 @@
 
 The agent changes a mode when no slot of the GPU is held and no process has joined. From then until the control daemon
 runs (or has ended), no container may start on the GPU, so no container starts during a change. A process gets its mode
-when it starts. The mode depends on whether a control daemon listens in the folder that every container has. So what the
-kubelet keeps of an Allocate stays correct after a change, and all containers of one GPU have the same mode.
+when it starts. The mode depends on whether a control daemon listens in the folder that every container has. So the
+kubelet's copy of an answer to Allocate stays correct after a change, and all containers of one GPU have the same mode.
 
-There is one exception: a running container starts a process while the control daemon is down (half a second after it
-died; longer if it does not start again). No part of Orion can delay that process, so it runs in `timeslice` beside
-later clients in `mps`. When such processes have joined, the agent sees that their modes differ and reports
+There is one exception: a running container can start a process while the control daemon is down (half a second after
+the daemon died; longer if it does not start again). No part of Orion can delay that process, so it runs in `timeslice`
+beside later clients in `mps`. When such processes have joined, the agent sees that their modes differ and reports
 MixedContexts.
 
 A change that fails must not block pods. If no MPS daemon runs on the node, the MPS programs are missing, or the control
@@ -43,34 +43,35 @@ Mode = Literal["timeslice", "mps"]
 
 _LOOK_SECONDS = 0.25
 _GIVE_UP_SECONDS, _GIVE_UP_FAILURES = 15.0, 3
-""" The agent gives a control daemon up after this time, or after so many consecutive failures. """
+""" The agent gives up a control daemon after this time, or after this number of consecutive failures. """
 _AGAIN_SECONDS = (15.0, 600.0)
 """ The pause between two tries: the first and the longest. """
 PATIENCE_SECONDS = 2.0
 """ How long a container's start waits for a change before it fails; the kubelet then tries again. """
 _UNKNOWN_SECONDS = 10.0
-""" After the first agent of a boot has begun: how long starts wait to learn the requested mode. """
+""" How long a container's start waits for the requested mode. The time begins with the first agent after a boot. """
 _BACK_SECONDS = 60.0
-""" How long starts wait for the MPS daemon of a GPU that was in mode mps; its pod starts with all others. """
+""" How long after a boot a container's start waits for the MPS daemon if the GPU was in mode mps. The daemon's pod
+starts at the same time as all other pods. """
 
 
 @dataclass
 class _Gpu:
     wanted: Mode = "timeslice"
     known: bool = False
-    """ The requested mode has been read. """
+    """ Whether the agent has read the requested mode. """
     back: bool = False
-    """ It was in mode mps before this agent, and no container has started since: held slots block no change. """
+    """ The GPU was in mode mps before this agent, and no container has started since: held slots block no change. """
     started: bool = False
-    """ A container has started on it under this agent. """
+    """ Whether a container has started on the GPU since this agent started. """
     began: float = 0.0
-    """ When its control daemon was requested, or last seen running (monotonic, in seconds); 0: not requested. """
+    """ When the GPU's control daemon was requested or last seen running (monotonic, in s); 0: not requested. """
     tried: int = 0
     """ Consecutive changes that failed. """
     not_before: float = 0.0
     failure: Pending | None = None
-    """ Of the last change; None: it did not fail. """
-    said: tuple[object, ...] = field(default_factory=tuple)
+    """ Why the last change failed; None: it did not fail. """
+    reported: tuple[object, ...] = field(default_factory=tuple)
 
 
 class ServesModes(Serves, AdvertisesGpus, Protocol):
@@ -82,7 +83,7 @@ class ServesModes(Serves, AdvertisesGpus, Protocol):
 
 
 class Modes:
-    """The modes of one agent's GPUs. `verdict` makes it a judge of the advertised devices.
+    """The modes of one agent's GPUs; also a judge of the advertised devices.
 
     Args:
         agent: the agent whose GPUs these are.
@@ -95,10 +96,10 @@ class Modes:
         self.names = names
         self._gpus: dict[str, _Gpu] = {}
         self._asked = self.folder.wanted()
-        """ What the MPS daemon is asked to run, including requests of a previous agent. """
+        """ The requests to the MPS daemon by GPU; includes those of a previous agent. """
         self._began = time.monotonic()
         self._first = bool(agent.settings.node_name) and not agent.root.state.exists()
-        """ This is the first agent since the node's boot, and it will learn the requested modes. """
+        """ Whether this is the first agent since the node's boot. Such an agent waits for the requested modes. """
         for uuid in self._asked:
             self._gpus[uuid] = _Gpu(wanted="mps", began=self._began)
 
@@ -166,7 +167,7 @@ class Modes:
             self.look()
             if (left := deadline - time.monotonic()) <= 0:
                 if why is pending.UNKNOWN:
-                    break  # no API server: pods start with the last known mode, as without an agent
+                    break  # the API server does not answer: containers start in the current mode
                 raise Conflict(f"the mode of GPU {uuid} does not let a container start now: {why.message}")
             await asyncio.sleep(min(left, _LOOK_SECONDS))
         gpu = self._gpu(uuid)
@@ -176,10 +177,10 @@ class Modes:
 
     async def run(self) -> None:
         """Carry out the requested changes until cancelled."""
-        await periodically("mps: a look", _LOOK_SECONDS, self.look)
+        await periodically("mps: a check", _LOOK_SECONDS, self.look)
 
     def look(self) -> None:
-        """Do what is possible now for each GPU."""
+        """Make each requested change that is possible now."""
         for uuid in list(self._agent.gpus):
             gpu = self._gpu(uuid)
             try:
@@ -212,7 +213,7 @@ class Modes:
             self._asked[uuid] = Wanted(simulated)
         else:
             self._asked.pop(uuid, None)
-            if not self.folder.daemon_lives():  # its socket is left from a killed daemon; CUDA would fail with it
+            if not self.folder.daemon_lives():  # remove a killed daemon's socket: CUDA would fail if it finds one
                 empty(self.folder.clients(uuid))
         _log.info(
             "mps: %s: %s", uuid, "requests a control daemon" if wanted else "withdraws the request for a control daemon"
@@ -220,10 +221,10 @@ class Modes:
 
     def _notify(self, uuid: str, gpu: _Gpu) -> None:
         now = (self.mode(uuid), self._closed(uuid))
-        if now != gpu.said:
-            if gpu.said and gpu.said[0] != now[0]:
+        if now != gpu.reported:
+            if gpu.reported and gpu.reported[0] != now[0]:
                 _log.info("mps: %s is now in mode %s", uuid, now[0])
-            gpu.said = now
+            gpu.reported = now
             self._agent.advertising.changed()
 
     # -- Questions about one GPU ---------------------------------------------------------------------------------------

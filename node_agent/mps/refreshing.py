@@ -1,12 +1,12 @@
-"""Refreshes a GPU in mode `mps`: the context of a process beside the clients takes the GPU for a moment at intervals.
+"""Refreshes a GPU in mode `mps`: the context of a process that is no MPS client takes the GPU at intervals.
 
 After each such context switch the clients' small kernels begin sooner for a while (orion.hook.switching says what is
 known about that). Clients never depend on refreshing: the control daemon also runs if the process has no memory for its
 context, no driver, or an unsuitable compute mode. So a failure is logged once, and the process is started again after a
 pause, which grows.
 
-Refused: `orion.hook.switching.Switcher`, which blocks for up to half a minute until its process runs. That would block
-the event loop, and a blocked thread cannot be cancelled when the MPS daemon must end.
+This module does not use `orion.hook.switching.Switcher`, which blocks for up to half a minute until its process runs.
+In the event loop, it would block everything. In a thread, it could not be cancelled when the MPS daemon must end.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ from orion.node_agent.mps.control import PROGRAM
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = (10.0, 300.0)
-""" Between two starts: the first pause and the longest. A process that ran longer than the latter resets the pause. """
+""" The first and the longest pause between two starts. The first pause applies again after a process that ran longer
+than the longest pause. """
 _END_SECONDS = 5.0
 
 
@@ -40,11 +41,11 @@ class Refresher:
 
     def __init__(self, uuid: str, milliseconds: float, driver_root: Path) -> None:
         self._uuid, self._milliseconds, self._driver_root = uuid, milliseconds, driver_root
-        self._said = ""
+        self._logged = ""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Refresh the GPU while the context lasts. Raises nothing itself."""
+        """Refresh the GPU while the `async with` block runs. Raises nothing itself."""
         keeping = asyncio.create_task(self._keep()) if self._milliseconds else None
         try:
             yield
@@ -63,7 +64,7 @@ class Refresher:
                 failure = repr(error)
             if time.monotonic() - began > longest:
                 pause = _PAUSE_SECONDS[0]
-            self._say(logging.WARNING, f"is not refreshed, and that is tried again: {failure}")
+            self._log_once(logging.WARNING, f"is not refreshed, the MPS daemon tries again: {failure}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -88,7 +89,7 @@ class Refresher:
     async def _follow(self, process: asyncio.subprocess.Process) -> str:
         assert process.stdin is not None
         assert process.stdout is not None
-        words = "it said nothing"
+        words = "it wrote nothing"
         try:
             async with asyncio.timeout(switching.START_SECONDS) as limit:
                 process.stdin.write(f"every {self._milliseconds:g}\n".encode())
@@ -97,15 +98,15 @@ class Refresher:
                     if words == "every":
                         limit.reschedule(None)
                         words = "its process ended"
-                        self._say(logging.INFO, f"is refreshed every {self._milliseconds:g} ms")
+                        self._log_once(logging.INFO, f"is refreshed every {self._milliseconds:g} ms")
         except TimeoutError:
             return f"no context of its own for {switching.START_SECONDS:g} s"
         return words
 
-    def _say(self, level: int, what: str) -> None:
-        if what != self._said:
+    def _log_once(self, level: int, what: str) -> None:
+        if what != self._logged:
             _log.log(level, "mps: %s: %s", self._uuid, what)
-            self._said = what
+            self._logged = what
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

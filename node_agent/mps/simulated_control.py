@@ -1,9 +1,9 @@
-"""The control daemon of a simulated GPU. It has those of NVIDIA's options and commands that Orion uses.
+"""The control daemon of a simulated GPU. It has the options and commands of NVIDIA's program that Orion uses.
 
 The simulated driver (hook/sim/mps.c) connects to the socket `control` in CUDA_MPS_PIPE_DIRECTORY when a process makes
 its first context, and keeps the connection. Its contexts then share one simulated context with all other connected
 processes. There is no separate server: from the first client on, this process reports itself as its server. As with
-NVIDIA's, the end of this process ends the contexts of its clients.
+NVIDIA's daemon, the end of this process ends the contexts of its clients.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ def _serve(pipe: Path) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
     Path("/proc/self/comm").write_text("nvidia-cuda-mps-control"[:15])  # control.kill_leftovers finds it by this name
     commands, clients = _listen(pipe, _COMMANDS, 0o600), _listen(pipe, CONTROL_SOCKET, 0o666)
-    there: set[socket.socket] = set()
+    connected: set[socket.socket] = set()
     served = False
     while True:
-        for ready in select.select([commands, clients, *there], [], [])[0]:
+        for ready in select.select([commands, clients, *connected], [], [])[0]:
             if ready is commands:
                 with contextlib.suppress(OSError), commands.accept()[0] as asker:
                     question = asker.recv(256).decode(errors="replace").split()
@@ -43,10 +43,10 @@ def _serve(pipe: Path) -> int:
                     asker.sendall(f"{os.getpid() if served else ''}\n".encode())
             elif ready is clients:
                 with contextlib.suppress(OSError):
-                    there.add(clients.accept()[0])
+                    connected.add(clients.accept()[0])
                     served = True
-            elif not _still_there(ready):
-                there.discard(ready)
+            elif not _is_connected(ready):
+                connected.discard(ready)
                 ready.close()
 
 
@@ -60,7 +60,7 @@ def _listen(pipe: Path, name: str, mode: int) -> socket.socket:
     return server
 
 
-def _still_there(client: socket.socket) -> bool:
+def _is_connected(client: socket.socket) -> bool:
     try:
         return bool(client.recv(256))
     except OSError:

@@ -1,8 +1,8 @@
 """`orion mps-daemon`: runs a control daemon for every GPU that the agent requests in mode `mps`.
 
-It reads only the folder that it shares with the agent. When it ends in any way, its control daemons end, and with them
-their clients' contexts. So no error ends it: it writes an error into the state of the GPU concerned and tries again
-after a pause, which grows.
+The MPS daemon reads only the folder that it shares with the agent. If it ends, its control daemons and the contexts of
+their clients end too. So it does not end after an error. It writes the error into the GPU's state and tries again after
+a pause, which grows.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from orion.node_agent.processes import undumpable
 _log = logging.getLogger(__name__)
 
 _IS_ROOT = os.geteuid() == 0
-""" An MPS server of another user can serve only that user's id. """
+""" Without root, an MPS server serves only the user who started it. """
 
 _LOOK_SECONDS = 0.25
 _ASK_SECONDS = 15.0
-""" Between two queries of a running daemon's servers. """
+""" The pause between two queries of a running control daemon's servers. """
 _BACKOFF_SECONDS = (0.5, 30.0)
 _WELL_SECONDS = 60.0
 """ A daemon that has run for this time starts again with the shortest pause. """
@@ -98,7 +98,7 @@ class Keeper:
             try:
                 await daemon.start()
             except (Unavailable, OSError) as failure:
-                # An older driver's daemon ends at once because of the option: alternate with and without it.
+                # An older driver's daemon ends at once because of the option: try with and without it in turn.
                 self._several_users = _IS_ROOT and not (self._several_users and _is_about_the_option(str(failure)))
                 await daemon.kill()
                 raise
@@ -182,7 +182,7 @@ class Supervisor:
     async def run(self) -> None:
         """Follow the agent's requests until cancelled; then stop all control daemons."""
         for uuid in self._folder.known():
-            # Left from a killed MPS daemon. Its clients end here, so that new clients find no half-dead server.
+            # End the servers that a killed MPS daemon left, and so their clients: no new client may join such a server.
             kill_leftovers(self._folder.pipe(uuid))
             empty(self._folder.clients(uuid))
         try:
@@ -198,7 +198,7 @@ class Supervisor:
     def _look(self) -> None:
         try:
             wanted = self._folder.wanted()
-        except OSError as refusal:  # a request that cannot be read is still valid: to withdraw it would end clients
+        except OSError as refusal:  # a request that cannot be read stays valid: withdrawing it would end clients
             _log.error("mps: %s cannot be read: %s", self._folder.path, refusal)
             return
         for uuid, (before, task) in list(self._keepers.items()):
@@ -231,7 +231,7 @@ def run(root: Path, options: Options) -> None:
 
 
 async def _run(folder: MpsFolder, options: Options) -> None:
-    """Handle signals from the first moment: once the daemon is seen to run, it may be sent one."""
+    """Serve until a signal. The handlers are set first, because a signal can arrive as soon as the process runs."""
     serving = asyncio.create_task(_serve(folder, options))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)

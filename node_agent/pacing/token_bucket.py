@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """Allows ``burst`` at once, and then ``per_second``.
+    """Gives ``burst`` tokens at once, and then ``per_second`` tokens each second.
 
     Args:
         burst: the number of tokens in a full bucket.
@@ -25,7 +25,7 @@ class TokenBucket:
         self._at = self._clock()
 
     def take(self) -> float:
-        """Take a token and return 0; or, if there is none, return the seconds until there will be one."""
+        """Take a token and return 0. If the bucket is empty, return the seconds until the next token."""
         now = self._clock()
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_second)
         self._at = now

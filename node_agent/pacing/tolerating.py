@@ -1,7 +1,7 @@
-"""Repeats something that may fail: one failure must not end the loop.
+"""Repeats a call that may fail: one failure must not end the loop.
 
-An unexpected failure is logged with its stack trace when it begins, and once more when it is over. If something runs
-ten times a second, a stack trace each time would fill the node's disk and hide earlier log lines.
+This module logs an unexpected failure with its stack trace when it begins, and once more when it is over. A stack trace
+at every failure of a call that runs ten times a second would fill the node's disk and hide earlier log lines.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Tolerating:
         where = traceback.extract_tb(stack)[-1]
         failure = (kind, where.filename, where.lineno)
         if failure != self._failure:
-            _log.error("%s failed, and is tried again", self._what, exc_info=error)
+            _log.error("%s failed; the agent tries again", self._what, exc_info=error)
         self._failure = failure
         return True
 

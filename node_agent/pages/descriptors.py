@@ -1,11 +1,12 @@
 """Sealed memory behind descriptors: gives each page exactly one writer.
 
 A page is a memfd. Its size is sealed before any other process sees it, so a writer cannot truncate it and fault its
-readers. When its writer has mapped it, it is sealed against all further writers, root included. The existing writable
-mapping continues to work. Refused: a file on tmpfs. Its writer can truncate it, and its readers then die of SIGBUS.
+readers. When its writer has mapped the page, the agent seals it against all further writers, root included. The
+existing writable mapping continues to work. A file on tmpfs would not do: its writer can truncate it, and its readers
+then die of SIGBUS.
 
-The read-only descriptor is opened before the writable one is sent. A tenant with the writable one could take a lease on
-the page, and a later open would wait until the lease is broken.
+The agent opens the read-only descriptor before it sends the writable one. A tenant with the writable descriptor could
+take a lease on the page, and a later open would wait until the kernel breaks the lease.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ def new_page(name: str) -> tuple[int, int]:
         A writable and a read-only descriptor; the caller owns both.
 
     Raises:
-        OSError: there are no descriptors or there is no memory left.
+        OSError: no descriptor or no memory is left.
     """
     writable = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -56,7 +57,7 @@ def sealed_file(name: str, content: bytes) -> int:
     """Return a descriptor of a file in memory that no process can change any more; the caller owns it.
 
     Raises:
-        OSError: there are no descriptors or there is no memory left.
+        OSError: no descriptor or no memory is left.
     """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

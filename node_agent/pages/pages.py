@@ -1,4 +1,4 @@
-"""The pages: the agent writes its own and reads those of its clients.
+"""The pages: the agent writes its own pages and reads its clients' pages.
 
 The agent writes policy and grant pages. Each has two copies. The agent writes the copy that is not current, then
 changes `current`, so a reader always finds a complete copy without a lock. Words outside the copies are stored through
@@ -35,8 +35,8 @@ def printable(raw: bytes, limit: int) -> str:
 def _fence() -> None:
     """Order the stores before this call before those after it.
 
-    x86-64 keeps stores in order anyway. On other processors, the release of a lock and its next acquisition do: a store
-    cannot move down past the release, or up past the acquisition.
+    x86-64 keeps stores in order anyway. On other processors, releasing a lock and acquiring it again keeps the order: a
+    store cannot move down past the release, or up past the acquisition.
     """
     for _ in range(2):
         with _fence_lock:
@@ -57,7 +57,8 @@ class Grant:
     memory_limit_bytes: int
     weight_milli: int = 1_000
     held: int = 0
-    """ be: 0, or when its hold ends unless the agent renews it: the low 32 bits of CLOCK_MONOTONIC in milliseconds. """
+    """ be: until when the slot must wait for other slots, as the low 32 bits of CLOCK_MONOTONIC in milliseconds. The
+    agent may renew this time. 0: the slot need not wait. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
@@ -86,7 +87,10 @@ class _AgentPage:
         self._memory[: len(first)] = first
 
     def _publish(self, structure: Callable[[int], bytes]) -> None:
-        """Write the copy that is not current, then make it current. `structure` gets the new sequence number."""
+        """Write the copy that is not current, then make this copy current.
+
+        `structure` gets the new sequence number.
+        """
         self._sequence += 1
         other = 1 - (self._words[self.current_offset // 4] & 1)
         copy, begin = structure(self._sequence), self.copy_offset + other * self.copy_size
@@ -143,7 +147,7 @@ class GrantPage(_AgentPage):
 
 
 class BusyPage:
-    """A client's busy page: whether it is busy and alive."""
+    """A client's busy page: whether the client is busy and alive."""
 
     _state: ClassVar[int] = layout.offset(layout.BusyPage, "state") // 4
     _alive: ClassVar[int] = layout.offset(layout.BusyPage, "alive") // 4
@@ -172,12 +176,12 @@ LATER_RECORD_FIELDS = (
     "gpu_ns", "overlapped_launches", "overlapped_ns", "partitioned_launches", "slowdown_milli", "overlap_ns",
     "control_periods", "shares_context", "long_kernel_ns",
 )  # fmt: skip
-""" The fields after the buckets. """
+""" The fields that follow the buckets in a record page. """
 
 
 @dataclass(frozen=True)
 class Record:
-    """All fields of a record page at one moment; see `struct orion_record_page`."""
+    """All fields of a record page, as `RecordPage.read` found them; see `struct orion_record_page`."""
 
     wait_bucket: tuple[int, ...]
     long_kernel_name: str
@@ -282,7 +286,7 @@ class RecordPage:
         return longest, printable(name, self._name_size - 1)
 
     def read(self) -> Record:
-        """Return all fields. Each one is consistent, but they are not all from the same moment."""
+        """Return all fields. Each field is consistent, but the fields are not all from the same moment."""
         words: Sequence[int] = self._words[self._first : self._last + 1].tolist()
         begin = self._buckets - self._first
         end = begin + layout.WAIT_BUCKETS

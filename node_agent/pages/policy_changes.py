@@ -18,7 +18,7 @@ def fields(table: Table, policy: str | None = None) -> dict[str, Any]:
 
     Args:
         table: the policies and their rows.
-        policy: the default of the policy's name.
+        policy: the default for the policy's name.
     """
 
     def known(policy: str) -> str:
@@ -62,9 +62,9 @@ class PolicyChanges(_Fields):  # type: ignore[misc, valid-type]
         Raises:
             ValueError: the linger's floor is above its ceiling.
         """
-        said = self.model_dump(exclude_none=True)
-        kind = TABLE.number(said["policy"]) if "policy" in said else None
-        words = {row.word: row.to_page(said[row.name]) for row in TABLE.all_rows if row.name in said}
+        given = self.model_dump(exclude_none=True)
+        kind = TABLE.number(given["policy"]) if "policy" in given else None
+        words = {row.word: row.to_page(given[row.name]) for row in TABLE.all_rows if row.name in given}
         policy = now.changed(kind, words)
         refuse_disorder(policy.values())
         return policy

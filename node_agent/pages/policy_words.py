@@ -16,7 +16,7 @@ class Policy:
 
     kind: int
     words: tuple[int, ...]
-    """ In the order of the table's rows. """
+    """ The words in the order of the table's rows. """
 
     def __getattr__(self, name: str) -> int:
         """Return a word by its name."""

@@ -1,9 +1,9 @@
 """Whether a process lives, is stopped, or dumps core, from /proc.
 
 A client's death closes its socket. If a forked child keeps the socket open, the client's robust futex shows the death.
-Nothing shows that a process is stopped: a stopped hp client stays busy in its page. So a be client asks the agent to
-look when the heartbeat of the hp client that it waits for is stale. A process that merely gets little CPU time is not
-stopped.
+Neither shows that a process is stopped: a stopped hp client stays busy in its page. So a be client asks the agent to
+check the process when the heartbeat of the hp client that it waits for is stale. A process that merely gets little CPU
+time is not stopped.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Owner:
 
     @classmethod
     def of(cls, process_id: int) -> "Owner | None":
-        """Return the living process of that id as an owner; None: there is none."""
+        """Return the living process of that id as an owner; None: no such process lives."""
         started = start_time(process_id)
         return None if started is None else cls(process_id, started)
 

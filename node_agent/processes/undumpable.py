@@ -14,7 +14,9 @@ _SET_DUMPABLE = 4
 
 
 def become() -> None:
-    """Make this process undumpable if it runs as root. If it does not, its tenants are processes of the same user.
+    """Make this process undumpable if it runs as root.
+
+    If it does not run as root, its tenants run as the same user, and this would not protect it from them.
 
     Raises:
         OSError: the kernel refuses.

@@ -61,9 +61,9 @@ class SetPolicyRequest(_Request):
         Raises:
             Invalid: one sentence that names the field and what is allowed.
         """
-        said = {"policy": self.policy} if self.policy else {}
+        name = {"policy": self.policy} if self.policy else {}
         try:
-            changes: PolicyChanges = PolicyChanges.model_validate(said | self.fields)
+            changes: PolicyChanges = PolicyChanges.model_validate(name | self.fields)
         except ValidationError as error:
             raise _invalid(error) from None
         return changes
@@ -102,9 +102,9 @@ def check(model: type[Request], message: Any) -> Request:
         Invalid: one sentence that names the field and what is allowed.
     """
     fields = message.DESCRIPTOR.fields_by_name
-    said = [name for name in model.model_fields if not fields[name].has_presence or message.HasField(name)]
+    given = [name for name in model.model_fields if not fields[name].has_presence or message.HasField(name)]
     try:
-        return model.model_validate({name: getattr(message, name) for name in said})
+        return model.model_validate({name: getattr(message, name) for name in given})
     except ValidationError as error:
         raise _invalid(error) from None
 

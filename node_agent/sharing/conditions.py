@@ -1,4 +1,4 @@
-"""The conditions of a GPU and its clients, and since when each holds.
+"""The conditions of a GPU and its clients, and since when each exists.
 
 A condition lasts as long as its cause. The agent logs its beginning and its end once each, through a token bucket:
 conditions of a client come from its own pages, and a hostile client could change them at every check.
@@ -68,11 +68,11 @@ class _Subject:
             Condition(reason, message, before.get(reason, now)) for reason, message in found.items()
         )
         for reason in found.keys() - before.keys():
-            self._say(f"{reason}: {found[reason]}")
+            self._warn(f"{reason}: {found[reason]}")
         for reason in before.keys() - found.keys():
-            self._say(f"{reason} is over")
+            self._warn(f"{reason} is over")
 
-    def _say(self, what: str) -> None:
+    def _warn(self, what: str) -> None:
         if not self.log.take():
             _log.warning("condition: %s %s", self.name, what)
 

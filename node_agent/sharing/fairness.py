@@ -1,26 +1,26 @@
 """Shares be's GPU time among slots in proportion to their weights: decides which slots must wait for the others.
 
 Each slot has a virtual time: its GPU time divided by its weight. A slot that is ahead of the least served slot by more
-than a quantum is held until it is nearly level. This module is a state machine of numbers; it reads no clocks and no
-pages.
+than a quantum is held: it must wait until it is nearly level. This module is a state machine of numbers; it reads no
+clocks and no pages.
 
 The GPU time of a slot is what its clients report, and whether a slot has work waiting is an estimate. So two rules
 limit how much a slot that lies, is slow or dies can cost the others:
 
-    time is charged     If the reports add up to much less than the available time, the difference is charged to the
-                        slots that report least. Late reports are subtracted from earlier charges. So a slot that
-                        reports too little is charged too. While others are held for it, it pays for the time, used or
-                        not.
-    no credit           Others wait only for a hungry slot: one that nearly always has work waiting, and that used the
-                        time when others last waited for it. The virtual time of any other slot moves along with the
-                        least served hungry slot. So a slot that wants little, is stopped or reports nothing blocks no
-                        other slot.
+    time is charged     If the reports add up to much less than the available time, the agent charges the difference to
+                        the slots that report least. So a slot that reports too little is charged too. A late report is
+                        subtracted from what the slot was charged before. While other slots are held for a slot, the
+                        agent charges that slot for the time even if the slot does not use the time.
+    no credit           Other slots wait only for a hungry slot. A slot is hungry if it nearly always has work waiting,
+                        and if it used the time when other slots last waited for it. The virtual time of a slot that is
+                        not hungry is at least that of the least served hungry slot. So a slot that wants little, is
+                        stopped or reports nothing blocks no other slot.
 
 A slot that reports only a part of what it uses can gain time, but little more than half of its share. Where contexts
 run together (MPS), the reports add up to more than the time, so the first rule detects less.
 
-Refused: fixed time slots (a slot that starts late wastes its time), and different window sizes (with work queued ahead,
-the window does not decide who runs).
+Two alternatives are worse. With fixed time slots, a slot that starts late wastes its time. Windows of different sizes
+have no effect, because with work queued ahead, the window does not decide who runs.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ from dataclasses import dataclass
 QUANTUM_NS = 30_000_000
 """ How much virtual time a slot may be ahead. """
 LEVEL_NS = 10_000_000
-""" A held slot is released when it is ahead by at most this. """
+""" A held slot is released when its virtual time is ahead by at most this. """
 DEBT_MAX_NS = 2_000_000_000
 """ The maximum lead in virtual time; a larger lead is reduced to this. """
 HELD_MAX_NS = 2_000_000_000
-""" A slot is released after this time in any case. """
+""" The longest hold: a slot is released after this time. """
 
 _REPORT_MAX_NS = 1_000_000_000
 _DENSITY = 0.65
@@ -44,25 +44,27 @@ _PREPAID_LEAK_NS = 1_600_000_000
 _HUNGER_NS = 400_000_000
 """ Time constant of the average of whether a slot has work waiting. """
 _HUNGRY, _FED = 0.75, 0.6
-""" A slot becomes hungry above the first part of time with work waiting, and stops being hungry below the second. """
+""" A slot becomes hungry when it has work waiting for more than the first part of the time. It is no longer hungry when
+it has work waiting for less than the second part. """
 _USUAL_NS = 1_000_000_000
 """ Time constant of the average use, of one slot and of all slots. """
 _TRIAL_NS = 200_000_000
-""" When others have been held for this time, the slot's use of that time is judged. """
+""" A trial: when other slots have been held for a slot for this time, the agent judges how the slot used that time. """
 _USED, _MORE = 0.8, 0.85
-""" A slot is sated if the GPU used less of that time than the first factor times the usual use, and if the slot's usual
-use is at least the second factor times its use in that time. """
+""" After a trial the slot is sated, so other slots need not wait for it, if two conditions hold: all slots used less of
+the trial's time than the first factor times their usual use; and the slot's usual use is at least the second factor
+times its use in the trial. """
 _SATED_NS, _SATED_MAX_NS = 1_000_000_000, 32_000_000_000
-""" Others do not wait for a sated slot for this time, which doubles with each such trial, up to the second. """
+""" How long others do not wait for a sated slot. The first value doubles with each such trial, up to the second. """
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What an active slot's clients report at one look.
+    """What an active slot's clients report at one check.
 
     Args:
         weight_milli: the slot's weight; its share of the time is in proportion to it.
-        reported_ns: GPU time completed since the previous look.
+        reported_ns: GPU time completed since the previous check.
         waiting: whether work is waiting or in flight now.
     """
 
@@ -83,14 +85,14 @@ class _Account:
         self.held_since_ns: int | None = None
         self._usual = 0.0
         self._trial_ns = self._trial_usable_ns = self._trial_used_ns = self._trial_own_ns = 0.0
-        """ Of the time for which others were held: its length, what all slots usually use of it, what all used, what
-        this slot used. """
+        """ Sums over the current trial: its length, what all slots usually use of such a time, what all slots used,
+        and what this slot used. """
         self._sated_until_ns = 0
         self._sated_ns = _SATED_NS
 
     @property
     def is_served(self) -> bool:
-        """Whether the GPU's time may go to this slot."""
+        """Whether the slot is hungry and not held, so that it may use the GPU's time."""
         return self.hungry and self.held_since_ns is None
 
     def report(self, reported_ns: int) -> float:
@@ -127,7 +129,7 @@ class _Account:
         self._trial_ns = self._trial_usable_ns = self._trial_used_ns = self._trial_own_ns = 0.0
 
     def learn_hunger(self, now_ns: int, elapsed_ns: int, waiting: bool) -> None:
-        """Update whether others may have to wait for this slot."""
+        """Update whether the slot is hungry, so that other slots may have to wait for it."""
         self.wanting += (waiting - self.wanting) * min(1.0, elapsed_ns / _HUNGER_NS)
         self.prepaid_ns *= max(0.0, 1 - elapsed_ns / _PREPAID_LEAK_NS)
         self.hungry = now_ns >= self._sated_until_ns and self.wanting > (_FED if self.hungry else _HUNGRY)
@@ -153,15 +155,16 @@ class Fairness:
         self._density = 1.0
         """ The part of the available time that is usually reported. """
         self._surplus_ns = 0.0
-        """ At most 0: how much more was reported than `_DENSITY` asks for; later reports may lack as much. """
+        """ Zero or negative: minus the time that was reported beyond the expected `_DENSITY`. Later reports may fall
+        short by as much. """
 
     def look(self, now_ns: int, elapsed_ns: int, available_ns: int, demands: Mapping[str, Demand]) -> frozenset[str]:
         """Process what the active slots did; return the slots that must wait.
 
         Args:
             now_ns: from a monotonic clock.
-            elapsed_ns: time since the previous look.
-            available_ns: the part of it that hp left to be.
+            elapsed_ns: time since the previous check.
+            available_ns: the part of this time that hp left to be.
             demands: by slot name, of active slots only.
         """
         self._settle(demands)
@@ -181,7 +184,7 @@ class Fairness:
         return frozenset(name for name, account in self._accounts.items() if account.held_since_ns is not None)
 
     def rest(self) -> frozenset[str]:
-        """Release all slots, and reset their virtual times to be level."""
+        """Release all slots, and make their virtual times equal."""
         for account in self._accounts.values():
             account.held_since_ns = None
             account.virtual_ns = 0.0
@@ -206,7 +209,7 @@ class Fairness:
         return min((account.virtual_ns for account in self._accounts.values() if account.hungry), default=None)
 
     def _judge(self, now_ns: int, available_ns: int, reports: Mapping[str, int]) -> None:
-        """Learn how the slots for which others were held used the time."""
+        """Update the averages of use. If slots are held, learn how the slots for which they wait used the time."""
         free = {name: account for name, account in self._accounts.items() if account.held_since_ns is None}
         if available_ns:
             density = min(1.0, sum(reports.values()) / available_ns)
@@ -231,7 +234,10 @@ class Fairness:
 
 
 def _level(used: Mapping[str, float], weights: Mapping[str, int], spare: float) -> float:
-    """Return the water level after pouring ``spare`` into vessels of widths ``weights`` that are filled to ``used``."""
+    """Return the level such that ``spare`` suffices to raise every lower ``used`` value to it.
+
+    Raising a value costs the difference times its weight in ``weights``.
+    """
     level, width = 0.0, 0
     ordered = sorted(used, key=lambda name: used[name])
     for name in ordered:

@@ -10,12 +10,12 @@ from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 0.1
 _CONTENDED_LOOK_SECONDS = 0.025
-""" The shortest interval, while several be slots share a GPU; longer if looks would cost more than `_LOOKING_MAX`. """
+""" The interval while several be slots share a GPU. It is longer if checks would cost more than `_LOOKING_MAX`. """
 _LOOKING_MAX = 0.01
-""" The maximum part of a CPU core for the looks. """
+""" The maximum part of a CPU core that the checks may use. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000
-""" After this time without a launch, join or leave, the loop looks less often. """
+""" After this time without a launch, join or leave, the loop checks less often. """
 
 
 class Looking:
@@ -38,7 +38,7 @@ class Looking:
         return time.monotonic() - self._looked
 
     def wake(self) -> None:
-        """Look often for a while, because a client joined or left."""
+        """Check often for a while, because a client joined or left."""
         self._active_ns = time.monotonic_ns()
         self._wake.set()
 
@@ -58,7 +58,7 @@ class Looking:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> float:
-        """Check every GPU once; return the seconds until the next look."""
+        """Check every GPU once; return the seconds until the next check."""
         now = time.monotonic_ns()
         gpus = self._gpus.values()
         for gpu in gpus:

@@ -15,11 +15,11 @@ def grants_overlap(policy: Policy) -> bool:
 
 
 def unkept(policy: Policy) -> str:
-    """Return why a budget cannot be kept where contexts are shared (MPS); empty: it can."""
+    """Return why a policy's budget cannot be kept while clients share contexts (MPS); empty: it can be kept."""
     if not grants_overlap(policy) or policy.max_slowdown_milli >= policy.sharing_cost_milli:
         return ""
     cost = policy.sharing_cost_milli / 1_000
     return (
-        f"maxSlowdown {policy.max_slowdown_milli / 1_000:g} is less than what sharing a context (MPS) alone costs "
-        f"this hp: {cost:g}; ask for at least {cost:g}, or use the mode timeslice"
+        f"maxSlowdown {policy.max_slowdown_milli / 1_000:g} is less than the slowdown that sharing a context "
+        f"(MPS) by itself causes this hp: {cost:g}; ask for at least {cost:g}, or use the mode timeslice"
     )

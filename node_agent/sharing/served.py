@@ -1,4 +1,4 @@
-"""One GPU with everything that serves it: its shared state, its sockets, and the actions of each look."""
+"""One GPU with everything that serves it: its shared state, its sockets, and the actions of each check."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -16,7 +16,8 @@ from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 
 _HOLD_MS, _HOLD_STEP_MS = 500, 250
-""" A hold ends by itself between the first value and the sum of both, in case the agent dies. """
+""" The agent makes a slot wait for limited times, which it renews, so that a slot does not wait forever if the agent
+dies. Each time is between the first value and the sum of both values. """
 _CONDITIONS_NS = 1_000_000_000
 
 Notify = Callable[["ServedGpu"], None]
@@ -28,7 +29,7 @@ class ServedGpu:
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
-        pending_max: maximum number of undecided connections of each slot.
+        pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file.
         changed: called when clients joined or left.
     """
@@ -50,13 +51,13 @@ class ServedGpu:
         self.text = ""
         """ The GPU's part of the state file. """
         self.contended = False
-        """ Several be slots want the GPU, so looks must be frequent. """
+        """ Several be slots want the GPU, so checks must be frequent. """
         self.deciding_share = ""
-        """ NAMESPACE/NAME of the share that decides the policy; empty: no share does, so administrators may set it. """
+        """ NAMESPACE/NAME of the GPUShare that decides the policy; empty: none does, so administrators may set it. """
         self._conditions_ns = 0
 
     def look(self, now_ns: int) -> bool:
-        """Check the clients; return whether anything happened since the last look."""
+        """Check the clients; return whether anything happened since the last check."""
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
@@ -69,10 +70,10 @@ class ServedGpu:
         return look.anything or bool(self.shared_gpu.stopped)
 
     def set_policy(self, policy: Policy) -> None:
-        """Set the GPU's policy for an administrator; rejected while a share decides it.
+        """Set the GPU's policy for an administrator.
 
         Raises:
-            Conflict: a share decides the policy.
+            Conflict: a GPUShare decides the policy.
             Invalid: clients run under MPS, and MPS alone costs hp more than the policy allows.
         """
         if self.deciding_share:
@@ -87,10 +88,10 @@ class ServedGpu:
         self._apply(policy)
 
     def decide_policy(self, policy: Policy | None, share: str) -> bool:
-        """Apply the policy of a share, or with None the default policy; return whether it changed.
+        """Apply the policy of a GPUShare; None: the default policy. Return whether the GPU's policy changed.
 
-        A policy that cannot be kept is applied as far as possible, and a condition reports that: no caller reads an
-        error.
+        If the policy makes a promise that cannot be kept, the agent applies it as far as possible and reports a
+        condition. An exception would not help, because no person would see it.
         """
         applied = policy or self.shared_gpu.default_policy
         if (self.deciding_share, self.shared_gpu.policy) == (share, applied):
@@ -128,7 +129,7 @@ class ServedGpu:
         return self.text
 
     def stop(self) -> None:
-        """Close everything. Clients continue, and all holds are released, since no agent could release them later."""
+        """Close everything. Clients continue, and no slot waits for another one, since no agent could end the wait."""
         self.release_all()
         self.joining.stop()
         self.shared_gpu.page.close()
@@ -136,13 +137,13 @@ class ServedGpu:
             slot.close()
 
     def release_all(self) -> None:
-        """Release the holds of all slots."""
+        """Let no slot wait for another one."""
         self.fairness.rest()
         for slot in self.shared_gpu.slots.values():
             slot.set(held=0)
 
     def _hold(self, look: Look) -> None:
-        """Hold the slots that are ahead of their share."""
+        """Let the slots wait that are ahead of their share of the time."""
         self.contended = len(look.demands) > 1 and policies.gates(self.shared_gpu.policy)
         if not self.contended:
             self.release_all()
@@ -159,7 +160,7 @@ class ServesGpus(Protocol):
 
     @property
     def gpus(self) -> Mapping[str, ServedGpu]:
-        """By UUID; more may come later."""
+        """The served GPUs by UUID; more may come later."""
 
 
 class Serves(ServesGpus, Protocol):

@@ -1,13 +1,14 @@
 """Divides the window among the be clients that use it, and detects which clients are active.
 
-A GPU has one window: the be work for which an hp client may have to wait. The agent divides it, not the clients, so a
-launch reads no page of another client. It is divided first among the slots and then among a slot's clients, so a tenant
-with many processes takes only from itself. A share is never below 50 us, since no launch could otherwise go at once;
-with very many clients, the sum therefore exceeds the window.
+A GPU has one window: the be work for which an hp client may have to wait. The agent gives each be client a share of the
+window, so a client need not read the other clients' pages at a launch. The agent divides the window first among the
+slots and then among a slot's clients, so a tenant gains nothing by many processes. A share is at least 50 us, because a
+client with less could start no launch at once. So with very many clients, the sum of the shares exceeds the window.
 
-Refused: a wider window while hp is idle for long. With the valve, a be process queues 32 windows ahead whatever the
-window is. So a wide window gives no throughput, and it delays hp, whose return cannot be predicted. Refused: division
-by weight. With work queued ahead, the window does not decide who gets how much time (fairness.py does).
+Two alternatives are worse. A wider window while hp is idle for long gives no throughput, because with the valve a be
+process queues 32 windows ahead, whatever the window is. It also delays hp when hp returns, which cannot be predicted.
+Division by weight has no effect: with work queued ahead, the window does not decide who gets how much time (fairness.py
+does).
 """
 
 import time
@@ -21,13 +22,14 @@ from orion.node_agent.sharing.fairness import Demand
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000
-""" How long a be client counts as active after it last launched or waited; in its own slot, also after it joined. """
+""" How long a be client counts as active after it last launched or waited. When its slot's share is divided, the client
+also counts as active for this time after it joined. """
 _RATIO_NS = 1_000_000_000
 
 
 @dataclass
 class Look:
-    """What has happened on a GPU since the previous look, in nanoseconds."""
+    """What has happened on a GPU since the previous check, in nanoseconds."""
 
     now_ns: int
     elapsed_ns: int
@@ -36,7 +38,7 @@ class Look:
     """ hp is not busy at this moment, but be still waits. """
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
-    """ Of the active be slots, by name. """
+    """ What the active be slots did and want, by slot name. """
 
     @property
     def available_ns(self) -> int:
@@ -51,7 +53,7 @@ class Activity:
         self._shared_gpu = shared_gpu
         self._looked_ns = time.monotonic_ns()
         self._samples: deque[tuple[int, int]] = deque()
-        """ Elapsed and hp-busy nanoseconds of each look in the last second; the sums are in the next two fields. """
+        """ Elapsed and hp-busy nanoseconds of each check in the last second; the next two fields have the sums. """
         self._whole_ns = self._busy_ns = 0
 
     def look(self) -> Look:
@@ -97,8 +99,7 @@ class Activity:
     def share_out(self) -> None:
         """Update each be client's part of the window.
 
-        An inactive slot has the share that it would get when active, because its first launches come before the next
-        look.
+        An inactive slot has the share that it would get if it were active: it may launch before the next check.
         """
         since = time.monotonic_ns() - _ACTIVE_NS
         wanting: Counter[str] = Counter()

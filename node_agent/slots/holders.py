@@ -42,10 +42,13 @@ class Holders(Protocol):
     """Knows who holds the slots."""
 
     async def prepared(self, slot: Slot) -> Prepared:
-        """Find out who holds a slot that was just reset, and apply that pod's grant; bounded in time."""
+        """Find out who holds a slot that was just reset, and apply that pod's grant. Returns within a time limit."""
 
     async def missed(self) -> None:
-        """Find out who holds which slot, and open these; called for a slot that is not open; bounded in time."""
+        """Find out which slots are held, and open them. Called if a requested slot is not open.
+
+        Returns within a time limit.
+        """
 
     def holds(self, slot: Slot) -> bool:
         """Return whether a container holds a slot, or starts in it."""
@@ -58,10 +61,10 @@ class Holders(Protocol):
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is free for certain."""
+        """Whether a slot without a known holder is certainly free."""
 
     def waits_for(self) -> str:
-        """Return a sentence that names who has not answered since the agent began; empty: all have answered."""
+        """Return a sentence that names who has not answered since the agent started; empty: all have answered."""
 
 
 class NoHolders:

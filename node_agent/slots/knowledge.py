@@ -2,14 +2,14 @@
 
 Clients report what they measured (`hook/include/orion/knowledge.h`). Plausible entries are merged; the newest wins. A
 client that joins gets all entries as a sealed table, so a restarted process starts with known durations. Administrators
-add the rows of a profile. A file of the slot, which containers cannot see, keeps all of it when the agent ends.
+add the rows of a profile. A file of the slot, which containers cannot see, keeps all entries when the agent ends.
 
-A client can report wrong figures to later users of its slot. These use them only as an estimate and measure at their
-first launches, so a wrong figure costs them and hp some milliseconds once. This risk is accepted: a slot keeps its
-table when another container gets it, and when it is closed and opened again, because that container often runs the same
-program.
+A client can report wrong figures to later clients of its slot. Later clients use the figures only as an estimate and
+measure at their first launches, so a wrong figure costs them and hp some milliseconds once. This risk is accepted: a
+slot keeps its table when another container gets the slot, and when the slot is closed and opened again, because the
+next container often runs the same program.
 
-Refused: one table for a whole GPU (a tenant could then mislead other tenants, and learn which kernels they run).
+A table for a whole GPU would be worse: a tenant could mislead other tenants, and learn which kernels they run.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ _LONGEST_100NS = 600_000_000
 _MOST_SMS = 1024
 _SAVE_SECONDS = 30.0
 _TABLE_SECONDS = 1.0
-""" The maximum age of the table that joining clients get, if there are newer entries. """
+""" A joining client gets a table that is at most this old; an older table is made again if entries were added. """
 
 GPU_ENTRIES = 1 << 16
-""" The limit for all slots of a GPU together; about 15 MB. """
+""" The maximum number of entries of all slots of a GPU together; they need about 15 MB. """
 
 
 class Row(Protocol):
@@ -149,7 +149,7 @@ class Knowledge:
         return taken
 
     def set_profile(self, rows: Iterable[Row]) -> None:
-        """Replace the rows of the profile. The first row of an identity counts; rows beyond the limit are ignored.
+        """Replace the rows of the profile. Of rows with one identity the first applies; rows beyond the limit do not.
 
         Raises:
             ValueError: a value that no kernel can have.
@@ -165,10 +165,10 @@ class Knowledge:
         self._table_made = 0.0
 
     def table(self) -> int:
-        """Return the descriptor of a sealed table with all entries; -1: there never was an entry. This object owns it.
+        """Return the descriptor of a sealed table with all entries; -1: no entry ever existed. This object owns it.
 
         Raises:
-            OSError: there are no descriptors or there is no memory left.
+            OSError: no descriptor or no memory is left.
         """
         now = time.monotonic()
         known = len(self) > 0 or self._table >= 0  # an empty table removes a profile from the clients

@@ -9,7 +9,7 @@ from orion.node_agent.slots.slot import Slot
 
 
 class Owners:
-    """Waits for the ends of owners, by pidfd. This needs no polling, and cannot confuse reused process ids.
+    """Detects the end of each owner by its pidfd. This needs no polling, and a reused process id does no harm.
 
     Args:
         on_end: called once for each slot whose owner has ended.

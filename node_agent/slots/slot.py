@@ -1,7 +1,7 @@
 """Slots: the right of a container to use a GPU, each with its own directory and socket.
 
-A process that connects through a slot's socket uses that slot. The mount proves its identity; no message can claim
-another slot.
+A process that connects through a slot's socket uses that slot. The mount of the slot's directory proves to which slot
+the process belongs. No message can claim another slot.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ WEIGHT_MILLI = 1_000
 """ The default weight. """
 
 JOINS_BURST = 512
-""" All clients of a GPU may join one slot at once. """
+""" How many clients may join a slot at once: all clients of a GPU. """
 JOINS_PER_SECOND = 50.0
 
 
@@ -92,7 +92,7 @@ class Slot:
 
     @property
     def text(self) -> str:
-        """What the next agent needs of the slot, as JSON."""
+        """What the next agent needs to know about the slot, as JSON."""
         owner = self.owner and [self.owner.process_id, self.owner.started]
         return json.dumps(
             {

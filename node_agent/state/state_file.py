@@ -2,10 +2,10 @@
 
 The next agent must know a client that has received its index, so the file is written before each WELCOME. Departures
 may be written later, because a client that does not return is removed anyway. A rename replaces the file, so a reader
-finds the old or the new one. It is not flushed to disk, because no client survives a reboot; the boot id in the file
-marks a file of an earlier boot as invalid.
+finds the old or the new file. The file is not flushed to disk, because no client survives a reboot. The boot id in the
+file marks a file of an earlier boot as invalid.
 
-The line of each client is made only once, so a write only joins strings, whatever the number of clients.
+The agent makes the line of each client only once. So a write only joins strings, even with many clients.
 """
 
 import json
@@ -72,12 +72,12 @@ class RememberedGpu(BaseModel):
     next_generation: int = Field(ge=1)
     policy: _Words
     default_policy: _Words | None = None
-    """ The policy while no share decides; None: an older agent wrote the file, use `policy`. """
+    """ The policy while no GPUShare decides it; None: an older agent wrote the file, use `policy`. """
     slots: list[RememberedSlot]
     clients: list[RememberedClient]
 
     def policies(self) -> tuple[Policy, Policy]:
-        """Return the current policy, and the policy while no share decides."""
+        """Return the current policy, and the policy that applies while no GPUShare decides it."""
         return _policy(self.policy), _policy(self.policy if self.default_policy is None else self.default_policy)
 
 

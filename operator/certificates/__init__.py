@@ -15,9 +15,9 @@ connecting  a connection to the API server for a process that has none yet
 
 An authority is a certificate authority (CA). The leaf is the webhook's server certificate.
 
-A rotation has an order in which no TLS connection ever fails. First it creates a new authority and writes it into every
-caBundle beside the current one. Then it waits until every API server has read the caBundles, and signs a new leaf with
-the new authority. Once every replica serves the new leaf, it drops the old authority.
+A rotation orders its steps so that no TLS connection ever fails. First it creates a new authority and writes it
+into every caBundle beside the current one. Then it waits until every API server has read the caBundles, and signs a new
+leaf with the new authority. Once every replica serves the new leaf, it drops the old authority.
 
 The whole state is one Secret, written with its resourceVersion. So a rotation can be killed at any point and another
 process continues it. If two processes rotate at the same time, one of them gets a conflict and retries.

@@ -1,8 +1,8 @@
 """Reads and changes the caBundles of webhook configurations. The API server trusts the authorities in them.
 
-A rotator must read a configuration *before* it reads the Secret, and write the configuration with that
-resourceVersion. If the Secret has changed since, the configuration is outdated, too, and the API server rejects the
-write. Otherwise a slow rotator could remove an authority that another rotator has just written.
+A rotator must read a configuration *before* it reads the Secret, and write the configuration with the
+resourceVersion that it read. If the Secret has changed since, the configuration is outdated, too, and the API server
+rejects the write. Otherwise a slow rotator could remove an authority that another rotator has just written.
 
 Where the rotation runs, the chart must not set caBundle. Then `helm upgrade` and `kubectl apply` keep the value that
 the rotation wrote.

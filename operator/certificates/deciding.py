@@ -37,7 +37,8 @@ class Seen:
     Args:
         spread: for how long every caBundle has held exactly the state's authorities, without a change; None: a caBundle
             does not hold them.
-        shown: for how long every replica has served the state's leaf, without a change; None: a replica does not.
+        shown: for how long every replica has served the state's leaf, without a change; None: this is not so, or is not
+            known.
         trusted: all authorities in the caBundles, including those that are not in the state.
         missing: a sentence that says why `spread` or `shown` is None.
     """
@@ -89,7 +90,7 @@ def decide(state: State, seen: Seen, now: datetime, settings: CertificateSetting
     if authority.ends - now <= settings.authority_renew_before:
         return begin(state, now, settings, f"the current one ends at {authority.ends:%Y-%m-%d %H:%M} UTC")
     if not authority.signed(state.leaf):
-        # A person has changed the Secret. Every API server must trust this authority before it signs, as any new one.
+        # A person has changed the Secret. As with a new authority, every API server must trust it before it signs.
         return _exchange(state, authority, seen, now, settings)
     if why := _leaf_is_due(state.leaf, now, settings):
         return Step(replace(state, leaf=_leaf(authority, now, settings)), f"the leaf is renewed: {why}")

@@ -1,6 +1,6 @@
 """Creates and parses certificates: authorities (CAs), and the leaf that the webhook serves.
 
-Keys are ECDSA P-256. They are small, every TLS library supports them, and generating one takes about a millisecond.
+Keys are ECDSA P-256. They are small, every TLS library supports them, and a new key takes about a millisecond.
 Each authority has a unique subject name, because a bundle can hold two authorities and verifiers look issuers up by
 name.
 """

@@ -1,8 +1,8 @@
 """Finds out which certificate each replica of the webhook serves, with a TLS handshake.
 
 A replica mounts the Secret as a volume. The kubelet usually updates the volume within a minute or two, but there is no
-upper bound. So this module assumes no time and connects to each address in the Service's EndpointSlices. Connecting to
-the Service would reach one replica at random.
+upper bound. So this module does not rely on a fixed delay: it connects to each address in the Service's EndpointSlices.
+Connecting to the Service would reach one replica at random.
 """
 
 import asyncio

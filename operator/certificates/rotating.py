@@ -2,7 +2,7 @@
 
 The loop polls and does not watch. It reads only three objects, and nothing reports which leaf a replica serves. Between
 two passes, the process remembers only for how long the caBundles and the replicas have been unchanged. A process that
-has just started waits the full time again, which is late but safe.
+has just started waits the full time again. This delays a step, but is safe.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class _Since:
         return timedelta(seconds=self.clock() - self._at)
 
     def reset(self) -> None:
-        """Forget the value: the next one starts from zero."""
+        """Forget the value: the time of the next value starts from zero."""
         self._value = None
 
 
@@ -63,7 +63,7 @@ class Look:
     """The result of one pass.
 
     Args:
-        phase: of the rotation; None: cert-manager manages the certificates.
+        phase: the rotation's phase; None: cert-manager manages the certificates.
         why: a sentence that says what the pass did or what it waits for.
     """
 
@@ -88,7 +88,7 @@ class Rotation:
         settings: names, validity periods and waits.
         metrics: updated after each pass; None: metrics that nothing exports.
         without: returns a sentence about the replicas that do not serve a leaf; None: `Replicas.without`.
-        clocks: the clocks; None: those of the system.
+        clocks: the clocks; None: the system's clocks.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Rotation:
 
         Raises:
             ApiError: the API server does not answer or forbids a request, or another process wrote at the same time.
-            NotFound: the Secret does not exist. The person meant another Secret, or the certificates are not
+            NotFound: the Secret does not exist. The user meant another Secret, or the certificates are not
                 Orion's. If this function made the Secret, the API server could come to trust its authority, and no
                 replica would serve its leaf.
         """
@@ -218,7 +218,8 @@ class Rotation:
         """Write the caBundles that differ.
 
         Returns:
-            For how long all caBundles have been as wanted (None: they are not), and a sentence that says why not.
+            For how long every caBundle has held the wanted authorities, or None if one does not hold them; and a
+            sentence that says why one does not.
         """
         wanted = view.state.trusted
         if not wanted:  # do not empty the caBundles: replicas may still serve a leaf of an authority in them

@@ -16,11 +16,11 @@ class Source(StrEnum):
 
     OPERATOR = "operator"
     CERT_MANAGER = "cert-manager"
-    """ Where cert-manager is not installed, the operator makes the certificates all the same. """
+    """ cert-manager makes the certificates. While it is not installed, the operator makes them. """
 
 
 class CertificateSettings(BaseModel):
-    """All settings. With the default times, a leaf never has to expire early because its authority expires."""
+    """All settings. With the default times, an authority always outlives the leaves that it signs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +37,7 @@ class CertificateSettings(BaseModel):
     """ The name of the HTTPS port, in case the Service has several ports. """
 
     names: tuple[str, ...] = ()
-    """ Host names and IP addresses in the leaf, in addition to those of the Service. """
+    """ Host names and IP addresses in the leaf, in addition to the Service's names. """
 
     replicas: tuple[Annotated[str, Field(pattern=r"^.+:\d+$")], ...] = ()
     """ HOST:PORT of each replica, instead of the Service's EndpointSlices. """
@@ -58,7 +58,7 @@ class CertificateSettings(BaseModel):
     authority_renew_before: Duration = timedelta(days=120)
 
     backdated: Wait = timedelta(hours=1)
-    """ How far in the past the validity of a certificate begins. It tolerates clocks that differ by that much. """
+    """ How far in the past the validity of a certificate begins. Clocks may differ by up to this time. """
 
     spread: Wait = timedelta(seconds=60)
     """ How long every caBundle must have held a new authority before the authority signs. API servers read the

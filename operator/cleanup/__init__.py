@@ -4,9 +4,9 @@ remains     pure functions: what an object still holds of Orion, and the patch t
 cleaning    lists and patches all objects of a cluster through the API server
 
 The reconciler and the agents wrote node labels and the status of GPUs and shares. After an uninstall nothing updates
-them, so the cleanup removes them or sets them to unknown. A Job of `helm uninstall` runs the cleanup once the operator
-and the agents are gone, together with their rights, so nothing writes these values again.
+these values, so the cleanup removes them or sets them to unknown. A Job of `helm uninstall` runs the cleanup once the
+operator, the agents and their rights have been deleted, so nothing writes these values again.
 
-The cleanup does not change pods. Running pods go on under their grant (annotation orion.gpu/grant), and Orion needs the
-grant if it is installed again. Removing it would also need the right to write the status of every pod.
+The cleanup does not change pods. Running pods keep their grant (annotation orion.gpu/grant), and Orion needs the grant
+if it is installed again. To remove the grant, the cleanup would also need the right to write the status of every pod.
 """

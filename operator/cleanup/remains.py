@@ -15,7 +15,7 @@ from orion.operator.reconciler.orphans import FIELDS_OF_LIVE_AGENTS
 from orion.operator.reconciler.share_status import conditions_of
 
 UNINSTALLED = "Uninstalled"
-""" The reason of every condition. """
+""" The reason that the cleanup writes into every condition. """
 MESSAGE = "Orion has been uninstalled, so nothing updates this status"
 _OF_SHARES = ("pods", "gpus", "clientCounts", "clients")
 
@@ -24,7 +24,7 @@ Patch = dict[str, Any]
 
 
 def node_patch(node: Body) -> Patch | None:
-    """Return the merge patch that removes a node's labels orion.gpu/...; None: the node has none.
+    """Return the merge patch that removes a node's labels orion.gpu/...; None: the node has no such label.
 
     The patch names every label with the prefix, because an older release may have written labels that this release does
     not know. No release has written annotations of nodes.
@@ -34,10 +34,10 @@ def node_patch(node: Body) -> Patch | None:
 
 
 def capacity_patch(node: Body) -> Patch | None:
-    """Return the merge patch of a node's status that removes Orion's resources; None: there are none, or not all are 0.
+    """Return the patch of a node's status that removes Orion's resources; None: the node has none, or one is not 0.
 
-    When a device plugin is gone, the kubelet keeps its resources. It reports the old amounts for five minutes, and
-    would write them again if they were removed. After that it reports 0 for ever, also after a restart of the kubelet.
+    When a device plugin is gone, the kubelet keeps the plugin's resources. For five minutes it reports the old amounts,
+    and would write them again after a removal. After that it reports 0 for ever, also after a restart of the kubelet.
     """
     status = node.get("status") or {}
     counted = {

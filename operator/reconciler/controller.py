@@ -32,10 +32,10 @@ _LOG = logging.getLogger(__name__)
 
 SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1}
 """ Seconds that an object waits in the queue for further changes. A share's status changes with each of its pods. A
-node that is gone may register again. """
+GPUDevice waits longest, because a node that is gone may register again. """
 
 _TOO_MANY = 429
-""" Also the answer to an eviction that a disruption budget forbids. """
+""" Too many requests. The API server also answers with it if a disruption budget forbids an eviction. """
 _EVICT_AGAIN = 10.0
 _GONE = (404, 410)
 _CONFLICT = 409
@@ -72,7 +72,7 @@ class Controller:
             self.queue.add([key], SETTLE[key.kind])
 
     def begin(self) -> None:
-        """Start the workers. Call this once all objects are known, so that a missing object really does not exist."""
+        """Start the workers. Call this once all objects have been read: until then, `state` lacks some."""
         self._begun.set()
         # The delays of SETTLE apply here, too: each kind has its own watch, and nodes may arrive later than their GPUs.
         self.changed(self.state.everything())

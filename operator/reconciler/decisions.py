@@ -1,8 +1,8 @@
 """Decides from the state what to write to one object.
 
-A share's conditions are written at once, and its counts of pods at most every 5 s. Figures are written at most every
-30 s, and only if one of them has changed by more than a threshold. Otherwise the figures of a thousand shares would
-keep the API server busy with writes.
+A share's conditions are written at once, and its counts of pods at most every 5 s. Its figures about clients and
+GPUs are written at most every 30 s, and measured figures only if one has changed by more than a threshold. Otherwise
+the figures of a thousand shares would keep the API server busy with writes.
 """
 
 import re
@@ -191,7 +191,7 @@ def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> I
 
 
 def _good(condition: Condition) -> bool:
-    """Return whether no Event is needed. Grants that are still being written need none."""
+    """Return whether a condition needs no Event: it is good, or grants are still being written."""
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
 
 

@@ -1,8 +1,8 @@
 """Decides which GPUShare of a namespace governs a pod, and what happens if none can.
 
-`orion.crds.governing` decides which shares claim a pod. If two shares claim a pod, that is an error that names both;
-Orion does not choose one. A pod whose share is gone keeps its last grant: deleting a share neither removes the limits
-of running work nor stops it.
+`orion.crds.governing` decides which shares claim a pod. If two shares claim a pod, Orion reports an error that
+names both, and does not choose one. A pod whose share is gone keeps its last grant: deleting a share neither removes
+the limits of running work nor stops it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Governance:
-    """What governs a pod. `shares` are the names of the shares that are concerned, sorted."""
+    """What governs a pod. `shares` are the sorted names of the shares that `how` and `message` are about."""
 
     how: How
     shares: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def _without(pod: PodRecord, shares: ShareRecords) -> Governance:
         )
     record = shares.named.get(last.share) if last is not None and last.share is not None else None
     if record is not None and record.share is None:
-        return _unreadable(record)  # its selector is not known, so the pods that it governed keep their grants
+        return _unreadable(record)  # the share's selector is not known, so the pods of the share keep their grants
     if pod.share is not None:
         return _kept(
             [],

@@ -38,7 +38,7 @@ class Leadership:
         self._seen: tuple[str, str] = ("", "")
         """ The holder and the renewal time that were last read. """
         self._seen_at = 0.0
-        """ When that pair was first read; monotonic seconds. """
+        """ When this process first read these two values; monotonic seconds. """
         self.taken = asyncio.Event()
         """ Set while this process holds the Lease. """
 

@@ -1,11 +1,11 @@
-"""Replaces pods of the MPS daemons that never started and whose DaemonSet has changed since.
+"""Replaces a pod of the MPS daemons if the pod never started and its DaemonSet has changed since.
 
 The DaemonSet has the update strategy OnDelete, because all clients of a GPU end with its MPS daemon. So Kubernetes does
 not replace a pod that waits for a missing image, even after the image's name was corrected. Such a pod has no clients.
 The operator deletes it, and the DaemonSet's controller creates a pod from the corrected template.
 
 Rejected: RollingUpdate, also with maxSurge. It deletes each outdated pod that is not ready. A pod is not ready if its
-node has not answered for a minute; then its MPS daemon and all its clients would end.
+node has not answered for a minute. The deletion would then end the pod's MPS daemon and all clients of this daemon.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""GPUDevices whose node is gone: no agent updates their status any more, so the operator sets it to Unknown.
+"""Handles GPUDevices whose node is gone: no agent updates their status, so the operator sets it to Unknown.
 
-Otherwise the last status would stay: its pods, clients and health. And an agent that finds the GPU in its own node
-could not take the GPUDevice over, because an agent must not write the GPUs of another node
+Otherwise the last status would stay: its pods, clients and health. And if the GPU is moved to another node, the agent
+of that node could not write the GPUDevice, because an agent must not write GPUs that belong to another node
 (charts/orion/files/agent-policy.yaml).
 
 Rejected: deleting the GPUDevice. That would also delete the spec that people have written.

@@ -1,7 +1,7 @@
 """The records that the reconciler keeps of watched objects: only the fields that decisions read.
 
-As Python objects, the body of a pod takes tens of kilobytes, and its record takes less than one. With thousands of
-pods, that is 60 MB instead of a gigabyte. Equal strings (labels, grants) are interned.
+As Python objects, the body of a pod takes tens of kilobytes, and its record takes less than one kilobyte. With
+thousands of pods, that is 60 MB instead of a gigabyte. Equal strings (labels, grants) are interned.
 """
 
 import sys
@@ -65,7 +65,7 @@ class PodRecord:
 
 @dataclass(slots=True)
 class ShareRecord:
-    """The record of a GPUShare. `share` has no status; None: this version cannot read the spec."""
+    """The record of a GPUShare. `share` has no status. It is None if this version cannot read the spec."""
 
     at: Named
     uid: str

@@ -2,8 +2,8 @@
 
 The watches of kopf do not answer two questions:
 - Has every existing object been read? Until then, a pod whose share is read later looks as if its share was deleted.
-- Was an object in memory deleted? After an interruption, kopf may have to list again, and does not report deletions in
-  between.
+- Was an object in memory deleted? After an interruption, kopf may have to list again, and does not report deletions
+  during the interruption.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Resync:
             _LOG.info("the watches did not report %d objects: listing again", len(missing - self._intake.seen))
 
     async def _all_arrive(self, missing: set[str]) -> bool:
-        """Wait for the watches to report objects. Return True once all were reported, False after 5 s without one."""
+        """Wait for the watches to report objects. Return False after 5 s without a new report."""
         loop = asyncio.get_running_loop()
         missing -= self._intake.seen
         deadline = loop.time() + _TIMEOUT_S

@@ -43,7 +43,7 @@ class Reconciler:
     """All parts of one reconciler. Create it inside a running event loop.
 
     Args:
-        settings: of this process.
+        settings: the settings of this process.
         beside: other tasks that run in this process.
 
     Raises:

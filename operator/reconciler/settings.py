@@ -49,7 +49,7 @@ class ReconcilerSettings(BaseModel):
     """ Timeout of one request. """
 
     resync_seconds: Annotated[float, Field(ge=1)] = 600
-    """ Interval between two resyncs: comparisons of the objects in memory with those of the API server. """
+    """ Interval between two resyncs: comparisons of the objects in memory with the objects of the API server. """
 
 
 def _checked_address(text: str) -> str:

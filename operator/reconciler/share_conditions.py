@@ -23,7 +23,7 @@ _SLACK = 1.05
 
 
 class Finding(NamedTuple):
-    """The content of a condition. `holds` None: the status is Unknown."""
+    """The content of a condition. If `holds` is None, the status is Unknown."""
 
     holds: bool | None
     reason: str
@@ -36,9 +36,9 @@ class Governed:
 
     pods: list[PodRecord] = field(default_factory=list)
     without_grant: list[str] = field(default_factory=list)
-    """ Those of `pods` that do not have the current grant of the share. """
+    """ The names of the pods in `pods` that do not have the current grant of the share. """
     not_admitted: list[str] = field(default_factory=list)
-    """ Those of `pods` that ask for no slot. """
+    """ The names of the pods in `pods` that ask for no slot. """
     refused: list[tuple[str, Governance]] = field(default_factory=list)
     """ Pods that the share claims but cannot govern, each with the reason. """
     unannotated: list[str] = field(default_factory=list)

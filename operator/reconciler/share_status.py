@@ -29,7 +29,7 @@ def share_status(record: ShareRecord, governed: Governed, found: Usage, now: dat
     """Return the desired status of a share.
 
     Args:
-        record: the share. Unchanged conditions keep the transition times of its status.
+        record: the share. Unchanged conditions keep the transition times in the share's status.
         governed: the pods of the share.
         found: what the node agents report about these pods.
         now: the transition time of conditions that change.

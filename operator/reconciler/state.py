@@ -28,9 +28,9 @@ class Kind(StrEnum):
     SHARE = "share"
     NODE = "node"
     DEVICE = "device"
-    """ The operator writes only to GPUs whose node is gone: no agent writes their status any more. """
+    """ The operator writes to a GPUDevice only if its node is gone, because no agent writes its status then. """
     NAMESPACE = "namespace"
-    """ Never written: a share of the namespace has changed, so its pods may now be governed differently. """
+    """ Queued when a share of the namespace has changed, because pods of the namespace may then need other grants. """
 
 
 class Key(NamedTuple):
@@ -55,7 +55,7 @@ class _Namespace:
         self.moved: set[str] = set()
         """ Pods that a changed share may concern, until `State.moved` returns them. """
         self.lost: set[str] = set()
-        """ Shares that may have lost one of these pods, until `State.moved` returns them. """
+        """ Shares that may have lost a pod in `moved`, until `State.moved` returns the shares. """
 
     def refresh(self) -> None:
         """Recompute which share governs each pod, if shares have changed."""
@@ -200,7 +200,7 @@ class State:
         space.refresh()
         moved, space.moved = space.moved, set()
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
-        # `shares` lacks a share whose pod now belongs to another share or to none. Its status counts pods, so add it.
+        # Add shares that have lost a pod to another share or to no share: their status counts pods.
         shares |= space.lost
         space.lost = set()
         return {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)

@@ -18,12 +18,12 @@ class Usage:
     """ The GPUs on which one of the pods holds a slot, by name. """
     slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
     clients: list[ClientRow] = field(default_factory=list)
-    """ Rows of joined processes, with node and GPU filled in. """
+    """ Rows of clients, with node and GPU filled in. """
     unmanaged: list[tuple[DeviceRecord, UnmanagedProcess]] = field(default_factory=list)
 
     @property
     def processes(self) -> int:
-        """The number of joined processes. It comes from the slots, because a GPUDevice has at most 64 client rows."""
+        """The number of clients. It comes from the slots, because a GPUDevice has at most 64 client rows."""
         return max(sum(row.clients for _, row in self.slots), len(self.clients))
 
 

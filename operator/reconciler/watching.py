@@ -1,6 +1,7 @@
 """The watches: stores objects from kopf's events in the state, and queues the objects that a change concerns.
 
-The reconciler uses only kopf's `on.event`: lists, watches, and their restart after an interruption. Not used:
+The reconciler uses only kopf's `on.event`: lists, watches, and their restart after an interruption.
+The reconciler does not use:
 - kopf's change detection. It writes the last state of every object into an annotation, and a level-triggered reconciler
   does not need it.
 - kopf's logins. kopf gets a session of `api_server`, so that all requests use the same renewed token.
@@ -32,7 +33,7 @@ Record = records.PodRecord | records.ShareRecord | records.DeviceRecord | record
 
 
 class Intake:
-    """Stores watch events in the state. The events of one object must come in their order.
+    """Stores watch events in the state. The events of one object must arrive in order.
 
     An event can be older than the answer to a write of this process, which is already in the state. Such an event is
     ignored; a newer one will follow. An object from a list is always stored, because all resourceVersions are lower
@@ -175,7 +176,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.posting.enabled = False
     found.posting.loggers = False
     found.peering.standalone = True
-    found.scanning.disabled = True  # the kinds exist before the operator starts; saves the right to read definitions
+    # The kinds exist before the operator starts. Without scans, the operator needs no right to read definitions.
+    found.scanning.disabled = True
     found.persistence.finalizer = "orion.gpu/finalizer"
     found.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
     found.persistence.diffbase_storage = NothingStored()

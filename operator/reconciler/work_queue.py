@@ -74,7 +74,7 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def failed(self, key: K) -> float:
-        """Queue an object again; return the delay in seconds. It doubles with each failure in a row, up to 60."""
+        """Queue an object again; return the delay in seconds. It doubles after each further failure, up to 60 s."""
         self._taken.discard(key)
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_DELAY * float(2 ** min(count - 1, 16)), _LONGEST_DELAY)

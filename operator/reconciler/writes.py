@@ -29,7 +29,7 @@ class PatchPod(_Patch):
 
 
 class PatchShare(_Patch):
-    """A merge patch of a GPUShare's status. Its resourceVersion makes the API server reject it if the share changed."""
+    """A merge patch of a GPUShare's status. The API server rejects it if the share's resourceVersion has changed."""
 
 
 class PatchNode(_Patch):
@@ -39,7 +39,7 @@ class PatchNode(_Patch):
 class PatchDevice(_Patch):
     """A merge patch of a GPUDevice's status.
 
-    The API server rejects it by its resourceVersion if an agent has written the status since it was read.
+    The patch contains the resourceVersion. So the API server rejects it if an agent has written the status since.
     """
 
 
@@ -48,7 +48,7 @@ class PostEvent:
     """An Event about an object.
 
     The name is a hash of the content. So the same Event never exists twice, even if the operator is killed between the
-    Event and the status, or if two reconcilers post it.
+    writes of the Event and of the status, or if two reconcilers post the Event.
     """
 
     regarding: Mapping[str, str]

@@ -11,7 +11,7 @@ admitting   the whole decision, as a function of the pod, the shares and the GPU
 patching    the difference of two objects as a JSON patch
 names       an admission policy that warns of annotations without effect
 
-Around them:
+Modules with input and output:
 reviews     the formats of AdmissionReview
 cluster_facts  the facts about shares and GPUs that admission needs
 handling    answers a review, and reads the live API before it rejects

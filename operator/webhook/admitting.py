@@ -194,7 +194,7 @@ def _add_slots(
 
 
 def _choose_runtime(pod: Pod, after: dict[str, Any], defaults: Defaults) -> list[str]:
-    """Set the runtime class that injects GPUs, unless the pod names one. `after["spec"]` must already be a copy."""
+    """Set the runtime class that injects GPUs, unless the pod names a class. `after["spec"]` must already be a copy."""
     if not defaults.runtime_class or pod.spec.runtime_class_name:
         return []
     after["spec"]["runtimeClassName"] = defaults.runtime_class

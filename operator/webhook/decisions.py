@@ -28,7 +28,7 @@ class Reason(StrEnum):
     SLOTS_GIVEN = "SlotsGiven"
     """ The pod asks for slots, either by itself or because admission added them. """
     HARMLESS = "Harmless"
-    """ Ephemeral containers that are allowed. """
+    """ The request adds ephemeral containers, and they are allowed. """
 
     UNKNOWN_ANNOTATION_VALUE = "UnknownAnnotationValue"
     NO_PRIORITY = "NoPriority"
@@ -54,7 +54,7 @@ class Refusal(Invalid):
     """The webhook rejects a pod. The pod's owner reads the sentence.
 
     Args:
-        reason: for metrics and programs.
+        reason: the reason in one word, for metrics and programs.
         sentence: what is wrong, and what to do.
         of_cluster: whether the rejection depends on shares or GPUs, so that newer data may change it.
     """

@@ -16,7 +16,7 @@ class Defaults(BaseModel):
     """ Whether to reject pods that no GPUShare governs. """
 
     runtime_class: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
-    """ The runtime class for pods with slots that name no runtime class; empty: these pods stay without one. """
+    """ The runtime class for pods with slots that name no runtime class; empty: they get no runtime class. """
 
     kubelet_root: Annotated[str, Field(pattern="^/[^:\\s]*[^:\\s/]$")] = "/var/lib/kubelet"
     """ The kubelet's --root-dir on the nodes; pods with slots may not mount it. """

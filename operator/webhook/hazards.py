@@ -24,7 +24,7 @@ DEVICE_VARIABLES = (
     "CUDA_MPS_PIPE_DIRECTORY",  # selects another MPS server, or none
 )
 NO_DEVICES = ("", "void", "none")
-""" Values that give a container no GPU. Containers without slots may have them. """
+""" Values that give a container no GPU. A container without slots may set DEVICE_VARIABLES to them. """
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
@@ -56,8 +56,8 @@ FORBIDDEN_PATHS = {
     "/run/docker.sock": _RUNTIME,
     "/run/cri-dockerd.sock": _RUNTIME,
 }
-""" Paths of the node that a tenant may not mount, with the reason. Their parents and everything below are forbidden as
-well. """
+""" Paths of the node that a tenant may not mount, with the reason. A tenant may not mount the
+parents of these paths either, nor anything below these paths. """
 
 _PREFIXES = ("/dev/nvidia",)
 """ Forbidden paths that also forbid longer names: /dev/nvidia forbids /dev/nvidia0. """

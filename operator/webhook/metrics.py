@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orion.api_server.watching import Watched
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5)
-""" Seconds. There are many buckets below 10 ms, where the API server's own histogram has only one. """
+""" Bounds in seconds. Below 10 ms there are many buckets; the API server's own histogram has only one there. """
 
 
 class Metrics:

@@ -4,9 +4,9 @@ The dynamic linker uses the first library that defines a symbol. If a library be
 driver functions, programs would call that library, and the hook would miss launches. A library after the hook still
 reaches the driver, through the hook. The container's own value is kept, including `$(VAR)`: the kubelet expands it.
 
-A variable in `env` overrides one of the same name from envFrom. So a container with envFrom also gets the two variables
-that could bypass the hook, with the values that have no effect. The webhook cannot see variables that the image sets; a
-variable in the pod overrides them.
+LD_AUDIT, or another value of ORION_ROOT, would let a container bypass the hook. If the container's envFrom could set
+one of these variables, the webhook adds the variable to `env` with a harmless value. A variable in `env` overrides one
+from envFrom. The webhook cannot see variables that the image sets; a variable in the pod overrides them.
 """
 
 import re
@@ -22,7 +22,7 @@ _SEPARATORS = re.compile(r"[ :]+")
 
 
 def pins(defaults: Defaults) -> dict[str, str]:
-    """Return the variables that could bypass the hook, each with the value that has no effect."""
+    """Return the variables with which a container could bypass the hook, each with a harmless value."""
     return {"LD_AUDIT": "", "ORION_ROOT": defaults.root}
 
 

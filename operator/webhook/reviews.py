@@ -16,7 +16,7 @@ from orion.operator.webhook.decisions import Decision, Outcome
 from orion.operator.webhook.patching import Operation, difference
 
 PATH = "/admit"
-""" The path of reviews. """
+""" The URL path to which the API server sends reviews. """
 
 API_VERSION: Literal["admission.k8s.io/v1"] = "admission.k8s.io/v1"
 KIND: Literal["AdmissionReview"] = "AdmissionReview"

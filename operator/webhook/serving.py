@@ -1,6 +1,7 @@
 """The webhook's process: HTTPS for the API server, probes, metrics, and a shutdown that loses no review.
 
-An internal error is an HTTP error, so that `failurePolicy` decides about the pod. Only a decision can deny a pod.
+The webhook answers an internal error with an HTTP error, so that `failurePolicy` decides about the pod. Only a decision
+can deny a pod.
 
 On SIGTERM, the readiness probe fails, and the cluster removes this replica from the Service. Meanwhile the webhook
 still answers reviews, each with `Connection: close`, so that the API server's persistent connections move to other
@@ -37,6 +38,7 @@ _LARGEST_REVIEW = 8 * 2**20
 """ Bytes. The API server accepts pods of up to 1.5 MiB, and a review contains the new and the old pod. """
 _KEEP_ALIVE_S = 120.0
 """ Longer than the API server's 90 s, so that the API server always closes an idle connection first. """
+_HANDSHAKE_S = 0.5  # ten times what a handshake takes on a busy machine
 _log = logging.getLogger(__name__)
 
 
@@ -46,10 +48,10 @@ class Listening:
 
     Args:
         address, port: where to serve HTTPS; port 0: any free port.
-        exposition: HOST:PORT for probes and metrics in plain HTTP; empty: only by HTTPS.
+        exposition: HOST:PORT for probes and metrics in plain HTTP; empty: only the HTTPS port serves them.
         certificate, key: PEM files.
         leave_s: how long the webhook accepts connections after SIGTERM, in seconds.
-        finish_s: how long open connections may send reviews after that, and then how long answers may take, in seconds.
+        finish_s: seconds that open connections may send reviews after `leave_s`. Then answers may take as long again.
     """
 
     address: str
@@ -142,15 +144,23 @@ class Webhook:
             await self._exposition.start()
 
     async def _leave(self, runner: web.AppRunner) -> None:
-        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` for open connections."""
+        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` for open connections.
+
+        A connection that the kernel accepted just before is not listed until its TLS handshake is over. So the listener
+        has to be without a connection for `_HANDSHAKE_S`.
+        """
         self._leaving = True
         _log.info("shutting down: new connections are accepted for another %g s", self._listening.leave_s)
         await asyncio.sleep(self._listening.leave_s)
         for site in list(runner.sites):
             await site.stop()
-        end = time.monotonic() + self._listening.finish_s
-        while runner.server is not None and runner.server.connections and time.monotonic() < end:
+        now = unused_since = time.monotonic()
+        end = now + self._listening.finish_s
+        while now < end and now < unused_since + _HANDSHAKE_S:
             await asyncio.sleep(0.02)
+            now = time.monotonic()
+            if runner.server is not None and runner.server.connections:
+                unused_since = now
 
     # -- Answers -------------------------------------------------------------------------------------------------------
 

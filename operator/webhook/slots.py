@@ -33,7 +33,7 @@ class Ask:
     Args:
         entry: the container.
         resource: the resource's name.
-        amount: how many; at least one.
+        amount: the number of GPUs or slots; at least 1.
         priority: the priority of the slots; None: the container asks for whole GPUs.
     """
 
@@ -47,7 +47,7 @@ def asks(spec: PodSpec) -> list[Ask]:
     """Return what the containers of a pod ask for. Containers that ask for no GPU are left out.
 
     Raises:
-        Refusal: a container asks for two of these resources, for an unknown one, or for an invalid amount.
+        Refusal: a container asks for two kinds of GPUs or slots, for an unknown kind, or for an invalid amount.
     """
     found = []
     for entry in containers_of(spec):

@@ -1,9 +1,9 @@
 """Loads the server's certificate into the running TLS context whenever its files change.
 
 New handshakes use the new certificate, and open connections go on, so no connection is dropped. The files are first
-loaded into a separate TLS context. If they do not match (a new certificate with the old key) or are damaged, the
-running server keeps its certificate until the files change again. Handshakes and the change run on the same event loop,
-so no handshake sees a half-changed context.
+loaded into a separate TLS context. If certificate and key do not match (a new certificate with the old key) or are
+damaged, the running server keeps its certificate until the files change again. Handshakes and the change run on the
+same event loop, so no handshake sees a half-changed context.
 
 The files are checked with stat once a second. The kubelet replaces a Secret's files atomically through a symbolic link.
 inotify would need watches on the folder, the link and its target, and would gain only a second.

@@ -19,7 +19,7 @@ def modelled(gaps: list[float], services: list[float], speeds: Speeds) -> Outcom
 
 
 def plain_queue(gaps: list[float], services: list[float], speed: float) -> list[float]:
-    """Return latencies of a first-come first-served server of one speed, by Lindley's recursion."""
+    """Return latencies of a first-come first-served server with a constant speed, by Lindley's recursion."""
     latencies, wait = [], 0.0
     for number, gap in enumerate(gaps):
         wait = max(0.0, wait - gap) if number else 0.0
@@ -120,7 +120,10 @@ def test_longer_overlap_may_make_a_later_request_faster() -> None:
 
 
 def test_an_example_that_was_computed_by_hand() -> None:
-    """Request 0 runs at half speed until 1 and ends at 1.5. Request 1.2 ends at 2.5. Request 9 is like request 0."""
+    """The request at 0 runs at half speed until 1 and ends at 1.5.
+
+    The request at 1.2 ends at 2.5. The request at 9 takes as long as that at 0.
+    """
     result = outcomes([0.0, 1.2, 9.0], 1.0, Speeds(1.0, 0.5, 0.25), [1.0], window=(0.0, 12.0))
     assert result.latencies[0] == pytest.approx([1.5, 1.3, 1.5])
     assert result.hp[0] == pytest.approx(3 / 12)
@@ -130,7 +133,7 @@ def test_an_example_that_was_computed_by_hand() -> None:
 
 def test_throughput_counts_only_inside_the_window() -> None:
     result = outcomes([0.0, 10.0], 4.0, Speeds(1.0, 0.5, 0.25), [2.0], window=(1.0, 11.0))
-    # hp overlaps from 0 to 2, then runs alone from 2 to 5 (work 1 + 3), and overlaps again from 10 on.
+    # be runs beside hp from 0 to 2 and from 10 on. From 2 to 5 hp runs alone. The first request needs 1 + 3.
     assert result.hp[0] == pytest.approx((0.5 * 1 + 3 + 0.5 * 1) / 10)
     assert result.be[0] == pytest.approx((5 + 0.25 * 2) / 10)
 

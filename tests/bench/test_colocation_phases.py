@@ -81,7 +81,7 @@ def test_changes_share_a_phase_and_waiting_measurements_follow_it() -> None:
     late = phases.ask("measure", 2)
     assert (running.granted, first.granted, late.granted) == (True, False, False)
     phases.give_back(running)
-    joining = phases.ask("change", 0)  # after its run, while the other party starts processes
+    joining = phases.ask("change", 0)  # party 0 asks after its run, while party 1 starts processes
     again = phases.ask("change", 0)
     assert (first.granted, joining.granted, again.granted, late.granted) == (True, True, False, False)
     phases.give_back(first)

@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, Any]:
 def test_the_smoke_scenario_completes_and_makes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
-    assert time.monotonic() - began < 120  # a person waits for it
+    assert time.monotonic() - began < 120  # seconds; users wait for the end of this scenario
     outcome = json.loads(capsys.readouterr().out)
     assert outcome["failed"] == {}
     assert outcome["runs"] == 8

@@ -8,7 +8,7 @@ from orion.bench.workload import EventTrace
 
 
 class FakeGpu:
-    """Its events complete at the given times, in order."""
+    """A GPU whose events complete at the given times, in order."""
 
     def __init__(self, *completions: float) -> None:
         self.completions = list(completions)

@@ -1,4 +1,4 @@
-"""The values of the chart and their schema as data; returns copies with one value changed."""
+"""The values of the chart and their schema as data; makes copies of values in which one value is changed."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from testbed import helm
 VALUES = Path(helm.CHART, "values.yaml").read_text()
 DEFAULTS: dict[str, Any] = yaml.safe_load(VALUES)
 SCHEMA: dict[str, Any] = yaml.safe_load(Path(helm.CHART, "values.schema.json").read_text())
-FREE_MAPS = ("nodeSelector", "resources", "securityContext", "labels")  # treated as one value
+FREE_MAPS = ("nodeSelector", "resources", "securityContext", "labels")  # each of these maps counts as one value
 MPS = {"mps": {"enabled": True}}
 
 
@@ -29,7 +29,7 @@ LEAVES = dict(leaves(DEFAULTS))
 
 
 def set_at(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return a copy of values with one of them changed."""
+    """Return a copy of values in which one value is changed."""
     changed = copy.deepcopy(values)
     *above, last = path.split(".")
     place = changed

@@ -23,9 +23,8 @@ EVERYTHING: dict[str, Any] = {
     "webhook": {"podDisruptionBudget": {"enabled": True}},
 }
 """ Values with which the chart renders every object that it has. """
-_Loader = getattr(
-    yaml, "CSafeLoader", yaml.SafeLoader
-)  # the other loader needs half a second for the definitions alone
+# Without C, yaml needs half a second for the definitions alone.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def text(values: Mapping[str, Any] | None = None, release: str = "orion", *arguments: str) -> str:

@@ -1,6 +1,7 @@
-"""What the chart reads from a cluster, and what an upgrade does not change: Helm with a real API server without nodes.
+"""What the chart reads from a cluster, and what an upgrade does not change.
 
-Each test has its own control plane, because the chart creates cluster-wide objects. No pods run here.
+The tests use Helm and a real API server without kubelets, so no pods run. Each test has its own control plane, because
+the chart creates cluster-wide objects.
 """
 
 import base64
@@ -89,13 +90,13 @@ def installation(own_control_plane: ControlPlane) -> Installation:  # noqa: F811
     return Installation(own_control_plane)
 
 
-def test_the_chart_depends_on_the_cluster(installation: Installation) -> None:
+def test_refusals_and_notes_depend_on_the_cluster(installation: Installation) -> None:
     assert "cert-manager is not installed" in installation.refused({"certificates": {"source": "cert-manager"}})
     monitored = {"monitoring": {"serviceMonitor": {"enabled": True}}, "networkPolicy": {"enabled": False}}
     assert "no ServiceMonitors" in installation.refused(monitored)
     assert 'no runtime class "nvidia"' in installation.refused({"webhook": {"runtimeClassName": "nvidia"}})
     assert "does not have gpudevices.orion.gpu" in installation.refused({"crds": {"install": False}})
-    # Two notes about clusters without GPUs to share, and one about GPUs that another plugin advertises.
+    # Notes for a cluster in which no node has opted in, and for one in which another plugin advertises the GPUs.
     installation.node("plain", {}, {"cpu": "1"})
     assert "kubectl label node NODE orion/enabled=true" in installation.notes()
     assert "NO NODE HAS OPTED IN" not in installation.notes(simulatedGPUs=2)
@@ -136,7 +137,7 @@ def test_upgrade_rollback_and_uninstall_keep_the_objects_that_they_must_keep(
 
     installation.helm("install", "orion", values={"crds": {"keep": False}})
     installation.helm("uninstall", "orion", "--no-hooks")
-    # The API server decides when they are gone: it retries with growing delays while it serves requests for the kind.
+    # The API server deletes a definition only some time later, so this checks that the deletion has begun.
     for going in installation.definitions.list_custom_resource_definition().items:
         assert going.metadata.deletion_timestamp, going.metadata.name
         assert going.metadata.finalizers == ["customresourcecleanup.apiextensions.k8s.io"]
@@ -148,11 +149,11 @@ def test_an_upgrade_that_would_destroy_objects_is_rejected(installation: Install
     eventually(installation.has_gpus)
     _no_clients_of_an_mps_daemon_end(installation, there)
 
-    # Objects that the upgrade would create beside the running ones.
+    # With other names, the upgrade would create a second set of objects beside the running one.
     renamed = installation.refused({**there, "fullnameOverride": "gpus"}, command="upgrade")
     assert 'names of this release begin with "orion" and would begin with "gpus"' in renamed
 
-    # The shares of all users.
+    # Without the definitions, the upgrade would delete the shares of all users.
     without = {**there, "crds": {"install": False}}
     refused = installation.refused(without, command="upgrade")
     assert "this upgrade would delete it" in refused
@@ -185,7 +186,7 @@ def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[
 
 
 def _as_the_operator_does(installation: Installation) -> tuple[Any, ...]:
-    """Write the objects that the chart leaves to the operator; return them as stored."""
+    """Write the objects that the operator writes instead of the chart; return them as the API server stored them."""
     data = {"tls.crt": base64.b64encode(b"leaf").decode(), "ca.key": base64.b64encode(b"key").decode()}
     installation.core.patch_namespaced_secret(SECRET, NAMESPACE, {"data": data})
     bundle = {"webhooks": [{"name": "pods.webhook.orion.gpu", "clientConfig": {"caBundle": _base64(PEM)}}]}

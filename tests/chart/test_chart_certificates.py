@@ -1,4 +1,4 @@
-"""The source of the webhook's certificate, for each source that the values can name."""
+"""The objects and mounts for the webhook's certificate, for each value of certificates.source."""
 
 import base64
 
@@ -27,7 +27,7 @@ def test_an_upgrade_keeps_the_certificate_and_its_authority() -> None:
     assert "spec" not in chart.one(found, "Lease", "orion-operator")
 
 
-def test_the_webhook_mounts_no_authoritys_key() -> None:
+def test_the_webhook_does_not_mount_the_authoritys_key() -> None:
     assert [each["key"] for each in certificate_volume(chart.objects())["items"]] == ["tls.crt", "tls.key"]
 
 

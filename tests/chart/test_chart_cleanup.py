@@ -27,7 +27,7 @@ def test_the_job_has_its_own_rights_and_runs_last(everything: list[Object]) -> N
     assert {kind for kind, weight in weights.items() if weight == 0} == {"Job"}
 
 
-def test_its_account_is_bound_to_labels_of_nodes_by_the_operators_own_rules() -> None:
+def test_a_copy_of_the_operators_policy_restricts_the_jobs_account_to_labels_of_nodes() -> None:
     for release, named in (("orion", "orion"), ("gpus", "gpus-orion")):
         found = chart.objects(release=release)
         policy, operators = (
@@ -42,13 +42,13 @@ def test_its_account_is_bound_to_labels_of_nodes_by_the_operators_own_rules() ->
         assert binding == {"policyName": f"{named}-cleanup-labels-nodes", "validationActions": ["Deny"]}
 
 
-def test_nothing_is_left_after_a_done_or_failed_job(everything: list[Object]) -> None:
+def test_helm_deletes_every_object_after_the_job_succeeds_or_fails(everything: list[Object]) -> None:
     for marks in hooks(everything, "post-delete").values():
         policies = set(marks["helm.sh/hook-delete-policy"].split(","))
         assert policies == {"before-hook-creation", "hook-succeeded", "hook-failed"}
 
 
-def test_nothing_else_has_its_name_or_its_component(everything: list[Object]) -> None:
+def test_only_objects_of_the_cleanup_have_its_component(everything: list[Object]) -> None:
     places = hooks(everything, "post-delete").keys()
     for each in everything:
         place = (each["kind"], each["metadata"]["name"])

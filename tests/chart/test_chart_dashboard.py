@@ -15,7 +15,7 @@ DOCUMENTS = Path(helm.CHART, "../../docs").resolve()
 
 
 def documented() -> set[str]:
-    """Return the names of all metrics in the docs; a row may name several, the later ones only by their suffix."""
+    """Return the metric names that the docs write in full; a row may abbreviate further names to their suffix."""
     found = set()
     for page in ("metrics", "admission", "device-plugin", "certificates", "reconciling"):
         text = (DOCUMENTS / f"{page}.md").read_text()

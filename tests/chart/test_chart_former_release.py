@@ -1,4 +1,4 @@
-"""Objects that a former release left, or that a running one must keep, make the chart reject an installation.
+"""The chart rejects an installation because of objects that a former release left or that a running release needs.
 
 The tests use a real API server without nodes. They have their own control plane, because these objects are
 cluster-wide.

@@ -1,6 +1,6 @@
 """Compares whole renderings with stored ones, so that a person can review all effects of a change to a template.
 
-    .venv/bin/python -m tests.chart.test_chart_golden     # writes them again
+    .venv/bin/python -m tests.chart.test_chart_golden     # writes the stored renderings again
 
 The definitions of the API types and the admission policies are left out: other tests compare them with their files.
 """

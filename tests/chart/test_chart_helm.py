@@ -1,4 +1,4 @@
-"""Helm is found, or built once; it must not read the user's own settings."""
+"""`testbed.helm` finds Helm or builds it once, and runs it without the user's own settings."""
 
 import os
 from pathlib import Path

@@ -58,7 +58,7 @@ def test_every_object_is_in_the_releases_namespace_or_in_none(everything: list[O
         ("1", {"fullnameOverride": "first"}, "first"),
     ],
 )
-def test_all_names_begin_with_that_of_the_release(release: str, values: dict[str, Any], name: str) -> None:
+def test_all_names_begin_with_the_name_of_the_release(release: str, values: dict[str, Any], name: str) -> None:
     found = chart.objects(EVERYTHING | values, release)
     for each in found:
         if each["kind"] != "CustomResourceDefinition":
@@ -78,7 +78,7 @@ def test_all_names_begin_with_that_of_the_release(release: str, values: dict[str
         assert binding["spec"]["policyName"] in chart.of_kind(found, "ValidatingAdmissionPolicy")
 
 
-def test_a_long_release_name_is_cut_where_labels_end() -> None:
+def test_a_long_release_name_is_shortened_to_fit_labels() -> None:
     for each in chart.objects(EVERYTHING, "o" * 53):
         assert each["kind"] == "CustomResourceDefinition" or len(each["metadata"]["name"]) <= 80
         assert all(len(text) <= 63 for text in each["metadata"]["labels"].values())

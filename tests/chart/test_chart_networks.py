@@ -58,7 +58,7 @@ def test_pods_may_have_equal_ports_but_the_service_may_not() -> None:
     assert len({each["port"] for each in ports}) == len(ports)
 
 
-def test_an_api_server_may_have_any_address_of_ipv6() -> None:
+def test_the_address_of_an_api_server_may_be_ipv6() -> None:
     values = {"networkPolicy": {"apiServerCIDRs": ["::/0", "fd00::1/128"]}}
     rules = chart.one(chart.objects(values), "NetworkPolicy", "orion-operator")["spec"]["egress"]
     assert [each["ipBlock"]["cidr"] for each in rules[0]["to"]] == ["::/0", "fd00::1/128"]

@@ -17,7 +17,7 @@ def test_simulated_gpus_need_no_label_and_real_ones_do() -> None:
     assert everywhere["orion-node"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
 
 
-def test_simulated_gpus_are_one_machine_of_agent_and_plugin() -> None:
+def test_agent_and_plugin_share_one_simulated_machine() -> None:
     found = chart.objects({"simulatedGPUs": 3, "node": {"simulatedState": "/run/sim"}})
     for name in ("agent", "device-plugin"):
         container = chart.container(found, f"orion-node/{name}")
@@ -27,7 +27,7 @@ def test_simulated_gpus_are_one_machine_of_agent_and_plugin() -> None:
         assert "NVIDIA_VISIBLE_DEVICES" not in environment
 
 
-def test_the_agent_of_a_real_gpu_sees_all_and_the_plugin_none() -> None:
+def test_the_agent_sees_all_real_gpus_and_the_plugin_none() -> None:
     found = chart.objects()
     seen = {
         name: {each["name"]: each.get("value") for each in chart.container(found, f"orion-node/{name}")["env"]}

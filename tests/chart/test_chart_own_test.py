@@ -29,9 +29,9 @@ def test_the_helm_test_requests_a_slot_that_some_gpu_has(by_gpu: list[dict[str, 
 
 
 def test_helm_finds_a_pod_with_logs_for_every_test_hook() -> None:
-    """At its end, `helm test --logs` reads the logs of a pod with the name of each test hook, also of the GPUShare.
+    """At its end, `helm test --logs` reads for each test hook the logs of a pod with the hook's name.
 
-    So the GPUShare has the pod's name, and Helm deletes both only before the next test.
+    The GPUShare is such a hook too. So it has the pod's name, and Helm deletes both only before the next test.
     """
     found = chart.objects({"webhook": {"requireShare": True}})
     for kind in ("Pod", "GPUShare"):

@@ -36,7 +36,7 @@ def test_every_container_runs_the_one_image(image: dict[str, str], name: str) ->
         assert spec["imagePullSecrets"] == [{"name": "login"}]
 
 
-def test_the_chart_is_of_the_version_of_the_package() -> None:
+def test_the_app_version_of_the_chart_is_the_version_of_the_package() -> None:
     chart_file = yaml.safe_load((helm.CHART / "Chart.yaml").read_text())
     version = re.search(r'(?m)^version = "(.*)"$', Path(helm.CHART, "../../pyproject.toml").read_text())
     assert version is not None
@@ -48,7 +48,7 @@ def test_all_pods_are_listed_here(everything: list[Object]) -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS[:4])
-def test_every_component_has_its_values(workload: str) -> None:
+def test_every_component_uses_its_own_values(workload: str) -> None:
     component = workload.removeprefix("orion-")
     own: dict[str, Any] = {
         "podLabels": {"a": "b"},
@@ -75,7 +75,7 @@ def test_every_component_has_its_values(workload: str) -> None:
 
 
 def test_a_drain_of_the_only_schedulable_node_ends() -> None:
-    """An eviction relies on a replacement, but the only node that could run one is the drained node."""
+    """An eviction needs a replacement of the pod, but the only node that could run it is the drained node."""
     assert not chart.of_kind(chart.objects(), "PodDisruptionBudget")
 
 
@@ -91,7 +91,7 @@ def test_replicas_are_spread_and_drains_leave_one_on_request(name: str) -> None:
     alone = chart.objects({name: {**budgeted, "replicas": 1}})
     assert f"orion-{name}" not in chart.of_kind(
         alone, "PodDisruptionBudget"
-    )  # a PodDisruptionBudget would block every drain
+    )  # for a single replica, a PodDisruptionBudget would block every drain
 
 
 def test_runtime_classes_of_the_nodes_pods_and_of_tenants() -> None:

@@ -55,7 +55,7 @@ def test_containers_get_only_existing_options() -> None:
         assert {option.partition("=")[0] for option in options} <= known, name
 
 
-@pytest.mark.parametrize("milliseconds", [0, None], ids=["never", "of-a-release-before-it"])
+@pytest.mark.parametrize("milliseconds", [0, None], ids=["never", "absent, as in an older release"])
 def test_an_mps_daemon_refreshes_only_if_the_values_say_so(milliseconds: int | None) -> None:
     for value, expected in ((milliseconds, set[str]()), (40, {"--refresh-ms=40"}), (60000, {"--refresh-ms=60000"})):
         found = chart.objects({"mps": {"enabled": True, "refreshMilliseconds": value}})
@@ -72,7 +72,7 @@ def test_large_numbers_are_written_as_programs_read_them() -> None:
     assert "--resync-seconds=86400000" in chart.container(found, "orion-operator/operator")["args"]
 
 
-def test_the_nodes_configuration_is_that_of_the_model() -> None:
+def test_the_charts_nodes_configuration_equals_the_defaults_of_the_model() -> None:
     text = chart.one(chart.objects(), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
     assert parse(text, "values").for_node("any") == NodeSettings()
     known = {field.alias or name for name, field in NodeSettings.model_fields.items()}
@@ -94,7 +94,7 @@ def test_the_schema_accepts_what_the_programs_accept() -> None:
         assert (policy[key]["minimum"], policy[key]["maximum"]) == (row.least, row.most), key
 
 
-def test_a_nodes_own_settings_are_rendered() -> None:
+def test_settings_of_a_single_node_are_rendered() -> None:
     own = {"slots": {"hp": 2, "be": 3}, "slotsByGPU": [{"gpu": "1", "be": 1}], "gpus": ["0", "1"], "coexist": True}
     values = {"nodeConfiguration": {"nodes": {"a": own}, "driverRoot": "/run/nvidia/driver"}}
     text = chart.one(chart.objects(values), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
@@ -107,7 +107,7 @@ def test_a_nodes_own_settings_are_rendered() -> None:
     assert settings.driver_root == "/run/nvidia/driver"
 
 
-def test_the_agents_defaults_are_the_agents_own() -> None:
+def test_the_charts_defaults_for_the_agent_equal_the_agents_own() -> None:
     agent = DEFAULTS["node"]["agent"]
     said = agent["policy"]
     assert said["name"] == RELEASE.names[0]

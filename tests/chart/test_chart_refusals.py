@@ -29,7 +29,7 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
                 "node": {"gpuAccess": "privileged"},
                 "nodeConfiguration": {"driverRoot": "/run/nvidia/driver"},
             },
-            "has to be the node itself",
+            "has to be installed on the node itself",
         ),
         (
             {
@@ -37,7 +37,7 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
                 "node": {"gpuAccess": "privileged"},
                 "nodeConfiguration": {"nodes": {"a": {"driverRoot": "/run/nvidia/driver"}}},
             },
-            "has to be the node itself",
+            "has to be installed on the node itself",
         ),
     ],
 )

@@ -26,16 +26,16 @@ def compare(schema: dict[str, Any], values: Mapping[str, Any], path: str = "") -
     if not properties:
         return
     if resolved(schema).get("additionalProperties") is not False:
-        yield f"{path or 'the whole'} takes any key"
+        yield f"{path or 'the top level'} accepts any key"
     if values and path.rpartition(".")[2] not in FREE_MAPS:
-        yield from (f"{path}.{key} is in one alone" for key in properties.keys() ^ values.keys())
+        yield from (f"{path}.{key} is missing in schema or values" for key in properties.keys() ^ values.keys())
     for key, value in values.items():
         if isinstance(value, Mapping) and key in properties:
             yield from compare(properties[key], value, f"{path}.{key}".strip("."))
 
 
 def test_the_schema_knows_exactly_the_keys_of_values() -> None:
-    whole = DEFAULTS | {"global": {}, "enabled": True}  # values that a chart which depends on this one may set
+    whole = DEFAULTS | {"global": {}, "enabled": True}  # a chart that depends on Orion's chart may set these two
     assert list(compare(SCHEMA, whole)) == []
 
 
@@ -91,7 +91,7 @@ def test_invalid_values_are_rejected(path: str, value: Any) -> None:
 
 
 def test_an_optional_map_may_be_removed() -> None:
-    """`--set node.nodeSelector=null` does this."""
+    """`--set node.nodeSelector=null` removes a map."""
     free = {"podLabels", "podAnnotations", "nodeSelector", "podDisruptionBudget", "annotations", "labels"}
     paths = {path for path in LEAVES if path.rpartition(".")[2] in free} | {"commonLabels", "commonAnnotations"}
     paths |= {f"{component}.podDisruptionBudget" for component in ("operator", "webhook")}
@@ -122,7 +122,7 @@ def mappings(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 def test_a_section_cannot_be_removed_and_all_else_can() -> None:
-    """`--set uninstall=null` would do this; sections inside a removed section are not tried."""
+    """`--set uninstall=null` removes a section. The test does not try sections inside a removed section."""
     needed = set(sections(SCHEMA))
     assert {key for key in DEFAULTS if "properties" in resolved(SCHEMA["properties"][key])} <= needed
     for depth in {path.count(".") for path in needed}:

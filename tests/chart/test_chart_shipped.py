@@ -1,4 +1,4 @@
-"""The chart renders exactly the RBAC rules, policies and definitions that it ships as files."""
+"""The chart renders exactly the RBAC rules, policies and definitions of the files in charts/orion/files."""
 
 import pytest
 
@@ -20,7 +20,7 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
-def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str, everything: list[Object]) -> None:
+def test_each_role_has_the_rules_of_its_file_and_is_bound_to_its_account(name: str, everything: list[Object]) -> None:
     found, account = everything, ACCOUNTS[name]
     for role in shipped(f"{name}.yaml"):
         made = chart.one(found, role["kind"], role["metadata"]["name"])
@@ -31,7 +31,7 @@ def test_rights_are_those_of_the_files_and_bound_to_their_accounts(name: str, ev
         assert [(each["name"], each["namespace"]) for each in binding["subjects"]] == [(account, chart.NAMESPACE)]
 
 
-def test_there_are_no_other_rights_than_those_of_the_files(everything: list[Object]) -> None:
+def test_there_are_no_roles_besides_those_of_the_files(everything: list[Object]) -> None:
     names = {
         (role["kind"], role["metadata"]["name"]) for path in FILES.glob("*-role.yaml") for role in shipped(path.name)
     }
@@ -44,7 +44,7 @@ def test_there_are_no_other_rights_than_those_of_the_files(everything: list[Obje
         assert {(kind, name) for name in chart.of_kind(everything, kind).keys() - unbound} == bound
 
 
-def test_people_see_and_change_shares_by_the_roles_that_they_have() -> None:
+def test_the_roles_view_and_edit_include_shares() -> None:
     found = chart.objects()
     for role in shipped("users-roles.yaml"):
         made = chart.one(found, "ClusterRole", role["metadata"]["name"])
@@ -55,20 +55,20 @@ def test_people_see_and_change_shares_by_the_roles_that_they_have() -> None:
     assert not {"orion-view", "orion-edit"} & without.keys()
 
 
-def test_names_in_rights_follow_the_release() -> None:
+def test_resource_names_in_roles_contain_the_name_of_the_release() -> None:
     roles = chart.of_kind(chart.objects(release="gpus"), "Role")
     named = {name for role in roles.values() for rule in role["rules"] for name in rule.get("resourceNames", ())}
     assert named == {"gpus-orion-operator", "gpus-orion-webhook-certificate", "gpus-orion-test-slot"}
 
 
-def test_rights_of_certificates_are_given_only_where_they_are_used() -> None:
+def test_the_operator_has_rights_for_certificates_only_if_it_makes_them() -> None:
     for source in ({"source": "cert-manager"}, {"source": "given", "given": {"secretName": "a", "caBundle": PEM}}):
         found = chart.objects({"certificates": source})
         assert not [name for kind in ("Role", "ClusterRole") for name in chart.of_kind(found, kind) if "cert" in name]
         assert "--certificates=operator" not in chart.container(found, "orion-operator/operator")["args"]
 
 
-def test_policies_and_webhook_are_those_of_the_files() -> None:
+def test_policies_and_webhook_equal_their_files() -> None:
     found = chart.objects()
     for path in [FILES / "policies.yaml", *FILES.glob("*-policy.yaml")]:
         for policy in shipped(path.name):
@@ -77,7 +77,7 @@ def test_policies_and_webhook_are_those_of_the_files() -> None:
     assert chart.one(found, "MutatingWebhookConfiguration", "orion")["webhooks"] == file["webhooks"]
 
 
-def test_definitions_are_those_of_the_files_and_are_kept() -> None:
+def test_definitions_equal_their_files_and_are_kept() -> None:
     found = chart.of_kind(chart.objects(), "CustomResourceDefinition")
     assert len(found) == len(list((FILES / "crds").glob("*.yaml")))
     for path in (FILES / "crds").glob("*.yaml"):

@@ -1,4 +1,4 @@
-"""Each value has a comment, and each changes the rendering."""
+"""Each value of the chart has a comment, and a change of any value changes the rendering."""
 
 import re
 from typing import Any
@@ -57,7 +57,7 @@ CHANGED: dict[str, Any] = {
     "monitoring.serviceMonitor.labels": {"a": "b"},
     "monitoring.dashboard.labels": {"a": "b"},
 }
-""" Another value, for values from which no rule can derive one. """
+""" A changed value, by the path of each value from which `another` cannot derive one. """
 
 BESIDE: dict[str, dict[str, Any]] = {
     **{

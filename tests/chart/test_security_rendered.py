@@ -30,7 +30,7 @@ HOST_PATHS = {
     },
     "orion-mps/mps-daemon": {"/run/orion/mps": True},
 }
-""" The host paths of each container, and whether it may write there, including those that the values below add. """
+""" The host paths of each container with the default values, and whether it may write to each. """
 MORE_HOST_PATHS = {
     "simulated": {
         "orion-node/agent": {"/dev/shm/orion-sim": True},
@@ -66,7 +66,7 @@ def effective(spec: Object, container: Object, key: str) -> Any:
     return container.get("securityContext", {}).get(key, spec.get("securityContext", {}).get(key))
 
 
-def test_no_container_is_privileged_and_each_has_the_capabilities_that_it_is_known_to_need(
+def test_no_container_is_privileged_and_each_has_only_the_listed_capabilities(
     objects: list[Object],
 ) -> None:
     for name, container in chart.containers(objects):
@@ -79,27 +79,27 @@ def test_no_container_is_privileged_and_each_has_the_capabilities_that_it_is_kno
 
 
 def test_the_agent_may_send_any_number_of_descriptors() -> None:
-    # Not with simulated GPUs: a root container on a laptop may not be able to get it.
+    # With simulated GPUs the chart adds no capability, because a root container on a laptop may be unable to get it.
     for values, added in (({}, ["SYS_RESOURCE"]), (SIMULATED, None)):
         agent = chart.container(chart.objects(values), "orion-node/agent")
         assert agent["securityContext"]["capabilities"].get("add") == added
 
 
 def test_no_tenants_root_has_all_capabilities_of_the_mps_daemon() -> None:
-    # The kernel compares them before one process may access another one of the same user.
+    # The kernel compares the capabilities of two processes of one user before it lets one access the other.
     simulated = {**SIMULATED, **MPS}
     for values, added in ((MPS, ["SYS_RESOURCE"]), (simulated, None)):
         (found,) = (each for name, each in chart.containers(chart.objects(values)) if name.startswith("orion-mps/"))
         assert found["securityContext"]["capabilities"].get("add") == added
 
 
-def test_privileged_containers_get_gpus_only_if_the_values_say_so() -> None:
+def test_only_the_agent_is_privileged_if_the_values_ask_for_it() -> None:
     objects = chart.objects({"node": {"gpuAccess": "privileged"}})
     privileged = {name for name, each in chart.containers(objects) if each["securityContext"].get("privileged")}
     assert privileged == {"orion-node/agent"}
 
 
-def test_every_pod_has_the_runtimes_seccomp_profile_and_no_namespace_of_the_host_that_it_does_not_need(
+def test_every_pod_has_the_runtimes_seccomp_profile_and_only_the_needed_host_namespaces(
     objects: list[Object],
 ) -> None:
     for name, spec in chart.pod_specs(objects).items():
@@ -155,7 +155,7 @@ def test_each_container_has_only_the_listed_host_paths(values: Mapping[str, Any]
         assert {path for path, writable in of_host.items() if writable and not allowed[path]} == set(), container
 
 
-def test_only_the_webhook_has_its_key(objects: list[Object]) -> None:
+def test_only_the_webhook_mounts_its_key(objects: list[Object]) -> None:
     assert "secretKeyRef" not in json.dumps(objects)
     assert "secretRef" not in json.dumps(objects)
     for name, found in all_mounts(objects).items():
@@ -174,7 +174,7 @@ def test_the_rendering_contains_no_secret(objects: list[Object]) -> None:
     assert "PRIVATE KEY" not in json.dumps(objects)
 
 
-def test_rights_name_no_wildcards_and_none_of_the_rights_that_lead_to_others(objects: list[Object]) -> None:
+def test_roles_have_no_wildcards_and_no_rights_that_lead_to_more_rights(objects: list[Object]) -> None:
     roles = [*chart.of_kind(objects, "ClusterRole").values(), *chart.of_kind(objects, "Role").values()]
     for role, rule in ((each, rule) for each in roles for rule in each["rules"]):
         name = role["metadata"]["name"]

@@ -53,7 +53,9 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["doctr"], "doctr", "doctor", id="command"),
     ],
 )
-def test_an_unknown_word_is_named_in_one_sentence(orion: Call, arguments: list[str], named: str, allowed: str) -> None:
+def test_a_wrong_option_or_value_is_named_in_one_sentence(
+    orion: Call, arguments: list[str], named: str, allowed: str
+) -> None:
     status, out, err = orion(*arguments)
     assert status == 2
     assert out == ""
@@ -75,7 +77,7 @@ def test_help_teaches_the_first_steps(orion: Call) -> None:
 def test_the_help_lists_services_apart_from_user_commands(orion: Call) -> None:
     _, out, _ = orion("--help")
     panels = {part.split(" ", 2)[1]: part for part in out.split("╭─")[1:]}
-    assert set(panels) == {"Options", "On", "Measure", "Services"}
+    assert set(panels) == {"Options", "On", "Measure", "Plan", "Services"}
     assert re.findall(r"^│ ([a-z-]+) ", panels["Services"], re.MULTILINE) == [
         "agent", "device-plugin", "mps-daemon", "operator", "webhook",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`orion doctor` on machines with and without a driver, the hook, and MPS daemons."""
+"""`orion doctor` with and without a driver, the hook's library, and MPS daemons."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str]
         assert check["fix"] or check["status"] != "fail", check
 
 
-def test_it_sees_the_hook_that_was_built(tmp_path: Path) -> None:
+def test_doctor_finds_the_hook_that_was_built(tmp_path: Path) -> None:
     found = {check.name: check for check in examine(tmp_path, simulated=True)}
     assert found["hook library"].status is Status.OK
     assert found["preloading"].status is Status.OK, found["preloading"]
@@ -57,7 +57,7 @@ def test_an_impossible_root_is_a_finding(tmp_path: Path) -> None:
     assert "too long" in {c.name: c for c in node.examine(long)}["root directory"].reason
 
 
-def test_needed_versions_are_those_of_the_linker(tmp_path: Path) -> None:
+def test_needed_versions_are_those_that_the_linker_recorded(tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler is not None, "the host tier needs a C compiler"
     source = tmp_path / "a.c"

@@ -83,7 +83,7 @@ def test_a_misplaced_annotation_is_found_and_the_right_place_named(
     assert in_json("-f", written(tmp_path, given))[1]["cautions"][0].startswith(said)
 
 
-def test_the_priority_as_a_label_of_a_pod_is_found(tmp_path: Path) -> None:
+def test_a_priority_that_is_a_label_instead_of_an_annotation_is_found(tmp_path: Path) -> None:
     given = yaml.safe_load((ROOT / "examples" / "pytorch" / "hp-pod.yaml").read_text())
     given["metadata"]["labels"] = given["metadata"].pop("annotations")
     done = explain("-f", written(tmp_path, given), "--offline")
@@ -120,7 +120,7 @@ def test_for_an_unmanaged_pod_the_missing_annotation_is_named(tmp_path: Path) ->
     assert "the pod has no annotation orion/priority" in done.stdout
 
 
-def test_one_of_several_is_chosen_by_name(tmp_path: Path) -> None:
+def test_one_of_several_pods_is_chosen_by_name(tmp_path: Path) -> None:
     pods = [{"kind": "Pod", "metadata": {"name": n}, "spec": {"containers": [{"name": "c"}]}} for n in ("one", "two")]
     path = written(tmp_path, *pods)
     assert in_json("two", "-f", path)[1]["what"] == "Pod two"
@@ -145,7 +145,7 @@ def test_a_pod_that_cannot_be_explained_is_one_sentence(arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize("text", ["kind: [", "just text", "", "kind: Pod\nspec: {containers: 7}\n"])
-def test_files_without_a_pod(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_pod_is_an_error_of_one_sentence(tmp_path: Path, text: str) -> None:
     path = tmp_path / "given.yaml"
     path.write_text(text)
     done = explain("-f", path, "--offline")
@@ -166,7 +166,7 @@ class _Proxy(BaseHTTPRequestHandler):
         """Log nothing, to keep the test's output clean."""
 
 
-def test_a_proxys_answer_is_one_sentence(tmp_path: Path) -> None:
+def test_an_answer_of_a_proxy_becomes_an_error_of_one_sentence(tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), _Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         done = explain("some", kubeconfig=_kubeconfig(tmp_path, f"http://127.0.0.1:{proxy.server_port}"))
@@ -196,7 +196,7 @@ def test_a_webhook_without_cluster_or_certificate_is_one_sentence(tmp_path: Path
     assert "tls.crt cannot be read" in done.stderr
 
 
-def test_the_runtime_class_of_the_installation_is_shown_and_read(tmp_path: Path) -> None:
+def test_the_option_runtime_class_is_applied_and_checked(tmp_path: Path) -> None:
     example = ROOT / "examples" / "pytorch" / "hp-pod.yaml"
     done = explain("-f", example, "--offline", "--runtime-class", "nvidia")
     assert "+  runtimeClassName: nvidia" in done.stdout

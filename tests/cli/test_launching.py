@@ -1,4 +1,4 @@
-"""The environment and the folder of a client."""
+"""The environment and the root folder that `orion run` prepares for a client."""
 
 import os
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_folders_of_ended_processes_are_swept(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "run").iterdir()] == [str(os.getpid())]
 
 
-def test_a_used_number_does_not_inherit_slots(tmp_path: Path) -> None:
+def test_a_reused_process_id_does_not_inherit_slots(tmp_path: Path) -> None:
     launching.make_client_root(tmp_path, 7, {"GPU-1": "/old"})
     root = launching.make_client_root(tmp_path, 7, {"GPU-2": "/new"})
     assert [p.name for p in (root / "slots").iterdir()] == ["GPU-2"]

@@ -30,7 +30,7 @@ def _plain() -> set[str]:
         found.add(name)
         try:
             requirements = metadata.requires(name) or []
-        except metadata.PackageNotFoundError:  # for another system
+        except metadata.PackageNotFoundError:  # a requirement of other operating systems only
             continue
         wanted += [re.match(r"[\w.-]+", line)[0] for line in requirements if "extra ==" not in line]  # type: ignore[index]
     return found
@@ -70,7 +70,7 @@ def test_the_demo_runs_and_names_the_package_for_a_picture(environment: dict[str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_job_file_runs_on_stand_ins(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_job_file_runs_with_simulated_workloads(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "jobs.json").write_text(json.dumps(JOBS))
     done = _orion(environment, "launch", "--simulated", str(tmp_path / "jobs.json"))
     assert done.returncode == 0, done.stderr
@@ -84,6 +84,13 @@ def test_a_job_file_runs_on_stand_ins(environment: dict[str, str], tmp_path: Pat
 def test_the_main_commands_need_no_extra(environment: dict[str, str], arguments: list[str]) -> None:
     done = _orion(environment, *arguments)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_trace_is_shown(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("0,gnmt,8,2300,1\n")
+    done = _orion(environment, "trace", "show", str(tmp_path / "trace"))
+    assert done.returncode == 0, done.stderr
+    assert "1 job in the form synergy" in done.stdout
 
 
 def test_a_pod_in_a_file_is_explained(environment: dict[str, str], tmp_path: Path) -> None:
@@ -119,6 +126,7 @@ def test_a_command_for_a_cluster_lacks_only_the_cluster(
     [
         (["bench", "colocation", "--simulated", "scenario.yaml"], "numpy"),
         (["bench", "report", "."], "numpy"),
+        (["simulate", "cluster", "--cluster", "c", "--profiles", "p", "--schedulers", "all", "-o", "o"], "highspy"),
         (["certificates", "show"], "cryptography"),
         (["operator"], "kopf"),
     ],
@@ -137,8 +145,8 @@ def test_a_command_that_needs_an_extra_names_it_in_one_sentence(
     assert "orion-gpu" not in done.stderr
 
 
-def test_no_text_names_orion_on_an_index() -> None:
-    """The name orion-gpu is not registered there, so anybody could publish a package with it."""
+def test_no_text_installs_orion_from_a_package_index() -> None:
+    """Nobody has registered the name orion-gpu on PyPI, so anybody could publish a package with this name."""
     checkout = Path(__file__).parents[2]
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, check=True, text=True).stdout
     texts = [path for path in listed.split("\0") if Path(path).suffix in (".py", ".md", ".c", ".h", ".toml", ".yaml")]

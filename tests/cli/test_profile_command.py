@@ -1,4 +1,4 @@
-"""`orion profile` from end to end: a real program under the real library, its CUPTI a fake (hook/test/fake_cupti.c)."""
+"""`orion profile` from end to end: a real program, the real library, a fake CUPTI (hook/test/fake_cupti.c)."""
 
 import os
 import signal
@@ -191,7 +191,7 @@ def test_classes_come_from_a_report_and_unknown_kernels_are_counted(
     assert "1 of 2 kernels are not in the report" in capfd.readouterr().err
 
 
-def test_a_report_may_come_later(profile: Callable[..., int], tmp_path: Path) -> None:
+def test_classify_adds_classes_from_a_later_report(profile: Callable[..., int], tmp_path: Path) -> None:
     profile("-o", "profile.yaml", lines=("kernel b 1 1 1 32 1 1 0 0 16 400",))
     (tmp_path / "report.csv").write_text(
         '"ID","Kernel Name","dram__throughput.avg.pct_of_peak_sustained_elapsed"\n"","","%"\n"0","b","80"\n'
@@ -224,7 +224,7 @@ def test_a_signal_reaches_the_program_and_the_profile_is_kept(machine: Path, c_b
     written = "orion-profile-*/process-*.jsonl"
     eventually(lambda: any('"launches":3,' in path.read_text() for path in tmp_path.glob(written)), "a file")
     process.send_signal(signal.SIGTERM)
-    process.wait(DEADLINE)  # stdin stays open: its end would end the program, too
+    process.wait(DEADLINE)  # stdin stays open, because the program also ends when its stdin ends
     _, said = process.communicate(timeout=DEADLINE)
     assert process.returncode == 128 + signal.SIGTERM, said
     assert _read(tmp_path / "profile.yaml").spec.kernels[0].launches == 3

@@ -45,7 +45,7 @@ def run(root: Path, priority: str, *options: object) -> subprocess.CompletedProc
     return orion("run", "--simulated", "--root", root, "--priority", priority, *options, "--", "true")
 
 
-def test_a_profile_is_given_to_an_agent_and_taken_back(root: Path, tmp_path: Path) -> None:
+def test_a_profile_is_loaded_into_an_agent_and_unloaded(root: Path, tmp_path: Path) -> None:
     assert run(root, "hp").returncode == 0
     file = write(tmp_path / "serve.yaml", GEMM, GEMM.model_copy(update={"grid": (4, 4, 1)}))
     done = orion("profile", "load", file, "--root", root)
@@ -56,7 +56,7 @@ def test_a_profile_is_given_to_an_agent_and_taken_back(root: Path, tmp_path: Pat
     assert profiled(root) == {"hp-0": 0}
 
 
-def test_a_program_brings_its_profile(root: Path, tmp_path: Path) -> None:
+def test_run_loads_the_programs_profile(root: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "serve.yaml", GEMM)
     assert run(root, "hp", "--profile", file).returncode == 0
     assert profiled(root) == {"hp-0": 1}
@@ -76,7 +76,7 @@ def test_a_profile_that_the_policy_cannot_use_is_rejected(root: Path, tmp_path: 
         (orions, "identifies launches by position"),
         (imported, "identifies launches by position"),
         (write(tmp_path / "empty.yaml"), "there is no kernel in it"),
-        (changed, f"which is {own}; leave it out"),
+        (changed, f"whose identity is {own}; if you changed these, remove the identity"),
         (tmp_path / "none.yaml", "No such file"),
     ):
         refused = orion("profile", "load", file, "--root", root)

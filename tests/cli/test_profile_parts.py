@@ -47,7 +47,7 @@ HOPPER = Limits(
         (384, 168, 200 * 1024, 1),
     ],
 )
-def test_blocks_of_an_sm(threads: int, registers: int, shared: int, blocks: int) -> None:
+def test_blocks_that_fit_on_an_sm(threads: int, registers: int, shared: int, blocks: int) -> None:
     assert blocks_per_sm(HOPPER, threads, registers, shared) == blocks
 
 
@@ -134,12 +134,12 @@ def _report(tmp_path: Path, cells: dict[str, str], units: dict[str, str] | None 
         ({SM: "n/a", DRAM: ""}, "unknown"),
     ],
 )
-def test_classes(tmp_path: Path, cells: dict[str, str], expected: str) -> None:
+def test_classes_of_kernels_in_a_report(tmp_path: Path, cells: dict[str, str], expected: str) -> None:
     report = nsight_compute.read_report(_report(tmp_path, cells))
     assert set(report.values()) == {KernelClass(expected)}
 
 
-def test_bytes_stand_in_for_a_missing_share_of_dram(tmp_path: Path) -> None:
+def test_the_use_of_dram_is_computed_from_bytes_if_its_percentage_is_missing(tmp_path: Path) -> None:
     cells = {SM: "10", FFMA: "100", PEAK: "16896", "dram__bytes.sum.per_second": "1.2"}
     cells |= {"dram__bytes.sum.peak_sustained": "1,600", "dram__cycles_elapsed.avg.per_second": "3"}
     units = {"dram__bytes.sum.per_second": "Tbyte/s", "dram__cycles_elapsed.avg.per_second": "Ghz"}
@@ -197,7 +197,7 @@ def test_a_name_may_have_commas_in_it(tmp_path: Path) -> None:
     assert _rows(tmp_path, HEADER + "void f<int, 4>,-1,0,98,6976\n")[0].name == "void f<int, 4>"
 
 
-def test_microseconds_need_an_option_and_are_suspected(tmp_path: Path) -> None:
+def test_a_file_in_another_unit_gets_a_warning(tmp_path: Path) -> None:
     text = HEADER + "gemm,1,0,98,100.5\n"
     assert _rows(tmp_path, text, Unit.US)[0].duration_ns == 100_500
     suspicious = orion_csv.to_profile(_rows(tmp_path, text), "x", None)

@@ -28,7 +28,7 @@ def _launches(rates: Rates, snapshot: agent_pb2.Snapshot) -> float | None:
 
 def test_a_client_that_counts_less_often_than_snapshots_are_taken_has_its_true_rate() -> None:
     rates = Rates()
-    shown = [_launches(rates, _snapshot(10 + look, 10 + (look // 2) * 2)) for look in range(8)]
+    shown = [_launches(rates, _snapshot(10 + second, 10 + (second // 2) * 2)) for second in range(8)]
     assert shown[:2] == [None, None]  # one count gives no rate
     assert shown[2:] == pytest.approx([TRUE_RATE] * 6)
 
@@ -36,11 +36,11 @@ def test_a_client_that_counts_less_often_than_snapshots_are_taken_has_its_true_r
 def test_counts_at_uneven_times_do_not_make_the_figure_jump() -> None:
     rates = Rates()
     counted = [9.1, 10.99, 11.0, 12.95, 13.01]
-    shown = [_launches(rates, _snapshot(10 + look, at)) for look, at in enumerate(counted)]
+    shown = [_launches(rates, _snapshot(10 + second, at)) for second, at in enumerate(counted)]
     assert shown[1:] == pytest.approx([TRUE_RATE] * 4, rel=0.1)
 
 
-def test_a_client_that_stops_counting_ends_without_a_rate() -> None:
+def test_the_rate_of_a_client_that_stops_counting_becomes_zero() -> None:
     rates = Rates()
     for taken, counted in ((10.0, 10.0), (11.0, 11.0), (12.0, 11.0)):
         shown = _launches(rates, _snapshot(taken, counted))
@@ -55,7 +55,7 @@ def test_shares_are_over_the_time_between_two_snapshots() -> None:
     assert found.gated == pytest.approx(0.5)
 
 
-def test_another_client_with_the_same_index_starts_again() -> None:
+def test_another_client_with_the_same_index_has_no_rate_at_first() -> None:
     rates = Rates()
     rates.update(_snapshot(10.0, 10.0))
     assert _launches(rates, _snapshot(11.0, 5.0, generation=2)) is None

@@ -1,3 +1,5 @@
+"""Amounts of memory on the command line: what `parse_size` accepts, and what `format_size` prints."""
+
 import contextlib
 import re
 
@@ -27,7 +29,7 @@ def test_all_notations_of_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["8Gi", "8GiB", "512M", "512MB", "1.5Gi", "4294967296", "3e9", "2Ti", "2TiB"])
-def test_a_gpushare_reads_the_same(text: str) -> None:
+def test_a_size_means_the_same_as_in_a_gpushare(text: str) -> None:
     assert parse_size(text) == Memory(text).bytes
 
 
@@ -40,7 +42,7 @@ def test_a_text_that_is_not_a_size_is_rejected_with_the_text(text: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_no_text_crashes_it(text: str) -> None:
+def test_no_text_crashes_the_parser(text: str) -> None:
     with contextlib.suppress(ValueError):
         assert 0 < parse_size(text) < 1 << 64
 

@@ -47,7 +47,7 @@ def test_every_figure_is_there_and_no_line_is_too_long(width: int) -> None:
     assert ("512M/8.0G" in shown) is (width < 96)
 
 
-def test_hp_stands_first() -> None:
+def test_hp_slots_are_above_be_slots() -> None:
     shown = _drawn(80)
     assert shown.index("hp-0") < shown.index("be-0")
 

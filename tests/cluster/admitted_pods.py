@@ -38,13 +38,13 @@ def share(name: str, priority: str, **spec: Any) -> dict[str, Any]:
 
 def refusal(api: client.ApiClient, namespace: str, made: dict[str, Any]) -> str:
     """Return the sentence with which a pod is refused, or nothing."""
-    return _said(client.CoreV1Api(api).create_namespaced_pod, namespace, made)
+    return _refusal_of(client.CoreV1Api(api).create_namespaced_pod, namespace, made)
 
 
 def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     """Wait until the API server asks the webhook and applies every policy for the pods of a namespace.
 
-    The API server learns of each of them separately: one that applies says nothing about the next.
+    The API server learns of the webhook and of each policy separately, so this waits for each of them.
     """
     core = client.CoreV1Api(api)
     forged, unknown = pod("probe", annotations={"orion.gpu/grant": "{}"}), pod("probe", "nonsense")
@@ -53,14 +53,14 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     core.create_namespaced_pod(namespace, pod("probe"))
     marked = {"metadata": {"annotations": {"orion/priority": "hp"}}}
     binding = {"metadata": {"name": "probe", **marked["metadata"]}, "target": {"kind": "Node", "name": "none"}}
-    patched = functools.partial(_said, core.patch_namespaced_pod, "probe", namespace, marked)
-    bound = functools.partial(_said, core.create_namespaced_pod_binding, "probe", namespace, binding)
+    patched = functools.partial(_refusal_of, core.patch_namespaced_pod, "probe", namespace, marked)
+    bound = functools.partial(_refusal_of, core.create_namespaced_pod_binding, "probe", namespace, binding)
     eventually(lambda: "cannot be changed once it exists" in patched())
     eventually(lambda: "a Binding cannot give" in bound())
     core.delete_namespaced_pod("probe", namespace, grace_period_seconds=0)
 
 
-def _said(call: Callable[..., Any], *arguments: Any) -> str:
+def _refusal_of(call: Callable[..., Any], *arguments: Any) -> str:
     """Return the sentence with which a dry-run request is refused, or nothing."""
     try:
         call(*arguments, dry_run="All", _preload_content=False)

@@ -1,7 +1,7 @@
-"""The node agent as a test's process, on simulated GPUs: a real API server, and a kubelet that the test controls.
+"""The node agent as a test's process, on simulated GPUs, with a real API server and a kubelet that the test controls.
 
-The kubelet is a stand-in that has only PodResources. Pods are bound to a node without a kubelet and run nothing. The
-test itself starts their processes, in the slots that the pods hold.
+The kubelet is a stand-in that serves only the PodResources interface. It runs no pods: the test itself starts the
+processes of a pod, in the slots that the pod holds.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ GROUP, VERSION, DEVICES = "orion.gpu", "v1alpha1", "gpudevices"
 
 
 class Kubelet(StandInKubelet):
-    """A stand-in that also says what plugins advertise."""
+    """A stand-in that also reports what plugins advertise."""
 
     def __init__(self, socket: Path) -> None:
         super().__init__(socket)
@@ -60,10 +60,10 @@ class AgentNode(Machine):
 
     def start_agent(self, *options: str) -> None:
         """Start the agent and wait until it serves."""
-        reported = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
-        reported += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
-        reported += ["--claim-seconds", "1"]
-        super().start_agent(*reported, *options)
+        common = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
+        common += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
+        common += ["--claim-seconds", "1"]
+        super().start_agent(*common, *options)
 
     def metrics(self) -> dict[str, float]:
         """Return the agent's metrics by name and labels."""
@@ -74,9 +74,9 @@ class AgentNode(Machine):
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
     def simulated(self, *command: str) -> None:
-        """Change the simulated machine: `simulated("lose", "0")`."""
-        reported = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
-        subprocess.run(reported, env=self.environment, check=True, capture_output=True, timeout=60)
+        """Change the simulated machine: `simulated("lose", "0")` makes its GPU 0 fail."""
+        program = [sys.executable, "-m", "orion.hook.simulated", "--library", str(self.simulated_library), *command]
+        subprocess.run(program, env=self.environment, check=True, capture_output=True, timeout=60)
 
     def make_gpus_again(self, **settings: str) -> None:
         """Change the simulated machine's settings, such as `ORION_SIM_GPUS="1"`; the agent must not run."""

@@ -30,7 +30,7 @@ class AuditedPlane:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def asked(self) -> set[Right]:
-        """Return the rights that all requests used, without those that everybody has."""
+        """Return the rights that the user's requests used, without the rights that every user has."""
         found = set()
         for line in self.lines():
             reference = line.get("objectRef")
@@ -40,7 +40,7 @@ class AuditedPlane:
         return found
 
     def refused(self) -> list[dict[str, Any]]:
-        """Return the requests that were forbidden."""
+        """Return the user's requests that RBAC refused."""
         return [line for line in self.lines() if line["responseStatus"]["code"] == 403]
 
 

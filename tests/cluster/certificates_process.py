@@ -1,4 +1,4 @@
-"""`orion certificates` as processes of a test, under exactly the rights that the chart ships, and their results."""
+"""Runs `orion certificates` as processes of a test, with exactly the rights that the chart ships; reads the results."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from orion.operator.certificates.state import State, read_state
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
 SECRET = CertificateSettings().secret
-# Seconds. A moment would be enough for this one API server; the webhooks check their files once a second.
+# Seconds. These are short because there is one API server, and because the webhooks check their files once a second.
 SPREAD, SETTLE, LOOK = 2.0, 1.0, 0.3
 
 
@@ -28,9 +28,9 @@ class Certificates:
 
     Args:
         api: the administrator's client.
-        namespace: of the Secret; the webhook configuration has the same name.
-        kubeconfig: of the user as whom the processes run.
-        folder: for their log.
+        namespace: the Secret's namespace; the webhook configuration has the same name.
+        kubeconfig: the kubeconfig of the user as whom the processes run.
+        folder: the folder for the processes' log.
     """
 
     def __init__(self, api: client.ApiClient, namespace: str, kubeconfig: Path, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Certificates:
         return done.stdout
 
     @contextlib.contextmanager
-    def looked_after(self) -> Iterator[subprocess.Popen[bytes]]:
+    def renewed_by_a_process(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run a process that renews the certificates, and kill it at the end of the block."""
         times = ["--spread", str(SPREAD), "--settle", str(SETTLE), "--look-every", str(LOOK), "--name", "127.0.0.1"]
         where = [option for each in self.replicas for option in ("--replica", each)]
@@ -90,15 +90,15 @@ class Certificates:
         return [{each.fingerprint for each in bundle} for bundle in bundles]
 
     def is_at(self, wanted: Phase) -> bool:
-        """Return whether the rotation is in this phase."""
+        """Return whether the rotation is in the given phase."""
         return self.phase is wanted
 
-    def has_said_more(self, than: int) -> bool:
-        """Return whether the processes have logged more than so many characters."""
+    def has_logged_more(self, than: int) -> bool:
+        """Return whether the processes have logged more than `than` characters."""
         return len(self.log.read_text()) > than
 
     def at_rest(self) -> bool:
-        """Return whether the rotation is complete, with the caBundles."""
+        """Return whether the rotation is complete, and each caBundle has exactly the trusted authorities."""
         state = self.state
         return self.phase is Phase.AT_REST and all(
             bundle == {each.fingerprint for each in state.trusted} for bundle in self.trusted()
@@ -113,8 +113,8 @@ def grant_rights(
     Args:
         api: the administrator's client.
         user: the user's name.
-        namespace: of the role and the configuration.
-        change: is applied to each role before it is created.
+        namespace: the namespace of the role; the configuration has the same name.
+        change: called with each role before the role is created.
     """
     rights = client.RbacAuthorizationV1Api(api)
     subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]

@@ -1,7 +1,7 @@
-"""Fixtures of the cluster tier: a control plane, a namespace and nodes of the test's own, clients for both.
+"""Fixtures of the cluster tier: a control plane, a namespace and nodes for each test, and clients.
 
-All workers of a run share one control plane. So every test sees objects without a namespace (CRDs, webhook
-configurations, cluster roles): name them after the test's namespace, or apply the same objects in all tests. A test
+All workers of a run share one control plane. So objects without a namespace (CRDs, webhook configurations, cluster
+roles) are visible to every test: name them after the test's namespace, or apply the same objects in all tests. A test
 that restarts or breaks components takes `own_control_plane`.
 """
 
@@ -129,8 +129,8 @@ def kubectl_as(program: Path, default_kubeconfig: Path) -> Kubectl:
 def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
     """Makes a Ready Node for this test's pods, without a kubelet: `fake_node("a", {"orion.gpu/be": "4"})` -> its name.
 
-    Its name begins with the namespace's name, because nodes belong to no namespace. Pods are bound to it and stay
-    Pending.
+    The node's name begins with the namespace's name, because nodes belong to no namespace. The scheduler binds pods to
+    the node, and these pods stay Pending.
     """
     core, names = client.CoreV1Api(api), []
 

@@ -17,7 +17,7 @@ class CutProxy(Forwarder):
 
     @property
     def url(self) -> str:
-        """The URL at which it listens."""
+        """The URL at which the proxy listens."""
         return f"https://127.0.0.1:{self.port}"
 
     def cut(self) -> None:

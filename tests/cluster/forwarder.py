@@ -1,7 +1,8 @@
 """Forwards connections of a loopback port to a server that it chooses for each connection. TLS passes unchanged.
 
-The stand-ins for a Service and for an interrupted network use it. It closes everything that it opened before its thread
-ends: a socket that is left to the garbage collector fails a later test.
+The stand-ins for a Service and for an interrupted network use the forwarder. Before its thread ends, the forwarder
+closes everything that it opened. Otherwise the garbage collector would close a socket later, and that fails a later
+test.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class Forwarder:
         assert not self._thread.is_alive()
 
     def end_connections(self) -> None:
-        """End the present connections, also if they still hold data."""
+        """End the current connections, even if they still hold data."""
         asyncio.run_coroutine_threadsafe(self._end_connections(), self._loop).result(10)
 
     async def _run(self) -> None:
@@ -61,8 +62,8 @@ class Forwarder:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Begin to serve a connection. What was opened for it is closed, also if the connection ends before it is
-        served.
+        """Begin to serve a connection. The forwarder closes what it opened for the connection, even if the connection
+        ends before it is served.
         """
         opened = [writer]
 

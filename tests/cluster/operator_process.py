@@ -1,4 +1,4 @@
-"""The operator as a process of a test, with objects of people and the statuses of a fake agent."""
+"""The operator as a process of a test, with objects that people create and the statuses of a fake agent."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ class OperatorProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "OperatorProcess":
-        """Start it; see `wait_until_ready`."""
+        """Start the operator, without waiting; see `wait_until_ready`."""
         command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(self._kubeconfig)]
         command += ["--address", f"127.0.0.1:{self._port}", *self._options]
         environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
@@ -44,28 +44,28 @@ class OperatorProcess:
         return self
 
     def wait_until_ready(self) -> "OperatorProcess":
-        """Wait until it knows all objects and may write."""
+        """Wait until the operator knows all objects and holds the Lease, so that it may write."""
         eventually(lambda: self.knows_all() and self.metrics()["orion_operator_leader"] == 1)
         return self
 
     def knows_all(self) -> bool:
-        """Return whether it knows all objects; it may still be on standby."""
+        """Return whether the operator knows all objects; it may still be on standby."""
         return self.running and self._answers("/readyz")
 
     @property
     def running(self) -> bool:
-        """Return whether it runs. If it has ended, fail with its log as the message."""
+        """Return True if the operator runs. If it has ended, fail with its log as the message."""
         assert self._process
         assert self._process.poll() is None, self.log.read_text()[-2_000:]
         return True
 
     @property
     def ended(self) -> bool:
-        """Return whether it has ended for any reason."""
+        """Return whether the operator has ended for any reason."""
         return self._process is None or self._process.poll() is not None
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """End it; return its exit status."""
+        """End the operator; return its exit status."""
         assert self._process
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(how)
@@ -76,17 +76,18 @@ class OperatorProcess:
             raise
 
     def metrics(self) -> dict[str, float]:
-        """Return its metrics by name and labels."""
+        """Return the operator's metrics by name and labels."""
         text = self._get("/metrics")
         return {name: float(value) for name, value in re.findall(r"^([^#\s]\S*) (\S+)$", text, re.MULTILINE)}
 
     def writes(self) -> float:
-        """Return how many writes it has made, without those of the Lease."""
+        """Return how many writes the operator has made, without its writes of the Lease."""
         return sum(self._writes().values())
 
     def writes_in_namespaces(self) -> float:
-        """Return the same without writes of nodes and GPUs: it also serves those of other tests on the same control
-        plane.
+        """Return how many writes the operator has made, without its writes of the Lease, of nodes and of GPUs.
+
+        The operator also writes the nodes and GPUs of other tests on the same control plane.
         """
         return sum(count for name, count in self._writes().items() if not re.search("PatchNode|PatchDevice", name))
 
@@ -95,7 +96,7 @@ class OperatorProcess:
         return {name: count for name, count in made.items() if name.startswith("orion_operator_writes_total")}
 
     def at_rest(self) -> bool:
-        """Return whether its queue is empty."""
+        """Return whether the operator's queue is empty."""
         return self.metrics()["orion_operator_waiting"] == 0
 
     def _answers(self, path: str) -> bool:
@@ -207,7 +208,7 @@ class World:
         return limits
 
     def complaint(self, pod: str) -> str:
-        """Return the reason in the pod's condition that says why it has no share's grant, or nothing."""
+        """Return the reason in the condition that says why the pod has no grant from a share, or nothing."""
         conditions = self.read_pod(pod).status.conditions or []
         return next((each.reason for each in conditions if each.type == "orion.gpu/Governed"), "")
 
@@ -217,7 +218,7 @@ class World:
         ours = [each for each in found if each.reporting_controller == "orion.gpu/operator"]
         return sorted((each.regarding.name, each.reason, each.note) for each in ours)
 
-    def fake_agent_says(self, uuid: str, spec: Mapping[str, Any] | None = None, **status: Any) -> None:
+    def fake_agent_reports(self, uuid: str, spec: Mapping[str, Any] | None = None, **status: Any) -> None:
         """Create a GPUDevice if there is none, and write its status, as its node's agent would."""
         name = uuid.lower()
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": name}, "spec": spec or {}}

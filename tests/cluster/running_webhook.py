@@ -31,9 +31,9 @@ class RunningWebhook:
 
     Args:
         access: the control plane.
-        folder: for its certificate and kubeconfig.
-        name: of all cluster-wide objects that are made for it.
-        arguments: of the command.
+        folder: the folder for its certificate and kubeconfig.
+        name: the name of all cluster-wide objects that are made for the webhook.
+        arguments: further arguments of the command.
     """
 
     access: Access
@@ -46,16 +46,16 @@ class RunningWebhook:
 
     @property
     def selector(self) -> dict[str, Any]:
-        """The namespace selector of its configuration."""
+        """The namespace selector of the webhook's configuration."""
         return {"matchLabels": {LABEL: self.name}}
 
     def issue(self) -> None:
-        """Write a new certificate into its folder."""
+        """Write a new certificate into the webhook's folder."""
         issued = self.access.authority.server("orion-webhook", ["127.0.0.1", "localhost"])
         issued.write(self.folder, "tls")
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start the webhook, and wait until it is ready."""
         log = self.folder / "log"
         kubeconfig = self.access.kubeconfig_for(SERVICE_ACCOUNT, [], self.folder / "kubeconfig")
         with log.open("ab") as output:
@@ -72,16 +72,16 @@ class RunningWebhook:
         eventually(self.is_ready, what=f"the webhook is not ready: {log.read_text()}")
 
     def _listens(self, log: Path) -> bool:
-        """Return whether it has printed its address; later starts use the port of the first."""
+        """Return whether the webhook has printed its address; later starts use the same ports as the first."""
         assert self.process is not None
         assert self.process.poll() is None, log.read_text()
-        said = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", log.read_text())
-        if said:
-            self.health, self.port = map(int, said[-1])
-        return bool(said)
+        printed = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", log.read_text())
+        if printed:
+            self.health, self.port = map(int, printed[-1])
+        return bool(printed)
 
     def is_ready(self) -> bool:
-        """Return whether it serves."""
+        """Return whether the webhook serves."""
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "log").read_text()
         with contextlib.suppress(OSError):
@@ -89,13 +89,13 @@ class RunningWebhook:
         return False
 
     def read(self, path: str) -> str:
-        """Return the answer of its plain HTTP port."""
+        """Return the answer of the webhook's plain HTTP port."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"http://127.0.0.1:{self.health}/{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
     def stop(self) -> int:
-        """End it as the kubelet does; return its exit status."""
+        """End the webhook as the kubelet does; return its exit status."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout=20)
@@ -144,7 +144,7 @@ def allow(api: client.ApiClient, name: str) -> None:
 
 
 def disallow(api: client.ApiClient, name: str) -> None:
-    """Delete that role."""
+    """Delete the role that `allow` made."""
     authorization = client.RbacAuthorizationV1Api(api)
     authorization.delete_cluster_role_binding(name)
     authorization.delete_cluster_role(name)

@@ -216,19 +216,19 @@ def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
             worker.kill()
 
 
-def test_a_gpudevice_belongs_to_one_agent_until_its_gpu_is_gone_or_it_is_deleted(
+def test_a_gpudevice_belongs_to_one_agent_until_its_gpu_is_gone_or_the_object_is_deleted(
     node: AgentNode, view: ClusterView, c_build: Path, namespace: str, kubeconfig: Path, fake_node: FakeNode
 ) -> None:
     first, second = node.uuids
-    with machine(c_build, fake_node("b"), kubeconfig, namespace, view) as there:
-        assert there.uuids == node.uuids
-        there.start_agent()
-        eventually(lambda: "delete that GPUDevice" in view.events(there.node).get("GPUElsewhere", ""))
+    with machine(c_build, fake_node("b"), kubeconfig, namespace, view) as elsewhere:
+        assert elsewhere.uuids == node.uuids
+        elsewhere.start_agent()
+        eventually(lambda: "delete that GPUDevice" in view.events(elsewhere.node).get("GPUElsewhere", ""))
         assert [view.status(uuid)["node"] for uuid in node.uuids] == [node.node] * 2
         node.kill_agent()
         node.make_gpus_again(ORION_SIM_GPUS="1")
         node.start_agent()
-        eventually(lambda: view.status(second).get("node") == there.node, what=there.agent_log())
+        eventually(lambda: view.status(second).get("node") == elsewhere.node, what=elsewhere.agent_log())
         eventually(lambda: view.status(second)["health"] == "Healthy")
         assert view.status(first)["node"] == node.node
         view.delete(first)

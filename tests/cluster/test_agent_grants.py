@@ -31,20 +31,20 @@ class World:
         self.node, self.proxy = node, proxy
         self._view, self._core, self._namespace = view, view.core, view.namespace
 
-    def run(self, name: str, slot: str, reported: dict[str, Any] | None = None) -> str:
+    def run(self, name: str, slot: str, annotation: dict[str, Any] | None = None) -> str:
         """Start a pod's container in a slot, as the kubelet does; return the pod that the agent finds for the slot."""
-        self._view.pod(name, self.node.node, reported)
+        self._view.pod(name, self.node.node, annotation)
         self.node.kubelet.give(name, (self.node.uuids[0], slot), namespace=self._namespace)
         return self.prepare(slot)
 
     def prepare(self, slot: str) -> str:
-        """Prepare a slot until the agent names its pod: on a loaded machine one try may take longer than its second."""
+        """Prepare a slot until the agent names its pod: on a loaded machine one try may take over a second."""
         with AgentClient(self.node.root) as administrator:
             pod = eventually(lambda: administrator.prepare_slot(self.node.uuids[0], slot).pod)
         return pod.removeprefix(f"{self._namespace}/")
 
-    def grant(self, name: str, reported: dict[str, Any]) -> None:
-        body = {"metadata": {"annotations": {"orion.gpu/grant": json.dumps(reported)}}}
+    def grant(self, name: str, annotation: dict[str, Any]) -> None:
+        body = {"metadata": {"annotations": {"orion.gpu/grant": json.dumps(annotation)}}}
         self._core.patch_namespaced_pod(name, self._namespace, body)
 
     def end(self, name: str, phase: str = "Succeeded") -> None:
@@ -108,13 +108,13 @@ def test_a_slot_is_free_after_the_end_of_its_pod(world: World) -> None:
     assert (world.held(), world.limit("be-0"), world.limit("be-1")) == (["be-0", "be-1"], MIB, 2 * MIB)
     world.end("a")
     world.delete("b")
-    eventually(lambda: world.held() == ["be-1"], what=world.node.agent_log())  # still by the kubelet's answer
+    eventually(lambda: world.held() == ["be-1"], what=world.node.agent_log())  # the kubelet still lists be-1
     assert world.limit("be-0") == 0
     assert world.run("c", "be-1", grant(3 * MIB)) == "c"
     assert (world.held(), world.limit("be-1")) == (["be-1"], 3 * MIB)
 
 
-def test_identity_outlives_agent_and_api_server(world: World) -> None:
+def test_the_next_agent_knows_holders_and_grants_without_the_api_server(world: World) -> None:
     policy = {"policy": "gate", "windowUs": 250}
     world.run("a", "hp-0", grant(8 * MIB, "hp", policy=policy, shareUid="u", shareGeneration=1))
     eventually(lambda: world.node.gpu().policy == "gate")

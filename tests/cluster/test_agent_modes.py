@@ -1,4 +1,4 @@
-"""`spec.mode: mps` of a GPUDevice, on simulated GPUs: real API server, agent, `orion mps-daemon`, hooked clients."""
+"""A GPUDevice with `spec.mode: mps`, on simulated GPUs. API server, agent, `orion mps-daemon` and hook are real."""
 
 import subprocess
 import sys
@@ -65,7 +65,7 @@ def shares(node: AgentNode, process: Client) -> bool:
     return shown is not None and shown.shares_context
 
 
-def test_a_mode_changes_when_no_client_is_there(
+def test_a_mode_changes_when_the_gpu_has_no_clients(
     node: AgentNode, view: ClusterView, mps_daemon: "subprocess.Popen[bytes]"
 ) -> None:
     uuid, other = node.uuids
@@ -94,7 +94,7 @@ def test_a_mode_changes_when_no_client_is_there(
     assert not shares(node, begun(node, "be-1"))
 
 
-def test_the_end_of_the_mps_daemon_is_reported_and_the_gpu_is_closed_until_it_is_back(
+def test_after_the_end_of_the_mps_daemon_the_gpu_is_closed_until_its_clients_have_ended(
     node: AgentNode, view: ClusterView, mps_daemon: "subprocess.Popen[bytes]"
 ) -> None:
     uuid = node.uuids[0]
@@ -116,6 +116,6 @@ def test_the_end_of_the_mps_daemon_is_reported_and_the_gpu_is_closed_until_it_is
     eventually(lost, what=node.agent_log())
     for worker in workers:
         worker.kill()
-    # Without clients, and if the requested mode is not available, the GPU stays in a mode that it can have.
+    # Without clients, the GPU opens again in mode timeslice, because mode mps is not available.
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"), what=node.agent_log())
     assert view.condition(uuid, "ModePending") == ("True", "NotAvailable")

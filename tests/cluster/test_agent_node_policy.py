@@ -40,7 +40,7 @@ def gpu(view: ClusterView) -> Iterator[str]:
 
 @pytest.fixture
 def token_of(api: client.ApiClient, namespace: str, control_plane: Access, tmp_path: Path) -> Tokens:
-    """Makes a kubeconfig with the token of an agent's pod on a node; "" for a token that belongs to no pod."""
+    """Makes a kubeconfig with the token of an agent's pod on a node; for the node "", the token belongs to no pod."""
     core = client.CoreV1Api(api)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": AGENT}})
     grant_rights(api, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
@@ -75,7 +75,7 @@ def policy(api: client.ApiClient, view: ClusterView, token_of: Tokens) -> Iterat
     checked = f"GPU-{uuid.uuid4()}"
     create(api, checked)
     with client_for(token_of("")) as without_node:
-        eventually(lambda: "token says the node" in refusal(lambda: write(without_node, checked, health="Healthy")))
+        eventually(lambda: "names no node" in refusal(lambda: write(without_node, checked, health="Healthy")))
     yield
     view.delete(checked)
     admission.delete_validating_admission_policy_binding(name)
@@ -108,25 +108,27 @@ def test_an_agent_writes_the_gpus_of_its_own_node(
     here, there = fake_node("a"), fake_node("b")
     with contextlib.ExitStack() as stack:
         ours, theirs = (stack.enter_context(client_for(token_of(node))) for node in (here, there))
-        assert "spec is changed by people" in refusal(lambda: create(ours, gpu, cordon=True))
-        assert "spec is changed by people" in refusal(lambda: create(ours, gpu, mode="mps"))
+        assert "only people may change their spec" in refusal(lambda: create(ours, gpu, cordon=True))
+        assert "only people may change their spec" in refusal(lambda: create(ours, gpu, mode="mps"))
         create(ours, gpu)
-        assert f"this one is of node {there}" in refusal(lambda: write(ours, gpu, node=there))
+        assert f"this GPU is of node {there}" in refusal(lambda: write(ours, gpu, node=there))
         write(ours, gpu, node=here, health="Healthy")
         write(ours, gpu, health="Unhealthy")
         for status in ({"node": there}, {"health": "Unknown"}, {"node": here, "health": "Healthy"}):
             reported = refusal(lambda status=status: write(theirs, gpu, **status))  # type: ignore[misc]
-            assert f"an agent of node {there} writes the GPUs of that node, and this one is of node {here}" in reported
+            assert (
+                f"an agent of node {there} may write only GPUs of that node, but this GPU is of node {here}" in reported
+            )
         write(ours, gpu, health="Unknown")
         write(theirs, gpu, node=there, health="Healthy")
         assert f"is of node {there}" in refusal(lambda: write(ours, gpu, node=here))
         with client_for(token_of("")) as without_node:
-            assert "this one says none" in refusal(lambda: write(without_node, gpu, health="Healthy"))
+            assert "names no node" in refusal(lambda: write(without_node, gpu, health="Healthy"))
         write(api, gpu, node=here)  # an administrator may write any device
 
 
 @pytest.mark.usefixtures("policy")
-def test_users_who_may_release_gpus_only_set_their_status_to_unknown(
+def test_users_who_may_release_gpus_can_only_set_the_health_to_unknown(
     api: client.ApiClient, namespace: str, token_of: Tokens, gpu: str
 ) -> None:
     create(api, gpu)
@@ -134,14 +136,14 @@ def test_users_who_may_release_gpus_only_set_their_status_to_unknown(
     rights, name = client.RbacAuthorizationV1Api(api), f"release-{namespace}"
     rule = {"apiGroups": [GROUP], "resources": ["gpudevices"], "verbs": ["release"]}
     with client_for(token_of("")) as without_node:
-        assert "this one says none" in refusal(lambda: write(without_node, gpu, health="Unknown"))
+        assert "names no node" in refusal(lambda: write(without_node, gpu, health="Unknown"))
         rights.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
         reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
         subjects = [{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]
         rights.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
         eventually(lambda: refusal(lambda: write(without_node, gpu, health="Unknown")) == "")
         for status in ({"health": "Healthy"}, {"node": "here", "health": "Unknown"}):
-            assert "this one says none" in refusal(lambda status=status: write(without_node, gpu, **status))  # type: ignore[misc]
+            assert "names no node" in refusal(lambda status=status: write(without_node, gpu, **status))  # type: ignore[misc]
     rights.delete_cluster_role_binding(name)
     rights.delete_cluster_role(name)
 

@@ -31,9 +31,9 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, c_build:
     view, rights = ClusterView(audited.api, "default"), granted(ROLE)
     client.CoreV1Api(audited.api).create_node({"metadata": {"name": NODE}})
     with machine(c_build, NODE, audited.kubeconfig, "rights", view) as node:
-        _was_elsewhere(audited.api, node.uuids[1])
+        _make_device_of_deleted_node(audited.api, node.uuids[1])
         node.start_agent()
-        _all_that_it_does(view, node)
+        _use_all_rights(view, node)
         eventually(lambda: rights <= audited.asked(), what=f"{rights - audited.asked()} are unused")
     assert audited.asked() == rights
     assert audited.refused() == []
@@ -63,7 +63,7 @@ def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
             assert refusal.value.status == 403, call
 
 
-def _was_elsewhere(api: client.ApiClient, uuid: str) -> None:
+def _make_device_of_deleted_node(api: client.ApiClient, uuid: str) -> None:
     """Make the GPUDevice of a GPU whose node no longer exists."""
     objects = client.CustomObjectsApi(api)
     body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": uuid.lower()}}
@@ -72,7 +72,7 @@ def _was_elsewhere(api: client.ApiClient, uuid: str) -> None:
     objects.patch_cluster_custom_object_status(GROUP, VERSION, DEVICES, uuid.lower(), status)
 
 
-def _all_that_it_does(view: ClusterView, node: AgentNode) -> None:
+def _use_all_rights(view: ClusterView, node: AgentNode) -> None:
     for uuid in node.uuids:
         eventually(lambda uuid=uuid: view.status(uuid).get("node") == NODE, what=node.agent_log())  # type: ignore[misc]
     view.pod("a", NODE, {"format": 1, "priority": "be", "containers": {"main": {"memoryLimitBytes": 1 << 20}}})
@@ -80,7 +80,7 @@ def _all_that_it_does(view: ClusterView, node: AgentNode) -> None:
     with AgentClient(node.root) as administrator:
         limit = (
             1 << 20
-        )  # the default, 0, until the agent knows the pod, which may take several tries on a loaded machine
+        )  # the limit is the default, 0, until the agent knows the pod; a loaded machine may need several tries
         eventually(
             lambda: administrator.prepare_slot(node.uuids[0], "be-0").slot.memory_limit_bytes == limit,
             what=node.agent_log(),

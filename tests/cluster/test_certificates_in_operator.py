@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 def of_the_chart_as_well(role: dict[str, Any]) -> None:
-    """The operator serves the configuration with the chart's name; a test's control plane has none."""
+    """Allow access to the chart's configuration, too: the operator reads it, although the test does not create it."""
     for rule in role["rules"]:
         if "mutatingwebhookconfigurations" in rule["resources"]:
             rule["resourceNames"].append("orion")

@@ -62,7 +62,7 @@ async def whole_rotation(kubeconfig: Path, settings: CertificateSettings) -> Non
     """Run every step of a rotation: make, spread, replace, check the replicas, remove."""
 
     async def shown(leaf: Certificate) -> str:
-        assert "no replica" in await replicas.without(leaf)  # which reads the EndpointSlices
+        assert "no replica" in await replicas.without(leaf)  # `without` reads the EndpointSlices
         return ""
 
     async with connected(kubeconfig) as api:
@@ -174,7 +174,7 @@ async def test_a_replica_that_does_not_answer_keeps_the_retired_authority(
 async def test_a_fake_cert_manager_is_found_and_left_alone(
     api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, kubectl: Kubectl
 ) -> None:
-    """A fake: the definition of cert-manager's `Certificate`, without cert-manager."""
+    """A fake cert-manager: only the definition of its kind `Certificate` exists."""
     asked = settings.model_copy(update={"source": Source.CERT_MANAGER, "secret": f"fake-{uuid.uuid4().hex[:8]}"})
     before = await look(control_plane.kubeconfig, asked)
     assert before.phase is Phase.AT_REST  # cert-manager is not installed, so the operator makes the certificates

@@ -1,4 +1,4 @@
-"""Twenty pods a second during rotation, rollout and upgrade: none is refused, and each is patched.
+"""Twenty pods a second during rotation, rollout and upgrade: no pod is refused, and each pod is patched.
 
 The webhooks, the API server and the rotation are real; the kubelet and the Service are stand-ins (webhook_fleet.py).
 """
@@ -78,7 +78,7 @@ def scene(
             )
             for volume in volumes
         ]
-        with certificates.looked_after():  # the Secret comes first: without it no webhook's pod would start
+        with certificates.renewed_by_a_process():  # makes the Secret, without which no webhook's pod would start
             eventually(lambda: all((volume / "tls.crt").exists() for volume in volumes))
         behind = stack.enter_context(fleet(webhooks))
         reach = {"url": f"https://127.0.0.1:{behind.service.port}{PATH}"}
@@ -87,7 +87,7 @@ def scene(
         )
         stack.callback(admission.delete_mutating_webhook_configuration, namespace)
         certificates.replicas = [f"127.0.0.1:{each.port}" for each in webhooks]
-        with certificates.looked_after():
+        with certificates.renewed_by_a_process():
             eventually(certificates.at_rest)
         client.CoreV1Api(api).patch_namespace(namespace, {"metadata": {"labels": {LABEL: namespace}}})
         eventually(lambda: _is_admitted(api, namespace))
@@ -111,7 +111,7 @@ def fingerprints(state: State) -> set[str]:
 
 def test_a_rotation_refuses_no_pod(scene: Scene) -> None:
     before = scene.certificates.state
-    with scene.certificates.looked_after(), scene.under_load() as creations:
+    with scene.certificates.renewed_by_a_process(), scene.under_load() as creations:
         eventually(lambda: creations.made > 20)
         assert "a new authority is made" in scene.certificates.ask("rotate")
         eventually(lambda: scene.certificates.phase is Phase.EXCHANGED)
@@ -129,7 +129,7 @@ def test_a_rotation_refuses_no_pod(scene: Scene) -> None:
 
 def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, kubectl: Kubectl) -> None:
     webhooks = scene.fleet.webhooks
-    with scene.certificates.looked_after(), scene.under_load():
+    with scene.certificates.renewed_by_a_process(), scene.under_load():
         scene.certificates.ask("rotate")
         changed: dict[str, Any] = manifests.webhook(
             {"url": f"https://127.0.0.1:{scene.fleet.service.port}{PATH}"},
@@ -151,11 +151,11 @@ def test_two_rotating_processes_that_are_killed_repeatedly_refuse_no_pod(scene: 
     with scene.under_load():
         scene.certificates.ask("rotate")
         for wanted in (Phase.EXCHANGED, Phase.AT_REST):
-            for _ in range(2):  # killed during the wait, and started again
-                said = len(scene.certificates.log.read_text())
-                with scene.certificates.looked_after(), scene.certificates.looked_after():
-                    eventually(functools.partial(scene.certificates.has_said_more, said))
-            with scene.certificates.looked_after(), scene.certificates.looked_after():
+            for _ in range(2):  # kill the process during the wait, and start it again
+                logged = len(scene.certificates.log.read_text())
+                with scene.certificates.renewed_by_a_process(), scene.certificates.renewed_by_a_process():
+                    eventually(functools.partial(scene.certificates.has_logged_more, logged))
+            with scene.certificates.renewed_by_a_process(), scene.certificates.renewed_by_a_process():
                 eventually(functools.partial(scene.certificates.is_at, wanted))
-        with scene.certificates.looked_after():
+        with scene.certificates.renewed_by_a_process():
             eventually(scene.certificates.at_rest)

@@ -32,15 +32,15 @@ LABELS = {"orion.gpu/gpus": "1", "orion.gpu/mode": "timeslice", "orion/enabled":
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A cluster in which Orion has worked, with its policies: an API server may apply them for a moment longer."""
+    """A cluster with the objects that Orion leaves, and with its policies, which may apply for a moment longer."""
     with audited_plane(USER, tmp_path) as plane:
         api_types.establish(plane.api)
         for path in FILES.glob("*-policy.yaml"):
             apply(plane.plane.access.kubeconfig, path)
         apply(plane.plane.access.kubeconfig, own_policy(tmp_path))
         bind(plane.api, ROLE, USER, "default")
-        leave_what_orion_leaves(plane.api)
-        until_policies_hold(plane.api)
+        make_what_orion_leaves(plane.api)
+        until_policies_apply(plane.api)
         yield plane
 
 
@@ -53,7 +53,7 @@ def own_policy(folder: Path) -> Path:
     return path
 
 
-def leave_what_orion_leaves(api: client.ApiClient) -> None:
+def make_what_orion_leaves(api: client.ApiClient) -> None:
     """Make a node, a GPU, a share and a finished test pod as Orion leaves them."""
     objects, core = client.CustomObjectsApi(api), client.CoreV1Api(api)
     core.create_node({"metadata": {"name": "node", "labels": LABELS}})
@@ -62,18 +62,18 @@ def leave_what_orion_leaves(api: client.ApiClient) -> None:
     meta = {"apiVersion": f"{GROUP}/{VERSION}"}
     device = {**meta, "kind": "GPUDevice", "metadata": {"name": GPU}, "spec": {"cordon": True}}
     objects.create_cluster_custom_object(GROUP, VERSION, "gpudevices", device)
-    said = {"status": {"node": "node", "health": "Healthy", "clientCount": 2}}
-    objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", GPU, said)
+    status = {"status": {"node": "node", "health": "Healthy", "clientCount": 2}}
+    objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", GPU, status)
     for name in ("mild", TEST):
         share = {**meta, "kind": "GPUShare", "metadata": {"name": name}, "spec": {"priority": "be"}}
         objects.create_namespaced_custom_object(GROUP, VERSION, "default", "gpushares", share)
-    said = {"status": {"pods": {"governed": 1}}}
-    objects.patch_namespaced_custom_object_status(GROUP, VERSION, "default", "gpushares", "mild", said)
+    pods = {"status": {"pods": {"governed": 1}}}
+    objects.patch_namespaced_custom_object_status(GROUP, VERSION, "default", "gpushares", "mild", pods)
     spec = {"containers": [{"name": "tenant", "image": "none"}]}
     core.create_namespaced_pod("default", {"metadata": {"name": TEST}, "spec": spec})
 
 
-def until_policies_hold(api: client.ApiClient) -> None:
+def until_policies_apply(api: client.ApiClient) -> None:
     """Wait until the policy refuses what RBAC alone would allow: to write a GPU's health, and to taint a node."""
     cleanup_user = client.ApiClient(api.configuration, "Impersonate-User", USER)
     objects, core = client.CustomObjectsApi(cleanup_user), client.CoreV1Api(cleanup_user)
@@ -87,8 +87,8 @@ def until_policies_hold(api: client.ApiClient) -> None:
         return False
 
     of_gpu = (objects.patch_cluster_custom_object_status, GROUP, VERSION, "gpudevices", GPU, status)
-    eventually(lambda: refused("whose token says the node", *of_gpu))
-    eventually(lambda: refused("changes labels orion.gpu/... of nodes", core.patch_node, "node", TAINT))
+    eventually(lambda: refused("names no node", *of_gpu))
+    eventually(lambda: refused("only the labels orion.gpu/... of a node", core.patch_node, "node", TAINT))
 
 
 def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
@@ -96,14 +96,14 @@ def cleanup(kubeconfig: Path, *options: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "orion.cli", "cleanup", "--kubeconfig", str(kubeconfig), "--json", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == (1 if said["failed"] else 0)
-    return said
+    output: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (1 if output["failed"] else 0)
+    return output
 
 
 def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
-    said = cleanup(audited.kubeconfig, f"--test=default/{TEST}")
-    assert said == {
+    output = cleanup(audited.kubeconfig, f"--test=default/{TEST}")
+    assert output == {
         "dryRun": False,
         "nodes": {"node": ["orion.gpu/gpus", "orion.gpu/mode"]},
         "gpus": [GPU],
@@ -142,7 +142,7 @@ def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
             (core.patch_node, ("node", {"metadata": {"labels": {"orion/enabled": None}}})),
             (objects.patch_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU, {"spec": {"cordon": False}})),
             (objects.delete_cluster_custom_object, (GROUP, VERSION, "gpudevices", GPU)),
-            # While the policy applies, its right on GPUs' statuses only allows to release them.
+            # While the policy applies, the Job may only release GPUs, although RBAC lets it write their statuses.
             (
                 objects.patch_cluster_custom_object_status,
                 (GROUP, VERSION, "gpudevices", GPU, {"status": {"health": "Unhealthy"}}),

@@ -11,7 +11,8 @@ from testbed.errors import Missing
 from tools.tiers import run as tiers
 
 API_SERVER = BINARIES[0]
-# Answers the testbed's calls of `go`. A build writes a file; it fails if the package's name ends with $REFUSED.
+# This script answers the testbed's calls of `go`. A build writes a file, but fails if the package's name ends with
+# $REFUSED.
 GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
 for last; do :; done
@@ -53,45 +54,45 @@ def test_versions_are_those_of_go_mod() -> None:
 def test_assets_come_before_path_and_path_before_the_cache(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    assert binaries.find(API_SERVER, said.append) is None
+    lines: list[str] = []
+    assert binaries.find(API_SERVER, lines.append) is None
     cached = write_program(API_SERVER.cached(), prints_version(API_SERVER.version))
-    assert binaries.find(API_SERVER, said.append) == cached
+    assert binaries.find(API_SERVER, lines.append) == cached
     on_path = write_program(bare / API_SERVER.name, prints_version(API_SERVER.version))
-    assert binaries.find(API_SERVER, said.append) == on_path
+    assert binaries.find(API_SERVER, lines.append) == on_path
     asset = write_program(tmp_path / "assets" / API_SERVER.name, prints_version("1.34.0"))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(asset.parent))
-    assert binaries.find(API_SERVER, said.append) == asset
-    assert said == []
+    assert binaries.find(API_SERVER, lines.append) == asset
+    assert lines == []
 
 
 @pytest.mark.parametrize(
     ("text", "reported"), [(prints_version("1.31.2"), "1.31.2"), ("#!/bin/sh\n", "of no known version")]
 )
-def test_another_version_is_passed_over_and_said_so(bare: Path, text: str, reported: str) -> None:
-    other, said = write_program(bare / API_SERVER.name, text), list[str]()
-    assert binaries.find(API_SERVER, said.append) is None
-    assert said == [f"kube-apiserver: {other} is {reported}, 1.34 is needed"]
+def test_another_version_is_reported_and_not_used(bare: Path, text: str, reported: str) -> None:
+    other, lines = write_program(bare / API_SERVER.name, text), list[str]()
+    assert binaries.find(API_SERVER, lines.append) is None
+    assert lines == [f"kube-apiserver: {other} is {reported}, 1.34 is needed"]
 
 
-def test_what_is_missing_is_named_with_the_next_step(bare: Path) -> None:
+def test_missing_binaries_are_named_with_the_next_step(bare: Path) -> None:
     with pytest.raises(Missing, match=r"kube-apiserver, .*etcd not found.*make cluster-binaries"):
         binaries.find_all()
 
 
 def test_missing_binaries_are_built_once_with_a_line_of_progress_each(bare: Path) -> None:
     write_program(bare / "go", GO)
-    said: list[str] = []
-    go_modules.build_missing(said.append)
+    lines: list[str] = []
+    go_modules.build_missing(lines.append)
     assert set(binaries.find_all()) == {binary.name for binary in BINARIES}
     for number, binary in enumerate(BINARIES, 1):
-        assert f"  {number} of 7: {binary.name} {binary.version} ..." in said
+        assert f"  {number} of 7: {binary.name} {binary.version} ..." in lines
     assert not (binaries.cache() / "scratch").exists()
     (bare / "go").unlink()
-    go_modules.build_missing(said.append)  # succeeds without Go, because nothing is missing
+    go_modules.build_missing(lines.append)  # succeeds without Go, because nothing is missing
 
 
-def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
+def test_a_failed_build_reports_the_cause_and_the_next_run_continues(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_program(bare / "go", GO)
@@ -99,9 +100,9 @@ def test_a_failed_build_says_why_and_the_next_run_goes_on_from_there(
     with pytest.raises(Missing, match=r"kubectl 1\.34\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"):
         go_modules.build_missing(lambda line: None)
     monkeypatch.delenv("REFUSED")
-    said: list[str] = []
-    go_modules.build_missing(said.append)
-    assert next(line for line in said if "1 of" in line).startswith("  1 of 3: kubectl")
+    lines: list[str] = []
+    go_modules.build_missing(lines.append)
+    assert next(line for line in lines if "1 of" in line).startswith("  1 of 3: kubectl")
 
 
 def unavailable(*_: object) -> None:

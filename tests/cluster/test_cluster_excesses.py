@@ -1,4 +1,4 @@
-"""Excessive use by a tenant with `create pods` and `create gpushares` in one namespace does not disturb others."""
+"""A tenant who creates too many pods and GPUShares in one namespace does not disturb the other tenants."""
 
 import json
 import time
@@ -50,10 +50,10 @@ EXCESSES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", EXCESSES)
 def test_an_excess_is_admitted_or_refused_with_a_sentence(api: client.ApiClient, admitted: str, case: str) -> None:
     core, made = client.CoreV1Api(api), EXCESSES[case]
-    said = refusal(api, admitted, made)
-    assert "error of the webhook" not in said
-    assert len(said) < LONGEST_SENTENCE
-    if not said:
+    sentence = refusal(api, admitted, made)
+    assert "error of the webhook" not in sentence
+    assert len(sentence) < LONGEST_SENTENCE
+    if not sentence:
         core.create_namespaced_pod(admitted, made)
         assert report(core, admitted, made["metadata"]["name"]) == ""
         core.delete_namespaced_pod(made["metadata"]["name"], admitted, grace_period_seconds=0)

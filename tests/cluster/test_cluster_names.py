@@ -1,4 +1,4 @@
-"""Names without effect, at a real API server: the user who applies them gets a warning, and nothing is refused."""
+"""A user who applies an annotation or label of Orion that has no effect gets a warning; the API server is real."""
 
 import json
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def warnings(api: client.ApiClient, admitted: str) -> Warnings:
         group = made["apiVersion"]
         path = f"/{'api' if group == 'v1' else 'apis'}/{group}/namespaces/{admitted}/{made['kind'].lower()}s?dryRun=All"
         answer = api.call_api("POST", api.configuration.host + path, {"Content-Type": "application/json"}, made)
-        said = answer.read()
-        assert answer.status == 201, said
+        body = answer.read()
+        assert answer.status == 201, body
         return "\n".join(answer.response.headers.getlist("Warning"))
 
     eventually(lambda: "orion/priorty" in reported(pod("probe", annotations=MISSPELT["annotations"])))
@@ -43,9 +43,9 @@ def made(kind: str, template: dict[str, Any], own: dict[str, Any] | None = None)
     """Return an object of a kind that makes pods.
 
     Args:
-        kind: such as Deployment.
-        template: metadata of its pods, beside a label.
-        own: its own metadata, beside its name.
+        kind: the kind, such as Deployment.
+        template: metadata of the pods' template, beside a label.
+        own: metadata of the object itself, beside its name.
     """
     meta = {**template, "labels": {"app": "x", **template.get("labels", {})}}
     restart = {} if KINDS[kind].startswith("apps") else {"restartPolicy": "Never"}
@@ -59,7 +59,7 @@ def made(kind: str, template: dict[str, Any], own: dict[str, Any] | None = None)
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "sentence"),
     [
         (MISSPELT, "Orion does not know the annotation orion/priorty"),
         ({"annotations": {"orion/memory": "8Gi"}}, "Orion does not know the annotation orion/memory"),
@@ -73,14 +73,14 @@ def made(kind: str, template: dict[str, Any], own: dict[str, Any] | None = None)
     ids=["misspelt", "of a GPUShare", "of Orion", "as a label", "of Orion, as a label"],
 )
 def test_pods_and_all_kinds_that_make_pods_get_a_warning(
-    warnings: Warnings, metadata: dict[str, Any], said: str
+    warnings: Warnings, metadata: dict[str, Any], sentence: str
 ) -> None:
     for kind in KINDS:
-        assert said in (reported := warnings(made(kind, metadata))), kind
+        assert sentence in (reported := warnings(made(kind, metadata))), kind
         assert ALLOWED in reported, kind
     one = pod("one")
     one["metadata"] |= metadata
-    assert said in warnings(one)
+    assert sentence in warnings(one)
 
 
 @pytest.mark.parametrize("where", ["annotations", "labels"])
@@ -95,7 +95,7 @@ def test_annotations_on_the_object_around_the_template_get_a_warning(warnings: W
     assert "have no effect" in warnings(between)
 
 
-def test_a_value_that_the_webhook_will_refuse_is_named_before_it_does(warnings: Warnings) -> None:
+def test_a_value_that_the_webhook_will_refuse_gets_a_warning(warnings: Warnings) -> None:
     for kind in KINDS:
         reported = warnings(made(kind, {"annotations": {"orion/priority": "high"}}))
         assert "annotation orion/priority must be hp or be, not high" in reported, kind
@@ -108,7 +108,7 @@ def test_valid_names_get_no_warning(warnings: Warnings) -> None:
     assert warnings(pod("one", "be")) == ""
 
 
-def test_the_expressions_have_the_types_of_every_kind(api: client.ApiClient, warnings: Warnings) -> None:
+def test_the_expressions_have_no_type_errors_for_any_kind(api: client.ApiClient, warnings: Warnings) -> None:
     """The API server reports type errors of a policy's expressions for each kind in the policy's status."""
     del warnings
     policies = client.AdmissionregistrationV1Api(api)

@@ -23,11 +23,11 @@ OBJECTS = [
 
 
 def shown(kind: str) -> dict[str, Any]:
-    """Return an object of the page."""
+    """Return an object from the examples of docs/quota.md."""
     return next(dict(each) for each in OBJECTS if each.get("kind") == kind)
 
 
-def said(kubectl: Kubectl, *arguments: str | Path) -> str:
+def error_of(kubectl: Kubectl, *arguments: str | Path) -> str:
     """Return kubectl's message about a refused request."""
     with pytest.raises(subprocess.CalledProcessError) as failure:
         kubectl(*arguments)
@@ -47,7 +47,7 @@ def test_a_quota_counts_slots_however_a_pod_asks_for_them(
     api: client.ApiClient, quota: str, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     (tmp_path / "pod.yaml").write_text(yaml.safe_dump(shown("Pod")))
-    sentence = said(kubectl, "apply", "-n", quota, "-f", tmp_path / "pod.yaml")
+    sentence = error_of(kubectl, "apply", "-n", quota, "-f", tmp_path / "pod.yaml")
     assert sentence.replace(f"{tmp_path}/", "").strip() in PAGE.text
     for number in range(4):
         kubectl("create", "-n", quota, "-f", "-", given=pod(f"train-{number}", "be"))

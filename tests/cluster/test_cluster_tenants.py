@@ -1,6 +1,6 @@
 """Tenants at a real API server: a user with all rights in a namespace gets no more of a GPU than its shares give.
 
-The webhook sees only pods that are created; these tests try changes after that, or bypass it.
+The webhook sees pods only when they are created. These tests change pods after their creation, or bypass the webhook.
 """
 
 import contextlib
@@ -84,11 +84,11 @@ def test_a_tenant_cannot_add_annotations_by_a_binding(admitted: str, tenant: cli
 def test_an_existing_pod_cannot_become_a_tenant(admitted: str, tenant: client.CoreV1Api) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine"))
     for name in ("orion/priority", "orion/share"):
-        said = _patched(tenant.patch_namespaced_pod, admitted, {name: "hp"})
-        assert "cannot be changed once it exists" in said
+        message = _patched(tenant.patch_namespaced_pod, admitted, {name: "hp"})
+        assert "cannot be changed once it exists" in message
 
 
-def test_who_may_update_grants_may_change_them(
+def test_users_who_may_update_grants_can_change_grants(
     api: client.ApiClient, admitted: str, kubeconfig_for: Callable[..., Path], kubectl: Kubectl
 ) -> None:
     client.CoreV1Api(api).create_namespaced_pod(admitted, pod("mine", "be"))
@@ -120,7 +120,7 @@ def test_a_tenant_cannot_move_a_pod_to_another_share_by_its_labels(
         kubectl("create", "-n", admitted, "-f", "-", given=given)
     tenant.create_namespaced_pod(admitted, pod("mine", "be", labels={"app": "small"}))
     for change in (tenant.patch_namespaced_pod, tenant.patch_namespaced_pod_status):
-        for app in ("large", None):  # without a label no share would govern it, and it would have no limits
+        for app in ("large", None):  # without the label no share would govern the pod, and it would have no limits
             with pytest.raises(client.ApiException) as refused:
                 change("mine", admitted, {"metadata": {"labels": {"app": app}}})
             assert "labels of a pod that shares a GPU" in str(refused.value.body)
@@ -143,7 +143,7 @@ def test_a_grant_that_a_tenant_applies_is_overwritten(
 
 
 @pytest.mark.parametrize("resource", ["", "status", "resize", "ephemeralcontainers"])
-def test_no_subresource_takes_another_grant(admitted: str, tenant: client.CoreV1Api, resource: str) -> None:
+def test_no_subresource_lets_a_tenant_change_a_grant(admitted: str, tenant: client.CoreV1Api, resource: str) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     name = "_".join(filter(None, ("namespaced_pod", resource)))
     made = json.loads(tenant.read_namespaced_pod("mine", admitted, _preload_content=False).data)

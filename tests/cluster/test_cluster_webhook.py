@@ -1,4 +1,4 @@
-"""Admission at a real API server: how pods change, which warnings and refusals people see, and which files apply."""
+"""Admission at a real API server: how it changes pods, and which warnings and refusals people see."""
 
 import json
 import os
@@ -76,7 +76,9 @@ SELECTOR = {"matchLabels": {"app": "made"}}
     ],
     ids=["Deployment", "StatefulSet", "Job"],
 )
-def test_pods_of_controllers(kubectl: Kubectl, admitted: str, group: str, kind: str, spec: dict[str, Any]) -> None:
+def test_pods_of_controllers_get_slots(
+    kubectl: Kubectl, admitted: str, group: str, kind: str, spec: dict[str, Any]
+) -> None:
     template: dict[str, Any] = json.loads(json.dumps(TEMPLATE))
     if kind == "Job":
         template["spec"]["restartPolicy"] = "Never"
@@ -94,7 +96,7 @@ def test_the_examples_are_admitted(kubectl: Kubectl, admitted: str, example: str
     kubectl("apply", "-n", admitted, "-f", ROOT / "examples" / example)
 
 
-def test_a_dry_run_shows_the_same_and_creates_nothing(kubectl: Kubectl, admitted: str) -> None:
+def test_a_dry_run_shows_the_slots_and_creates_nothing(kubectl: Kubectl, admitted: str) -> None:
     shown = kubectl("apply", "-n", admitted, "--dry-run=server", "-o", "json", "-f", "-", given=pod("dry", "be"))
     assert_has_slot(json.loads(shown), "be")
     assert pods_of(kubectl, admitted, "") == []
@@ -125,7 +127,7 @@ def test_a_share_governs_the_pods_that_it_selects(kubectl: Kubectl, admitted: st
     eventually(governed)
 
 
-def test_a_share_and_a_pod_that_are_applied_together(kubectl: Kubectl, admitted: str, webhook: RunningWebhook) -> None:
+def test_a_share_and_a_pod_can_be_applied_together(kubectl: Kubectl, admitted: str, webhook: RunningWebhook) -> None:
     for turn in range(10):
         name = f"together-{turn}"
         both = [share(name, "be", weight=2), pod(name, "be", annotations={"orion/share": name})]
@@ -137,7 +139,7 @@ def test_a_change_by_another_webhook_causes_a_second_invocation(kubectl: Kubectl
     first = json.loads(kubectl("create", "-n", admitted, "-o", "json", "-f", "-", given=pod("first", "be")))
     again = {key: first["metadata"][key] for key in ("annotations",)} | {"name": "again"}
     for container in first["spec"]["containers"]:
-        del container["volumeMounts"]  # of the service account, under a name that the other pod lacks
+        del container["volumeMounts"]  # they mount the service account's volume, whose name the other pod does not have
     spec = {"containers": first["spec"]["containers"]}
     second = {"apiVersion": "v1", "kind": "Pod", "metadata": again, "spec": spec}
     made = json.loads(kubectl("create", "-n", admitted, "-o", "json", "-f", "-", given=second))
@@ -160,14 +162,14 @@ def test_orion_explains_a_pod_of_the_cluster(
         command = [sys.executable, "-m", "orion.cli", "explain", "pod", name, "-n", admitted, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
         assert done.returncode == (1 if name == "gone" else 0), done.stderr
-        return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
+        return dict(json.loads(done.stdout)) if done.stdout else {"error": done.stderr}
 
     assert explain("plain")["reason"] == "NotOurs"
-    # Made before or after the webhook saw the share: made again, it would have that share's grant.
+    # The pod may be older than the webhook's knowledge of the share; a new pod would have that share's grant.
     assert explain("mine")["share"] == "train"
-    assert f"pod gone in namespace {admitted} cannot be read" in explain("gone")["said"]
+    assert f"pod gone in namespace {admitted} cannot be read" in explain("gone")["error"]
 
 
-def test_the_files_of_the_chart_are_what_the_tests_apply(webhook: RunningWebhook) -> None:
+def test_the_tests_apply_the_policies_of_the_chart(webhook: RunningWebhook) -> None:
     text = (ROOT / manifests.FILES / manifests.POLICIES_FILE).read_text()
     assert list(yaml.safe_load_all(text)) == manifests.policies(HOOK)

@@ -67,7 +67,7 @@ def test_the_webhook_outlives_the_api_server(own_control_plane: ControlPlane, tm
 
 
 def forged() -> dict[str, Any]:
-    """Return a pod that claims to have passed the webhook, and unsets the hook by a second variable of that name."""
+    """Return a pod that claims to have passed the webhook, and whose second LD_PRELOAD variable removes the hook."""
     preloads = [{"name": "LD_PRELOAD", "value": HOOK}, {"name": "LD_PRELOAD", "value": ""}]
     return pod("x", "hp", annotations={"orion.gpu/grant": "{}"}, container={**HP, "env": preloads})
 

@@ -1,4 +1,4 @@
-"""Admission at a real API server: what the webhook refuses, and with which sentence."""
+"""The webhook refuses invalid pods at a real API server, each with a sentence that says what is wrong."""
 
 import json
 import re
@@ -23,13 +23,13 @@ ROOT = Path(__file__).parents[2]
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown priority": (pod("x", "high"), "orion/priority must be hp or be"),
-    "share that is not there": (pod("x", "hp", annotations={"orion/share": "gone"}), "gone, which does not exist"),
+    "share that does not exist": (pod("x", "hp", annotations={"orion/share": "gone"}), "gone, which does not exist"),
     "hp and be in one container": (
         pod("x", container={"resources": {"limits": {"orion.gpu/hp": "1", "orion.gpu/be": "1"}}}),
         "either hp or be",
     ),
     "annotation and resource": (pod("x", "be", container=HP), "orion/priority says be, but container main asks"),
-    "a kind that there is not": (
+    "a resource that does not exist": (
         pod("x", container={"resources": {"limits": {"orion.gpu/gold": "1"}}}),
         "orion.gpu/gold, which does not exist",
     ),
@@ -125,7 +125,9 @@ EPHEMERAL = {"name": "look", "image": "localhost/none:1"}
     ],
     ids=["privileged", "devices", "harmless"],
 )
-def test_ephemeral_containers(api: client.ApiClient, admitted: str, container: dict[str, Any], sentence: str) -> None:
+def test_unsafe_ephemeral_containers_are_refused(
+    api: client.ApiClient, admitted: str, container: dict[str, Any], sentence: str
+) -> None:
     core = client.CoreV1Api(api)
     core.create_namespaced_pod(admitted, pod("mine", "be"))
     patch = {"spec": {"ephemeralContainers": [container]}}

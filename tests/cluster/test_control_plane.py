@@ -110,7 +110,7 @@ def test_the_controller_manager_makes_the_pods_of_a_deployment(
     eventually(lambda: nodes() == [node] * 3, what="three pods on the node")
 
 
-def test_a_crd_is_applied_and_its_cel_rules_are_the_api_servers(namespace: str, kubectl: Kubectl) -> None:
+def test_a_crd_is_applied_and_the_api_server_checks_its_cel_rules(namespace: str, kubectl: Kubectl) -> None:
     group = f"{namespace}.orion.test"
     rule = {"rule": "self.low <= self.high", "message": "low must not be above high"}
     numbers = {"low": {"type": "integer"}, "high": {"type": "integer"}}
@@ -133,7 +133,7 @@ def test_a_crd_is_applied_and_its_cel_rules_are_the_api_servers(namespace: str, 
     kubectl("delete", f"crd/ranges.{group}")
 
 
-def test_an_api_server_of_its_own_can_be_killed_and_comes_back_with_its_state(own_control_plane: ControlPlane) -> None:
+def test_a_tests_own_api_server_can_be_killed_and_restarts_with_its_state(own_control_plane: ControlPlane) -> None:
     access = own_control_plane.access
     with client_for(access.kubeconfig) as administrator:
         core = client.CoreV1Api(administrator)

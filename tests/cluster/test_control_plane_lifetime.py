@@ -1,4 +1,4 @@
-"""A control plane ends with the processes that use it, however they end, and leaves nothing behind."""
+"""A control plane ends when all processes that use it have ended in any way, and leaves nothing behind."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def a_user(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def said(user: subprocess.Popen[str]) -> str:
+def line_of(user: subprocess.Popen[str]) -> str:
     assert user.stdout
     return user.stdout.readline().strip()
 
@@ -59,9 +59,9 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def test_two_users_share_one_and_it_ends_when_both_have_been_killed(folder: Path) -> None:
+def test_two_users_share_a_control_plane_that_ends_when_both_have_been_killed(folder: Path) -> None:
     users = [a_user(folder), a_user(folder)]
-    urls = {said(user) for user in users}
+    urls = {line_of(user) for user in users}
     assert len(urls) == 1
     assert urls.pop().startswith("https://127.0.0.1:")
     assert len(processes_of(folder / "plane")) == 5  # the supervisor and its four components

@@ -1,4 +1,4 @@
-"""The API types at a real API server: it accepts schemas and their rules' cost, and refuses invalid objects."""
+"""The API types at a real API server: it accepts the schemas and their rules, and refuses invalid objects."""
 
 import json
 import re
@@ -26,7 +26,7 @@ API = ("orion.gpu", "v1alpha1")
 
 @pytest.fixture(scope="module")
 def objects(api: client.ApiClient) -> client.CustomObjectsApi:
-    """A client for the kinds, which are established."""
+    """A client for the API types; the API server serves them."""
     api_types.establish(api)
     return client.CustomObjectsApi(api)
 
@@ -81,13 +81,13 @@ def test_every_invalid_share_is_refused_with_a_sentence_that_names_the_field(sha
     for case in TABLE["invalid"]:
         try:
             shares.create(patched(TABLE["valid"][case["of"]], case["patch"]), dry_run="All")
-            wrong.append(f"{case['name']}: taken")
+            wrong.append(f"{case['name']}: accepted")
         except client.ApiException as error:
-            said = refusal(error)
-            if error.status not in (400, 422) or not re.search(rf"{re.escape(case['field'])}(?![A-Za-z])", said):
-                wrong.append(f"{case['name']}: {error.status} {said}")
-            if "no such overload" in said or "evaluat" in said:
-                wrong.append(f"{case['name']}: a rule fails instead of answering: {said}")
+            text = refusal(error)
+            if error.status not in (400, 422) or not re.search(rf"{re.escape(case['field'])}(?![A-Za-z])", text):
+                wrong.append(f"{case['name']}: {error.status} {text}")
+            if "no such overload" in text or "evaluat" in text:
+                wrong.append(f"{case['name']}: a rule fails instead of answering: {text}")
     assert wrong == []
 
 
@@ -110,7 +110,7 @@ def test_the_priority_of_a_share_cannot_be_changed(shares: Shares) -> None:
     assert shares.patch("train", {"spec": {"weight": 3}})["spec"]["weight"] == 3
 
 
-def test_a_field_that_is_not_known_is_refused_on_strict_and_dropped_on_other_writes(shares: Shares) -> None:
+def test_a_strict_write_with_an_unknown_field_is_refused(shares: Shares) -> None:
     share = patched(TABLE["valid"]["be"], {"spec": {"wieght": 1}})
     with pytest.raises(client.ApiException) as refused:
         shares.create(share)

@@ -1,4 +1,4 @@
-"""Tests of the stand-in for a network and for a Service, because other tests depend on it."""
+"""Tests of the forwarder, the stand-in for a network and for a Service, because other tests depend on it."""
 
 import contextlib
 import gc
@@ -33,7 +33,7 @@ def test_the_last_data_arrives_before_the_end() -> None:
             assert b"".join(iter(lambda: far.recv(65_536), b"")) == sent
 
 
-def test_nothing_is_left_open_at_its_end() -> None:
+def test_the_forwarder_leaves_no_socket_open() -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         with server() as listening:
@@ -45,7 +45,7 @@ def test_nothing_is_left_open_at_its_end() -> None:
     assert [str(each.message) for each in found] == []
 
 
-def test_a_connection_just_before_the_end_is_closed() -> None:
+def test_connections_made_just_before_the_end_are_closed() -> None:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         with server() as listening:

@@ -1,4 +1,4 @@
-"""Faults around the operator: it is killed, cut off, gets old data, or runs twice. The state converges."""
+"""The operator is killed, cut off from the API server, gets old data, or runs twice; the objects still converge."""
 
 import random
 import signal
@@ -37,19 +37,19 @@ def world(plane: ControlPlane) -> Iterator[World]:
 
 
 def make(world: World, pods: int = PODS) -> None:
-    """Make a share and its pods, and check that each pod has the grant once the operator runs."""
+    """Make a share and its pods; the pods get their grants once the operator runs."""
     world.share("training", memory={"limit": "1Gi"})
     for number in range(pods):
         world.pod(f"train-{number}", "training")
 
 
 def settled(world: World, limit: int) -> None:
-    """Wait until all pods have a limit, and the share reports it."""
+    """Wait until all pods have this limit in bytes, and the share is Ready."""
     eventually(lambda: world.memory_limits() == {limit})
     eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
 
 
-def test_killed_again_and_again_in_the_middle_of_its_work_it_converges(
+def test_an_operator_that_is_killed_repeatedly_during_its_work_converges(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
     make(world)
@@ -59,7 +59,7 @@ def test_killed_again_and_again_in_the_middle_of_its_work_it_converges(
         for attempt in range(8):
             world.change_share("training", memory={"limit": f"{attempt + 2}Gi"})
             process.start()
-            if attempt % 2:  # otherwise somewhere during its start
+            if attempt % 2:  # otherwise the test kills the operator while it starts
                 process.wait_until_ready()
             _pass(moments.uniform(0, 0.6))
             process.end(signal.SIGKILL)
@@ -86,10 +86,10 @@ def test_changes_during_a_cut_watch_are_known_afterwards(plane: ControlPlane, wo
             eventually(lambda: world.share_status("training")["pods"]["governed"] == 5)
 
 
-def test_the_api_server_restarts_and_its_versions_are_too_old(
+def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_server(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
-    """A restarted API server has an empty cache of changes: an older watch gets 410 Gone, and lists again."""
+    """A restarted API server has an empty cache of changes, so an older watch gets 410 Gone and must list again."""
     make(world, pods=5)
     world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
     world.pod("orphan", "doomed")
@@ -113,7 +113,7 @@ def settled_with_orphan(world: World) -> None:
     eventually(lambda: world.grant("orphan").get("share") == "doomed")
 
 
-def test_the_api_server_restarts_under_a_working_operator(plane: ControlPlane, world: World, tmp_path: Path) -> None:
+def test_changes_are_applied_while_the_api_server_restarts(plane: ControlPlane, world: World, tmp_path: Path) -> None:
     make(world)
     with running_operator(plane.access.kubeconfig, tmp_path, *LEASE) as operator:
         settled(world, GI)
@@ -144,7 +144,7 @@ def test_two_operators_by_mistake_do_not_flap(plane: ControlPlane, world: World,
         assert len(world.events()) == len(set(world.events()))
 
 
-def test_of_two_operators_one_writes_and_the_other_takes_over(
+def test_one_of_two_operators_writes_and_the_other_takes_over(
     plane: ControlPlane, world: World, tmp_path: Path
 ) -> None:
     make(world, pods=5)
@@ -178,7 +178,7 @@ def test_a_conflict_with_another_writer_of_the_status_ends(plane: ControlPlane, 
 
 
 def _pass(seconds: float) -> None:
-    """Wait for a time: the test checks that nothing happens in it, or kills the operator at any point."""
+    """Wait for a time in which nothing must happen, or after which the test kills the operator."""
     end = time.monotonic() + seconds
     eventually(lambda: time.monotonic() >= end)
 

@@ -1,4 +1,4 @@
-"""A pod of the MPS daemon that waits for an image follows its corrected DaemonSet; one that has started never does."""
+"""After a change of its DaemonSet, the operator replaces an MPS daemon's pod that waits for an image, but no other."""
 
 import signal
 from collections.abc import Iterator
@@ -40,13 +40,15 @@ def daemon_set(image: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "orion-mps"}, "spec": spec}
 
 
-def say(core: client.CoreV1Api, pod: str, state: dict[str, Any]) -> None:
+def write_status(core: client.CoreV1Api, pod: str, state: dict[str, Any]) -> None:
     """Write a pod's status, as its kubelet would."""
     container = {"name": "mps-daemon", "image": "i", "imageID": "", "ready": "running" in state, "restartCount": 0}
     core.patch_namespaced_pod_status(pod, "default", {"status": {"containerStatuses": [{**container, "state": state}]}})
 
 
-def test_a_pod_that_waits_for_an_image_follows_the_corrected_daemon_set(audited: AuditedPlane, tmp_path: Path) -> None:
+def test_a_pod_that_waits_for_an_image_is_replaced_and_a_running_pod_is_not(
+    audited: AuditedPlane, tmp_path: Path
+) -> None:
     core, apps = client.CoreV1Api(audited.api), client.AppsV1Api(audited.api)
     apps.create_namespaced_daemon_set("default", daemon_set("wrong.example.com/orion:1"))
 
@@ -57,8 +59,10 @@ def test_a_pod_that_waits_for_an_image_follows_the_corrected_daemon_set(audited:
 
     eventually(lambda: pods().keys() == {STARTED, WAITING})
     before = pods()
-    say(core, before[STARTED].metadata.name, {"running": {"startedAt": "2026-01-01T00:00:00Z"}})
-    say(core, before[WAITING].metadata.name, {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})
+    write_status(core, before[STARTED].metadata.name, {"running": {"startedAt": "2026-01-01T00:00:00Z"}})
+    write_status(
+        core, before[WAITING].metadata.name, {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    )
 
     options = ("--lease-namespace", "default", "--mps-daemons", "orion-mps")
     process = OperatorProcess(audited.kubeconfig, tmp_path, *options).start()
@@ -66,7 +70,7 @@ def test_a_pod_that_waits_for_an_image_follows_the_corrected_daemon_set(audited:
         process.wait_until_ready()
         eventually(lambda: ("", "pods", "list") in audited.asked())
         apps.patch_namespaced_daemon_set("orion-mps", "default", daemon_set("right.example.com/orion:1"))
-        eventually(lambda: WAITING in pods() and pods()[WAITING].metadata.uid != before[WAITING].metadata.uid)
+        eventually(lambda: (now := pods().get(WAITING)) and now.metadata.uid != before[WAITING].metadata.uid)
         assert pods()[WAITING].spec.containers[0].image == "right.example.com/orion:1"
         assert pods()[STARTED].metadata.uid == before[STARTED].metadata.uid
         assert granted(MPS_ROLE) <= audited.asked()

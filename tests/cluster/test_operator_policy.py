@@ -112,8 +112,8 @@ def test_a_component_has_no_right_that_it_does_not_need(
     user, reviews = given(component), client.AuthorizationV1Api(api)
 
     def allowed(verb: str, group: str, resource: str, subresource: str, where: str) -> bool:
-        asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
-        review = reviews.create_subject_access_review({"spec": {"user": user, "resourceAttributes": asked}})
+        right = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": where}
+        review = reviews.create_subject_access_review({"spec": {"user": user, "resourceAttributes": right}})
         return bool(review.status.allowed)
 
     eventually(lambda: allowed("list", GROUP, DEVICES, "", ""))
@@ -130,7 +130,7 @@ def test_a_component_has_no_right_that_it_does_not_need(
 def operator(
     api: client.ApiClient, namespace: str, given: Callable[[str], str], kubeconfig_for: Callable[..., Path]
 ) -> Iterator[client.ApiClient]:
-    """A user with the operator's rights, under the chart's policies; other tests share the API server."""
+    """A user with the operator's rights, under the chart's policies, which apply to this user only."""
     api_types.establish(api)
     user = given("operator")
     admission, names = client.AdmissionregistrationV1Api(api), []
@@ -159,11 +159,9 @@ def refusal(call: Callable[..., object], *arguments: Any, **options: Any) -> str
     return ""
 
 
-def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
-    operator: client.ApiClient, fake_node: FakeNode
-) -> None:
+def test_the_operator_can_change_only_orions_labels_of_nodes(operator: client.ApiClient, fake_node: FakeNode) -> None:
     core, node = client.CoreV1Api(operator), fake_node("a", labels={"ours": "1"})
-    refused = "changes labels orion.gpu/... of nodes"
+    refused = "only the labels orion.gpu/... of a node"
     taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
     eventually(lambda: refused in refusal(core.patch_node, node, taint, dry_run="All"))
     assert refusal(core.patch_node, node, {"metadata": {"labels": {"orion.gpu/gpus": "1"}}}) == ""
@@ -179,7 +177,7 @@ def test_the_operator_labels_nodes_and_changes_nothing_else_of_them(
         assert refused in refusal(core.patch_node, node, change), change
 
 
-def test_the_operator_writes_grants_and_one_condition_of_pods(
+def test_the_operator_can_change_only_the_grant_and_one_condition_of_pods(
     api: client.ApiClient, operator: client.ApiClient, namespace: str
 ) -> None:
     claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
@@ -197,12 +195,12 @@ def test_the_operator_writes_grants_and_one_condition_of_pods(
     def condition(kind: str) -> dict[str, Any]:
         return {"conditions": [{"type": kind, "status": "False", "reason": "Because"}]}
 
-    eventually(lambda: "nothing else of their status" in tried(status={"phase": "Failed"}))
-    assert "nothing else of their status" in patch(status={"phase": "Failed"})
-    assert "no other mark" in patch(metadata={"annotations": {"a": "b"}})
-    assert "no other mark" in patch(metadata={"labels": {"a": "b"}})
-    assert "nothing else of their status" in patch(status=condition("Ready"))
-    assert "no other mark" in patch(metadata={"finalizers": ["orion.gpu/kept"]})
+    eventually(lambda: "only the condition orion.gpu/Governed" in tried(status={"phase": "Failed"}))
+    assert "only the condition orion.gpu/Governed" in patch(status={"phase": "Failed"})
+    assert "only the annotation orion.gpu/grant" in patch(metadata={"annotations": {"a": "b"}})
+    assert "only the annotation orion.gpu/grant" in patch(metadata={"labels": {"a": "b"}})
+    assert "only the condition orion.gpu/Governed" in patch(status=condition("Ready"))
+    assert "only the annotation orion.gpu/grant" in patch(metadata={"finalizers": ["orion.gpu/kept"]})
     for status in (
         {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]},
         {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]},
@@ -213,12 +211,12 @@ def test_the_operator_writes_grants_and_one_condition_of_pods(
         {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "of-another"}]},
         {"ephemeralContainerStatuses": [{"name": "e", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}]},
     ):
-        assert "nothing else of their status" in patch(status=status), status
+        assert "only the condition orion.gpu/Governed" in patch(status=status), status
     assert patch(metadata={"annotations": {"orion.gpu/grant": "{}"}}) == ""
     assert patch(status=condition("orion.gpu/Governed")) == ""
 
 
-def test_the_operator_only_sets_the_status_of_gpus_to_unknown(
+def test_the_operator_can_only_set_the_health_of_gpus_to_unknown(
     api: client.ApiClient, operator: client.ApiClient
 ) -> None:
     name = f"gpu-{uuid.uuid4()}"
@@ -233,7 +231,7 @@ def test_the_operator_only_sets_the_status_of_gpus_to_unknown(
     objects.create_cluster_custom_object(GROUP, VERSION, DEVICES, body)
     try:
         write(api, node="gone", health="Healthy")
-        refused = "their health is Unknown"
+        refused = "set the health of a GPUDevice to Unknown"
         eventually(lambda: refused in refusal(lambda: write(operator, "All", node="a", health="Healthy")))
         assert refused in refusal(lambda: write(operator, health="Unhealthy"))
         assert refused in refusal(lambda: write(operator, node="here", health="Unknown"))

@@ -41,9 +41,7 @@ def gpu(world: World) -> Iterator[str]:
     world.delete_device(uuid)
 
 
-def test_a_share_reaches_its_pods_and_a_change_follows_without_a_restart(
-    world: World, operator: OperatorProcess
-) -> None:
+def test_a_share_and_its_changes_reach_its_pods_without_a_restart(world: World, operator: OperatorProcess) -> None:
     for number in range(5):
         world.pod(f"train-{number}", "training")
     world.share("training", memory={"limit": "8Gi"})
@@ -86,7 +84,7 @@ def test_pods_of_a_deleted_share_keep_their_grant_and_report_it(world: World, op
     assert world.complaint("train") == ""
 
 
-def test_a_named_share_precedes_selectors_and_two_matching_selectors_are_a_conflict(
+def test_a_named_share_wins_over_selectors_and_two_matching_selectors_are_a_conflict(
     world: World, operator: OperatorProcess
 ) -> None:
     world.share("one", selector={"matchLabels": {"app": "x"}}, memory={"limit": "1Gi"})
@@ -124,7 +122,7 @@ def test_statuses_of_agents_become_rows_conditions_and_labels(
     world.run("chat")
     slot = {"name": "hp-0", "priority": "hp", "pod": world.reference("chat"), "clients": 1}
     row = {"slot": "hp-0", "priority": "hp", "pod": world.reference("chat"), "processId": 7, "command": "python"}
-    world.fake_agent_says(gpu, node=node, mode="mps", heldSlots=[slot], clients=[{**row, "busyRatio": 0.5}])
+    world.fake_agent_reports(gpu, node=node, mode="mps", heldSlots=[slot], clients=[{**row, "busyRatio": 0.5}])
     eventually(lambda: world.condition("chat", "HookInjected") == ("True", "Joined"))
     status = world.share_status("chat")
     assert (status["gpus"], status["clientCounts"]["total"]) == (1, 1)
@@ -133,17 +131,17 @@ def test_statuses_of_agents_become_rows_conditions_and_labels(
     labels = eventually(lambda: _labels(api, node))
     assert labels == {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "mps"}
     world.change_device(gpu, cordon=True)
-    world.fake_agent_says(gpu, mode="timeslice")
+    world.fake_agent_reports(gpu, mode="timeslice")
     expected = {"orion.gpu/gpus": "0", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     eventually(lambda: _labels(api, node) == expected)
     eventually(lambda: world.condition("chat", "Degraded") == ("True", "ModeTimeslice"))
 
     policy = {"name": "gate", "share": "elsewhere/other"}
-    world.fake_agent_says(gpu, policy=policy)
+    world.fake_agent_reports(gpu, policy=policy)
     eventually(lambda: world.condition("chat", "PolicyConflict") == ("True", "OtherShare"))
 
 
-def test_a_pod_without_the_hook_is_named_and_where_the_share_fails_closed_evicted_after_an_event(
+def test_a_pod_without_the_hook_is_reported_and_evicted_if_its_share_fails_closed(
     world: World, operator: OperatorProcess, fake_node: FakeNode, gpu: str
 ) -> None:
     node = fake_node("a", {"orion.gpu/be": "4"})
@@ -153,7 +151,7 @@ def test_a_pod_without_the_hook_is_named_and_where_the_share_fails_closed_evicte
         world.pod(name, name, node)
         world.run(name)
     unmanaged = [{"processId": 9, "command": "miner", "pod": world.reference(name)} for name in ("strict", "mild")]
-    world.fake_agent_says(gpu, node=node, unmanaged=unmanaged, unmanagedProcessCount=2)
+    world.fake_agent_reports(gpu, node=node, unmanaged=unmanaged, unmanagedProcessCount=2)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     assert ("strict", "HookMissing") in [event[:2] for event in world.events()]
     eventually(lambda: world.condition("mild", "HookInjected") == ("False", "Unmanaged"))

@@ -38,12 +38,12 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path
     process = OperatorProcess(audited.kubeconfig, tmp_path, "--lease-namespace", "default").start()
     try:
         process.wait_until_ready()
-        _all_that_it_does(world, client.CoreV1Api(audited.api))
+        _use_all_rights(world, client.CoreV1Api(audited.api))
         eventually(lambda: ("coordination.k8s.io", "leases", "update") in audited.asked())  # a renewal
         assert audited.asked() | ASKED_BY_POLICY == granted(ROLE)
 
-        # The only rule that no request uses: the policy on pods checks for it.
-        _without_grants(audited)
+        # No request uses the right to update grants, but the policy on pods requires it.
+        _remove_right_on_grants(audited)
         world.change_share("mild", memory={"limit": "2Gi"})
         eventually(lambda: "annotation orion.gpu/grant is changed by Orion's operator only" in process.log.read_text())
         assert world.grant("mild")["shareGeneration"] == 1
@@ -68,7 +68,7 @@ def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
             assert refusal.value.status == 403
 
 
-def _all_that_it_does(world: World, core: client.CoreV1Api) -> None:
+def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
     core.create_node({"metadata": {"name": "node"}})
     world.share("mild", memory={"limit": "1Gi"})
     world.share("strict", failClosed=True)
@@ -76,16 +76,16 @@ def _all_that_it_does(world: World, core: client.CoreV1Api) -> None:
         world.pod(name, name, "node")
         world.run(name)
     unmanaged = [{"processId": 9, "pod": world.reference("strict")}]
-    world.fake_agent_says(GPU, node="node", unmanaged=unmanaged, unmanagedProcessCount=1)
+    world.fake_agent_reports(GPU, node="node", unmanaged=unmanaged, unmanagedProcessCount=1)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     eventually(lambda: world.grant("mild").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
     eventually(lambda: "orion.gpu/gpus" in (core.read_node("node").metadata.labels or {}))
-    world.fake_agent_says(LOST_GPU, node="gone", health="Healthy")
+    world.fake_agent_reports(LOST_GPU, node="gone", health="Healthy")
     eventually(lambda: world.device_status(LOST_GPU)["health"] == "Unknown")
 
 
-def _without_grants(audited: AuditedPlane) -> None:
+def _remove_right_on_grants(audited: AuditedPlane) -> None:
     rights = client.RbacAuthorizationV1Api(audited.api)
     role = next(each for each in yaml.safe_load_all(ROLE.read_text()) if each["kind"] == "ClusterRole")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["grants"]]

@@ -1,4 +1,4 @@
-"""`make test` leaves out no test: with any marks, a test is in a tier; tests about time have a tier of their own."""
+"""`make test` runs every test: a test with any marks is in a tier. Tests that measure time have their own tier."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def test_every_test_is_in_a_tier(number: int) -> None:
         assert tiers_of(set(marks)), marks
 
 
-def test_without_a_cluster_the_test_is_in_one_tier() -> None:
+def test_a_test_without_a_cluster_mark_is_in_at_most_one_tier() -> None:
     assert tiers_of(set()) == {"host"}
     assert tiers_of({"quiet"}) == {"quiet"}
     assert tiers_of({"gpu"}) == tiers_of({"gpu", "quiet"}) == set()

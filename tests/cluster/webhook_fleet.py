@@ -25,7 +25,7 @@ from tests.cluster.running_webhook import RunningWebhook
 
 
 class StandInService(Forwarder):
-    """A port that passes each new connection to the next of the ready webhooks, as kube-proxy does for a Service."""
+    """A port that passes each new connection to the next ready webhook, as kube-proxy does for a Service."""
 
     def __init__(self) -> None:
         self.ready: list[int] = []
@@ -66,7 +66,7 @@ class Background:
 
 
 class StandInKubelet:
-    """Writes a Secret's tls.crt and tls.key into folders as kubelets do: late, and by replacing one link."""
+    """Writes a Secret's tls.crt and tls.key into folders as kubelets do: after a delay, and by replacing one link."""
 
     def __init__(self, api: client.ApiClient, namespace: str, secret: str, volumes: dict[Path, float]) -> None:
         self._core, self._where, self._volumes = client.CoreV1Api(api), (secret, namespace), volumes
@@ -103,7 +103,7 @@ def _project(volume: Path, version: str, data: dict[str, str]) -> None:
 
 
 class NewApiServer:
-    """A stand-in for an API server without an open connection: it trusts the configuration's caBundle, and connects."""
+    """A stand-in for an API server that has just started: it trusts the configuration's caBundle, and connects."""
 
     def __init__(self, api: client.ApiClient, configuration: str, port: int) -> None:
         self._admission, self._name, self._port = client.AdmissionregistrationV1Api(api), configuration, port
@@ -126,10 +126,10 @@ class NewApiServer:
 
 
 class Creations:
-    """Creates pods at a steady rate, each in its own time; none waits for another.
+    """Creates pods at a steady rate, each in its own thread: no creation waits for another.
 
-    They pass admission like any pod, and are not stored: a thousand pods that no node takes would keep the scheduler
-    busy, and later the deletion of their namespace.
+    The creations are dry runs, which pass admission like any creation. A thousand stored pods that no node takes would
+    keep the scheduler busy, and later the deletion of their namespace.
     """
 
     def __init__(self, api: client.ApiClient, namespace: str, rate: float) -> None:
@@ -199,7 +199,7 @@ class Fleet:
             others = [each.port for each in self.webhooks if each is not webhook]
             process = webhook.process
             assert process is not None
-            process.terminate()  # the webhook still answers for its leave time, in which the Service stops using it
+            process.terminate()  # the webhook still answers for --leave-seconds, until the Service no longer uses it
             self.service.ready = others
             assert process.wait(30) == 0
             webhook.start()

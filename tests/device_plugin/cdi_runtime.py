@@ -1,7 +1,7 @@
 """The CDI part of a container runtime: it looks up device names in specifications and applies their edits.
 
-It follows version 0.6 of the Container Device Interface: environment, mounts and device nodes, of the device and of the
-whole specification. As in the standard, a name without a specification is an error.
+It follows version 0.6 of the Container Device Interface. It applies the environment, mounts and device nodes of a
+device and of the whole specification. As in the standard, a device name that is in no specification is an error.
 """
 
 import json

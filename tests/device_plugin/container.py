@@ -3,8 +3,8 @@
     python container.py SPECIFICATION PROGRAM ARGUMENTS...
 
 Start it under `unshare --mount`. The specification is JSON: `mounts` [source, target, read only] and the `environment`.
-Mounts are applied as a container runtime does: a missing source becomes a folder, and a missing target is made, in an
-overlay on the machine's own files.
+It applies mounts as a container runtime does: it creates a missing source as a folder, and creates a missing target in
+an overlay on the machine's own files.
 """
 
 import ctypes

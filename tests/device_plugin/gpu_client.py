@@ -1,4 +1,4 @@
-"""A CUDA program without a kernel of its own, for simulated and real GPUs. It reads commands and answers with JSON.
+"""A CUDA program that launches no kernels, for simulated and real GPUs. It reads commands and answers with JSON.
 
 begin     use the first GPU: {"gpus": [UUIDs of the visible GPUs]}
 work N    N times: set 64 MiB of its memory and wait: {"seconds": ...}

@@ -170,7 +170,7 @@ class DeviceManager:
         with self._lock:
             newest = self._clients.pop(client.resource, None)
         if newest is not None:
-            if newest.options is not None:  # a client that is still connecting has no channel to close, and goes on
+            if newest.options is not None:  # a client that is still connecting has no channel, and keeps connecting
                 newest.channel.close()
             self._disconnected(newest.resource)
 

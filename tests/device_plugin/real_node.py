@@ -1,6 +1,6 @@
 """A node with the real agent, and containers that are processes; only the kubelet is a stand-in.
 
-GPUs are simulated, or with ORION_TEST_GPUS=real the machine's own, with its driver.
+GPUs are simulated by default. With ORION_TEST_GPUS=real, the tests use the machine's GPUs and driver.
 """
 
 import json
@@ -96,7 +96,7 @@ class RealNode(Node):
 
     def start_agent(self) -> None:
         command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--metrics-address", ""]
-        # Outside a cluster: other tests check the agent in a cluster.
+        # With an empty node name, the agent runs outside a cluster. Other tests check the agent in a cluster.
         command += ["--configuration", str(self.configuration), "--node-name", ""]
         command += ["--gpus", "nvml" if REAL else "simulated"]
         with (self.folder / "agent.log").open("ab") as log:

@@ -1,9 +1,9 @@
 """A stand-in for the kubelet's device manager, over the real protocol: it does what 1.34 does, in the same order.
 
-It registers plugins, connects to them, keeps one client for each resource (the end of any stream of a resource
-disconnects the newest client), allocates devices, writes the checkpoint, and reuses an Allocate answer when a container
-restarts. It contains no code for Orion. It returns what a container would get; `container.py` starts a process with
-that.
+The stand-in registers plugins and connects to them. It keeps one client for each resource: the end of any stream of a
+resource disconnects the newest client. It allocates devices, writes the checkpoint, and reuses an Allocate answer when
+a container restarts. It contains no code for Orion. It returns the mounts and the environment of a container;
+`container.py` starts a process with them.
 """
 
 import contextlib

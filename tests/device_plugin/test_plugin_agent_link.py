@@ -1,4 +1,4 @@
-"""Asking the agent to prepare a slot while another agent replaces it."""
+"""The plugin asks an agent to prepare a slot while another agent replaces the first one."""
 
 from pathlib import Path
 from typing import Any

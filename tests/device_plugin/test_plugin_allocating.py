@@ -77,7 +77,7 @@ def test_the_answer_does_not_depend_on_the_mode_of_the_gpu(bench: Bench) -> None
 def test_a_container_with_several_gpus_needs_mode_timeslice(bench: Bench) -> None:
     answer = bench.allocate(BE0, OTHER)
     assert not [mount for mount in answer.mounts if "mps" in mount.container_path]
-    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/orion/mps"  # an empty folder
+    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/orion/mps"  # this folder is empty
     (bench.root / "mps" / GPUS[1]).mkdir(parents=True)
     (bench.root / "mps" / GPUS[1] / "wanted").write_text("{}")
     with pytest.raises(Invalid, match=f"GPU {GPUS[1]} is in mode mps, and a container with 2 GPUs"):

@@ -1,8 +1,8 @@
 """Faults in any order: no slot is ever held twice, and no slot is lost.
 
-A rule-based state machine on one node: pods are created and removed while kubelet, plugin and agent are ended, replaced
-and disconnected. After each step the kubelet's capacity matches the agent's last snapshot, and its checkpoint matches
-the slots of the pods.
+A rule-based state machine runs on one node. It creates and removes pods, while it ends, replaces and disconnects the
+kubelet, the plugin and the agent. After each step, the kubelet's capacity must match the agent's last snapshot, and the
+kubelet's checkpoint must match the slots of the pods.
 """
 
 import contextlib

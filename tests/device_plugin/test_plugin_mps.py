@@ -99,7 +99,7 @@ def joined(node: MpsNode, pod: str) -> Container:
 
 
 def have_lost_their_contexts(clients: list[Container]) -> bool:
-    """Run work; return whether all fail. With NVIDIA's servers, work still succeeds for a while after their end."""
+    """Run work in all clients; return whether all fail. Work still succeeds shortly after NVIDIA's servers end."""
     lost = 0
     for client in clients:
         try:

@@ -129,7 +129,7 @@ def test_preferred_slots_are_available(gpus: dict[str, AdvertisedGPU], role: str
     assert len(preferred) == len(set(preferred)) == size
     assert set(preferred) <= set(available)
     assert preferred[: len(must)] == must
-    # One slot for each GPU, as long as a GPU is left that has given none.
+    # Apart from the slots in `must`, no GPU gives a second slot before every GPU has given one.
     of_gpus, of_must = {slot.gpu for slot in preferred}, {slot.gpu for slot in must}
     assert len(of_gpus) == min(len({slot.gpu for slot in available}), len(of_must) + size - len(must))
     # The order of the kubelet's list does not matter.

@@ -4,8 +4,8 @@
 
 An error is an answer, too: {"error": code, "call": name}. The commands and their answers:
 
-begin     make a context: {"mps": whether it is a client of an MPS server, "seconds": ...}
-work N    N times, set 64 MiB and wait: {"done": n, "seconds": ...}
+begin     make a context: {"mps": whether the program is a client of an MPS server, "seconds": ...}
+work N    N times, set 64 MiB of memory and wait: {"done": n, "seconds": ...}
 fault     launch a kernel that writes to an invalid address
 """
 

@@ -28,7 +28,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0) -> None:
 def main() -> None:
     """Make the container and execute the client."""
     specification = json.loads(sys.argv[1])
-    with contextlib.suppress(OSError):  # if the kernel does not know this flag, nothing is shared anyway
+    with contextlib.suppress(OSError):  # if the kernel rejects this flag, no mount is shared anyway
         mount("none", "/", flags=_REC | _PRIVATE)
     for source, target, read_only in specification["mounts"]:
         if Path(source).is_dir():
@@ -40,7 +40,7 @@ def main() -> None:
         if read_only:
             mount(source, target, flags=_BIND | _REMOUNT | _RDONLY)
     if specification["own_pids"]:
-        mount("proc", "/proc", "proc")  # as in every container: the driver looks up its own process there
+        mount("proc", "/proc", "proc")  # a container has its own /proc, where the driver looks up its process
     if specification["own_shm"]:
         mount("tmpfs", "/dev/shm", "tmpfs")
     client = [sys.executable, str(Path(__file__).with_name("mps_client.py")), str(specification["user"])]

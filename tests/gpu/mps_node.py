@@ -65,12 +65,12 @@ class Client:
     """A client in a container of its own.
 
     Args:
-        folder: its pipe directory.
-        name: for the output.
-        user: its user id.
-        own_shm: whether it has a /dev/shm of its own.
+        folder: the client's pipe directory.
+        name: the client's name in the output.
+        user: the client's user id.
+        own_shm: whether the client has a /dev/shm of its own.
         namespaces: options of unshare(1) beside --mount.
-        contained: whether it has only a container's capabilities.
+        contained: whether the client has only a container's capabilities.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Client:
         return answer
 
     def kill(self) -> None:
-        """Kill unshare(1) and its child; the child's change of users cleared the signal that would end it, too."""
+        """Kill unshare(1) and its child. The child changed its user, so the kernel does not end it with unshare(1)."""
         for process_id in (*children(self.process.pid), self.process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)

@@ -1,8 +1,11 @@
-"""Runs all tests of MPS on a GPU, prints what happens, and continues after failures, because such machines are rare.
+"""Runs all tests of MPS on a GPU and prints what happens.
+
+It continues after failures, because machines with a GPU and MPS are rare.
 
     PYTHONPATH=build/import:. python3 tests/gpu/mps_report.py [NAME...]
 
-A NAME is a part of a test's name; -NAME excludes these tests. The exit status is the number of failures.
+A NAME is a part of a test's name; -NAME excludes the tests whose names contain NAME. The exit status is the number of
+failures.
 """
 
 import subprocess
@@ -67,7 +70,7 @@ def run(name: str, test: Callable[..., None], given: dict[str, Any]) -> str:
         else:
             test(**given)
         result = "OK"
-    except Exception as error:  # the next one may still give a result
+    except Exception as error:  # the next test may still give a result
         words = " ".join(str(error).split())[:300]
         result = f"FAILED: {type(error).__name__}: {words}"
         traceback.print_exc(limit=-3, file=sys.stdout)

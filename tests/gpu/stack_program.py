@@ -1,4 +1,4 @@
-"""Small samples of the kinds of GPU programs that people run. Prints a JSON object: by sample, whether it was right.
+"""Runs small samples of the kinds of GPU programs that people run, and prints as JSON which samples were right.
 
 It is a separate program, so tests can run it under the hook in either role, and without the hook.
 """
@@ -42,7 +42,7 @@ def streams_and_events() -> bool:
 
 
 def copies() -> bool:
-    """Host to device and back, pinned and pageable."""
+    """Copies from host to device and back, with pinned and pageable memory."""
     pinned = torch.arange(1 << 20, dtype=torch.int32).pin_memory()
     there = pinned.to("cuda", non_blocking=True)
     back = (there * 2).cpu()
@@ -84,7 +84,7 @@ def captured(mode: str) -> bool:
 
 
 def triton_kernel() -> bool:
-    """A kernel of Triton's, through torch.compile."""
+    """A Triton kernel, made by torch.compile."""
     compiled = torch.compile(lambda x: torch.sin(x) + x * 2)
     x = torch.linspace(0, 1, 10000, device="cuda")
     return bool(torch.allclose(compiled(x), torch.sin(x) + x * 2, atol=1e-5))
@@ -119,7 +119,7 @@ def training() -> bool:
 
 
 def main() -> int:
-    """Run all; the exit status says whether all were right."""
+    """Run all samples; the exit status says whether all were right."""
     torch.manual_seed(0)
     pieces = {
         "cublas": cublas,

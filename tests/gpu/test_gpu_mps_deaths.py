@@ -1,6 +1,6 @@
 """The end of an MPS client, server or daemon on a real GPU: what the others see, and whether the next client works.
 
-As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_deaths.py`.
+Run as root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_deaths.py`.
 """
 
 import os
@@ -123,7 +123,7 @@ def test_back_in_timeslice_a_client_with_the_empty_folder_runs_without_mps(mps: 
 
 
 def test_a_client_without_mps_continues_beside_clients_with_mps(mps: MpsNode) -> None:
-    """Like a process that starts while the control daemon is down: it is time-sliced with the clients of MPS."""
+    """A process that starts while the control daemon is down runs like this: time-sliced with the MPS clients."""
     clients = mps.folder.clients(mps.gpu)
     aside = clients.with_name("aside")
     aside.mkdir()

@@ -1,6 +1,6 @@
 """MPS under the conditions of pods, on a real GPU: other users, namespaces, a separate /dev/shm, few capabilities.
 
-As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_in_pods.py`.
+Run as root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_in_pods.py`.
 mps_report.py in this folder also prints what happens.
 """
 
@@ -49,7 +49,7 @@ def test_clients_in_separate_network_namespaces_run_under_mps(mps: MpsNode) -> N
 
 @contextmanager
 def without_mps(mps: MpsNode, name: str, **options: object) -> Iterator[Client]:
-    """Start the same client with an empty pipe folder: if this client fails, too, MPS is not the cause."""
+    """Start the same client with an empty pipe folder: if this client fails, too, then MPS is not the cause."""
     empty = mps.root / "empty"
     empty.mkdir(mode=0o755, exist_ok=True)
     client = Client(empty, f"{name}, without MPS", **options)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """What a tenant can do to its neighbours if it sends NVIDIA's commands to the MPS socket of a real GPU.
 
-As root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_tenants.py`.
+Run as root on a machine with an NVIDIA GPU and its MPS programs: `pytest -m gpu tests/gpu/test_gpu_mps_tenants.py`.
 """
 
 import os
@@ -74,7 +74,7 @@ class Harm:
             self._begin()
 
     def check_the_daemon(self) -> None:
-        """Check, for as long as a quit takes, whether the same daemon runs."""
+        """Check whether the same daemon still runs, for as long as a `quit` would take to end it."""
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             state = self._mps.state

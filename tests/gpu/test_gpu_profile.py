@@ -136,7 +136,7 @@ _ATTRIBUTES = {
 
 
 def _entry(live: int, shared: int) -> str:
-    """Return PTX of a kernel that keeps `live` values over a barrier and has `shared` bytes of static shared memory."""
+    """Return PTX of a kernel that keeps `live` values across a barrier, with `shared` bytes of static shared memory."""
     loads = "".join(f"ld.volatile.global.f32 %f{i}, [%rd2+{4 * i}];\n" for i in range(live))
     stores = "".join(f"st.volatile.global.f32 [%rd2+{4 * i}], %f{live - 1 - i};\n" for i in range(live))
     declared = f".shared .align 16 .b8 kept[{shared}];\nst.volatile.shared.f32 [kept], %f0;\n" if shared else ""

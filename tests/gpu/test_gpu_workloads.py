@@ -12,9 +12,9 @@ from orion.bench.workloads import KINDS
 pytestmark = pytest.mark.gpu
 SECONDS = 300
 
-# One process makes all loads of its argument, one after the other, and prints how long each took. Otherwise imports and
-# contexts would take most of the time. The first step of a run must take as long as the others, because the set-up has
-# warmed everything up.
+# One process makes all loads of its argument, one after the other, and prints how long each took. With a process for
+# each load, imports and contexts would take most of the time. The first step of a run must take as long as the
+# others, because the set-up has warmed everything up.
 PROGRAM = """
 import gc, json, sys, time
 import torch

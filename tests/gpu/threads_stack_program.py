@@ -1,4 +1,4 @@
-"""Clients as threads of one process, with torch on a real GPU. Prints a JSON object: by check, whether it passed.
+"""Checks clients that are threads of one process, with torch on a real GPU; prints as JSON which checks passed.
 
 It is a separate program, because the hook has to be preloaded; test_gpu_threads runs it.
 """
@@ -36,7 +36,7 @@ def current_stream_is_the_clients():
 
 
 def work_keeps_its_order_between_threads():
-    """The client's work runs after the work that this thread queued before, and before what it queues afterwards."""
+    """The client's work runs after this thread's earlier work, and before this thread's later work."""
     total = torch.zeros(1 << 22, device="cuda")
     with Scheduler(clients=2) as scheduler:
         torch.cuda._sleep(20 * CYCLES_MS)
@@ -53,7 +53,7 @@ def work_keeps_its_order_between_threads():
 
 
 def default_stream_is_redirected():
-    """If a program names the default stream, that work keeps its order with the client's other work."""
+    """Work that a program puts on the default stream keeps its order with the client's other work."""
 
     def work(client):
         total = torch.zeros(1 << 22, device="cuda")
@@ -130,7 +130,7 @@ def synchronise_waits_only_for_its_client():
 
 
 def free_does_not_deadlock():
-    """A free waits for the whole context while be is stopped at the gate."""
+    """be frees memory, which waits for all work of the context, while the gate stops be's launches."""
 
     def allocate_and_free():
         held = torch.empty(1 << 28, device="cuda")

@@ -50,7 +50,7 @@ def command_in(
     user: int = 12345,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the command that runs a command in a new container with these slots, one per GPU ("": no slot of it)."""
+    """Return the command that runs a command in a new container with these slots, one per GPU ("": no slot)."""
     require_root()
     root = machine.folder / f"rootfs-{machine.next_number()}"
     for path, content in files.items():

@@ -65,7 +65,7 @@ def drop_privileges(user: int) -> None:
     checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     checked(
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "death signal"
-    )  # a change of users clears the signal
+    )  # set last, because a change of the user clears it
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ class Machine:
         return self.folder / "sim"
 
     def next_number(self) -> int:
-        """A number for the name of something that is made once."""
+        """Return a new number, for a name that must be unique."""
         self._started += 1
         return self._started
 
@@ -79,7 +79,7 @@ class Machine:
         self._clients.append(client)
 
     def know_baselines(self) -> None:
-        """Let clients and agents that start from now on be those of `orion bench`."""
+        """Give clients and agents that start from now on the policies of `orion bench`."""
         self.environment[BASELINES] = "1"
 
     def run_contexts_together(self) -> None:

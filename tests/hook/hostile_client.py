@@ -1,8 +1,8 @@
 """A hostile client, as root, in a be slot: `python hostile_client.py SLOT_DIRECTORY SECONDS`.
 
 It joins as a client does, then attacks the socket and every page that it receives, again and again. It prints each
-attack that succeeded; if all is well, it prints nothing. With SLOT_DIRECTORY "-" it only burns as much CPU time, which
-shows what its neighbours suffer from the machine and not from its attacks.
+attack that succeeded; if all is well, it prints nothing. With SLOT_DIRECTORY "-" it attacks nothing and uses
+as much CPU time. The comparison shows which delays of its neighbours come from its CPU time alone.
 """
 
 import array
@@ -75,7 +75,7 @@ def attack_pages(directory: Path) -> list[str]:
         # second mapping.
         second = mmap.mmap(client.busy.fd, 4096)
         client.ready()
-        client.hear()
+        client.receive_message()
         pages = [("policy", client.policy.fd), ("grant", client.grant.fd)]
         pages += [(f"hp's busy page {place}", fd) for place, fd in client.neighbours.items()]
         for name, fd in pages:

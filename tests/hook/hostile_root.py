@@ -49,10 +49,10 @@ def reach_into_agent(directory: Path) -> list[str]:
 
 
 def write_past_protection(directory: Path) -> list[str]:
-    """Write to pages that are mapped read-only: by changing the mapping, and in the ways of debuggers."""
+    """Write to pages that are mapped read-only: by changing the mapping, and as debuggers do."""
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
-        client.hear()
+        client.receive_message()
         for name, fd in _foreign(client):
             before = os.pread(fd, layout.PAGE_SIZE, 0)
             with mmap.mmap(fd, layout.PAGE_SIZE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
@@ -72,7 +72,7 @@ def write_past_protection(directory: Path) -> list[str]:
 def spoil_modes(directory: Path) -> None:
     """Remove all rights to open the pages again. Root may do this, because root owns them."""
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
-        client.hear()
+        client.receive_message()
         for _, fd in _foreign(client):
             with contextlib.suppress(OSError):
                 os.fchmod(fd, 0)
@@ -80,10 +80,10 @@ def spoil_modes(directory: Path) -> None:
 
 
 def pose_as_neighbour(directory: Path) -> list[str]:
-    """Come back as an hp client after an agent's restart, with the client's own page and with forged pages."""
+    """Pose as an hp client that rejoins a restarted agent, with the client's own page and with forged pages."""
     found = []
     with contextlib.suppress(OSError, EOFError, Refused), ProtocolClient(directory).join() as client:
-        client.hear()
+        client.receive_message()
         for neighbour, page in client.neighbours.items():
             forged = os.memfd_create("forged", os.MFD_ALLOW_SEALING)
             os.ftruncate(forged, layout.PAGE_SIZE)
@@ -98,7 +98,7 @@ def pose_as_neighbour(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def descriptors_in_flight() -> Iterator[int]:
-    """Keep as many descriptors in flight as the kernel allows a user; root of all containers is one user.
+    """Keep as many descriptors in flight as Linux allows one user; roots of all containers are the same user.
 
     Yields their number.
     """

@@ -2,7 +2,8 @@
 
 hook/test/client_ordered.c issues a program. It reports when its host functions and its waiting calls ended. The
 simulated GPU's trace shows when its kernels ran. These times and CUDA's rules (streams, events, the legacy stream) give
-each operation an earliest start. Operations that leave no trace (copies, records, waits) pass on what they waited for.
+each operation an earliest start. Neither shows when copies, records and waits ran. So an operation that waits for one
+of these is only checked against what that one waited for.
 
 Rejected: comparing the order of two runs, because CUDA leaves most of the order free.
 """

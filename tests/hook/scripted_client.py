@@ -139,7 +139,7 @@ class Client:
 
 @contextlib.contextmanager
 def busy(hp: Client, milliseconds: float) -> Iterator[Answer]:
-    """Keep hp's GPU busy from the start of the body on, with one kernel of that length; hp has drained at the end.
+    """Keep hp's GPU busy from the start of the body on, with one kernel of that length. At the end, wait for hp.
 
     Yields:
         the answer of the launch.

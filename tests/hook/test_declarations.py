@@ -61,7 +61,10 @@ def test_a_name_is_declared_once(tmp_path: Path) -> None:
 
 
 def test_every_function_with_a_stream_has_a_class() -> None:
-    """A new function with a stream is probably work. Those listed here are no work, or are counted elsewhere."""
+    """A new function with a stream probably queues work.
+
+    The pattern lists the functions that queue no work, or whose work the hook counts elsewhere.
+    """
     reads_only = re.compile(r"cuStream(Get|Set|Copy|IsCapturing|UpdateCapture)")
     streams = {n for n, f in FUNCTIONS.items() if any(p.type == "CUstream" for p in f.parameters)}
     passed = {name for name in streams if DECLARATIONS[name].kind == "pass"}
@@ -70,7 +73,7 @@ def test_every_function_with_a_stream_has_a_class() -> None:
 
 @pytest.mark.parametrize("kind", ["gate", "submit", "synchronise", "capture", "memory", "lifetime", "lookup"])
 def test_variants_of_a_function_share_its_class(kind: str) -> None:
-    """Except for device memory with 32-bit addresses, which no 64-bit program uses."""
+    """Functions for memory with 32-bit addresses are exceptions, because no 64-bit program uses them."""
     for name, declaration in DECLARATIONS.items():
         if declaration.kind == kind:
             group = [f.name for f in FUNCTIONS.values() if f.base == FUNCTIONS[name].base]

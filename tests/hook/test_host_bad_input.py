@@ -76,7 +76,7 @@ def test_a_plain_file_instead_of_a_socket(bare_machine: Machine) -> None:
 
 
 def test_a_directory_that_may_not_be_entered(bare_machine: Machine) -> None:
-    # As another user if these tests run as root, because modes do not restrict root.
+    # File modes do not restrict root. If these tests run as root, the client runs as another user.
     root = bare_machine.client_root("be-0")
     (root / "slots").chmod(0)
     if os.geteuid() != 0:
@@ -247,7 +247,7 @@ def test_a_stopped_agent_delays_no_client(machine: Machine) -> None:
 
 
 def test_a_neighbour_page_of_garbage_holds_no_client_for_ever(bare_machine: Machine, fake: Callable[..., Path]) -> None:
-    # An agent sends a neighbour whose page says busy with an invalid state and never changes.
+    # The agent sends a neighbour's page. Its state is invalid, counts as busy, and never changes.
     def serve(connection: socket.socket) -> None:
         connection.recv(join.MESSAGE_MAX)
         policy = page(bare_machine, 1, seals=0)

@@ -13,7 +13,7 @@ from tests.hook.scripted_client import MILLISECOND, Answer, Client, eventually, 
 pytestmark = pytest.mark.quiet
 
 LONG = 200
-""" Milliseconds of hp's kernel: everything that need not wait for hp is over long before its end. """
+""" Milliseconds of hp's kernel. Launches that need not wait for hp end long before this kernel. """
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def ends_before(answer: Answer, launched: Answer) -> bool:
 
 
 def waits(be: Client, hp: Client, launched: Answer, command: str = "run 1 10 1") -> bool:
-    """Whether be's next launch waits for hp's long kernel, on which hp synchronises."""
+    """Whether be's next launch waits for hp's long kernel. hp also waits for this kernel."""
     be.send(command)
     hp.must("sync 1")
     return not ends_before(be.answer(), launched)
@@ -54,7 +54,7 @@ def waits(be: Client, hp: Client, launched: Answer, command: str = "run 1 10 1")
 def profile(
     machine: Machine, slot: str, kernels: dict[int, int], kernel_class: "agent_pb2.KernelClass" = agent_pb2.UNKNOWN
 ) -> None:
-    """Give a slot a profile with these durations in us. Each kernel is named by the duration that it looks like."""
+    """Give a slot a profile with these durations in us. Each key is the duration whose grid the kernel has."""
     rows = [
         agent_pb2.ProfileRow(
             identity=identity.kernel_identity(b"timed", (132, 1 + looks, 1), (256, 1, 1), 0),
@@ -70,7 +70,7 @@ def test_reef_lets_one_shorter_launch_follow_each_of_hp(shared: Machine) -> None
     profile(shared, "hp-0", {100: 100})
     hp, be = under(shared, "reef")
     for _ in range(3):
-        first = hp.must(f"launch 1 {LONG * 1000} 1 100")  # looks like one of 100 us
+        first = hp.must(f"launch 1 {LONG * 1000} 1 100")  # has the grid of a kernel of 100 us
         assert ends_before(be.must("launch 1 10 2"), first)
         assert ends_before(be.must("sync 2"), first)
         second = hp.must("launch 1 10 2 100")
@@ -99,7 +99,7 @@ def test_reef_pairs_no_launch_with_an_hp_without_a_profile(shared: Machine) -> N
 
 def test_reef_queues_no_deeper_than_it_may(shared: Machine) -> None:
     _, be = under(shared, "reef", reef_depth=4)
-    be.must("run 4 10 1")  # the first burst, whatever its count
+    be.must("run 4 10 1")  # the first burst, which may have fewer launches
     filled = be.must("launch 4 80000 1")
     assert filled.seconds < 0.3
     more = be.must("launch 1 10 2")
@@ -116,7 +116,7 @@ def test_ticktock_gives_be_one_iteration_for_each_of_hp(shared: Machine) -> None
         launched = hp.must(f"launch 1 {LONG * 1000} 1")
         hp.must("run 1 10 2")  # ends an iteration while hp is still busy
         assert ends_before(be.must("launch 2 10 1"), launched)
-        assert ends_before(be.must("launch 1 10 2"), launched)  # of the same iteration
+        assert ends_before(be.must("launch 1 10 2"), launched)  # belongs to the same iteration
         assert ends_before(be.must("sync 1"), launched)
         assert waits(be, hp, launched)
         shared.until(hp, "idle")
@@ -187,7 +187,7 @@ def test_orion_2024_holds_what_needs_more_sms_than_it_may(shared: Machine) -> No
 
 def test_orion_2024_drains_after_so_much_work_though_hp_is_idle(shared: Machine) -> None:
     _, be = under(shared, "orion-2024", orion_2024_duration_us=10_000)
-    be.must("run 1 20000 1")  # unknown, or too long: the burst is over
+    be.must("run 1 20000 1")  # a kernel that is unknown or too long ends the burst
     filled = be.must("launch 1 300000 1")
     assert filled.seconds < 0.2
     assert be.must("launch 1 10 2").ended >= filled.began + 300 * MILLISECOND
@@ -241,18 +241,18 @@ def refused(machine: Machine, sentence: str) -> None:
 def test_an_agent_of_the_release_refuses_the_library_of_the_benches(bare_machine: Machine) -> None:
     bare_machine.start_agent()
     bare_machine.know_baselines()
-    refused(bare_machine, "liborion_hook_bench.so works with the agent of `orion bench` alone")
+    refused(bare_machine, "liborion_hook_bench.so works only with the agent of `orion bench`")
 
 
 def test_an_agent_of_the_benches_refuses_the_library_of_the_release(bare_machine: Machine) -> None:
     bare_machine.know_baselines()
     bare_machine.start_agent()
     del bare_machine.environment[BASELINES]
-    refused(bare_machine, "the agent of `orion bench` takes processes of that command alone")
+    refused(bare_machine, "the agent of `orion bench` accepts only processes of that command")
 
 
 def test_a_policy_that_the_library_does_not_know_is_taken_as_gate(bare_machine: Machine, tmp_path: Path) -> None:
-    """As a newer agent might set it."""
+    """A newer agent might set a policy that the library does not know."""
     (tmp_path / "sitecustomize.py").write_text(
         "from dataclasses import replace\n"
         "from orion.hook import policy_table as table\n"

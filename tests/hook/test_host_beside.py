@@ -59,14 +59,14 @@ def test_work_behind_the_valve_runs_when_a_budget_is_granted(shared: Machine) ->
 
 
 def test_a_long_kernel_that_cannot_be_moved_waits_for_hp(shared: Machine) -> None:
-    """Beside hp it would hold all SMs for longer than the window, but hp's owner granted only a part of them."""
+    """Such a kernel would hold all SMs for longer than the window. hp's owner granted be only a part of the SMs."""
     shared.agent.set_policy(shared.uuids[0], policy="orion", max_slowdown=1)
     hp, be = shared.start("hp-0"), shared.start("be-0")
     be.must("run 10 20000 1")
     shared.agent.set_policy(shared.uuids[0], max_slowdown=100)
-    hp.send("flood 12 1000")  # never idle: overlap starts in the middle of it
+    hp.send("flood 12 1000")  # hp is never idle, so overlap starts while hp works
     shared.until(hp, "busy")
     assert moves(be, "run 1 20000 1")
-    elsewhere = be.must("context 20000")  # a green context belongs to the primary context
+    elsewhere = be.must("context 20000")  # no partition: green contexts exist only in the primary context
     flooded = hp.answer()
     assert elsewhere.ended > flooded.ended

@@ -1,6 +1,6 @@
 """A process on several GPUs: its collectives pass on all GPUs or on none, and its compute passes each GPU's gate.
 
-The simulated GPUs' trace shows when kernels ran, because no call waits for them meanwhile.
+The simulated GPUs' trace shows when kernels ran, because no call waits for the kernels meanwhile.
 """
 
 from collections.abc import Iterator

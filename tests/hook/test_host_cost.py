@@ -1,4 +1,4 @@
-"""What the hook costs in real processes: CPU time while gated, with little CPU, at starts, and at very many starts."""
+"""What the hook costs in real processes: CPU time while gated, work with little CPU, one start, and many starts."""
 
 import contextlib
 import os
@@ -85,7 +85,7 @@ def test_be_with_little_cpu_runs_when_hp_is_idle(pair: Pair, machine: Machine) -
             idle = hp.must("sync").ended
             times.append((be.answer().ended - idle) / 1000 - 50)
     figure("from hp idle to be running with 0.2 CPU", times, "us")
-    assert percentile(times, 50) < 20_000  # a busy wait would use up its 20 ms of each 100, then wait for 80 more
+    assert percentile(times, 50) < 20_000  # a busy wait would use 20 ms of CPU time in each 100 ms, then stop for 80 ms
 
 
 def start_time(machine: Machine, root: Path | None) -> float:

@@ -182,7 +182,7 @@ def test_a_forked_child_can_launch_nothing_and_leaves_its_parent_managed(pair: P
         assert (after.place, after.generation, after.state) == (before.place, before.generation, before.state)
         assert client.said == []
     with busy(hp, 30) as launched:
-        assert hp.do("forklaunch").result == 3  # with the parent busy: the child's end is not the parent's
+        assert hp.do("forklaunch").result == 3  # the parent is busy, and stays busy when the child ends
         be.send("run 1 10")
     assert be.answer().ended >= launched.began + 30 * MILLISECOND
 
@@ -253,7 +253,7 @@ def test_a_stopped_busy_hp_holds_be_no_longer_than_its_work(pair: Pair, machine:
         machine.until(hp, "idle")
     figure("from the end of a stopped hp's work to be running", times, "ms")
     assert sorted(times)[2] * MILLISECOND < DEATH_TO_RUN
-    with busy(hp, 60) as launched:  # continued: it counts again
+    with busy(hp, 60) as launched:  # hp continues, so be waits for hp again
         be.send("run 1 10")
     assert be.answer().ended >= launched.began + 60 * MILLISECOND
 

@@ -102,7 +102,8 @@ def test_be_waits_for_all_busy_hp_clients(machine: Machine) -> None:
 
 
 def test_the_linger_holds_be_through_a_token_loops_gaps(pair: Pair, machine: Machine) -> None:
-    # 600 us of work, then a gap of about 150 us without proof of completion: after some gaps they form one busy period.
+    # Each request is 600 us of work. Then hp makes no call for about 150 us. After some gaps, the hook treats the
+    # requests and the gaps as one busy period.
     hp, be = pair
     warm(be, 300)
     for _ in range(3):
@@ -222,7 +223,7 @@ def test_the_agent_shows_the_counters_of_both_clients(pair: Pair, machine: Machi
     assert shown_hp is not None
     assert shown_be is not None
     assert 0.19 <= shown_hp.busy_seconds < 0.4
-    assert 4 <= shown_be.gated_launches <= 8  # a wait may count twice: before a launch and behind it
+    assert 4 <= shown_be.gated_launches <= 8  # the hook may count a wait twice: before a launch and after it
     assert 0.15 <= shown_be.gated_seconds < 0.4
     assert shown_be.in_flight_us == 0
     assert shown_hp.condition == shown_be.condition == ""
@@ -230,7 +231,7 @@ def test_the_agent_shows_the_counters_of_both_clients(pair: Pair, machine: Machi
 
 @pytest.mark.parametrize("waiting", [1, 4])
 def test_from_hp_idle_to_be_running(machine: Machine, waiting: int) -> None:
-    # The time starts at the end of hp's kernel and includes the linger, 50 us here.
+    # The measured time starts at the end of hp's kernel and includes the linger, 50 us here.
     machine.agent.set_policy(machine.uuids[0], linger_floor_us=50, linger_ceiling_us=50)
     hp = machine.start("hp-0")
     clients = [machine.start(f"be-{number}") for number in range(waiting)]

@@ -41,7 +41,7 @@ def test_the_attacks_succeed_on_open_pages_and_fail_on_the_agents(machine: Machi
     hp = machine.start("hp-0")
     directory = machine.root / "gpus" / machine.uuids[0] / "be-1"
     with ProtocolClient(directory).join() as client:
-        client.hear_until({(shown.place, shown.generation) for shown in [machine.shown(hp)] if shown})
+        client.receive_until({(shown.place, shown.generation) for shown in [machine.shown(hp)] if shown})
     assert hostile_client.attack_pages(directory) == []
 
 

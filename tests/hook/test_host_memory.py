@@ -1,4 +1,4 @@
-"""The limit of device memory applies from a process's first allocation on, in whatever way that is made."""
+"""The limit of device memory applies from a process's first allocation on, whichever function allocates."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ WAYS = {
 
 
 def begin(machine: Machine, *commands: str) -> Client:
-    """Start a be client under the limit that executes these commands without a pause."""
+    """Start a be client under the limit. It executes these commands without a pause."""
     machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
     client = machine.start_in(machine.client_root("be-0"))
     client.send("\n".join(commands))

@@ -127,8 +127,8 @@ def test_an_hp_stream_destroyed_with_work_under_way_holds_be_until_it_is_over(pa
 
 
 def test_streams_beyond_the_stream_records_prove_nothing_for_each_other(pair: Pair, machine: Machine) -> None:
-    # The hook keeps records of about a thousand streams; the rest share a record. A proof for one of these proves
-    # nothing for the others.
+    # The hook keeps records of about a thousand streams; all other streams share a record. That the work of
+    # one of these has ended shows nothing about the others.
     hp, be = pair
     hp.must("crowd 1300")
     hp.must("ctxsync")

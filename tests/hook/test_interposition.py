@@ -203,7 +203,7 @@ def test_without_the_hook_every_look_up_has_the_same_errors(programs: Programs, 
 
 
 def test_a_program_that_opens_the_driver_itself(programs: Programs) -> None:
-    """The driver is then not in the global scope: only look-ups through its handle may find it."""
+    """Such a driver is not in the global scope: only look-ups through the driver's handle may find it."""
     preload = str(programs.hook["-O2"])
     rows, plain = (programs.run(programs.unlinked, preload=p) for p in (preload, ""))
     assert rows["handle"] == rows["procedure"] == rows["constructor"] == ("liborion_hook.so", "cuLaunchKernel")
@@ -241,20 +241,20 @@ def test_a_second_preload_ahead_of_the_hook(programs: Programs, wraps: bool) -> 
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
 def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str) -> None:
-    """The sanitizer's runtime looks up what it intercepts by dlsym before it is ready to be called."""
+    """The sanitizer's runtime calls dlsym for the functions that it intercepts before it is ready to run."""
     source = HOOK / "test" / "client_interposition.c"
     static = {"address": "-static-libasan", "thread": "-static-libtsan", "undefined": "-static-libubsan"}[sanitizer]
     program = programs.folder / sanitizer
     compile_c(program, f"-fsanitize={sanitizer}", static, source, programs.folder / "libcuda.so.1")
-    # Without randomised addresses, because the thread sanitizer's shadow memory does not fit beside all of them.
+    # setarch switches off randomised addresses: the thread sanitizer's shadow memory conflicts with some of them.
     rows = programs.run(Path("/usr/bin/setarch"), "-R", program, preload=str(programs.hook["-O2"]))
     assert rows["linked"] == rows["handle"] == rows["procedure"] == ("liborion_hook.so", "cuLaunchKernel")
 
 
 @pytest.mark.parametrize("way", ["deepbind", "namespace"])
 def test_escapes_are_harmless(programs: Programs, way: str) -> None:
-    """A preload cannot reach a library that is bound to itself, or in a separate namespace; the library works as
-    without.
+    """A preload cannot reach a library opened by RTLD_DEEPBIND or in a separate namespace. Such a library works as it
+    does without the hook.
     """
     rows = programs.run(programs.escapes, way, programs.second, preload=str(programs.hook["-O2"]))
     assert rows[way] == ("libcuda.so.1", "cuLaunchKernel")

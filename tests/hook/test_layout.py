@@ -1,4 +1,4 @@
-"""`hook/layout.py` and `hook/join.py` say what the C headers say: sizes, offsets, constants, and nothing left out."""
+"""`hook/layout.py` and `hook/join.py` have the same sizes, offsets and constants as the C headers, and omit none."""
 
 import re
 import subprocess
@@ -42,7 +42,8 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_knowledge": join.Knowledge,
 }
 
-# Prefix of the C constants, the Python enumeration that mirrors them. The first prefix that fits decides.
+# Each row has a prefix of C constants and the Python enumeration with the same values. The first prefix that fits
+# decides.
 ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_PAGE_", layout.PageKind),
     ("ORION_ROLE_", layout.Role),

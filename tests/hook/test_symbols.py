@@ -25,7 +25,7 @@ OWN = {"dlsym", "dlvsym", "orion_hook_version"}
 # Threads as clients: hook/include/orion/inprocess.h.
 OWN |= {"orion_start_scheduler", "orion_stop_scheduler", "orion_set_client_idx", "orion_set_client_role"}
 OWN |= {"orion_set_policy", "orion_client_stream", "orion_client_figures", "orion_scheduler_error"}
-# glibc's dynamic linker is not among them, because a process under musl has none.
+# The list omits glibc's dynamic linker, because a process under musl does not have it.
 LIBRARIES = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
 
@@ -95,7 +95,7 @@ def test_exports_what_is_declared(library: Path) -> None:
 
 
 def test_asks_musl_for_nothing_that_it_lacks(library: Path) -> None:
-    """musl ends a process whose preload lacks a symbol: a symbol that musl lacks must be weak or absent."""
+    """musl ends a process if it cannot find a symbol of a preload. Only weak symbols may be missing in musl."""
     ziglang = importlib.import_module("ziglang")
     names = (Path(str(ziglang.__file__)).parent / "lib" / "libc" / "musl" / "libc.S").read_text()
     musl = set(re.findall(r"^(?:\.globl|\.weak|WEAK\w*) (\w+)", names, re.MULTILINE))
@@ -109,7 +109,7 @@ def test_keeps_its_thread_locals_without_a_function(library: Path) -> None:
 
 
 def test_loads_here(library: Path) -> None:
-    """On this machine's architecture: in a process without CUDA, which runs as without the hook."""
+    """A process without CUDA loads the hook of this machine's architecture, and runs as without it."""
     if os.uname().machine not in str(library):
         assert library.stat().st_size > 0  # linked; only a machine of that architecture can load it
         return

@@ -1,4 +1,4 @@
-"""A second device plugin that advertises the node's GPUs too, as NVIDIA's does: whole GPUs, by their UUIDs."""
+"""A second device plugin that also advertises the node's GPUs. Like NVIDIA's, it advertises whole GPUs by UUID."""
 
 import threading
 from collections.abc import Iterator, Sequence

@@ -15,5 +15,5 @@ def control_plane(cluster: Cluster) -> Access:
 
 @pytest.fixture(scope="session")
 def node(cluster: Cluster) -> Node:
-    """The node of every cluster: `node.run`, `node.spawn`, `node.import_image`, `node.restart("kubelet")`."""
+    """The node of the cluster, such as `node-1`."""
     return cluster.nodes["node-1"]

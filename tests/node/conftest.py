@@ -68,7 +68,7 @@ def second_node(cluster: Cluster, api: client.ApiClient) -> Iterator[Node]:
     cluster.remove_node("node-2")
     core.delete_node("node-2")
     for pod in core.list_pod_for_all_namespaces(field_selector="spec.nodeName=node-2").items:
-        # No kubelet confirms their end any more.
+        # The node is gone, so no kubelet confirms that its pods have ended.
         core.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0)
 
 

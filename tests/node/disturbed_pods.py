@@ -72,7 +72,7 @@ def wait_until_registered(orion: Orion, node: Node, plugin: str = "plugin", sinc
 
 @dataclass
 class Occupants:
-    """One namespace's pods, and what the node, the agent and the kubelet say of their slots."""
+    """The pods of one namespace, and the state of their slots on the node, in the agent and in the kubelet."""
 
     tenants: Tenants
     gpus: GpuNode
@@ -88,7 +88,7 @@ class Occupants:
     def begun(self, name: str) -> RunningPod:
         """Wait until a pod's program has its GPU, and return the pod."""
         pod = self.seen(name)
-        eventually(lambda: pod.said("ready"), what=f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(lambda: pod.printed("ready"), what=f"{name} did not begin: {self.tenants.pods()[name].status}")
         return pod
 
     def begins_soon(self, name: str) -> RunningPod:
@@ -154,7 +154,7 @@ class Occupants:
         return 0
 
     def wait_until_granted(self, manifest: Manifest, what: str) -> None:
-        """Wait until a pod like this one would get such a grant: the webhook learns of shares with a delay."""
+        """Wait until the webhook would give a new pod like this one such a grant; it learns of shares with a delay."""
 
         def granted() -> bool:
             pod = self.tenants.core.create_namespaced_pod(self.tenants.namespace, manifest, dry_run="All")
@@ -184,7 +184,7 @@ def computing(occupants: Occupants) -> Occupants:
 
 
 def wait_until_reserved(occupants: Occupants, joined: JoinedClient) -> None:
-    """Wait until the plugin knows that a pod reserves memory; then it prefers another GPU for the next be pod."""
+    """Wait until the plugin knows that a pod reserves memory. It then prefers another GPU for the next be pod."""
 
     def reserved() -> bool:
         snapshot = json.loads(occupants.gpus.path("/run/orion/device-plugin.json").read_text())

@@ -120,10 +120,10 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
-        return eventually(lambda: self.said(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
+        return eventually(lambda: self.printed(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
-        """Wait until so many pods of a Deployment have their GPUs; return their names."""
+        """Wait until `count` pods of a Deployment have their GPUs; return their names."""
         eventually(lambda: len(self.pods(app)) == count, what=f"{app} has not {count} pods")
         names = sorted(self.pods(app))
         for name in names:
@@ -131,12 +131,12 @@ class Tenants:
         return names
 
     def reports(self, name: str, count: int) -> list[dict[str, Any]]:
-        """Wait for a pod's next reports of intervals that have not begun yet, and return them."""
-        first = len(self.said(name, "report")) + 1
-        eventually(lambda: len(self.said(name, "report")) >= first + count, what=f"{name} reports no more")
-        return self.said(name, "report")[first : first + count]
+        """Wait for `count` reports of a pod about intervals that begin after this call, and return the reports."""
+        first = len(self.printed(name, "report")) + 1
+        eventually(lambda: len(self.printed(name, "report")) >= first + count, what=f"{name} reports no more")
+        return self.printed(name, "report")[first : first + count]
 
-    def said(self, name: str, event: str) -> list[dict[str, Any]]:
+    def printed(self, name: str, event: str) -> list[dict[str, Any]]:
         """The complete lines of a pod's log with this event."""
         lines = [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in lines if line["event"] == event]
@@ -182,7 +182,7 @@ class GpuNode:
 
 @contextlib.contextmanager
 def advertising(orion: Orion, node: Node, configuration: Mapping[str, Any], hp: int, be: int) -> Iterator[None]:
-    """Apply a configuration that makes the node advertise so many slots; afterwards restore the former one."""
+    """Apply a configuration, and wait until the node advertises `hp` and `be` slots; afterwards restore the default."""
     orion.wait_until_advertised(node)
     before = orion.allocatable(node)
     orion.configure(configuration)

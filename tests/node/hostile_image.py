@@ -52,5 +52,5 @@ def image() -> Image:
 
 
 def _place(module: str, file: Path) -> str:
-    """Return where a module of ours lies below the folder that the program imports from."""
+    """Return the path of a module of Orion below the folder from which the program imports."""
     return f"{module.replace('.', '/')}{'/__init__' if file.name == '__init__.py' else ''}.py"

@@ -1,9 +1,9 @@
 """A hostile program in a pod, as root: `python hostile_program.py SECONDS NODE_ADDRESS METRICS_PORT`.
 
-Attacks everything that a pod with a slot can see of Orion, of its node and of its neighbours, until the time is over.
+For SECONDS, it attacks everything that a pod with a slot can see of Orion, of its node and of its neighbours.
 It prints lines of JSON: `attacking`; `over`, with everything that it reached and must not reach; and `holding`, when
-it has joined with invalid values in its pages and has opened as many half-finished joins as it may.
-An attack that succeeds does no harm to this machine: it opens files without writing, and sends only signal 0.
+it has joined with invalid values in its pages and has begun as many joins as it may without finishing them.
+An attack that succeeds does not harm this machine: it opens files without writing, and sends only signal 0.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ _HALF_JOINED, _SILENT = 300, 200
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def say(event: str, **what: object) -> None:
+def report(event: str, **what: object) -> None:
     """Print a line."""
     print(json.dumps({"event": event, **what}), flush=True)
 
@@ -169,7 +169,7 @@ def machine(slot: Path) -> Iterator[str]:
         if libc.syscall(_OPEN_BY_HANDLE_AT, at, _ROOT_HANDLE, os.O_RDONLY) >= 0:
             yield f"a file by its handle, behind {file}"
         os.close(at)
-    for process in (0, 1):  # of this container; to trace other processes it would need their numbers
+    for process in (0, 1):  # processes of this container; for others, this program would have to know their IDs
         if libc.process_vm_readv(process, None, 0, None, 0, 0) > 0:
             yield f"memory of process {process}"
 
@@ -200,7 +200,7 @@ def _has_ended(sock: socket.socket) -> bool:
 
 
 def attack(slot: Path, seconds: float) -> set[str]:
-    """Repeat all attacks for so many seconds; return everything that was reached."""
+    """Repeat all attacks for `seconds`; return everything that was reached."""
     found: set[str] = set()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -219,7 +219,7 @@ def attack(slot: Path, seconds: float) -> set[str]:
 
 @contextlib.contextmanager
 def crowd(slot: Path) -> Iterator[int]:
-    """Join as often as the slot may without sending READY, and open silent connections; yields the number of joins."""
+    """Join without sending READY, as often as the slot permits, and open silent connections; yield how many joined."""
     with contextlib.ExitStack() as stack:
         joined = 0
         while not joined:  # the attacks may have used up the slot's rate limit for this second
@@ -239,9 +239,9 @@ def join_with_invalid_pages(slot: Path) -> ProtocolClient:
     while True:
         with contextlib.suppress(OSError, EOFError, Refused):
             client = ProtocolClient(slot).join()
-            client.hear()
-            # Everything behind the header, also the client index that the agent wrote. Not the busy page: one of its
-            # bits would say that the client is dead.
+            client.receive_message()
+            # Overwrite everything after the header, including the client index that the agent wrote. The busy page
+            # stays unchanged, because one of its bits says that the client is dead.
             client.record.memory[64:] = b"\xff" * (mmap.PAGESIZE - 64)
             return client
         time.sleep(0.1)  # the attacks have used up the slot's rate limit for this second
@@ -258,14 +258,14 @@ def main() -> None:
     ended = threading.Event()
     asker = threading.Thread(target=ask_for_metrics, args=(address, port, ended))
     with hostile_root.descriptors_in_flight() as in_flight:
-        say("attacking", user=os.getuid(), in_flight=in_flight)
+        report("attacking", user=os.getuid(), in_flight=in_flight)
         asker.start()
         found = attack(slot, seconds)
         ended.set()
         asker.join()
-        say("over", reached=sorted(found))
+        report("over", reached=sorted(found))
         with join_with_invalid_pages(slot) as client, crowd(slot) as joined:
-            say("holding", key=client.key, half_joined=joined)
+            report("holding", key=client.key, half_joined=joined)
             signal.pause()
 
 

@@ -1,6 +1,6 @@
-"""A running pod as its node sees it: its processes, its log, its clients at the agent.
+"""A running pod as its node sees it: its processes, its log, and its clients as the agent reports them.
 
-It needs neither the API server nor the kubelet, so tests can use it while these are away.
+This class asks neither the API server nor the kubelet, so tests can use it while these are away.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from tests.node.gpu_tenants import GpuNode
 from tests.waiting import eventually
 
 REPORTS = 3
-""" So many new reports show that a program computes: the first may be of the time before. """
+""" The number of new reports that show that a program computes; the first may cover time before the call. """
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RunningPod:
 
     @classmethod
     def of(cls, gpu_node: GpuNode, pod: client.V1Pod) -> "RunningPod":
-        """Make one from the API server's pod."""
+        """Make a RunningPod from the API server's object."""
         return cls(gpu_node, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
     def processes(self) -> list[int]:
@@ -64,40 +64,40 @@ class RunningPod:
         self.gpu_node.node.run(["kill", "-KILL", *map(str, processes)])
         eventually(lambda: not set(processes) & set(self.processes()))
 
-    def said(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines with this event that its program has written, in all starts of its containers."""
+    def printed(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines with this event that the pod's program has written, in all starts of its containers."""
         found = []
         for log in sorted(self.gpu_node.path("/var/log/pods").glob(f"*_{self.uid}/*/*.log")):
             for line in log.read_text(errors="replace").splitlines(keepends=True):
-                said = line.partition(" F ")[2]
-                if said.startswith("{") and said.endswith("}\n"):
-                    found.append(json.loads(said))
+                text = line.partition(" F ")[2]
+                if text.startswith("{") and text.endswith("}\n"):
+                    found.append(json.loads(text))
         return [each for each in found if each["event"] == event]
 
     def computes(self) -> None:
-        """Wait until it has computed for a while from now on."""
+        """Wait until the program has computed for a while after this call."""
         before = len(self._reports_of_work())
         eventually(
             lambda: len(self._reports_of_work()) >= before + REPORTS,
-            what=f"{self.name} does not compute: {self.said('report')[-3:]}, {self.said('error')}",
+            what=f"{self.name} does not compute: {self.printed('report')[-3:]}, {self.printed('error')}",
         )
 
     def clients(self) -> list[JoinedClient]:
-        """Return its processes that have joined a slot."""
+        """Return the pod's processes that have joined a slot."""
         return [joined for _, joined in self._joined()]
 
     def joined_client(self) -> JoinedClient:
-        """Wait until its only process has joined, and return it as a client."""
+        """Wait until the pod's only process has joined a slot, and return it as a client."""
         (joined,) = eventually(self._clients_now, what=f"{self.name} has not joined")
         return joined
 
     def slot(self) -> agent_pb2.Slot:
-        """Return the slot that its only process has joined, as the agent sees it."""
+        """Return the slot that the pod's only process has joined, as the agent sees it."""
         (found,) = self._joined()
         return found[0]
 
     def is_granted(self, limit: int) -> None:
-        """Wait until the slot of its only process has this memory limit, in bytes.
+        """Wait until the slot of the pod's only process has this memory limit, in bytes.
 
         A container whose pod the agent does not know within a second begins under the default grant.
         """
@@ -123,4 +123,4 @@ class RunningPod:
         ]
 
     def _reports_of_work(self) -> list[dict[str, Any]]:
-        return [each for each in self.said("report") if each.get("count", each.get("steps"))]
+        return [each for each in self.printed("report") if each.get("count", each.get("steps"))]

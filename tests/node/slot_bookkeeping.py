@@ -38,7 +38,7 @@ Holders = Mapping[str, Holder]
 
 
 class SlotBookkeeping:
-    """The slots of one node on which everything runs: it must advertise the same after each fault as now."""
+    """The slots of a node on which all components run. After a fault, the node must advertise the same slots again."""
 
     def __init__(self, node: Node, api: client.ApiClient) -> None:
         self._node, self._gpus, self._core = node, GpuNode(node, api), client.CoreV1Api(api)
@@ -105,8 +105,8 @@ class SlotBookkeeping:
         if rows != holders:
             yield f"checkpoint: {holders}; GPUDevices: {rows}"
         for gpu in advertised.devices:
-            said = statuses.get(gpu.uuid, {}).get("slots", {})
-            counts = {role: (of["total"], of["held"]) for role, of in said.items()}
+            shown = statuses.get(gpu.uuid, {}).get("slots", {})
+            counts = {role: (of["total"], of["held"]) for role, of in shown.items()}
             expected = {
                 role: (_count(gpu.slots, role), sum(device.startswith(f"{gpu.uuid}::{role}-") for device in holders))
                 for role in ("hp", "be")
@@ -130,9 +130,9 @@ class SlotBookkeeping:
         if registered != set().union(*usable.values()):
             yield f"usable: {usable}; the kubelet: {sorted(registered)}"
         for field, expected in (("capacity", every), ("allocatable", usable)):
-            said, counted = self._amounts(field), {name: len(devices) for name, devices in expected.items()}
-            if said != counted:
-                yield f"the node's {field} should be {counted}, and is {said}"
+            shown, counted = self._amounts(field), {name: len(devices) for name, devices in expected.items()}
+            if shown != counted:
+                yield f"the node's {field} should be {counted}, and is {shown}"
         if self._capacity and self._amounts("capacity") != self._capacity:
             yield f"the node's capacity was {self._capacity} before, and is {self._amounts('capacity')}"
 
@@ -150,7 +150,7 @@ class SlotBookkeeping:
                     yield f"{gpu.uuid}::{slot.name} is held by {holder}, and the processes {strange} have joined it"
 
     def pod_of(self, process_id: int) -> str:
-        """Return the cgroup of a process of the node, which names the pod's uid; empty if it has ended."""
+        """Return the cgroup of a process on the node; it contains the pod's uid. Empty if the process has ended."""
         try:
             return self._gpus.path(f"/proc/{process_id}/cgroup").read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -162,7 +162,7 @@ class SlotBookkeeping:
         return [pod for pod in found if pod.status.phase not in ENDED]
 
     def _recorded(self, pods: list[client.V1Pod]) -> tuple[dict[str, Holder], list[str]]:
-        """Return who holds each slot by the checkpoint, and sentences of those that have two holders.
+        """Return who holds each slot by the checkpoint, and a sentence for each slot that has two holders.
 
         Entries of pods that have ended stay in the checkpoint until the kubelet writes it again; they hold nothing.
         Entries of ordinary init containers do not count either: the kubelet passes their devices to a later container,
@@ -173,7 +173,7 @@ class SlotBookkeeping:
         twice = []
         for entry in self._checkpoint()["PodDeviceEntries"] or ():
             pod = by_uid.get(entry["PodUID"])
-            if entry["ResourceName"] not in RESOURCES or pod is None or _begins(pod, entry["ContainerName"]):
+            if entry["ResourceName"] not in RESOURCES or pod is None or _is_init(pod, entry["ContainerName"]):
                 continue
             holder = Holder(pod.metadata.namespace, pod.metadata.name, entry["ContainerName"])
             for device in (device for devices in entry["DeviceIDs"].values() for device in devices):
@@ -210,8 +210,8 @@ class SlotBookkeeping:
         return {name: int(amounts.get(name, 0)) for name in RESOURCES}
 
 
-def _begins(pod: client.V1Pod, container: str) -> bool:
-    """Return whether a container is an init container, which ends before the others begin."""
+def _is_init(pod: client.V1Pod, container: str) -> bool:
+    """Return whether a container is an ordinary init container, which ends before the others begin."""
     return any(each.name == container and each.restart_policy != "Always" for each in pod.spec.init_containers or ())
 
 

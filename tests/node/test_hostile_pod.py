@@ -1,4 +1,4 @@
-"""A hostile pod, root with a container's default capabilities, beside an hp and a be pod: it reaches nothing of theirs.
+"""A hostile pod (root with a container's default capabilities) does not disturb the hp and the be pod beside it.
 
 It attacks the socket, the pages and the mounts of its slot, the node's other slots and processes, the agent's metrics
 and the kernel's limits that all containers of root share. Another pod joins during the attacks. Afterwards the hostile
@@ -65,7 +65,7 @@ def one_gpu(orion: Orion, node: Node, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def neighbours(one_gpu: None, node: Node, api: client.ApiClient, namespace: str) -> Occupants:
-    """An hp and a be pod that compute on that GPU."""
+    """An hp pod and a be pod that compute on the node's only advertised GPU."""
     occupants = Occupants(Tenants(api, namespace), GpuNode(node, api), SlotBookkeeping(node, api))
     occupants.create(serving(report=0.2), training(report=0.2))
     return occupants
@@ -89,10 +89,10 @@ def hostile_pod(node: Node) -> Manifest:
 
 def wait_for(tenants: Tenants, event: str) -> dict[str, Any]:
     """Wait for the hostile program's line with this event, and return it."""
-    said: list[dict[str, Any]] = eventually(
-        lambda: [line for line in _lines(tenants) if line["event"] == event], f"the hostile pod says {event!r}"
+    lines: list[dict[str, Any]] = eventually(
+        lambda: [line for line in _lines(tenants) if line["event"] == event], f"the hostile pod prints {event!r}"
     )
-    return said[0]
+    return lines[0]
 
 
 def _lines(tenants: Tenants) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _lines(tenants: Tenants) -> list[dict[str, Any]]:
 
 
 def errors(occupants: Occupants) -> list[dict[str, Any]]:
-    return [line for name in occupants.pods for line in occupants.pods[name].said("error")]
+    return [line for name in occupants.pods for line in occupants.pods[name].printed("error")]
 
 
 def test_neighbours_of_a_hostile_root_are_not_disturbed(orion: Orion, node: Node, neighbours: Occupants) -> None:
@@ -140,7 +140,7 @@ def test_neighbours_of_a_hostile_root_are_not_disturbed(orion: Orion, node: Node
 
     tenants.delete(HOSTILE)
     agent = orion.pids()[f"orion/{node.name}-agent"]
-    eventually(lambda: Burden.of(agent).descriptors <= before.descriptors + 16, "its descriptors are closed")
+    eventually(lambda: Burden.of(agent).descriptors <= before.descriptors + 16, "descriptors are closed")
     assert Burden.of(agent).memory_bytes < before.memory_bytes + MEMORY_GROWTH
     neighbours.compute()
     assert neighbours.clients() == clients

@@ -1,4 +1,4 @@
-"""Images are made from files: what the archive contains, and that the same files give the same archive."""
+"""The testbed makes images from files: tests of the archive's content, and that equal files give equal archives."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ def parts(archive: Path) -> tuple[dict[str, Any], dict[str, Any], tarfile.TarFil
     return index, configuration, tarfile.open(fileobj=io.BytesIO(layer))
 
 
-def test_an_image_has_its_files_with_their_modes_and_what_it_runs(tmp_path: Path) -> None:
+def test_an_image_has_its_files_with_their_modes_and_its_command(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"run")
     program.chmod(0o755)

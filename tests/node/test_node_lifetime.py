@@ -128,7 +128,7 @@ def interfaces() -> list[str]:
 
 
 def number_of(folder: Path) -> str:
-    """The number of a running cluster on this machine; its interface and its nodes' cgroups are named by it."""
+    """The number of a running cluster on this machine; the names of its interface and cgroups contain the number."""
     kubelet = next((folder / "nodes").glob("*/settings/kubelet.json")).read_text()
     return kubelet.split('"/orion-')[1].split("/")[0]
 
@@ -142,9 +142,9 @@ def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
         return done.stdout
 
     tool = (sys.executable, "-m", "testbed")
-    taught = command(*tool, "up", "--folder", str(folder), *options).splitlines()
-    assert f"  export KUBECONFIG={folder / 'kubeconfig'}" in taught
-    kubectl = next(line for line in taught if line.endswith(" get nodes")).split()[0]
+    printed = command(*tool, "up", "--folder", str(folder), *options).splitlines()
+    assert f"  export KUBECONFIG={folder / 'kubeconfig'}" in printed
+    kubectl = next(line for line in printed if line.endswith(" get nodes")).split()[0]
     settings = ("--kubeconfig", str(folder / "kubeconfig"))
     assert command(kubectl, *settings, "get", "nodes").count(" Ready ") == 1
     arguments = ("run", "left", "--image=localhost/orion/shell:1", "--restart=Never", "--", "sleep", "1000")
@@ -156,7 +156,7 @@ def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)  # a whole cluster beside that of the run
+@pytest.mark.timeout(300)  # starts a whole cluster beside the test run's own
 def test_nothing_stays_of_a_cluster_that_is_ended(folder: Path) -> None:
     number = a_cluster_with_a_pod(folder)
     assert left_of(folder, number)

@@ -51,11 +51,11 @@ def test_missing_programs_are_downloaded_once_and_unpacked_into_the_cache(machin
     program(machine / "dpkg-deb", DPKG)
     with pytest.raises(Missing, match=r"containerd, .*CNI plugins, a static busybox: neither on this machine nor"):
         packages.find()
-    said: list[str] = []
-    packages.bring_missing(said.append)
-    packages.bring_missing(said.append)
-    assert len(said) == 1
-    assert "nothing is installed" in said[0]
+    printed: list[str] = []
+    packages.bring_missing(printed.append)
+    packages.bring_missing(printed.append)
+    assert len(printed) == 1
+    assert "nothing is installed" in printed[0]
     assert (tmp_path / "calls").read_text().splitlines() == [f"apt-get download {' '.join(packages.PACKAGES)}"]
     runtime = packages.find()
     assert Path(runtime.program("iptables-save")).parent == packages.unpacked() / "tables"
@@ -99,7 +99,7 @@ def test_the_last_line_names_the_cgroup_mode_that_was_not_tested(monkeypatch: py
         assert tiers.TIERS["node"].untested() == f" on cgroup {here} (cgroup {other} not tested)"
 
 
-def test_addresses_that_the_machine_has_a_route_to_are_passed_over() -> None:
+def test_addresses_to_which_the_machine_has_a_route_are_not_used() -> None:
     ranges = list(place.ranges_beside([ipaddress.IPv4Network("198.18.0.0/16"), ipaddress.IPv4Network("198.19.8.0/30")]))
     assert ranges[0] == (17, ipaddress.IPv4Network("198.19.16.0/20"))
     assert not any(each.overlaps(ipaddress.IPv4Network("198.18.0.0/16")) for _, each in ranges)
@@ -107,5 +107,5 @@ def test_addresses_that_the_machine_has_a_route_to_are_passed_over() -> None:
     assert len(ranges) == 32 + 16 - 16 - 1
 
 
-def test_every_node_binary_is_among_those_that_are_built() -> None:
+def test_the_build_includes_every_node_binary() -> None:
     assert {"kubelet", "kube-proxy"} <= {binary.name for binary in binaries.BINARIES}

@@ -23,10 +23,10 @@ def test_failclosed_and_onnoagent_decide_which_containers_start_without_an_agent
     for component in ("agent", "plugin"):
         orion.end(node, component)
     registered = registrations(orion, node)
-    orion.begin_plugin(node)  # uses the snapshot that the agent sent to the plugin before it
+    orion.begin_plugin(node)  # this plugin uses the snapshot that the agent sent to the earlier plugin
     wait_until_registered(orion, node, since=registered)
     serve.kill()
-    computing.create(training("free", **REPORT))  # by default it starts unmanaged
+    computing.create(training("free", **REPORT))  # without an agent, a pod starts unmanaged by default
     free = computing.pods["free"]
     (process,) = free.processes()
     eventually(lambda: "the pod is failClosed" in computing.waits("serve"))

@@ -1,4 +1,4 @@
-"""GPUs that become unhealthy, are cordoned or are advertised twice; pods whose containers share or pass on devices."""
+"""GPUs that become unhealthy, are cordoned or are advertised twice; and pods with several containers."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.node
 
 @pytest.fixture
 def lose(node: Node, fixed: None) -> Iterator[Callable[[str, str], None]]:
-    """Lets a GPU be lost or come back: `lose("lose", uuid)`; all come back at the end."""
+    """Makes a GPU fail or restores it: `lose("lose", uuid)`, `lose("restore", uuid)`; restores all GPUs at the end."""
     lost: set[str] = set()
 
     def change(what: str, uuid: str) -> None:
@@ -39,7 +39,7 @@ def test_the_slots_of_an_unhealthy_gpu_are_gone_until_it_is_healthy(
     assert unhealthy != before["serve"].gpu  # a be pod gets the GPU without an hp pod
     lose("lose", unhealthy)
     eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
-    eventually(lambda: computing.pods["train"].said("error"))
+    eventually(lambda: computing.pods["train"].printed("error"))
     computing.books.settle()
     computing.create(training("new", **REPORT))
     clients = {name: computing.pods[name].joined_client() for name in ("serve", "new")}
@@ -130,7 +130,7 @@ def test_an_init_container_passes_its_slot_on(occupants: Occupants) -> None:
     occupants.tenants.create(pod)
     running = occupants.seen("with-init")
     init = running.joined_client()
-    eventually(lambda: running.said("summary"))
+    eventually(lambda: running.printed("summary"))
     joined = running.joined_client()
     assert (joined.gpu, joined.slot) == (init.gpu, init.slot)
     assert joined.process_id != init.process_id

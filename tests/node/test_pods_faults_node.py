@@ -41,7 +41,7 @@ def test_deleted_sockets_are_made_again(computing: Occupants, orion: Orion, node
 
 
 @pytest.mark.parametrize("first", ["orion", pytest.param("kubelet", marks=pytest.mark.thorough)])
-def test_pods_are_back_when_their_node_has_been_without_power(
+def test_pods_run_again_after_their_node_lost_power(
     occupants: Occupants, orion: Orion, node: Node, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet fails pods that it finds before the plugin has registered; their controllers replace them."""
@@ -119,7 +119,7 @@ def full(node: Node) -> Iterator[contextlib.ExitStack]:
         yield stack
 
 
-def test_a_full_run_stops_no_running_pod_and_new_pods_start_when_there_is_room(
+def test_a_full_run_stops_no_running_pod_and_new_pods_start_when_space_is_free(
     computing: Occupants, full: contextlib.ExitStack
 ) -> None:
     before = computing.clients()

@@ -30,7 +30,7 @@ def test_a_container_that_is_killed_begins_again_in_its_slot_and_under_its_grant
     computing.books.settle()
 
 
-def test_pods_compute_on_and_new_ones_come_when_the_kubelet_restarts(
+def test_pods_continue_and_new_pods_start_when_the_kubelet_restarts(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
     before = computing.clients()
@@ -66,7 +66,7 @@ def test_pods_keep_their_slots_and_compute_while_the_agent_is_replaced(
     assert [computing.restarts(name) for name in computing.pods] == [0, 0]
 
 
-def test_capacity_and_pods_stay_through_rolling_updates_of_the_plugin_in_which_the_old_one_ends_last(
+def test_capacity_and_pods_stay_through_rolling_updates_in_which_the_old_plugin_ends_last(
     computing: Occupants, orion: Orion, node: Node
 ) -> None:
     before = computing.clients()

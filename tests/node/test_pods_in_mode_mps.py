@@ -36,7 +36,7 @@ def set_mode(api: client.ApiClient, uuid: str, mode: str) -> None:
     )
 
 
-def test_pods_share_their_contexts_and_the_mode_stays_while_they_are_there(
+def test_pods_share_their_contexts_and_the_mode_stays_while_they_run(
     gpu: str, node: Node, api: client.ApiClient, namespace: str
 ) -> None:
     tenants, gpus = Tenants(api, namespace), GpuNode(node, api)
@@ -52,7 +52,7 @@ def test_pods_share_their_contexts_and_the_mode_stays_while_they_are_there(
     set_mode(api, gpu, "timeslice")
     eventually(lambda: gpus.condition(gpu, "ModePending")["reason"] == "ClientsPresent")
     assert gpus.devices()[gpu]["mode"] == "mps"
-    tenants.reports("train", 2)  # they continue
+    tenants.reports("train", 2)  # the pods continue
     tenants.delete("serve", "train")
     eventually(lambda: gpus.condition(gpu, "ModePending")["reason"] == "InMode")
     tenants.create(training("after"))

@@ -1,7 +1,7 @@
 """An hp pod and three be pods on one simulated GPU, started by the real scheduler, kubelet and container runtime.
 
-The requests of the hp pod take 10 ms of the GPU. So a busy machine adds little to them, compared with time-slicing:
-beside three others, with time slices of 2 ms, a request takes about four times as long.
+Each request of the hp pod takes 10 ms of the GPU. Time-sliced beside three other pods, with slices of 2 ms, a request
+takes about four times as long. Compared with this, a busy machine adds little.
 
 The tests share one scene, and each restores it.
 """
@@ -57,7 +57,7 @@ class Scene:
     """ The same beside three pods without Orion. """
     beside_be: float
     """ The same beside the be pods. """
-    said_of_unmanaged: list[set[str]]
+    events_of_unmanaged: list[set[str]]
     """ The reasons of Orion's Events about each pod without Orion. """
     hook_injected: tuple[str, str]
     """ The reason of the GPU's condition HookInjected beside the pods without Orion, and beside the be pods. """
@@ -72,13 +72,13 @@ def unmanaged(pod: Manifest, gpus: GpuNode, uuid: str) -> Manifest:
 def latency(tenants: Tenants) -> float:
     """The median latency of the hp pod's requests from now on, in ms: the lowest of several medians.
 
-    A busy machine makes some of them larger, and never smaller.
+    A busy machine makes some medians larger, and none smaller.
     """
     medians = [float(report["p50_ms"]) for report in tenants.reports("serve", LOOKS * REPORTS)]
     return min(statistics.median(medians[first : first + REPORTS]) for first in range(0, len(medians), REPORTS))
 
 
-def said_of(tenants: Tenants, name: str) -> set[str]:
+def event_reasons(tenants: Tenants, name: str) -> set[str]:
     """The reasons of Orion's Events about a pod."""
     found = tenants.core.list_namespaced_event(tenants.namespace, field_selector=f"involvedObject.name={name}").items
     return {event.reason for event in found if event.reporting_component == "orion.gpu/agent"}
@@ -104,8 +104,8 @@ def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: st
         assert tenants.begun(name)["gpu"] == uuid
     beside_unmanaged = latency(tenants)
     eventually(lambda: gpus.devices()[uuid].get("unmanagedProcessCount") == len(past))
-    eventually(lambda: all(said_of(tenants, name) for name in past))
-    said = [said_of(tenants, name) for name in past]
+    eventually(lambda: all(event_reasons(tenants, name) for name in past))
+    reasons = [event_reasons(tenants, name) for name in past]
     injected = gpus.condition(uuid, "HookInjected")["reason"]
     tenants.delete(*past)
 
@@ -117,7 +117,7 @@ def scene(one_gpu: None, node: Node, api: client.ApiClient, module_namespace: st
     eventually(lambda: gpus.condition(uuid, "HookInjected")["reason"] != injected)
     again = gpus.condition(uuid, "HookInjected")["reason"]
     books = SlotBookkeeping(node, api)
-    return Scene(tenants, gpus, books, uuid, alone, beside_unmanaged, beside_be, said, (injected, again))
+    return Scene(tenants, gpus, books, uuid, alone, beside_unmanaged, beside_be, reasons, (injected, again))
 
 
 def used(scene: Scene) -> dict[str, float]:
@@ -154,12 +154,12 @@ def test_be_pods_slow_down_hp_only_without_orion(scene: Scene) -> None:
 
 def test_only_pods_without_orion_are_reported(scene: Scene) -> None:
     assert scene.hook_injected == ("Unmanaged", "Joined")
-    assert scene.said_of_unmanaged == [{"ProcessWithoutHook"}] * 3
-    assert not any("ProcessWithoutHook" in said_of(scene.tenants, name) for name in scene.tenants.pods("train"))
+    assert scene.events_of_unmanaged == [{"ProcessWithoutHook"}] * 3
+    assert not any("ProcessWithoutHook" in event_reasons(scene.tenants, name) for name in scene.tenants.pods("train"))
 
 
 def test_be_pods_share_equally_what_hp_leaves(scene: Scene) -> None:
-    # Several seconds, one after the other: in each, a program that gets no CPU launches nothing.
+    # `eventually` measures several intervals: in one of them, a program may get no CPU and launch nothing.
     eventually(lambda: min(parts(scene).values()) > 0.2)
 
 
@@ -188,7 +188,7 @@ def test_a_changed_memory_limit_reaches_the_running_programs(scene: Scene) -> No
     assert processes() == before
 
 
-def test_slots_come_back_when_a_deployment_is_scaled_to_zero(scene: Scene) -> None:
+def test_slots_are_free_again_when_a_deployment_is_scaled_to_zero(scene: Scene) -> None:
     def slots() -> dict[str, int]:
         scene.books.settle()
         found: dict[str, int] = scene.gpus.devices()[scene.uuid]["slots"]["be"]

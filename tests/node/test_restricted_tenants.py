@@ -1,4 +1,4 @@
-"""Tenants under the pod security standard `restricted` are managed, and reach nothing of Orion but their own slot."""
+"""Tenants under the pod security standard `restricted` use the hook, and reach nothing of Orion but their own slot."""
 
 import subprocess
 from pathlib import Path
@@ -39,7 +39,7 @@ def reached(process: Path) -> list[tuple[str, bool]]:
     return sorted((each[4], "ro" not in each[5].split(",")) for each in ours)
 
 
-def look_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
+def check_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
     uuid = tenants.begun(name)["gpu"]
     pod = RunningPod.of(gpus, tenants.pods()[name])
     joined = pod.joined_client()
@@ -76,4 +76,4 @@ def test_tenants_under_restricted_are_managed_and_reach_their_own_slot_only(
     tenants, gpus = Tenants(api, namespace), GpuNode(node, api)
     tenants.create(as_unknown_user(serving()), as_unknown_user(training()))
     for name in ("serve", "train"):
-        look_inside(tenants, gpus, name)
+        check_inside(tenants, gpus, name)

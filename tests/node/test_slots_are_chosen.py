@@ -14,7 +14,7 @@ GIB = 1 << 30
 
 
 def create(tenants: Tenants, pod: Manifest, reserved: str = "1Gi") -> str:
-    """Create a pod that requests so much memory; return its GPU."""
+    """Create a pod that reserves this much GPU memory; return its GPU."""
     tenants.create(share(pod, memory={"request": reserved}), pod)
     uuid: str = tenants.begun(pod["metadata"]["name"])["gpu"]
     return uuid

@@ -1,4 +1,4 @@
-"""The agent learns from a real kubelet who holds each slot: over a restart, for init containers, for equal names."""
+"""The agent learns from a real kubelet who holds each slot: after a restart, with init containers and equal names."""
 
 import contextlib
 import threading
@@ -27,7 +27,7 @@ def held(gpus: GpuNode, tenants: Tenants) -> list[dict[str, Any]]:
 
 
 def limits(gpus: GpuNode, tenants: Tenants) -> dict[str, int]:
-    """The memory limits of these slots, in MiB, by the pods' names."""
+    """The memory limits of the slots that this namespace's pods hold, in MiB, by the pods' names."""
     rows = [row for row in held(gpus, tenants) if "memoryLimit" in row]
     return {row["pod"]["name"]: int(row["memoryLimit"].removesuffix("Mi")) for row in rows}
 

@@ -1,4 +1,4 @@
-"""Runs an agent as a process, on GPUs that have only names; and a scripted driver for tests of the agent's parts."""
+"""Fixtures: an agent process whose GPUs have only names, and a scripted driver for tests of the agent's parts."""
 
 import os
 import signal
@@ -89,7 +89,7 @@ class AgentProcess:
         return self.root / "gpus" / gpu / name
 
     def descriptors(self) -> int:
-        """Return the number of open descriptors; the minimum, because files are open for a moment while written."""
+        """Return the number of open descriptors: the minimum of five counts, because a write opens a file briefly."""
         counts = []
         for _ in range(5):
             counts.append(len(os.listdir(f"/proc/{self.pid}/fd")))
@@ -135,13 +135,13 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> ScriptedNvml:
 
 @pytest.fixture
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every look search for GPUs, even while all are healthy."""
+    """Let every check search for GPUs, even while all are healthy."""
     monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_SECONDS", 0.0)
     monkeypatch.setattr("orion.node_agent.gpus.keeper._SEARCH_WELL_SECONDS", 0.0)
 
 
 async def look_until(keeper: HealthKeeper, condition: Callable[[], bool]) -> None:
-    """Let a keeper look until the condition holds."""
+    """Let a keeper check its GPUs until the condition holds."""
     for _ in range(200):
         if condition():
             return

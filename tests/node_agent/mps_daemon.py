@@ -43,14 +43,14 @@ class MpsDaemon:
     def start(self, *options: str) -> None:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen([*self.command, *options], env=self.environment, stdout=log, stderr=log)
-        eventually(self.folder.daemon_lives, "it runs")
+        eventually(self.folder.daemon_lives, "the MPS daemon runs")
 
     @property
     def log(self) -> str:
         return self._log.read_text()
 
     def write_program(self, body: str) -> None:
-        """Write the programs that the daemon finds as NVIDIA's; `body` is the shell code that runs with -f."""
+        """Write scripts under the names of NVIDIA's programs; `body` is the shell code that runs with -f."""
         for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
             fresh = self.programs / f".{name}"
             fresh.write_text(SCRIPT.format(arguments=self.arguments, body=body))
@@ -63,11 +63,11 @@ class MpsDaemon:
     def until(self, phase: Phase | None, uuid: str = GPU) -> State | None:
         found: list[State | None] = []
 
-        def there() -> bool:
+        def is_in_phase() -> bool:
             found.append(self.state(uuid))
             return (found[-1].phase if found[-1] else None) is phase
 
-        eventually(there, f"{uuid} is {phase}: {self.log}")
+        eventually(is_in_phase, f"{uuid} is {phase}: {self.log}")
         return found[-1]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

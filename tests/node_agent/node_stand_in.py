@@ -49,7 +49,7 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
             self._server = None
 
     def give(self, pod: str, *slots: Slot, container: str = "main", namespace: str = "default") -> None:
-        """Give these devices to a container and take them from all others; without slots: take all from it."""
+        """Give these slots to a container and take them from all others; without slots, take all from the container."""
         claims = {who: [slot for slot in has if slot not in slots] for who, has in self._claims.items()}
         claims.pop((namespace, pod, container), None)
         if slots:
@@ -122,11 +122,11 @@ class StandInPods:
         with self._lock:
             kind = "MODIFIED" if name in self._pods else "ADDED"
             self._pods[name] = {"metadata": metadata, "spec": {"nodeName": NODE}, "status": {"phase": phase}}
-            self._say(kind, self._pods[name])
+            self._notify(kind, self._pods[name])
 
     def delete(self, name: str) -> None:
         with self._lock:
-            self._say("DELETED", self._pods.pop(name))
+            self._notify("DELETED", self._pods.pop(name))
 
     def cut(self) -> None:
         """Close every watch."""
@@ -155,7 +155,7 @@ class StandInPods:
         while (event := events.get()) is not None:
             yield event
 
-    def _say(self, kind: str, pod: dict[str, Any]) -> None:
+    def _notify(self, kind: str, pod: dict[str, Any]) -> None:
         self._version += 1
         pod["metadata"]["resourceVersion"] = str(self._version)
         for watch in self._watches:
@@ -166,9 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
     pods: StandInPods
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-        if self.pods.away or asked.path != "/api/v1/pods" or query.get("fieldSelector") != f"spec.nodeName={NODE}":
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if self.pods.away or url.path != "/api/v1/pods" or query.get("fieldSelector") != f"spec.nodeName={NODE}":
             self.send_error(503 if self.pods.away else 404)
             return
         self.send_response(200)

@@ -142,7 +142,7 @@ class ProtocolClient:
     def ready(self) -> None:
         self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
 
-    def hear(self) -> Answer:
+    def receive_message(self) -> Answer:
         """Receive one NEIGHBOURS, GONE or KNOWLEDGE message, and apply it."""
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Knowledge):
@@ -157,12 +157,12 @@ class ProtocolClient:
                 os.close(self.neighbours.pop((place.client_index, place.generation)))
         return answer
 
-    def hear_until(self, keys: set[tuple[int, int]]) -> None:
+    def receive_until(self, keys: set[tuple[int, int]]) -> None:
         """Receive messages until `neighbours` has exactly these hp clients."""
         while self.neighbours.keys() != keys:
-            self.hear()
+            self.receive_message()
 
-    def come_back(self) -> Welcome:
+    def return_to_agent(self) -> Welcome:
         """Connect again, as after a restart of the agent."""
         self.sock.close()
         self.sock = connect(self.directory)

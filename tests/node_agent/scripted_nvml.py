@@ -1,4 +1,4 @@
-"""An NVML library that does what a test says, with the functions and types of nvidia-ml-py.
+"""An NVML library that does what a test sets, with the functions and types of nvidia-ml-py.
 
 There is no NVIDIA driver where these tests run. The tests in tests/gpu check the answers of a real driver.
 """

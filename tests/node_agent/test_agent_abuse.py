@@ -33,16 +33,16 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_ends_its_own_connection(agent: AgentProcess, data: bytes) -> None:
+def test_garbage_ends_only_the_connection_that_sent_it(agent: AgentProcess, data: bytes) -> None:
     before = agent.descriptors()
     with connect(agent.slot("be-0")) as sock:
         sock.send(data)
         answer = sock.recv(4096)
         assert answer == b"" or join.Message.from_buffer_copy(answer).type == join.MessageType.REFUSED
-    eventually(lambda: agent.descriptors() == before, "its descriptors are closed")
+    eventually(lambda: agent.descriptors() == before, "the connection's descriptors are closed")
 
 
-def test_an_empty_message_counts_as_the_end(agent: AgentProcess) -> None:
+def test_an_empty_message_ends_the_connection(agent: AgentProcess) -> None:
     with connect(agent.slot("be-0")) as sock:
         sock.send(b"")
         assert sock.recv(1) == b""
@@ -65,27 +65,31 @@ def test_unexpected_descriptors_are_closed(agent: AgentProcess, data: bytes) -> 
 def test_a_silent_connection_is_closed(agent: AgentProcess) -> None:
     silent = [connect(agent.slot("be-0"), timeout=15) for _ in range(300)]
     with ProtocolClient(agent.slot("be-1")).join() as other:
-        other.hear()
+        other.receive_message()
     for sock in silent[:100]:
         assert sock.recv(1) == b""
     for sock in silent:
         sock.close()
     with ProtocolClient(agent.slot("be-0")).join() as later:
-        later.hear()
+        later.receive_message()
 
 
-def _usual_join(agent: AgentProcess, slot: str, joins: int, hp: ProtocolClient | None = None) -> float:
-    """Return the median time until a client has joined and received ``hp``; one join alone would vary too much."""
+def _median_join_seconds(agent: AgentProcess, slot: str, joins: int, hp: ProtocolClient | None = None) -> float:
+    """Return the median time in which a client joins and receives its first message.
+
+    With `hp`, the time ends when the client has received the message that lists this hp client. The time of a single
+    join would vary too much.
+    """
     took = []
     for _ in range(joins):
         began = time.monotonic()
         with ProtocolClient(agent.slot(slot)).join() as client:
             if hp is None:
-                client.hear()
+                client.receive_message()
             else:
-                client.hear_until({hp.key})
+                client.receive_until({hp.key})
         took.append(time.monotonic() - began)
-        time.sleep(0.05)  # below the rate limit
+        time.sleep(0.05)  # stays below the rate limit
     return statistics.median(took)
 
 
@@ -94,7 +98,7 @@ def _join_again_and_again(directory: Path) -> None:
         ProtocolClient(directory).join().close()
 
 
-def _shout(directory: Path) -> None:
+def _send_garbage(directory: Path) -> None:
     with contextlib.suppress(OSError), connect(directory) as sock:
         for _ in range(100):
             sock.send(random.randbytes(64))
@@ -125,12 +129,12 @@ def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> 
         each.join()
 
 
-@pytest.mark.parametrize("attack", [_join_again_and_again, _shout, _report], ids=["joins", "garbage", "reports"])
+@pytest.mark.parametrize("attack", [_join_again_and_again, _send_garbage, _report], ids=["joins", "garbage", "reports"])
 def test_a_flood_delays_no_other_slot(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
     before = agent.descriptors()
     with flood(attack, agent.slot("be-0")):
         with ProtocolClient(agent.slot("hp-0")).join() as hp:
-            assert _usual_join(agent, "be-1", 31, hp) < 0.5  # some milliseconds on an idle machine
+            assert _median_join_seconds(agent, "be-1", 31, hp) < 0.5  # some milliseconds on an idle machine
         began, at = agent.cpu_seconds(), time.monotonic()
         time.sleep(2.0)  # the agent's CPU time is measured over this time
         used = (agent.cpu_seconds() - began) / (time.monotonic() - at)
@@ -153,20 +157,20 @@ def test_10000_hp_joins_do_not_disturb_a_be_client(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be:
         with flood(attack, agent.slot("hp-0"), threads=2):
             eventually(lambda: attempts >= 10_000, "ten thousand attempts", seconds=60)
-            assert _usual_join(agent, "be-1", 15) < 0.5
+            assert _median_join_seconds(agent, "be-1", 15) < 0.5
         eventually(lambda: be.policy.get(layout.PolicyPage, "hp_clients") == 0, "all of them are gone", seconds=30)
 
 
 def test_a_client_that_never_reads_is_removed_and_blocks_no_other(agent: AgentProcess) -> None:
-    deaf = ProtocolClient(agent.slot("be-0")).join()
+    never_reads = ProtocolClient(agent.slot("be-0")).join()
     with ProtocolClient(agent.slot("be-1")).join() as other:
-        seen = time.monotonic() + 3
-        while time.monotonic() < seen:
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline:
             with ProtocolClient(agent.slot("hp-0")).join() as hp:
-                other.hear_until({hp.key})
-            other.hear_until(set())
+                other.receive_until({hp.key})
+            other.receive_until(set())
         gone = "be_clients"
         eventually(
             lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the client that never reads is removed", seconds=30
         )
-    deaf.close()
+    never_reads.close()

@@ -15,7 +15,7 @@ from tests.node_agent.protocol_client import ProtocolClient, current_grant
 
 def test_a_snapshot_shows_gpus_slots_and_clients(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-2")).join() as client, AgentClient(agent.root) as administrator:
-        client.hear()
+        client.receive_message()
         snapshot = administrator.snapshot()
         (gpu,) = snapshot.gpus
         assert snapshot.agent_process_id == agent.pid
@@ -35,7 +35,7 @@ def test_slots_are_opened_changed_and_closed(agent: AgentProcess) -> None:
         assert (slot.name, slot.memory_limit_bytes) == ("be-8", 5)
         assert administrator.open_slot(GPU, agent_pb2.BE, name="be-8", memory_limit_bytes=6).memory_limit_bytes == 6
         with ProtocolClient(Path(slot.directory)).join() as client:
-            client.hear()
+            client.receive_message()
             administrator.set_grant(GPU, "be-8", memory_limit_bytes=7)
             assert current_grant(client.grant).memory_limit_bytes == 7
             administrator.close_slot(GPU, "be-8")

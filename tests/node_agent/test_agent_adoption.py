@@ -28,10 +28,10 @@ def test_the_next_agent_takes_all_clients_back(agent: AgentProcess, end: str) ->
         hp.busy.set(layout.BusyPage, "state", layout.BusyState.BUSY)  # pages work without an agent
         agent.start()
         for client in [hp, *crowd]:
-            answer = client.come_back()
+            answer = client.return_to_agent()
             assert (answer.returned, answer.client_index, answer.generation) == (1, *client.key)
         for client in crowd:
-            client.hear_until({hp.key})
+            client.receive_until({hp.key})
         policy = current_policy(hp.policy)
         assert (policy.kind, policy.window_ns) == (layout.PolicyKind.NONE, 700_000)
         assert current_grant(crowd[0].grant).memory_limit_bytes == 1 << 30
@@ -48,23 +48,23 @@ def test_a_client_killed_between_welcome_and_ready_can_still_return(agent: Agent
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as hp:
         agent.kill()
         agent.start()
-        assert hp.come_back().returned == 1
+        assert hp.return_to_agent().returned == 1
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({hp.key})
+            be.receive_until({hp.key})
         with pytest.raises(PermissionError):
             os.pwrite(hp.busy.fd, b"\xff", 64)
 
 
 def test_a_client_that_does_not_return_is_removed_and_its_neighbours_notified(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         agent.kill()
         agent.start()
-        be.come_back()
+        be.return_to_agent()
         be.sock.settimeout(10)
-        be.hear_until(set())
+        be.receive_until(set())
         with pytest.raises(Refused) as refusal:
-            hp.come_back()
+            hp.return_to_agent()
         assert refusal.value.code is join.Refusal.PAGES
 
 
@@ -74,22 +74,22 @@ def test_a_client_returns_only_to_its_own_slot(agent: AgentProcess) -> None:
         agent.start()
         client.directory = agent.slot("be-1")
         with pytest.raises(Refused) as refusal:
-            client.come_back()
+            client.return_to_agent()
         assert refusal.value.code is join.Refusal.PAGES
         client.directory = agent.slot("be-0")
-        assert client.come_back().returned == 1
+        assert client.return_to_agent().returned == 1
 
 
 def test_a_client_whose_connection_broke_returns_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         old = hp.sock
         hp.sock = old.dup()
-        assert hp.come_back().returned == 1  # while the old connection is still open
+        assert hp.return_to_agent().returned == 1  # while the old connection is still open
         old.close()
         be.sock.settimeout(0.3)
         with pytest.raises(TimeoutError):
-            be.hear()
+            be.receive_message()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version":1}', b"\xff" * 100, b'{"version":1,"boot":"x","gpus":[]}'])
@@ -119,7 +119,7 @@ def test_a_slot_ends_with_its_owner_under_the_next_agent_too(agent: AgentProcess
         owners[0].communicate()
         agent.start()
         eventually(lambda: not agent.slot(first.name).exists(), "the slot of the ended owner is closed")
-        client.come_back()
+        client.return_to_agent()
         owners[1].communicate()
         while client.sock.recv(4096):
             pass
@@ -130,7 +130,7 @@ def test_a_long_root_works(stopped_agent: AgentProcess) -> None:
     stopped_agent.root = stopped_agent.root / ("long" * 40)
     stopped_agent.start()
     with ProtocolClient(stopped_agent.slot("be-0")).join() as client, AgentClient(stopped_agent.root) as administrator:
-        client.hear()
+        client.receive_message()
         assert administrator.snapshot().agent_process_id == stopped_agent.pid
 
 
@@ -138,4 +138,4 @@ def test_a_killed_agent_is_replaced_quickly(agent: AgentProcess) -> None:
     agent.kill()
     began = time.monotonic()
     agent.start()
-    assert time.monotonic() - began < 5.0  # 0.3 s
+    assert time.monotonic() - began < 5.0  # normally 0.3 s

@@ -25,24 +25,24 @@ class Watcher:
     """The lists that one device plugin has received."""
 
     def __init__(self, root: Path) -> None:
-        self.heard: queue.SimpleQueue[agent_pb2.Devices] = queue.SimpleQueue()
+        self.received: queue.SimpleQueue[agent_pb2.Devices] = queue.SimpleQueue()
         self.times: list[float] = []
         self.last = agent_pb2.Devices()
         self._client = AgentClient(root)
-        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread = threading.Thread(target=self._receive, daemon=True)
         self._thread.start()
 
     def until(self, condition: Callable[[agent_pb2.Devices], object]) -> agent_pb2.Devices:
         """Return the first list, from the last received one on, for which the condition holds."""
         while not condition(self.last):
-            self.last = self.heard.get(timeout=SECONDS)
+            self.last = self.received.get(timeout=SECONDS)
         return self.last
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         with contextlib.suppress(NoAgent):
             for devices in self._client.watch_devices():
                 self.times.append(time.monotonic())
-                self.heard.put(devices)
+                self.received.put(devices)
 
     def close(self) -> None:
         self._client.close()
@@ -91,7 +91,7 @@ def test_every_watcher_gets_every_change_but_not_too_often(
         for watcher in watchers:
             watcher.until(lambda devices: devices.devices and list(devices.devices[0].held) == ["be-2"])
         with AgentClient(agent.root) as administrator:
-            administrator.open_slot(GPU, agent_pb2.BE)  # made for a process: not advertised
+            administrator.open_slot(GPU, agent_pb2.BE)  # a slot that is made for a process is not advertised
     for watcher in watchers:
         watcher.until(lambda devices: not devices.devices[0].held and advertises(devices, *slots(1, 8)))
         assert len(watcher.times) <= 2 + 5 * (time.monotonic() - begin)
@@ -108,7 +108,7 @@ def test_slots_follow_the_configuration(
     plugin.until(lambda devices: advertises(devices, *slots(2, 2)))
     replace(file, f"{{version: v1, slotsByGPU: [{{gpu: {GPU}, be: 3}}]}}")
     plugin.until(lambda devices: advertises(devices, *slots(1, 3)))
-    eventually(lambda: not stopped_agent.slot("hp-1").exists(), "it is closed", SECONDS)
+    eventually(lambda: not stopped_agent.slot("hp-1").exists(), "the slot hp-1 is closed", SECONDS)
     with ProtocolClient(stopped_agent.slot("be-2")).join():
         replace(file, "{version: v1, slots: {be: 1}}")
         plugin.until(lambda devices: advertises(devices, "hp-0", "be-0", "be-2"))  # a client uses be-2
@@ -182,11 +182,11 @@ def test_a_slot_that_cannot_be_opened_is_tried_again(
     stopped_agent.start("--configuration", str(file))
     plugin = watch(stopped_agent)
     plugin.until(lambda devices: advertises(devices, *slots(1, 1)))
-    in_the_way = stopped_agent.slot("be-1")
-    in_the_way.write_text("a file where the slot's directory has to be")
+    obstacle = stopped_agent.slot("be-1")
+    obstacle.write_text("a file at the path of the slot's directory")
     replace(file, "{version: v1, slots: {be: 3}}")
     plugin.until(lambda devices: advertises(devices, "hp-0", "be-0", "be-2"))
-    os.unlink(in_the_way)
+    os.unlink(obstacle)
     plugin.until(lambda devices: advertises(devices, *slots(1, 3)))
 
 

@@ -24,7 +24,7 @@ def run_long_kernel(client: ProtocolClient, name: bytes, milliseconds: int) -> N
 
 def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
-        be.hear()
+        be.receive_message()
         assert client_of(administrator, "be-0").condition == ""
         run_long_kernel(be, b"spin_kernel(float*)", 50)
         shown = client_of(administrator, "be-0")
@@ -45,7 +45,7 @@ def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
 def test_a_condition_is_logged_once_and_at_a_limited_rate(agent: AgentProcess) -> None:
     assert agent.process is not None
     with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
-        be.hear()
+        be.receive_message()
         for number in range(100):
             run_long_kernel(be, b"name", number % 2 * 50)
             administrator.snapshot()
@@ -64,7 +64,7 @@ def test_a_condition_says_that_overlap_has_no_effect_when_time_sliced(agent: Age
         ProtocolClient(agent.slot("be-0")).join() as be,
         AgentClient(agent.root) as administrator,
     ):
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         administrator.set_policy(GPU, max_slowdown=1.3)
         for client in (hp, be):
             client.record.set(layout.RecordPage, "launches", 1)
@@ -75,7 +75,7 @@ def test_a_condition_says_that_overlap_has_no_effect_when_time_sliced(agent: Age
 
         only("OverlapNeedsSharedContext", "overlap needs MPS, or threads of one process")
         be.record.set(layout.RecordPage, "shares_context", 1)
-        mixed = "1 of 2 clients share a context"  # when the younger client also counts
+        mixed = "1 of 2 clients share a context"  # the message once the younger client also counts
         eventually(lambda: mixed in gpu_conditions(administrator).get("MixedContexts", ""), "MixedContexts")
         hp.record.set(layout.RecordPage, "shares_context", 1)
         only("SharingCostUnknown", "is not known; measure it")
@@ -95,7 +95,7 @@ def test_lost_contexts_are_conditions_of_clients_and_of_the_gpu(agent: AgentProc
         ProtocolClient(agent.slot("be-0")).join() as be,
         AgentClient(agent.root) as administrator,
     ):
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         for client in (hp, be):
             client.record.set(layout.RecordPage, "launches", 1)
             client.record.set(layout.RecordPage, "shares_context", 1)

@@ -1,4 +1,4 @@
-"""An agent whose root, a file system like /run, is full: clients join, run, and continue under the next agent."""
+"""If the agent's root is full (a file system like /run), clients still join, run, and continue under the next agent."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class SmallRoot:
-    """An agent's root with 512 KiB."""
+    """An agent's root directory on a file system of 512 KiB."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ def small_root(socket_folder: Path) -> Iterator[SmallRoot]:
     subprocess.run(["umount", "--lazy", root], check=True)
 
 
-def test_clients_join_and_the_next_agent_knows_the_clients_saved_before(
+def test_clients_join_while_the_root_is_full_and_saved_clients_return(
     small_root: SmallRoot, stopped_agent: AgentProcess
 ) -> None:
     agent = stopped_agent
@@ -52,22 +52,22 @@ def test_clients_join_and_the_next_agent_knows_the_clients_saved_before(
     with ProtocolClient(agent.slot("hp-0")).join() as hp:
         small_root.fill()
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({hp.key})
+            be.receive_until({hp.key})
             agent.kill()
             agent.start()  # while the root is full
-            assert hp.come_back().returned == 1
+            assert hp.return_to_agent().returned == 1
             with ProtocolClient(agent.slot("be-1")).join() as later:
-                later.hear_until({hp.key})
+                later.receive_until({hp.key})
                 small_root.free()
                 state = agent.root / "state.json"
-                eventually(lambda: '"slot": "be-1", "place"' in state.read_text(), "it is written")
+                eventually(lambda: '"slot": "be-1", "place"' in state.read_text(), "the client is in the state file")
                 agent.kill()
                 agent.start()
-                assert later.come_back().returned == 1
-                assert hp.come_back().returned == 1
+                assert later.return_to_agent().returned == 1
+                assert hp.return_to_agent().returned == 1
 
 
-def test_a_container_starts_and_its_grant_applies(
+def test_a_container_starts_with_its_grant_while_the_root_is_full(
     small_root: SmallRoot, stopped_agent: AgentProcess, socket_folder: Path
 ) -> None:
     node = Node(stopped_agent, socket_folder)

@@ -20,7 +20,10 @@ def is_held(client: ProtocolClient) -> bool:
 
 @contextlib.contextmanager
 def gpu_for(pulls: dict[ProtocolClient, float]) -> Iterator[dict[ProtocolClient, float]]:
-    """A simulated GPU that runs each client that is not held at its pull; yields the seconds used by each client."""
+    """Simulate a GPU whose time the clients that are not held share in proportion to `pulls`.
+
+    Yields the GPU time of each client in seconds.
+    """
     used = dict.fromkeys(pulls, 0.0)
     over = threading.Event()
 
@@ -57,14 +60,14 @@ def test_gpu_time_follows_the_weights(agent: AgentProcess) -> None:
             gained = [used[client] - before for client, before in zip(clients, since, strict=True)]
             return [each / sum(gained) for each in gained]
 
-        eventually(lambda: is_held(clients[0]), "the one that takes too much is held")
+        eventually(lambda: is_held(clients[0]), "the client that takes too much is held")
         began = list(used.values())
         eventually(lambda: sum(used.values()) - sum(began) > 4, "four seconds of GPU time", seconds=60)
         for found, fair in zip(shares(began), (0.25, 0.25, 0.5), strict=True):
             assert abs(found - fair) < 0.1 * fair, shares(began)
 
 
-def test_a_single_slot_or_one_that_wants_little_holds_no_other(agent: AgentProcess) -> None:
+def test_a_slot_does_not_wait_for_a_slot_without_work(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         alone = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
         stack.enter_context(ProtocolClient(agent.slot("be-1")).join())
@@ -97,7 +100,7 @@ def test_no_slot_is_held_when_the_agent_ends_or_the_policy_does_not_gate(agent: 
         assert not is_held(clients[0])
 
 
-def test_looking_often_costs_little(agent: AgentProcess) -> None:
+def test_frequent_checks_cost_little(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{i}")).join()) for i in range(4)]
         for client in clients:

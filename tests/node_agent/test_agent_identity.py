@@ -61,7 +61,7 @@ def test_who_holds_a_slot(
             assert seen is None or not seen.ended  # an ended pod holds no slot
             assert seen is None or holder.holder.uid == seen.uid
             assert holder.holder.pod in names or (slot in before and before[slot].key == holder.key)
-        if living:  # a living pod that the kubelet lists has it
+        if living:  # a living pod that the kubelet lists holds the slot
             assert holder is not None
             assert holder.holder.pod in living
         elif slot in before and not names:
@@ -69,7 +69,7 @@ def test_who_holds_a_slot(
             gone = pods["n", name].ended if ("n", name) in pods else synced
             gone = gone or any(claim.pod == name for claim in claimed)  # the kubelet lists another slot for it
             assert (holder is None) == gone  # the slot becomes free only when its pod has gone
-    assert join(claimed, pods, synced, holds) == holds  # the same answer again changes nothing
+    assert join(claimed, pods, synced, holds) == holds  # the kubelet's same answer again changes nothing
 
 
 def test_the_known_state_of_a_pod_stays_valid_without_the_api_server() -> None:
@@ -91,7 +91,7 @@ def test_a_new_pod_of_the_same_name_does_not_hold_the_old_pods_slot() -> None:
     stale = join([a], again, True, {SLOTS[0]: hold("a", "old")})
     assert join([b], again, True, stale) == {SLOTS[1]: hold("a", "again")}
     assert join([], again, True, stale) == stale  # a kubelet that has just started lists no devices
-    assert join([a, b], again, True, {}).keys() == set(SLOTS)  # a container may have several
+    assert join([a, b], again, True, {}).keys() == set(SLOTS)  # a container may have several slots
 
 
 def test_a_slot_listed_for_two_living_pods_is_contested_after_a_while() -> None:
@@ -111,7 +111,7 @@ def test_a_slot_listed_for_two_living_pods_is_contested_after_a_while() -> None:
         assert contested.others(SLOTS[0], ("n", "a")) == ("n/b",)
     contested.take([twice[0], ListedHolder(SLOTS[0], "n", "a", "sidecar")], living, 200.0)
     contested.take([twice[0], ListedHolder(SLOTS[0], "n", "a", "sidecar")], living, 300.0)
-    assert contested.others(SLOTS[0], ("n", "a")) == ()  # one pod
+    assert contested.others(SLOTS[0], ("n", "a")) == ()  # only one pod
 
 
 async def test_a_contested_slot_is_a_problem_of_its_holder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,10 @@ async def test_a_contested_slot_is_a_problem_of_its_holder(monkeypatch: pytest.M
     kubelet, holds = FakeKubelet(), dict[tuple[str, str], ResolvedHolder]()
     identity = Identity(FakePods(), kubelet, {}, lambda: holds.update(identity.holders))  # type: ignore[arg-type]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a") + says("b")))]
+        running = [
+            tasks.create_task(identity.run()),
+            tasks.create_task(kubelet.answer(listing("a") + listing("b"))),
+        ]
         await identity.answered()
         for each in running:
             each.cancel()
@@ -154,7 +157,7 @@ class FakePods:
 
 
 class FakeKubelet:
-    """Answers queries when and how a test says."""
+    """A kubelet that answers queries when and how a test decides."""
 
     def __init__(self) -> None:
         self.questions: list[asyncio.Future[list[api_pb2.PodResources]]] = []
@@ -172,13 +175,13 @@ class FakeKubelet:
             await self.asked.wait()
         return self.questions.pop(0)
 
-    async def say(self, pods: list[api_pb2.PodResources]) -> None:
+    async def answer(self, pods: list[api_pb2.PodResources]) -> None:
         """Answer every query in the same way."""
         while True:
             (await self.question()).set_result(pods)
 
 
-def says(name: str) -> list[api_pb2.PodResources]:
+def listing(name: str) -> list[api_pb2.PodResources]:
     devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=[f"{GPU}::be-0"])]
     container = api_pb2.ContainerResources(name="main", devices=devices)
     return [api_pb2.PodResources(namespace="n", name=name, containers=[container])]
@@ -189,7 +192,7 @@ async def test_only_an_answer_to_a_later_query_names_the_pod_that_starts() -> No
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(identity.run())
-        (await kubelet.question()).set_result(says("a"))
+        (await kubelet.question()).set_result(listing("a"))
         while SLOTS[0] not in identity.holders:
             await asyncio.sleep(0)
         assert identity.certain
@@ -200,10 +203,10 @@ async def test_only_an_answer_to_a_later_query_names_the_pod_that_starts() -> No
         assert identity.beginning == {SLOTS[0]}
         assert not identity.certain
         known = tasks.create_task(identity.known(SLOTS[0]))
-        under_way.set_result(says("a"))  # sent before the container started
+        under_way.set_result(listing("a"))  # the answer to a query that was sent before the container started
         (await kubelet.question()).set_exception(Unavailable("it is busy"))
         assert identity.holders == {}
-        (await kubelet.question()).set_result(says("b"))
+        (await kubelet.question()).set_result(listing("b"))
         await known
         assert identity.holders[SLOTS[0]].holder.pod == "b"
         assert identity.beginning == set()
@@ -215,7 +218,7 @@ async def test_the_agent_waits_for_a_pod_that_is_not_known_yet() -> None:
     pods.known["n", "a"] = replace(pod("a", "before"), leaving=True)
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a")))]
+        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.answer(listing("a")))]
         identity.begins(SLOTS[0])
         known = tasks.create_task(identity.known(SLOTS[0]))
         for _ in range(20):
@@ -235,10 +238,10 @@ async def test_the_kubelet_is_queried_rarely_unless_a_caller_waits() -> None:
     kubelet, pods = FakeKubelet(), FakePods()
     identity = Identity(pods, kubelet, {}, lambda: None)  # type: ignore[arg-type]
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.say(says("a")))]
+        running = [tasks.create_task(identity.run()), tasks.create_task(kubelet.answer(listing("a")))]
         await identity._next_answer()
         began, first = time.monotonic(), identity._questions
-        while identity._questions < first + 8:  # pods change all the time
+        while identity._questions < first + 8:  # the pods change all the time meanwhile
             identity.pods_changed()
             await asyncio.sleep(0.001)
         assert time.monotonic() - began > 7 * 0.2
@@ -268,5 +271,5 @@ async def test_the_mapping_of_grants_is_replaced_and_never_changed() -> None:
         for holds in ({SLOTS[0]: hold("a")}, {slot: hold("a") for slot in SLOTS}, {SLOTS[1]: hold("b")}, {}):
             granted, policies = iter(grants._granted), iter(grants._policies)
             grants.apply(holds, frozenset(), True)
-            list(granted), list(policies)  # raises RuntimeError if they have changed
+            list(granted), list(policies)  # raises RuntimeError if a mapping changes meanwhile
             assert {(GPU, row.name) for row in grants.held(GPU)} == holds.keys()

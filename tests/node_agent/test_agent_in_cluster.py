@@ -1,4 +1,4 @@
-"""The agent of a node: who holds which slot and what is granted, with the pages of a real agent process.
+"""The agent of a node: who holds which slot, and with which grant, seen in the pages of a real agent process.
 
 The kubelet and the API server are stand-ins; tests/cluster uses real ones.
 """
@@ -44,7 +44,9 @@ def test_a_grant_applies_before_its_container_starts_and_follows_the_annotation(
     with ProtocolClient(node.agent.slot("be-3")).join() as client:
         assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
         node.pods.put("a", grant(memoryLimitBytes=32 * MIB))
-        eventually(lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows it", 10)
+        eventually(
+            lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows the annotation", 10
+        )
         assert current_grant(client.grant).weight_milli == 1_000
         assert current_grant(client.grant).role == layout.Role.BE
 
@@ -63,11 +65,11 @@ def test_the_next_holder_of_a_slot_gets_its_own_grant(node: Node) -> None:
         node.kubelet.give("a")
         client.sock.settimeout(SECONDS)
         with pytest.raises(EOFError):  # clients of an ended pod are removed
-            client.hear_until({(0, 0)})
+            client.receive_until({(0, 0)})
         eventually(lambda: node.slot("be-0").memory_limit_bytes == 0, "the default grant", SECONDS)
     assert node.held() == []
     assert node.run("b", "be-0", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
-    # Without PrepareSlot, as if the agent was away: only the kubelet names the pod, and its clients stay.
+    # No PrepareSlot comes, as if the agent was away. Only the kubelet names the pod, and the pod's clients stay.
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.pods.put("c", grant(memoryLimitBytes=2 * MIB))
         node.kubelet.give("b")
@@ -85,7 +87,7 @@ def test_an_unreadable_grant_changes_nothing_and_is_reported(node: Node) -> None
     assert node.slot("be-0").memory_limit_bytes == MIB
     node.pods.put("a", grant(memoryLimitBytes=2 * MIB))
     eventually(lambda: node.slot("be-0").memory_limit_bytes == 2 * MIB, "the next is applied", SECONDS)
-    eventually(lambda: "GrantUnreadable" not in node.conditions(), "it is over", SECONDS)
+    eventually(lambda: "GrantUnreadable" not in node.conditions(), "the condition ends", SECONDS)
     node.run("b", "be-1", {"format": 99, "priority": "be"})
     eventually(lambda: "the default applies" in node.conditions().get("GrantUnreadable", ""), "a later one", SECONDS)
 
@@ -105,7 +107,7 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
     node.run(
         "old", "hp-0", grant("hp", share="other", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=10
     )
-    node.run("none", "hp-2", grant("hp"), created=1)  # requests no policy
+    node.run("none", "hp-2", grant("hp"), created=1)  # this pod requests no policy
     eventually(
         lambda: node.gpu().settings.fields["max_slowdown"] == 1.2, "the oldest pod that requests a policy", SECONDS
     )
@@ -133,7 +135,7 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
     eventually(lambda: node.gpu().policy == "none", "what administrators set is the default", SECONDS)
 
 
-def test_a_kubelet_that_has_just_started_takes_no_slot_away(node: Node) -> None:
+def test_a_kubelet_that_has_just_started_frees_no_slot(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.kubelet.stop()
@@ -141,15 +143,15 @@ def test_a_kubelet_that_has_just_started_takes_no_slot_away(node: Node) -> None:
         node.kubelet.start()
         asked = node.kubelet.lists
         node.pods.put("b")
-        eventually(lambda: node.kubelet.lists > asked, "it was asked", SECONDS)
+        eventually(lambda: node.kubelet.lists > asked, "the kubelet was asked", SECONDS)
         node.kubelet.give("b", (GPU, "be-1"))
         node.pods.put("b", grant(memoryLimitBytes=2 * MIB))
-        eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "its answers count", SECONDS)
+        eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "the kubelet's answers count", SECONDS)
         assert current_grant(client.grant).memory_limit_bytes == MIB
         assert node.held() == ["be-0", "be-1"]
 
 
-def test_a_pod_that_was_deleted_by_force_holds_its_slot_until_the_kubelet_lets_go(node: Node) -> None:
+def test_a_pod_that_was_deleted_by_force_holds_its_slot_while_the_kubelet_lists_it(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     node.pods.delete("a")
     node.run("b", "be-1", grant())
@@ -181,13 +183,13 @@ def test_without_the_api_server_the_known_state_stays_valid(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB, failClosed=True))
     node.pods.away = True
     node.pods.cut()
-    prepared = node.prepare("be-0")  # its container was restarted
+    prepared = node.prepare("be-0")  # the pod's container was restarted
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("default/a", True, MIB)
     node.kubelet.give("unknown", (GPU, "be-1"))
     begin = time.monotonic()
     prepared = node.prepare_once("be-1")
     assert time.monotonic() - begin < 10
-    # Only the kubelet has named the pod, so its grant is not known, and neither is whether it may start.
+    # Only the kubelet has named the pod, so the agent knows neither the pod's grant nor whether it must fail closed.
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("", False, 0)
     node.pods.put("unknown", grant(memoryLimitBytes=2 * MIB))
     node.pods.away = False
@@ -206,7 +208,7 @@ def test_the_next_agent_knows_the_holders_without_kubelet_and_api_server(stopped
         node.pods.away = True
         node.pods.cut()
         node.start("--hp-slots", "1")
-        assert client.come_back().returned == 1
+        assert client.return_to_agent().returned == 1
         assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
         with AgentClient(node.agent.root) as administrator:
             (device,) = next(administrator.watch_devices()).devices
@@ -241,31 +243,31 @@ def test_a_pod_that_gets_a_slot_during_its_withdrawal_keeps_it(stopped_node: Nod
     eventually(lambda: node.kubelet.lists, "the kubelet was asked", SECONDS)
     (tmp_path / "new").write_text("{version: v1, slots: {be: 1}}")
     (tmp_path / "new").rename(file)
-    eventually(lambda: node.advertised() == ["hp-0", "be-0"], "it is withdrawn", SECONDS)
+    eventually(lambda: node.advertised() == ["hp-0", "be-0"], "the slot be-1 is withdrawn", SECONDS)
     assert node.run("a", "be-1", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
     assert node.advertised() == ["hp-0", "be-0", "be-1"]
-    # The same for a slot that was closed, as after a kubelet that was away for long.
+    # A slot that was closed, as when the kubelet was away for long, also gets its pod's grant.
     assert node.run("b", "be-7", grant(memoryLimitBytes=2 * MIB)).slot.memory_limit_bytes == 2 * MIB
     assert node.advertised() == ["hp-0", "be-0", "be-1", "be-7"]
     with AgentClient(node.agent.root) as administrator, pytest.raises(RequestRefused, match="no slot 'be-9'"):
         administrator.prepare_slot(GPU, "be-9")
 
 
-def test_a_failed_write_of_the_state_is_repeated_when_there_is_room(node: Node) -> None:
-    in_the_way = node.agent.root / "state.json.new"
-    in_the_way.mkdir()
+def test_a_failed_write_of_the_state_is_repeated(node: Node) -> None:
+    obstacle = node.agent.root / "state.json.new"
+    obstacle.mkdir()
     node.run("a", "be-0", grant(memoryLimitBytes=12_345))
     assert "12345" not in (node.agent.root / "state.json").read_text()
-    in_the_way.rmdir()
-    eventually(lambda: "12345" in (node.agent.root / "state.json").read_text(), "it is written", SECONDS)
+    obstacle.rmdir()
+    eventually(lambda: "12345" in (node.agent.root / "state.json").read_text(), "the state is written", SECONDS)
 
 
-def test_an_init_container_whose_slot_the_kubelet_does_not_list_has_the_default(node: Node) -> None:
+def test_an_init_container_whose_slot_the_kubelet_does_not_list_runs_under_the_default_grant(node: Node) -> None:
     node.pods.put("a", grant(memoryLimitBytes=MIB))
     prepared = node.prepare_once("be-0")
     assert (prepared.pod, prepared.slot.memory_limit_bytes) == ("", 0)
     with ProtocolClient(node.agent.slot("be-0")).join():
-        assert node.held() == ["be-0"]  # because of its processes
+        assert node.held() == ["be-0"]  # the slot still has processes
 
 
 def test_many_containers_start_at_once(node: Node) -> None:

@@ -34,38 +34,38 @@ def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
         assert (grant.role, grant.window_share_ns, grant.memory_limit_bytes) == (layout.Role.BE, 400_000, 0)
 
 
-def test_be_learns_of_hp_clients_and_hp_of_none(agent: AgentProcess) -> None:
+def test_be_clients_learn_of_hp_clients_and_hp_clients_learn_of_none(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be:
-        answer = be.hear()
+        answer = be.receive_message()
         assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as late:
-            be.hear_until({hp.key})
-            late.hear_until({hp.key})
+            be.receive_until({hp.key})
+            late.receive_until({hp.key})
             eventually(lambda: be.policy.get(layout.PolicyPage, "be_clients") == 2, "both be clients are counted")
             assert be.policy.get(layout.PolicyPage, "hp_clients") == 1
             key = hp.key
             hp.sock.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 hp.sock.recv(1)
-        be.hear_until(set())
+        be.receive_until(set())
         with ProtocolClient(agent.slot("hp-0")).join() as again:
             assert again.key[1] > key[1]
-            be.hear_until({again.key})
+            be.receive_until({again.key})
 
 
 def test_a_page_is_sent_to_others_only_after_it_is_sealed(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join(ready=False) as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        answer = be.hear()
+        answer = be.receive_message()
         assert isinstance(answer, join.Neighbours)
         assert answer.count == 0
         hp.ready()
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
 
 
 @pytest.mark.parametrize(("oldest", "newest"), [(3, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
 def test_another_layout_version_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
-    with pytest.raises(Refused, match="the agent speaks layouts 1 to 2") as refusal:
+    with pytest.raises(Refused, match="the agent supports layouts 1 to 2") as refusal:
         ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
     assert refusal.value.code is join.Refusal.LAYOUT
 
@@ -88,7 +88,8 @@ def test_a_gpu_has_512_client_indexes_and_reserves_some_for_each_slot(agent: Age
 
 def test_a_slot_that_joins_too_often_gets_a_retry_time(agent: AgentProcess) -> None:
     def join_again_and_again() -> None:
-        for _ in range(3_000):  # about 600 on a fast machine; the rate must exceed 50 a second
+        # A fast machine is refused after about 600 joins. A machine that joins less than 50 times a second never is.
+        for _ in range(3_000):
             ProtocolClient(agent.slot("be-0")).join().close()
 
     with pytest.raises(Refused) as refusal:
@@ -105,7 +106,7 @@ def test_300_clients_join_quickly(agent: AgentProcess) -> None:
         began = time.monotonic()
         clients = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(300)]
         for client in clients:
-            client.hear_until({hp.key})
+            client.receive_until({hp.key})
         seconds = time.monotonic() - began
     print(f"{seconds:.3f} s")
     # Normally 0.25 to 0.4 s on two cores. All of that is CPU time, and other tests may run meanwhile, so the limit is
@@ -119,11 +120,11 @@ def test_be_learns_of_more_hp_clients_than_a_message_holds(agent: AgentProcess) 
         crowd = [stack.enter_context(ProtocolClient(agent.slot("hp-0")).join()) for _ in range(300)]
         late = stack.enter_context(ProtocolClient(agent.slot("be-0")).join())
         keys = {hp.key for hp in crowd}
-        late.hear_until(keys)
-        early.hear_until(keys)
+        late.receive_until(keys)
+        early.receive_until(keys)
         for hp in crowd[:280]:
             hp.sock.close()
-        late.hear_until({hp.key for hp in crowd[280:]})
+        late.receive_until({hp.key for hp in crowd[280:]})
 
 
 def test_all_descriptors_are_closed_afterwards(agent: AgentProcess) -> None:

@@ -1,4 +1,4 @@
-"""What clients learnt is kept for later clients: checked, limited, for each slot, across agents."""
+"""The agent keeps what a slot's clients learnt for later clients of the slot, also after a restart of the agent."""
 
 import fcntl
 import os
@@ -129,7 +129,7 @@ def test_knowledge_is_saved_at_intervals_and_loaded(tmp_path: Path, monkeypatch:
     known.merge(learnt((key(1), 50, 1, 0, 0)))
     known.set_profile([Kernel(key(100))])
     known.save()
-    assert not path.exists()  # the entries are new since just now
+    assert not path.exists()  # the entries are too new to be saved
     monkeypatch.setattr(knowledge, "_SAVE_SECONDS", 0.0)
     known.save()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -137,7 +137,7 @@ def test_knowledge_is_saved_at_intervals_and_loaded(tmp_path: Path, monkeypatch:
     assert table_of(again) == table_of(known)
     path.unlink()
     known.save()
-    assert not path.exists()  # nothing is new
+    assert not path.exists()  # no entry is new
     known.merge(learnt((key(2), 50, 1, 0, 0)))
     known.close()
     assert len(Knowledge(path)) == 3
@@ -173,9 +173,9 @@ def report(client: ProtocolClient, *entries: Entry) -> None:
 
 
 def received_entries(agent: AgentProcess, slot: str) -> list[Entry]:
-    """Return what a new client of a slot receives before its first list of neighbours."""
+    """Return the entries that a new client of a slot receives before its first list of hp clients."""
     with ProtocolClient(agent.slot(slot)).join() as client:
-        while not isinstance(client.hear(), join.Neighbours):
+        while not isinstance(client.receive_message(), join.Neighbours):
             pass
         return entries_in(client.knowledge) if client.knowledge else []
 
@@ -198,7 +198,7 @@ def test_a_report_before_ready_or_of_wrong_length_ends_the_connection(agent: Age
         report(client, (key(1), 50, 1, 0, 0))
         assert client.sock.recv(1) == b""
     with ProtocolClient(agent.slot("be-0")).join() as client:
-        client.hear()
+        client.receive_message()
         client.sock.send(bytes(learnt((key(1), 50, 1, 0, 0)))[:32])
         assert client.sock.recv(1) == b""
     assert received_entries(agent, "be-0") == []
@@ -216,7 +216,7 @@ def test_a_slot_that_is_opened_again_has_its_old_knowledge(agent: AgentProcess) 
     with AgentClient(agent.root) as administrator:
         name = administrator.open_slot(GPU, agent_pb2.BE).name
         with ProtocolClient(agent.slot(name)).join() as client:
-            client.hear()
+            client.receive_message()
             report(client, (key(1), 50, 1, 0, 0))
             eventually(lambda: received_entries(agent, name) == [(key(1), 50, 1, 0, 0)], "what was reported is known")
         administrator.close_slot(GPU, name)
@@ -236,11 +236,11 @@ def test_administrators_set_a_profile(agent: AgentProcess) -> None:
         (key(2), 0, 0, layout.KernelClass.COMPUTE, join.KNOWN_PROFILE),
     ]
     with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
-        while not isinstance(client.hear(), join.Neighbours):
+        while not isinstance(client.receive_message(), join.Neighbours):
             pass
         slot = administrator.set_profile(GPU, "be-0", rows)
         assert (slot.name, slot.profile_kernels, slot.learnt_kernels) == ("be-0", 2, 0)
-        client.hear()  # a running client is notified at once
+        client.receive_message()  # a running client is notified at once
         assert client.knowledge is not None
         assert entries_in(client.knowledge) == expected
     assert received_entries(agent, "be-1") == []

@@ -41,24 +41,24 @@ def other_process(directory: Path) -> Iterator[tuple[subprocess.Popen[str], tupl
 
 def test_a_killed_client_is_removed_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
-        be.hear_until({key})
+        be.receive_until({key})
         began = time.monotonic()
         hp.kill()
-        be.hear_until(set())
-        assert time.monotonic() - began < 1.0  # 25 ms
+        be.receive_until(set())
+        assert time.monotonic() - began < 1.0  # normally 25 ms
 
 
 def test_the_robust_futex_shows_a_death_if_the_socket_stays_open(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, ProtocolClient(agent.slot("hp-0")).join() as hp:
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         hp.busy.set(layout.BusyPage, "alive", layout.FUTEX_OWNER_DIED | 0x8000_0000 | os.getpid())
-        be.hear_until(set())
+        be.receive_until(set())
         assert hp.sock.recv(1) == b""
 
 
 def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
-        be.hear_until({key})
+        be.receive_until({key})
 
         def mark() -> int:
             at = layout.offset(layout.PolicyPage, "stopped") + 4 * key[0]
@@ -83,19 +83,19 @@ def test_a_stopped_hp_client_is_marked_until_it_continues(agent: AgentProcess) -
         be.suspect(key)
         assert mark() == key[1]
         hp.kill()
-        be.hear_until(set())
+        be.receive_until(set())
         assert mark() == 0
 
 
 def test_preparing_a_slot_removes_its_clients(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as old, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({old.key})
+        be.receive_until({old.key})
         with AgentClient(agent.root) as administrator:
             administrator.set_grant(GPU, "hp-0", memory_limit_bytes=1)
             slot = administrator.prepare_slot(GPU, "hp-0").slot
         assert (slot.memory_limit_bytes, len(slot.clients)) == (0, 0)
         assert old.sock.recv(1) == b""
-        be.hear_until(set())
+        be.receive_until(set())
 
 
 def test_processes_that_do_not_exist_are_not_stopped() -> None:

@@ -1,4 +1,4 @@
-"""Metrics: which ones there are, that `docs/metrics.md` names all of them, and that no page content breaks them."""
+"""The agent's metrics: their values, that `docs/metrics.md` names all of them, and that no page content breaks them."""
 
 import os
 import re
@@ -44,9 +44,9 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     return found
 
 
-def test_a_client_is_shown(stopped_agent: AgentProcess, address: str) -> None:
+def test_metrics_show_a_client(stopped_agent: AgentProcess, address: str) -> None:
     with ProtocolClient(stopped_agent.slot("be-0")).join() as client:
-        client.hear()
+        client.receive_message()
         client.record.set(layout.RecordPage, "launches", 7)
         client.record.set(layout.RecordPage, "gated_ns", 1_500_000_000)
         at = layout.offset(layout.RecordPage, "wait_bucket") + 8 * 3
@@ -68,7 +68,7 @@ def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -
         ProtocolClient(stopped_agent.slot("be-0")).join() as client,
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
     ):
-        client.hear_until({hp.key})
+        client.receive_until({hp.key})
         client.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
         hp.record.set(layout.RecordPage, "slowdown_milli", 1_050)
         shown = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name, _ in scrape(address)}
@@ -78,15 +78,15 @@ def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -
     assert documented - shown <= {"orion_agent_refusals_total"}
 
 
-def test_no_page_content_breaks_anything(stopped_agent: AgentProcess, address: str) -> None:
+def test_no_page_content_breaks_a_scrape_or_a_snapshot(stopped_agent: AgentProcess, address: str) -> None:
     with (
         ProtocolClient(stopped_agent.slot("be-0")).join(command=b'"\n\\\xff{}\0x') as be,  # type: ignore[arg-type]
         ProtocolClient(stopped_agent.slot("be-0")).join(command=b'"\n\\\xff{}\0x') as twin,  # type: ignore[arg-type]
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
         AgentClient(stopped_agent.root) as administrator,
     ):
-        be.hear_until({hp.key})
-        twin.hear_until({hp.key})
+        be.receive_until({hp.key})
+        twin.receive_until({hp.key})
         for fill in (b"\x80", b"\x01", b"\x7f", b"\xff"):
             for page in (be.record, hp.record, twin.record):
                 page.memory[:] = fill * 4096
@@ -99,13 +99,13 @@ def test_no_page_content_breaks_anything(stopped_agent: AgentProcess, address: s
         )
 
 
-def test_what_overlap_did_is_shown(stopped_agent: AgentProcess, address: str) -> None:
+def test_metrics_show_overlap(stopped_agent: AgentProcess, address: str) -> None:
     with (
         ProtocolClient(stopped_agent.slot("be-0")).join() as be,
         ProtocolClient(stopped_agent.slot("hp-0")).join() as hp,
         AgentClient(stopped_agent.root) as administrator,
     ):
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         administrator.set_policy(GPU, max_slowdown=1.25, minimum_share=0.1)
         for name, number in (("gpu_ns", 2_500_000_000), ("overlapped_launches", 3), ("partitioned_launches", 2)):
             be.record.set(layout.RecordPage, name, number)

@@ -10,7 +10,7 @@ from orion.hook import join, layout
 from orion.node_agent.clients import messages
 from orion.node_agent.pages import pages
 
-# A page repeats a short piece, beginning anywhere in it: hypothesis could not shrink whole pages of random bytes.
+# A page repeats a short piece, because hypothesis could not shrink whole pages of random bytes.
 PAGE = st.binary(min_size=1, max_size=512).map(
     lambda piece: (piece * (layout.PAGE_SIZE // len(piece) + 1))[: layout.PAGE_SIZE]
 )
@@ -23,12 +23,12 @@ LENGTHS = st.sampled_from([0, 8, 120, 56, sizeof(join.Neighbours) - 8])
 
 
 @given(st.binary(max_size=join.MESSAGE_MAX + 1))
-def test_any_bytes(data: bytes) -> None:
+def test_any_bytes_are_parsed_or_rejected(data: bytes) -> None:
     _parse(data)
 
 
 @given(HEAD, st.data())
-def test_any_body_under_a_plausible_head(head: bytes, data: st.DataObject) -> None:
+def test_any_body_after_a_plausible_head_is_parsed_or_rejected(head: bytes, data: st.DataObject) -> None:
     length = data.draw(LENGTHS)
     _parse(head + data.draw(st.binary(min_size=length, max_size=length)))
 
@@ -56,7 +56,7 @@ def test_text_becomes_printable_and_short(raw: bytes, limit: int) -> None:
 
 
 @given(PAGE, st.integers(0, 2**64))
-def test_any_record_page(content: bytes, now: int) -> None:
+def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
     page = pages.RecordPage(memoryview(content))
     record = page.read()
     raw = layout.RecordPage.from_buffer_copy(content)
@@ -68,7 +68,7 @@ def test_any_record_page(content: bytes, now: int) -> None:
 
 
 @given(PAGE)
-def test_any_busy_page(content: bytes) -> None:
+def test_any_busy_page_can_be_read(content: bytes) -> None:
     page = pages.BusyPage(memoryview(content))
     raw = layout.BusyPage.from_buffer_copy(content)
     assert page.state == (raw.state if raw.state <= 3 else layout.BusyState.BUSY)

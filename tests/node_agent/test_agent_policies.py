@@ -16,7 +16,7 @@ from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, current_grant, current_policy
 
 
-def test_every_field_reaches_the_page_and_zero_or_nothing_leaves_it(agent: AgentProcess) -> None:
+def test_given_fields_reach_the_page_and_other_fields_keep_their_values(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as client, AgentClient(agent.root) as administrator:
         policy = current_policy(client.policy)
         assert (policy.kind, policy.max_slowdown_milli, policy.sharing_cost_milli) == (2, 1_000, 1_000)
@@ -56,13 +56,13 @@ def test_every_field_of_the_table_reaches_the_page_within_its_bounds(agent: Agen
 
 
 @pytest.mark.parametrize("name", RELEASE.names)
-def test_every_policy_has_its_name(agent: AgentProcess, name: str) -> None:
+def test_every_policy_can_be_set_by_its_name(agent: AgentProcess, name: str) -> None:
     with AgentClient(agent.root) as administrator:
         assert administrator.set_policy(GPU, policy=name).policy == name
 
 
 @pytest.mark.parametrize("name", sorted(set(BENCH.names) - set(RELEASE.names)))
-def test_published_schedulers_are_no_policies_here(agent: AgentProcess, name: str) -> None:
+def test_the_bench_policies_are_unknown_to_a_release_agent(agent: AgentProcess, name: str) -> None:
     with AgentClient(agent.root) as administrator:
         with pytest.raises(RequestRefused, match=f"there is no policy '{name}'; there are "):
             administrator.set_policy(GPU, policy=name)
@@ -98,7 +98,7 @@ def test_a_budget_below_the_cost_of_mps_is_refused_with_the_value(agent: AgentPr
         administrator.set_policy(GPU, max_slowdown=1.05, sharing_cost=1.073)  # time-sliced: accepted
         administrator.set_policy(GPU, max_slowdown=1.0)
         hp.record.set(layout.RecordPage, "shares_context", 1)
-        sentence = r"maxSlowdown 1.05 is less than what sharing .* costs this hp: 1.073; ask for at least 1.073"
+        sentence = r"maxSlowdown 1.05 is less than the slowdown .* causes this hp: 1.073; ask for at least 1.073"
         with pytest.raises(RequestRefused, match=sentence) as refused:
             administrator.set_policy(GPU, max_slowdown=1.05)
         assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -118,7 +118,7 @@ def test_weights_are_kept_over_agents_and_end_with_the_container(agent: AgentPro
             administrator.set_policy(GPU, max_slowdown=1.5)
         agent.terminate()
         agent.start()
-        client.come_back()
+        client.return_to_agent()
         assert current_grant(client.grant).weight_milli == 3_000
         assert current_policy(client.policy).max_slowdown_milli == 1_500
     with AgentClient(agent.root) as administrator:

@@ -26,7 +26,7 @@ def bounded(command: list[str], capabilities: str) -> list[str]:
 
 
 def sending_capability() -> str:
-    """Return one of these capabilities that root has here; some machines lack the one that the chart grants."""
+    """Return a capability of the list that root has here. Some machines lack the capability that the chart grants."""
     here = next(name for number, name in SENDING_CAPABILITIES.items() if ctypes.CDLL(None).prctl(23, number, 0, 0, 0))
     return here
 
@@ -61,7 +61,7 @@ def start(agent: AgentProcess) -> Iterator[Start]:
 
 
 def hostile(script: str, slot: Path) -> subprocess.Popen[str]:
-    """Run Python statements as root of a container would; `slot` is the directory of its slot."""
+    """Run Python statements as root in a container would; `slot` is the directory of the container's slot."""
     program = "import sys\nfrom pathlib import Path\nfrom tests.hook.hostile_root import *\nslot = Path(sys.argv[1])\n"
     command = [sys.executable, "-c", program + script, str(slot)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -75,7 +75,7 @@ def hostile(script: str, slot: Path) -> subprocess.Popen[str]:
     )
 
 
-def said(script: str, slot: Path) -> str:
+def output_of(script: str, slot: Path) -> str:
     process = hostile(script, slot)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -83,26 +83,26 @@ def said(script: str, slot: Path) -> str:
 
 
 def test_no_process_can_take_a_descriptor_of_the_agent(start: Start) -> None:
-    assert said("print(reach_into_agent(slot))", start("").slot("be-0")) == "[]"
+    assert output_of("print(reach_into_agent(slot))", start("").slot("be-0")) == "[]"
 
 
-def test_read_only_pages_stay_so_whatever_root_tries(start: Start) -> None:
+def test_root_in_a_container_cannot_write_read_only_pages(start: Start) -> None:
     agent = start("")
     with ProtocolClient(agent.slot("hp-0")).join():
-        assert said("print(write_past_protection(slot), pose_as_neighbour(slot))", agent.slot("be-0")) == "[] []"
+        assert output_of("print(write_past_protection(slot), pose_as_neighbour(slot))", agent.slot("be-0")) == "[] []"
 
 
-def test_pages_with_spoilt_modes_are_taken_back(start: Start) -> None:
+def test_a_client_can_return_after_root_changed_the_modes_of_its_pages(start: Start) -> None:
     agent = start("")
     with ProtocolClient(agent.slot("hp-0")).join() as hp:
-        said("spoil_modes(slot)", agent.slot("be-0"))
+        output_of("spoil_modes(slot)", agent.slot("be-0"))
         assert os.fstat(hp.busy.fd).st_mode & 0o777 == 0
         agent.kill()
         start("")
         key = hp.key
-        assert hp.come_back().returned
+        assert hp.return_to_agent().returned
         with ProtocolClient(agent.slot("be-1")).join() as be:
-            be.hear_until({key})
+            be.receive_until({key})
 
 
 def test_descriptors_in_flight_do_not_prevent_joining(start: Start) -> None:
@@ -117,7 +117,7 @@ def test_descriptors_in_flight_do_not_prevent_joining(start: Start) -> None:
     try:
         assert int(process.stdout.readline()) > DESCRIPTORS
         with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-1")).join() as be:
-            be.hear_until({hp.key})
+            be.receive_until({hp.key})
     finally:
         process.stdin.close()
         process.wait(30)

@@ -40,7 +40,7 @@ def served(stopped_agent: AgentProcess) -> AgentProcess:
 
 @contextlib.contextmanager
 def flood(agent: AgentProcess, source: str, request: bytes) -> Iterator[list[int]]:
-    """One peer opens connections as fast as it can and reads nothing; yields a list with their number."""
+    """Let one peer open connections as fast as it can and read nothing; yields a list with their number."""
     ended, count = threading.Event(), [0]
 
     def run() -> None:
@@ -85,7 +85,7 @@ def test_probes_are_answered_while_many_peers_take_all_connections(served: Agent
         assert probe(served, "/metrics")[0] == 200
 
 
-def test_a_peer_with_too_many_connections_loses_only_its_own_oldest(served: AgentProcess) -> None:
+def test_a_peer_with_too_many_connections_loses_its_oldest_connection(served: AgentProcess) -> None:
     address = ("127.0.0.1", served.metrics_port)
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(socket.create_connection(address, 5, ("127.0.0.3", 0)))
@@ -133,7 +133,7 @@ def test_an_agent_is_unhealthy_if_a_restart_helps(seconds: float, needs_restart:
     assert probes.unhealthy() == probes.unready() == sentence
 
 
-def test_opening_and_closing_slots_is_healthy(served: AgentProcess) -> None:
+def test_the_agent_stays_healthy_while_slots_open_and_close(served: AgentProcess) -> None:
     with AgentClient(served.root) as administrator:
         for number in range(3):
             administrator.open_slot(GPU, agent_pb2.BE, name=f"mine-{number}")
@@ -149,7 +149,10 @@ def test_an_agent_is_ready_when_kubelet_and_api_server_have_answered_once(
     try:
         node.kubelet.stop()
         node.start("--metrics-address", "127.0.0.1:0")
-        assert probe(stopped_agent, "/readyz") == (503, "the kubelet has not said yet which container has which slot")
+        assert probe(stopped_agent, "/readyz") == (
+            503,
+            "the kubelet has not reported yet which container has which slot",
+        )
         assert probe(stopped_agent) == (200, "ok")
         node.kubelet.start()
         eventually(lambda: probe(stopped_agent, "/readyz") == (200, "ok"), "both have answered")

@@ -73,7 +73,7 @@ ATTACKS: dict[str, Callable[[int], object]] = {
 
 
 def all_ways_in(fd: int, stack: contextlib.ExitStack) -> list[int]:
-    """Return the descriptor itself, and all descriptors that it can be opened as again."""
+    """Return the descriptor itself, and a new descriptor of the same file for each mode that the kernel allows."""
     ways = [fd]
     for flags in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_TRUNC):
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def all_ways_in(fd: int, stack: contextlib.ExitStack) -> list[int]:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_only_its_writer_can_write_a_page(agent: AgentProcess, attack: str) -> None:
     with ProtocolClient(agent.slot("hp-0")).join() as hp, ProtocolClient(agent.slot("be-0")).join() as be:
-        be.hear_until({hp.key})
+        be.receive_until({hp.key})
         pages = {"policy": be.policy, "grant": be.grant, "busy": be.busy, "record": be.record, "own busy": hp.busy}
         fds = {name: page.fd for name, page in pages.items()} | {"neighbour": be.neighbours[hp.key]}
         eventually(lambda: all(fcntl.fcntl(fd, GET_SEALS) & ALL == ALL for fd in fds.values()), "all pages are sealed")
@@ -94,7 +94,7 @@ def test_only_its_writer_can_write_a_page(agent: AgentProcess, attack: str) -> N
         with contextlib.ExitStack() as stack:
             for name, fd in fds.items():
                 for way in all_ways_in(fd, stack):
-                    with pytest.raises(OSError) as refused:  # noqa: PT011 - which one is looked at below
+                    with pytest.raises(OSError) as refused:  # noqa: PT011 - the error number is checked below
                         ATTACKS[attack](way)
                     assert refused.value.errno in REFUSALS, name
         assert {name: os.pread(fd, 8192, 0) for name, fd in fds.items()} == before
@@ -118,14 +118,14 @@ def test_a_lease_on_a_page_delays_no_other_process(agent: AgentProcess) -> None:
         began = time.monotonic()
         client.ready()
         with ProtocolClient(agent.slot("be-0")).join() as be:
-            be.hear_until({client.key})
+            be.receive_until({client.key})
         assert time.monotonic() - began < 5.0
 
 
-def test_a_returning_client_must_bring_the_agents_pages(agent: AgentProcess) -> None:
+def test_a_returning_client_must_send_its_own_pages(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as honest, ProtocolClient(agent.slot("be-0")).join() as client:
-        honest.hear()
-        client.hear()
+        honest.receive_message()
+        client.receive_message()
         own = client.busy.fd
         unsealed = os.memfd_create("forged", os.MFD_ALLOW_SEALING)
         os.ftruncate(unsealed, 4096)
@@ -133,7 +133,7 @@ def test_a_returning_client_must_bring_the_agents_pages(agent: AgentProcess) -> 
         for forged in (unsealed, reading, honest.busy.fd, client.record.fd):
             client.busy.fd = forged
             with pytest.raises((Refused, EOFError)) as refusal:
-                client.come_back()
+                client.return_to_agent()
             assert not isinstance(refusal.value, Refused) or refusal.value.code is join.Refusal.PAGES
         client.busy.fd = own
         for fd in (unsealed, reading, writing):

@@ -32,7 +32,7 @@ def test_active_slots_share_the_window_and_idle_ones_take_nothing(agent: AgentPr
             client.close()
 
 
-def test_a_slot_with_many_clients_takes_from_itself(agent: AgentProcess) -> None:
+def test_many_clients_of_a_slot_divide_the_slots_share(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         crowd = [stack.enter_context(ProtocolClient(agent.slot("be-0")).join()) for _ in range(30)]
         lone = stack.enter_context(ProtocolClient(agent.slot("be-1")).join())

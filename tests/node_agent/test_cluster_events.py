@@ -1,4 +1,4 @@
-"""Events are posted once each, in order, within limits, also after the API server did not answer."""
+"""The agent posts each Event once, in order and within limits, also after the API server did not answer."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ POD = pod(Holder("team", "train-0", "main", "a-uid"))
 
 
 class Server:
-    """Accepts what is posted, or answers as the test says."""
+    """An API server that accepts each post, or answers with the errors that the test lists."""
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
@@ -42,7 +42,7 @@ class Server:
 
 
 def posted(server: Server, wanted: int, post: Any) -> Events:
-    """Call `say`, and return when that many Events have been posted."""
+    """Call `post`, and return when `wanted` Events have been posted."""
 
     async def scenario() -> Events:
         made: Any = server
@@ -63,7 +63,7 @@ def test_an_event_names_its_object_and_its_reporter() -> None:
 
     def post(events: Events) -> None:
         events.post(POD, "ProcessWithoutHook", "a note of more than 1024 bytes: " + "ü" * 1_000)
-        events.post(device("GPU-AB", "its-uid"), "GPUReady", "well again", warning=False)
+        events.post(device("GPU-AB", "its-uid"), "GPUReady", "healthy again", warning=False)
         events.post(node("a-node"), "GPUNotAdvertised", "why")
 
     posted(server, 3, post)
@@ -126,7 +126,7 @@ def test_one_object_cannot_use_up_the_limit_of_others() -> None:
     assert server.bodies[-1]["reason"] == "GPUNotAdvertised"
 
 
-# -- More memory reserved than there is --------------------------------------------------------------------------------
+# -- More memory reserved than the GPU has -----------------------------------------------------------------------------
 
 
 def reserving(*mib: int) -> GpuState:
@@ -145,7 +145,7 @@ def test_each_pod_that_reserves_memory_of_an_over_reserved_gpu_gets_one_event() 
     view = GpuView(Gpu(GPU, 0, "a name", 100 << 20), page, 0.0, 0, (), ())
 
     def post(events: Events) -> None:
-        post_pod_events(events, view, reserving(60, 40))  # exactly all memory: no problem
+        post_pod_events(events, view, reserving(60, 40))  # the pods reserve exactly all memory: no problem
         for _ in range(2):
             post_pod_events(events, view, reserving(60, 0, 41))
 

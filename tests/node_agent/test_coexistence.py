@@ -1,4 +1,4 @@
-"""Detects which of our GPUs other plugins also advertise, from the ids of their devices."""
+"""The agent detects which of our GPUs other plugins also advertise, from the ids of the plugins' devices."""
 
 import asyncio
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_a_device_is_matched_by_its_id(allocatable: dict[str, list[str]], gpus: 
 
 
 def judge(reported: list[str], claim_seconds: float = 60.0) -> Coexistence:
-    """Return a judge of two GPUs that appends its verdict on the first to `reported` at each change."""
+    """Return a judge of two GPUs. At each change it appends its verdict on the first GPU to `reported`."""
     advertising = SimpleNamespace(settings=None)
     agent: Any = SimpleNamespace(
         advertising=advertising,
@@ -77,7 +77,7 @@ def test_the_kubelets_last_answer_stays_valid_while_it_is_away(monkeypatch: pyte
 
 
 def test_a_claim_stays_valid_for_a_while_after_it_was_last_seen() -> None:
-    """The kubelet lists healthy devices only: a plugin that restarts, or whose GPU is unhealthy, has none."""
+    """The kubelet lists healthy devices only, so it lists none while a plugin restarts or its GPU is unhealthy."""
     reported: list[str] = []
     coexistence, advertised = judge(reported), {"nvidia.com/gpu": [FIRST.uuid]}
     coexistence._take(advertised, {}, now=0.0)
@@ -111,7 +111,7 @@ def test_a_claim_stays_valid_while_a_container_has_the_device() -> None:
     )
     held = devices([api_pb2.PodResources(name="theirs", namespace="team", containers=[container, container])])
     assert held == {"nvidia.com/gpu": [FIRST.uuid] * 2}
-    coexistence._take({}, held, now=0.0)  # even if it was never advertised since this agent began
+    coexistence._take({}, held, now=0.0)  # no plugin has advertised the device since this agent started
     coexistence._take({}, held, now=1_000.0)
     assert coexistence.others(FIRST.uuid) == ("nvidia.com/gpu",)
     assert coexistence.others(SECOND.uuid) == ()

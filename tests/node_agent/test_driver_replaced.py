@@ -1,4 +1,4 @@
-"""A driver that is replaced while the agent runs, and one that hangs when the agent ends; with a scripted NVML."""
+"""Tests with a scripted NVML: a driver is replaced while the agent runs, or hangs when the agent ends."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def test_a_replaced_driver_needs_a_new_process(nvml: ScriptedNvml, before: str) 
 def test_an_agent_that_finds_a_library_of_another_version_asks_for_a_reboot_and_no_restart(
     nvml: ScriptedNvml, tmp_path: Path
 ) -> None:
-    # The driver's packages were updated, but the old kernel module still runs: the next agent would see the same.
+    # The driver's packages were updated, but the old kernel module still runs. A restart of the agent would not help.
     file = tmp_path / "gpus.json"
     gpus = RememberingGpus(NvmlGpus(), file).find()
     nvml.away = scripted_nvml.MISMATCH
@@ -58,11 +58,11 @@ def test_a_driver_that_hangs_does_not_block_the_agents_end(
 ) -> None:
     source = NvmlGpus()
     source.find()
-    hangs, go_on, answer = threading.Event(), threading.Event(), getattr(nvml, call)
+    hangs, may_return, answer = threading.Event(), threading.Event(), getattr(nvml, call)
 
     def hang() -> object:
         hangs.set()
-        go_on.wait(HANGS_SECONDS)
+        may_return.wait(HANGS_SECONDS)
         return answer()
 
     monkeypatch.setattr(nvml, call, hang)
@@ -73,6 +73,6 @@ def test_a_driver_that_hangs_does_not_block_the_agents_end(
     began = time.monotonic()
     source.close()
     assert time.monotonic() - began < HANGS_SECONDS / 2
-    go_on.set()
+    may_return.set()
     if searching.ident is not None:
         searching.join()

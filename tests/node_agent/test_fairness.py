@@ -1,4 +1,4 @@
-"""GPU time of be slots on a modelled GPU: follows the weights; no slot starves; false reports gain little."""
+"""On a modelled GPU, the GPU time of be slots follows the weights, no slot starves, and false reports gain little."""
 
 import random
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Tenant:
         pull: its relative speed beside other slots when no slot is held.
         appetite: the part of the GPU's time that it could use.
         honesty: the part of its used time that it reports.
-        batch_ns: reports come in pieces of this size.
+        batch_ns: the tenant reports its time in pieces of this size.
     """
 
     weight: int = 1_000
@@ -50,7 +50,7 @@ def run(
     density: float = 1.0,
     fairness: Fairness | None = None,
 ) -> float:
-    """Let the tenants use the GPU; return which part of be's time was used."""
+    """Let the tenants use the GPU; return which part of be's time they used."""
     fairness, dice = fairness or Fairness(), random.Random(seed)
     available_total = used_total = 0.0
     for look in range(len(tenants[0].held_looks), len(tenants[0].held_looks) + round(seconds * 1e9 / LOOK_NS)):
@@ -71,7 +71,7 @@ def run(
 
 
 def _backlog(tenant: Tenant, tenants: list[Tenant]) -> float:
-    """Return the probability that its work waits: always, unless it has enough time."""
+    """Return the probability that a tenant's work waits. It is almost 1, except for a tenant that wants little time."""
     if tenant.appetite >= 1:
         return 0.95
     peers = sum(not each.held for each in tenants)
@@ -79,7 +79,7 @@ def _backlog(tenant: Tenant, tenants: list[Tenant]) -> float:
 
 
 def _spend(tenants: list[Tenant], time_ns: float) -> float:
-    """Divide the time of a look among the slots that are not held: by pull, at most each one's appetite."""
+    """Divide the time between two checks among the slots that are not held: by pull, up to each slot's appetite."""
     left, hungry = time_ns, {i: each.appetite * time_ns for i, each in enumerate(tenants) if not each.held}
     while hungry and left > 1:
         pull = sum(tenants[i].pull for i in hungry)
@@ -97,7 +97,7 @@ def shares(tenants: list[Tenant]) -> list[float]:
 
 
 def run_warm(tenants: list[Tenant], seconds: float, hp_share: float = 0.0, density: float = 1.0) -> list[float]:
-    """Return what each tenant used after a first second, which is not counted."""
+    """Return each tenant's part of the used time; the first second is not counted."""
     fairness = Fairness()
     run(tenants, 1.0, hp_share, 1, density, fairness)
     before = [each.used_ns for each in tenants]
@@ -108,13 +108,15 @@ def run_warm(tenants: list[Tenant], seconds: float, hp_share: float = 0.0, densi
 
 @pytest.mark.parametrize("hp_share", [0.0, 0.3, 0.5])
 @pytest.mark.parametrize("density", [1.0, 0.8])
-def test_four_slots_with_different_pulls_are_within_three_percent(hp_share: float, density: float) -> None:
+def test_four_slots_with_different_pulls_are_within_three_percent_of_their_share(
+    hp_share: float, density: float
+) -> None:
     tenants = [Tenant(pull=pull, batch_ns=batch * MS) for pull, batch in ((1, 1), (4, 13), (0.5, 1), (2, 20))]
     found = run_warm(tenants, 10.0, hp_share, density)
     assert all(abs(share - 0.25) < 0.03 * 0.25 for share in found), found
 
 
-def test_weights_are_proportions() -> None:
+def test_gpu_time_is_proportional_to_the_weights() -> None:
     tenants = [Tenant(weight=1_000), Tenant(weight=3_000), Tenant(weight=500)]
     run(tenants, 20.0)
     for share, weight in zip(shares(tenants), (1, 3, 0.5), strict=True):
@@ -127,7 +129,7 @@ def test_equal_slots_are_not_held() -> None:
     assert sum(sum(each.held_looks) for each in tenants) < 40
 
 
-def test_a_slot_that_wants_little_leaves_no_time_unused() -> None:
+def test_other_slots_use_the_time_that_a_slot_does_not_want() -> None:
     for appetite in (0.05, 0.2, 0.4):
         tenants = [Tenant(), Tenant(appetite=appetite)]
         assert run(tenants, 20.0) > 0.95, appetite
@@ -149,7 +151,7 @@ def test_a_stopped_slot_delays_no_other() -> None:
     assert sum(tenants[0].held_looks) < 0.05 * len(tenants[0].held_looks)
 
 
-def test_a_new_slot_has_no_credit_and_a_returning_one_no_debt() -> None:
+def test_a_new_slot_begins_level_with_a_slot_that_ran_alone() -> None:
     fairness = Fairness()
     for look in range(400):
         fairness.look(look * LOOK_NS, LOOK_NS, LOOK_NS, {"a": Demand(1_000, LOOK_NS, True)})

@@ -1,4 +1,4 @@
-"""The status that an agent writes into a GPUDevice, and when it is written; with plain values only."""
+"""The status that an agent writes into a GPUDevice, and when it writes it. These tests use plain values only."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -231,7 +231,7 @@ def test_changes_are_written_at_once_and_figures_rarely(old: Seen, new: Seen, wo
     assert urgency(before.plain(), after.plain()) == worth
 
 
-# -- More memory reserved than there is --------------------------------------------------------------------------------
+# -- More memory reserved than the GPU has -----------------------------------------------------------------------------
 
 
 def reserving(*gib: int) -> tuple[HolderState, ...]:
@@ -267,8 +267,8 @@ def test_a_gpu_of_unknown_memory_size_is_not_over_reserved() -> None:
 
 
 def test_over_reserved_memory_gets_an_event_even_if_there_is_another_problem() -> None:
-    class Said:
-        """Collects what is posted."""
+    class Posted:
+        """Collects the posted Events."""
 
         def __init__(self) -> None:
             self.events: list[tuple[str, str, str]] = []
@@ -276,8 +276,8 @@ def test_over_reserved_memory_gets_an_event_even_if_there_is_another_problem() -
         def post(self, about: Subject, reason: str, note: str, *, warning: bool = True, key: str | None = None) -> None:
             self.events.append((about.kind, reason, note))
 
-    said = Said()
-    events: Any = said
+    posted = Posted()
+    events: Any = posted
     lost = client(reported={"ContextLost": "lost its context"})
     before = status_of(seen(lost, held=reserving(141)), [])
     plain = {"metadata": {"name": UUID.lower(), "uid": "u", "resourceVersion": "1"}, "status": before.plain()}
@@ -285,7 +285,7 @@ def test_over_reserved_memory_gets_an_event_even_if_there_is_another_problem() -
     post_changes(
         events, device(UUID, "u"), known, status_of(seen(lost, held=reserving(141, 1)), known.status.conditions or [])
     )
-    ((kind, reason, note),) = said.events
+    ((kind, reason, note),) = posted.events
     assert (kind, reason) == ("GPUDevice", "MemoryOverReserved")
     assert note.startswith(f"{UUID}: its pods reserve ")
 

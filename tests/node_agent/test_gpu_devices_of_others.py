@@ -38,7 +38,7 @@ class Server:
     async def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         self.patches += 1
         if self.forbids:
-            raise ApiError(403, "an agent of node here writes the GPUs of that node")
+            raise ApiError(403, "an agent of node here may write only GPUs of that node")
         self.status |= body["status"]
         return await self.get(f"{DEVICES}/{NAME}")
 
@@ -50,7 +50,7 @@ class Keeper:
         self.reported: list[str] = []
         made: Any = server
         self.devices = GpuDevices(
-            made, "here", Cordons(folder / "cordons.json"), self._here, self._make, self._tell, lambda: None
+            made, "here", Cordons(folder / "cordons.json"), self._here, self._make, self._report, lambda: None
         )
 
     async def _here(self) -> list[str]:
@@ -59,11 +59,11 @@ class Keeper:
     def _make(self, uuid: str, device: Device) -> GPUDeviceStatus:
         return GPUDeviceStatus(node="here", uuid=uuid, health="Healthy")
 
-    def _tell(self, device: Device, status: GPUDeviceStatus) -> None:
+    def _report(self, device: Device, status: GPUDeviceStatus) -> None:
         self.reported.append(device.name)
 
     def look(self) -> None:
-        asyncio.run(self.devices._look_after(NAME, UUID))
+        asyncio.run(self.devices._update(NAME, UUID))
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         ({"node": "there", "health": "Unknown"}, ("there",)),
         ({"node": "there", "health": "Healthy"}, ()),
     ],
-    ids=["nobody's", "ours", "said to be gone", "of a node that is gone"],
+    ids=["of no node", "of this node", "reported as gone", "of a node that is gone"],
 )
 def test_a_device_is_written_if_no_other_agent_claims_it(
     tmp_path: Path, status: dict[str, Any], nodes: tuple[str, ...]
@@ -101,7 +101,7 @@ def test_a_device_of_another_agent_is_not_written(tmp_path: Path, now: list[floa
     assert (server.patches, keeper.reported, keeper.devices.elsewhere(UUID)) == (0, [], "there")
     server.status["health"] = "Unknown"
     keeper.look()
-    assert server.patches == 0  # not read again yet
+    assert server.patches == 0  # the agent has not read the device again yet
     now[0] += 6.0
     keeper.look()
     assert (server.status["node"], keeper.devices.elsewhere(UUID)) == ("here", "")
@@ -118,7 +118,7 @@ def test_a_write_rejected_by_a_policy_means_that_the_gpu_is_another_nodes(
         assert keeper.devices.elsewhere(UUID) == "there"
         now[0] += 6.0
     assert (server.patches, keeper.reported, keeper.devices.failures) == (3, [], 3)
-    assert caplog.text.count("says node there") == 1
+    assert caplog.text.count("names node there") == 1
     server.forbids = False
     keeper.look()
     assert (server.status["node"], keeper.reported, keeper.devices.elsewhere(UUID)) == ("here", [NAME], "")

@@ -1,4 +1,4 @@
-"""How the agent judges a failing driver; with a scripted NVML, since there is no driver here."""
+"""How the agent judges a failing driver. A scripted NVML replaces the driver, which the test machine lacks."""
 
 import asyncio
 import threading
@@ -54,7 +54,7 @@ TROUBLE = [
 
 
 @pytest.mark.parametrize(("number", "reason", "critical"), TROUBLE)
-def test_an_error_about_one_gpu_affects_only_that_one(
+def test_an_error_about_one_gpu_affects_only_that_gpu(
     nvml: ScriptedNvml, number: int, reason: str, critical: bool
 ) -> None:
     source = NvmlGpus()
@@ -83,7 +83,7 @@ def test_the_recovery_action_of_the_driver_is_reported(nvml: ScriptedNvml, actio
     assert source.health(gpu).reason == reason
 
 
-def test_an_error_of_an_unidentified_gpu_affects_all(nvml: ScriptedNvml) -> None:
+def test_an_error_of_an_unidentified_gpu_affects_all_gpus(nvml: ScriptedNvml) -> None:
     source = NvmlGpus()
     gpus = source.find()
     nvml.gpus[1].trouble = scripted_nvml.LOST
@@ -117,7 +117,7 @@ def test_the_keeper_finds_a_driver_that_is_loaded_late_or_again(
         nvml.away = 0
         await look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
         del nvml.gpus[2]
-        nvml.gpus[0].trouble = scripted_nvml.LOST  # so that it searches for GPUs
+        nvml.gpus[0].trouble = scripted_nvml.LOST  # so that the keeper searches for GPUs
         await look_until(keeper, lambda: keeper.verdict(uuid(2)).reason == "GPUGone")
         assert len(found) == 3
         assert changes
@@ -129,12 +129,12 @@ def test_a_driver_that_hangs_makes_its_gpus_unhealthy_until_it_answers(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.keeper._HANGS_SECONDS", 0.05)
-    goes_on, seen = threading.Event(), asyncio.Event()
+    may_return, seen = threading.Event(), asyncio.Event()
     source = NvmlGpus()
     gpus = source.find()
 
     def hanging(handle: int) -> list[int]:
-        assert goes_on.wait(60)
+        assert may_return.wait(60)
         return [0, 0]
 
     monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", hanging)
@@ -144,7 +144,7 @@ def test_a_driver_that_hangs_makes_its_gpus_unhealthy_until_it_answers(
         looking = asyncio.create_task(keeper.look())
         await asyncio.wait_for(seen.wait(), 60)
         assert keeper.verdict(uuid(0)).reason == "DriverHangs"
-        goes_on.set()
+        may_return.set()
         await looking
         await look_until(keeper, lambda: keeper.verdict(uuid(0)).healthy)
 

@@ -1,4 +1,4 @@
-"""The state machine of a GPU's health: never too good, never too bad, and healthy again in limited time."""
+"""The verdict on a GPU turns bad soon after errors, ignores a single transient error, and recovers in limited time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,15 +6,17 @@ from hypothesis import strategies as st
 from orion.node_agent.gpus.hysteresis import Hysteresis, Patience
 from orion.node_agent.gpus.interface import HEALTHY, Health
 
-BAD, SLIP = Health(False, "GPULost", "It is lost."), Health(False, "DriverError", "It said no.", critical=False)
+BAD, TRANSIENT = Health(False, "GPULost", "It is lost."), Health(False, "DriverError", "It said no.", critical=False)
 LONG = Patience(doubts=3, looks=4, hold_s=5.0, hold_max_s=40.0, forget_s=100.0)
 REPORTS = st.lists(
-    st.tuples(st.sampled_from([HEALTHY, BAD, SLIP]), st.floats(0.1, 3.0, allow_nan=False)), min_size=1, max_size=300
+    st.tuples(st.sampled_from([HEALTHY, BAD, TRANSIENT]), st.floats(0.1, 3.0, allow_nan=False)),
+    min_size=1,
+    max_size=300,
 )
 
 
 @given(REPORTS)
-def test_a_verdict_is_never_too_good_and_never_too_bad(reports: list[tuple[Health, float]]) -> None:
+def test_a_verdict_changes_when_it_must_and_not_before(reports: list[tuple[Health, float]]) -> None:
     kept, now = Hysteresis(LONG), 0.0
     history: list[tuple[float, Health]] = []
     for report, step in reports:
@@ -36,7 +38,7 @@ def test_a_verdict_is_never_too_good_and_never_too_bad(reports: list[tuple[Healt
 
 
 @given(REPORTS)
-def test_a_gpu_that_stays_well_is_healthy_in_limited_time(reports: list[tuple[Health, float]]) -> None:
+def test_a_gpu_without_further_errors_is_healthy_in_limited_time(reports: list[tuple[Health, float]]) -> None:
     kept, now = Hysteresis(LONG), 0.0
     for report, step in reports:
         now += step

@@ -1,4 +1,4 @@
-"""Which GPUs an agent serves if the driver is loaded late, hangs, or was there before; with a scripted NVML."""
+"""Which GPUs an agent serves if the driver is loaded late, hangs, or is no longer loaded; with a scripted NVML."""
 
 import threading
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_without_the_driver_the_gpus_found_last_are_served(nvml: ScriptedNvml, t
     nvml.away = scripted_nvml.DRIVER_NOT_LOADED
     source = RememberingGpus(NvmlGpus(), file)
     assert source.find() == before
-    assert source.find() == before  # every call, until the driver has answered once
+    assert source.find() == before  # every call returns this until the driver has answered once
     assert source.health(before[0]).reason == "DriverAway"
     nvml.away = 0
     assert source.find() == before
@@ -36,10 +36,10 @@ def test_a_driver_that_hangs_does_not_block_a_start(
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.remembering._START_SECONDS", 0.05)
     file = tmp_path / "gpus.json"
-    goes_on = threading.Event()
+    may_return = threading.Event()
 
     def hanging() -> None:
-        assert goes_on.wait(60)
+        assert may_return.wait(60)
         nvml.begun += 1
 
     monkeypatch.setattr(nvml, "nvmlInit", hanging)
@@ -47,7 +47,7 @@ def test_a_driver_that_hangs_does_not_block_a_start(
         RememberingGpus(NvmlGpus(), file).find()
     monkeypatch.setattr("orion.node_agent.gpus.remembering._START_SECONDS", 60.0)
     source = RememberingGpus(NvmlGpus(), file)
-    goes_on.set()
+    may_return.set()
     assert len(source.find()) == 3
 
 
@@ -60,7 +60,7 @@ def test_gpus_found_before_the_boot_are_ignored(nvml: ScriptedNvml, tmp_path: Pa
         RememberingGpus(NvmlGpus(), file).find()
     nvml.away = 0
     nvml.gpus[2].trouble = scripted_nvml.UNKNOWN
-    assert RememberingGpus(NvmlGpus(), file).find() == before[:2]  # the third one counts as removed
+    assert RememberingGpus(NvmlGpus(), file).find() == before[:2]  # the third GPU counts as removed
 
 
 @pytest.mark.parametrize("content", [b"", b"[{", b'[{"uuid": 1}]', b"{}", b'{"boot": "b", "gpus": [1]}'])

@@ -1,4 +1,4 @@
-"""GPUs that appear after the agent's start or are numbered again, and how they are advertised; with a scripted NVML."""
+"""GPUs that appear after the agent's start or get new numbers, and how they are advertised; with a scripted NVML."""
 
 import asyncio
 import tempfile
@@ -29,7 +29,7 @@ def test_a_gpu_that_is_missing_at_the_start_is_advertised_as_gone_until_it_answe
     file = tmp_path / "gpus.json"
     before = RememberingGpus(NvmlGpus(), file).find()
     nvml.gpus[2].trouble = scripted_nvml.UNKNOWN
-    for _ in range(2):  # a start without the GPU keeps it in the list
+    for _ in range(2):  # the list still has the GPU after a start without it
         source = RememberingGpus(NvmlGpus(), file)
         assert source.find() == before
         assert [source.health(gpu) for gpu in before] == [HEALTHY, HEALTHY, GONE]

@@ -24,7 +24,7 @@ def _broken(*_: object) -> None:
 # -- Unexpected errors -------------------------------------------------------------------------------------------------
 
 
-def test_looks_continue_after_a_failure(
+def test_checks_continue_after_a_failure(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("orion.node_agent.gpus.keeper._LOOK_SECONDS", 0.001)
@@ -34,7 +34,7 @@ def test_looks_continue_after_a_failure(
     async def scenario() -> None:
         running = asyncio.create_task(keeper.run())
         async with asyncio.timeout(60):
-            while "a look failed" not in caplog.text:  # at the first verdict on MIG, or on health
+            while "a health check failed" not in caplog.text:  # logged at the first check of MIG, or of health
                 nvml.gpus[0].mig = not nvml.gpus[0].mig
                 await asyncio.sleep(0.01)
             nvml.gpus[0].trouble = scripted_nvml.LOST
@@ -46,7 +46,7 @@ def test_looks_continue_after_a_failure(
     asyncio.run(scenario())
 
 
-def test_an_unexpected_error_of_one_gpu_counts_only_for_that_one(
+def test_an_unexpected_error_of_one_gpu_affects_only_that_gpu(
     nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = NvmlGpus()
@@ -65,7 +65,7 @@ def test_an_unexpected_error_of_one_gpu_counts_only_for_that_one(
     asyncio.run(scenario())
 
 
-def test_an_unexpected_error_of_a_search_or_about_mig_leaves_the_rest_of_the_look(
+def test_an_unexpected_error_of_a_search_or_about_mig_does_not_affect_the_rest_of_a_check(
     nvml: ScriptedNvml, searching: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml.gpus[1].mig = True
@@ -85,12 +85,12 @@ def test_an_unexpected_error_of_a_search_or_about_mig_leaves_the_rest_of_the_loo
     asyncio.run(scenario())
 
 
-def test_searches_continue_after_a_failed_first_one(
+def test_searches_continue_after_the_first_search_failed(
     nvml: ScriptedNvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = RememberingGpus(NvmlGpus(), tmp_path / "gpus.json")
-    with monkeypatch.context() as slip:
-        slip.setattr(nvml, "nvmlInit", _broken)
+    with monkeypatch.context() as patched:
+        patched.setattr(nvml, "nvmlInit", _broken)
         with pytest.raises(RuntimeError):
             source.find()
     assert len(source.find()) == 3
@@ -106,7 +106,7 @@ def test_a_transient_error_opens_no_slots_on_a_gpu_with_mig(nvml: ScriptedNvml) 
     assert (source.mig_enabled(first), source.mig_enabled(second)) == (True, False)
     for gpu in nvml.gpus:
         gpu.mig_trouble = scripted_nvml.UNKNOWN
-    # The last answers; there was none about the third GPU.
+    # These are the last answers; the driver has never answered about the third GPU.
     assert [source.mig_enabled(gpu) for gpu in (first, second, third)] == [True, False, True]
     for gpu in nvml.gpus:
         gpu.mig_trouble = scripted_nvml.NOT_SUPPORTED
@@ -125,19 +125,19 @@ def test_a_gpu_without_an_answer_is_unhealthy_and_not_in_mig_mode(nvml: Scripted
 def test_a_transient_error_of_a_search_removes_no_gpu(nvml: ScriptedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     source = NvmlGpus()
     keeper = HealthKeeper(source, source.find(), lambda: None, patience=PATIENCE)
-    count, slips = nvml.nvmlDeviceGetCount, [scripted_nvml.UNKNOWN]
+    count, errors = nvml.nvmlDeviceGetCount, [scripted_nvml.UNKNOWN]
 
-    def slipping() -> int:
-        if slips:
-            raise scripted_nvml.NVMLError(slips.pop())
+    def failing_once() -> int:
+        if errors:
+            raise scripted_nvml.NVMLError(errors.pop())
         return count()
 
     async def scenario() -> None:
-        monkeypatch.setattr(nvml, "nvmlDeviceGetCount", slipping)
+        monkeypatch.setattr(nvml, "nvmlDeviceGetCount", failing_once)
         await keeper.look()
         nvml.gpus[1].minor_trouble = scripted_nvml.UNKNOWN
         await keeper.look()
-        assert not slips
+        assert not errors
         assert all(keeper.verdict(uuid(index)).healthy for index in range(3))
 
     asyncio.run(scenario())

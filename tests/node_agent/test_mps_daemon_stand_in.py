@@ -1,6 +1,6 @@
 """`orion mps-daemon` as a process, with a replacement of NVIDIA's control daemon: the simulated one, or a script.
 
-tests/gpu/test_gpu_mps_in_pods.py tests NVIDIA's own on a GPU.
+tests/gpu/test_gpu_mps_in_pods.py tests NVIDIA's own control daemon on a GPU.
 """
 
 import os
@@ -39,8 +39,8 @@ def test_a_stand_in_that_dies_is_reported_and_started_again(daemon: MpsDaemon) -
     before = daemon.until(Phase.RUNNING)
     assert before is not None
     os.kill(before.process_id, signal.SIGKILL)
-    # Do not wait for FAILED: it is over in half a second.
-    eventually(lambda: (now := daemon.state()) is not None and now.failures and now.process_id, "it is started again")
+    # Do not wait for FAILED: that phase lasts only half a second.
+    eventually(lambda: (now := daemon.state()) is not None and now.failures and now.process_id, "it runs again")
     after = daemon.until(Phase.RUNNING)
     assert after is not None
     assert after.failures == 1
@@ -58,7 +58,7 @@ def test_missing_programs_are_reported_and_found_later(daemon: MpsDaemon) -> Non
     daemon.until(Phase.RUNNING)
 
 
-def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without(daemon: MpsDaemon) -> None:
+def test_a_stand_in_that_refuses_the_option_of_several_users_runs_without_it(daemon: MpsDaemon) -> None:
     daemon.write_program(f'[ "$2" = "" ] || {{ echo "invalid option $2"; exit 1; }}; {SERVES}')
     daemon.start()
     daemon.folder.want(GPU, Wanted())

@@ -1,4 +1,4 @@
-"""How a GPU changes its mode: an agent of one GPU; the test acts as the MPS daemon."""
+"""How a GPU changes its mode. An agent serves one GPU, and the test acts as the MPS daemon."""
 
 import os
 import time
@@ -25,7 +25,7 @@ class Case:
         self.folder = MpsFolder(agent.root.path)
         self.lock: int | None = None
 
-    def daemon_begins(self) -> None:
+    def daemon_starts(self) -> None:
         self.lock = self.folder.take()
         assert self.lock is not None
 
@@ -34,16 +34,16 @@ class Case:
         os.close(self.lock)
         self.lock = None
 
-    def daemon_says(self, state: State | None) -> None:
+    def daemon_reports(self, state: State | None) -> None:
         self.folder.make(GPU)
         self.folder.write_state(GPU, state)
         self.modes.look()
 
     def in_mps(self) -> None:
-        self.daemon_begins()
+        self.daemon_starts()
         self.modes.want(GPU, "mps")
         assert self.asked
-        self.daemon_says(RUNS)
+        self.daemon_reports(RUNS)
         assert self.modes.mode(GPU) == "mps"
 
     @property
@@ -63,7 +63,7 @@ class Case:
         """Let a living process hold a slot."""
         self.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.agent.gpu(GPU).shared_gpu.slot("be-0").owner = None
         self.modes.look()
 
@@ -82,29 +82,29 @@ async def test_at_first_a_gpu_is_in_mode_timeslice(case: Case) -> None:
     await case.modes.settled(GPU)
 
 
-async def test_without_an_mps_daemon_the_gpu_stays_as_it_is_and_open(case: Case) -> None:
+async def test_without_an_mps_daemon_the_gpu_stays_open_in_mode_timeslice(case: Case) -> None:
     case.modes.want(GPU, "mps")
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "NotAvailable", "")
     assert not case.asked
     await case.modes.settled(GPU)
-    case.daemon_begins()
+    case.daemon_starts()
     case.modes.look()
     assert case.asked
 
 
 async def test_a_change_closes_the_gpu_until_the_control_daemon_runs(case: Case) -> None:
-    case.daemon_begins()
+    case.daemon_starts()
     case.modes.want(GPU, "mps")
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "Changing", "ModeChanging")
-    case.daemon_says(State(Phase.STARTING, 1.0))
+    case.daemon_reports(State(Phase.STARTING, 1.0))
     assert case.closed == "ModeChanging"
-    case.daemon_says(RUNS)
+    case.daemon_reports(RUNS)
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("mps", "", "")
     await case.modes.settled(GPU)
 
 
 async def test_a_change_begins_when_no_slot_is_held(case: Case) -> None:
-    case.daemon_begins()
+    case.daemon_starts()
     case.hold()
     case.modes.names = lambda uuid: ["pod team/chat", "pod team/train"]
     case.modes.want(GPU, "mps")
@@ -113,7 +113,7 @@ async def test_a_change_begins_when_no_slot_is_held(case: Case) -> None:
     assert pending is not None
     assert "now: pod team/chat, pod team/train" in pending.message
     assert not case.asked
-    case.let_go()
+    case.release()
     assert case.asked
 
 
@@ -122,17 +122,17 @@ async def test_a_change_back_to_timeslice_works_in_the_same_way(case: Case) -> N
     case.hold()
     case.modes.want(GPU, "timeslice")
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("mps", "ClientsPresent", "")
-    case.let_go()
+    case.release()
     assert not case.asked
     assert (case.pending, case.closed) == ("Changing", "ModeChanging")
-    case.daemon_says(State(Phase.STOPPING, 2.0))
+    case.daemon_reports(State(Phase.STOPPING, 2.0))
     assert case.closed == "ModeChanging"
-    case.daemon_says(None)
+    case.daemon_reports(None)
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "", "")
 
 
 async def test_a_request_that_is_withdrawn_in_time_changes_nothing(case: Case) -> None:
-    case.daemon_begins()
+    case.daemon_starts()
     case.hold()
     case.modes.want(GPU, "mps")
     case.modes.want(GPU, "timeslice")
@@ -142,25 +142,25 @@ async def test_a_request_that_is_withdrawn_in_time_changes_nothing(case: Case) -
 async def test_after_a_daemon_with_clients_died_no_container_starts_until_it_runs_again(case: Case) -> None:
     case.in_mps()
     case.hold()
-    case.daemon_says(replace(FAILED, failures=9))
+    case.daemon_reports(replace(FAILED, failures=9))
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "DaemonFailed", "ModeDaemonFailed")
     with pytest.raises(Conflict, match=r"does not let a container start now: .* It broke"):
         await case.modes.settled(GPU, 0.1)
     assert case.asked
-    case.daemon_says(RUNS)
+    case.daemon_reports(RUNS)
     await case.modes.settled(GPU)
     case.daemon_ends()
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "NotAvailable", "ModeNotAvailable")
 
 
 async def test_a_failed_change_is_withdrawn_and_tried_again_later(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    case.daemon_begins()
+    case.daemon_starts()
     case.modes.want(GPU, "mps")
-    case.daemon_says(FAILED)
+    case.daemon_reports(FAILED)
     assert (case.asked, case.closed) == (True, "ModeDaemonFailed")
-    case.daemon_says(replace(FAILED, failures=3))
+    case.daemon_reports(replace(FAILED, failures=3))
     assert not case.asked
-    case.daemon_says(None)
+    case.daemon_reports(None)
     assert (case.modes.mode(GPU), case.pending, case.closed) == ("timeslice", "DaemonFailed", "")
     case.modes.look()
     assert not case.asked
@@ -168,7 +168,7 @@ async def test_a_failed_change_is_withdrawn_and_tried_again_later(case: Case, mo
     monkeypatch.setattr(time, "monotonic", lambda: later)
     case.modes.look()
     assert case.asked
-    case.daemon_says(RUNS)
+    case.daemon_reports(RUNS)
     assert (case.modes.mode(GPU), case.pending) == ("mps", "")
 
 
@@ -223,11 +223,11 @@ def in_cluster(case: Case, monkeypatch: pytest.MonkeyPatch) -> Case:
 
 
 async def test_after_a_reboot_a_gpu_returns_to_its_mode_even_with_held_slots(in_cluster: Case) -> None:
-    in_cluster.daemon_begins()
+    in_cluster.daemon_starts()
     in_cluster.hold()
     in_cluster.modes.want(GPU, "mps", before="mps")
     assert in_cluster.asked
-    in_cluster.daemon_says(RUNS)
+    in_cluster.daemon_reports(RUNS)
     await in_cluster.modes.settled(GPU)
     assert in_cluster.modes.mode(GPU) == "mps"
 
@@ -238,10 +238,10 @@ async def test_after_a_reboot_containers_wait_for_the_mps_daemon(in_cluster: Cas
     assert (in_cluster.pending, in_cluster.closed) == ("NotAvailable", "ModeNotAvailable")
     with pytest.raises(Conflict, match="no MPS daemon runs on the node"):
         await in_cluster.modes.settled(GPU, 0.0)
-    in_cluster.daemon_begins()
+    in_cluster.daemon_starts()
     in_cluster.modes.look()
     assert in_cluster.asked
-    in_cluster.daemon_says(RUNS)
+    in_cluster.daemon_reports(RUNS)
     await in_cluster.modes.settled(GPU)
     assert in_cluster.modes.mode(GPU) == "mps"
 
@@ -255,22 +255,22 @@ async def test_after_a_reboot_without_an_mps_daemon_containers_start_after_a_whi
     monkeypatch.setattr(time, "monotonic", lambda: later)
     await in_cluster.modes.settled(GPU)
     assert (in_cluster.modes.mode(GPU), in_cluster.closed) == ("timeslice", "")
-    in_cluster.daemon_begins()
+    in_cluster.daemon_starts()
     in_cluster.modes.look()
     assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
 
 
 async def test_after_a_container_has_started_the_previous_mode_waits_for_free_slots(in_cluster: Case) -> None:
-    in_cluster.daemon_begins()
+    in_cluster.daemon_starts()
     in_cluster.hold()
-    await in_cluster.modes.settled(GPU, patience=0.0)  # the API server was away: it starts in mode timeslice
+    await in_cluster.modes.settled(GPU, patience=0.0)  # the API server was away: the container starts in mode timeslice
     in_cluster.modes.want(GPU, "mps", before="mps")
     assert not in_cluster.asked
     assert in_cluster.pending == "ClientsPresent"
 
 
 async def test_a_new_request_after_a_start_waits_for_free_slots(in_cluster: Case) -> None:
-    in_cluster.daemon_begins()
+    in_cluster.daemon_starts()
     in_cluster.hold()
     in_cluster.modes.want(GPU, "mps", before="timeslice")
     assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
@@ -285,7 +285,7 @@ async def test_starts_do_not_wait_if_there_was_an_agent_before(in_cluster: Case)
 
 async def test_in_a_cluster_a_start_waits_for_the_requested_mode(in_cluster: Case) -> None:
     began = time.monotonic()
-    await in_cluster.modes.settled(GPU, 0.3)  # the API server does not answer: pods start, as without an agent
+    await in_cluster.modes.settled(GPU, 0.3)  # the API server does not answer: containers start anyway
     assert time.monotonic() - began >= 0.3
     in_cluster.modes.want(GPU, "timeslice")
     await in_cluster.modes.settled(GPU)

@@ -1,4 +1,4 @@
-"""A process of the MPS daemon refreshes a GPU in mode mps, and no failure of it affects the control daemon.
+"""A process of the MPS daemon refreshes a GPU in mode mps; its failures do not affect the control daemon.
 
 A script replaces NVIDIA's control daemon, and the driver is the simulated one.
 """
@@ -56,7 +56,7 @@ def served(daemon: MpsDaemon, simulated: dict[str, str]) -> MpsDaemon:
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes the pauses short enough for a test."""
     monkeypatch.setattr(refreshing, "_PAUSE_SECONDS", (0.01, 0.04))
 
@@ -99,11 +99,11 @@ def test_refreshing_ends_with_the_mps_daemon(served: MpsDaemon, gpu: str, number
     served.folder.want(gpu, Wanted())
     process_id = refreshes(served)
     assert served.end(number) == (-number if number is signal.SIGKILL else 0)
-    eventually(lambda: not is_running(process_id), "it has ended")
+    eventually(lambda: not is_running(process_id), "the refreshing process has ended")
     assert "Traceback" not in served.log
 
 
-def test_there_is_no_refreshing_by_default_and_for_simulated_gpus(served: MpsDaemon, gpu: str) -> None:
+def test_no_gpu_is_refreshed_by_default_and_no_simulated_gpu_ever(served: MpsDaemon, gpu: str) -> None:
     asked = ["--refresh-ms", "40"]
     for options, wanted in (([], Wanted()), (["--refresh-ms", "0"], Wanted()), (asked, Wanted(simulated=True))):
         served.start(*options)
@@ -150,27 +150,27 @@ def refresh(
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
+def logged(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
     """Returns how often the log has the given words."""
     caplog.set_level(logging.INFO, logger=refreshing.__name__)
     return lambda words: sum(words in message for message in caplog.messages)
 
 
-@pytest.mark.usefixtures("hasty")
-def test_a_dead_process_is_replaced(simulated: dict[str, str], gpu: str, said: Callable[[str], int]) -> None:
+@pytest.mark.usefixtures("short_pauses")
+def test_a_dead_process_is_replaced(simulated: dict[str, str], gpu: str, logged: Callable[[str], int]) -> None:
     async def scenario() -> None:
-        await eventually_async(lambda: said("is refreshed every 7 ms"))
+        await eventually_async(lambda: logged("is refreshed every 7 ms"))
         (first,) = children(os.getpid())
         os.kill(first, signal.SIGKILL)
-        await eventually_async(lambda: said("its process ended"))
-        await eventually_async(lambda: said("is refreshed every 7 ms") == 2)
+        await eventually_async(lambda: logged("its process ended"))
+        await eventually_async(lambda: logged("is refreshed every 7 ms") == 2)
 
     refresh(Refresher(gpu, 7, NOWHERE), scenario, simulated)
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 def test_the_same_failure_is_logged_once_and_tried_again(
-    simulated: dict[str, str], said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    simulated: dict[str, str], logged: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
     made = asyncio.create_subprocess_exec
@@ -185,24 +185,24 @@ def test_the_same_failure_is_logged_once_and_tried_again(
         await eventually_async(lambda: len(tries) >= 3)
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario, simulated)
-    assert said("is not refreshed, and that is tried again: cu") == 1
+    assert logged("is not refreshed, the MPS daemon tries again: cu") == 1
 
 
-@pytest.mark.usefixtures("hasty")
+@pytest.mark.usefixtures("short_pauses")
 def test_a_failed_start_of_the_process_is_a_failure_like_others(
-    said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    logged: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switching, "COMMAND", ("/nonexistent/python",))
 
     async def scenario() -> None:
-        await eventually_async(lambda: said("is not refreshed"))
+        await eventually_async(lambda: logged("is not refreshed"))
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario)
-    assert said("No such file") == 1
+    assert logged("No such file") == 1
 
 
 def test_a_process_that_hangs_is_given_up_and_does_not_block_the_end(
-    said: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    logged: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switching, "COMMAND", ("/bin/sleep", "1000"))
 
@@ -213,7 +213,7 @@ def test_a_process_that_hangs_is_given_up_and_does_not_block_the_end(
     monkeypatch.setattr(switching, "START_SECONDS", 0.05)
 
     async def scenario() -> None:
-        await eventually_async(lambda: said("no context of its own for 0.05 s"))
+        await eventually_async(lambda: logged("no context of its own for 0.05 s"))
 
     refresh(Refresher("GPU-of-nobody", 40, NOWHERE), scenario)
 
@@ -248,10 +248,10 @@ def no_driver(simulated: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 def test_the_driver_is_found_below_its_root(
-    no_driver: dict[str, str], gpu: str, said: Callable[[str], int], tmp_path: Path
+    no_driver: dict[str, str], gpu: str, logged: Callable[[str], int], tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        await eventually_async(lambda: said("is refreshed every 40 ms"))
+        await eventually_async(lambda: logged("is refreshed every 40 ms"))
         (process_id,) = children(os.getpid())
         environment = Path(f"/proc/{process_id}/environ").read_bytes().split(b"\0")
         (links,) = [Path(each.decode().partition("=")[2]) for each in environment if each.startswith(b"LD_LIBRARY")]
@@ -263,21 +263,21 @@ def test_the_driver_is_found_below_its_root(
     assert not held[0].exists()
 
 
-def test_a_root_without_a_driver_is_named(no_driver: dict[str, str], said: Callable[[str], int]) -> None:
+def test_a_root_without_a_driver_is_named(no_driver: dict[str, str], logged: Callable[[str], int]) -> None:
     async def scenario() -> None:
-        await eventually_async(lambda: said("there is no CUDA driver below /nowhere"))
+        await eventually_async(lambda: logged("there is no CUDA driver below /nowhere"))
 
     refresh(Refresher("GPU-of-nobody", 40, Path("/nowhere")), scenario, no_driver)
 
 
 def test_no_context_is_made_in_an_exclusive_compute_mode(
-    no_driver: dict[str, str], said: Callable[[str], int], tmp_path: Path
+    no_driver: dict[str, str], logged: Callable[[str], int], tmp_path: Path
 ) -> None:
     (tmp_path / "cuda.c").write_text(EXCLUSIVE)
     command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "made"), str(tmp_path / "cuda.c")]
     subprocess.run(command, check=True)
 
     async def scenario() -> None:
-        await eventually_async(lambda: said("compute mode is not Default"))
+        await eventually_async(lambda: logged("compute mode is not Default"))
 
     refresh(Refresher("GPU-of-nobody", 40, driver_root(tmp_path / "root", tmp_path / "made")), scenario, no_driver)

@@ -35,7 +35,7 @@ asking_pods = st.lists(st.tuples(st.integers(1, 3).map(str), policies), max_size
 
 @given(asking_pods)
 @settings(deadline=None, max_examples=60)
-def test_the_oldest_decides_in_whatever_order_they_are_seen(asking: list[tuple[str, Asking]]) -> None:
+def test_the_oldest_pod_decides_for_any_order_of_the_pods(asking: list[tuple[str, Asking]]) -> None:
     decisions = [decide(order, DEFAULT) for order in itertools.permutations(asking)]
     assert all(each == decisions[0] for each in decisions)
     deciding, conflicting = decisions[0]

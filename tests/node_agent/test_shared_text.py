@@ -1,4 +1,4 @@
-"""A text for many callers: made once for all that wait, and again for later ones."""
+"""`SharedText` makes a text once for all callers that wait, and again for later callers."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from orion.node_agent.metrics.exposition import SharedText
 
 
 class Maker:
-    """Makes a text when the test allows it; counts."""
+    """Makes a text when the test allows it; counts the calls."""
 
     def __init__(self) -> None:
         self.begun = 0

@@ -46,7 +46,7 @@ def test_a_held_slot_outlives_its_configuration(steps: list[tuple[int, int, set[
         agent.holders = holders
         agent.start()
         try:
-            there = {slot.name for slot in agent.gpus[GPU].shared_gpu.slots.values()}
+            before = {slot.name for slot in agent.gpus[GPU].shared_gpu.slots.values()}
             for number, (hp, be, holders.names, holders.certain) in enumerate(steps):
                 # Writes may have the same size and, within a clock tick, the same time: only a new file's name differs.
                 new = folder / f"new-{number}"
@@ -54,11 +54,11 @@ def test_a_held_slot_outlives_its_configuration(steps: list[tuple[int, int, set[
                 new.rename(file)
                 (advertised,) = agent.advertising.look().gpus or (None,)
                 wanted = {f"hp-{each}" for each in range(hp)} | {f"be-{each}" for each in range(be)}
-                expected = wanted | holders.names | (set() if holders.certain else there)
-                there = set(advertised.slots) if advertised else set()
-                assert there == expected
+                expected = wanted | holders.names | (set() if holders.certain else before)
+                before = set(advertised.slots) if advertised else set()
+                assert before == expected
                 assert set(advertised.held if advertised else ()) == holders.names
-                assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in there)
+                assert all((folder / "root" / "gpus" / GPU / name / "agent.sock").is_socket() for name in before)
         finally:
             agent.stop()
             agent.root.close()

@@ -1,4 +1,4 @@
-"""A slot whose socket cannot be opened, for example without descriptors, is not advertised; others are served."""
+"""The agent does not advertise a slot whose socket it cannot open (no descriptors are left); it serves the others."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 
 def held_open(folder: Path) -> int:
-    """Return how many descriptors this process has of pages and of files in a folder; others may change."""
+    """Return how many open descriptors of pages, and of files in a folder, this process has."""
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -35,21 +35,21 @@ async def agent() -> AsyncIterator[Agent]:
 
 
 async def test_a_slot_without_a_socket_keeps_its_directory_and_is_opened_later(agent: Agent) -> None:
-    in_the_way = agent.root.slot(GPU, "be-12") / "agent.sock"
-    in_the_way.mkdir(parents=True)
-    before_it = agent.advertising.look().gpus[0].slots
-    place = in_the_way.parent.stat().st_ino
+    obstacle = agent.root.slot(GPU, "be-12") / "agent.sock"
+    obstacle.mkdir(parents=True)
+    slots_before = agent.advertising.look().gpus[0].slots
+    inode = obstacle.parent.stat().st_ino
     before = held_open(agent.root.slot(GPU, "be-12"))
     for _ in range(3):
         with pytest.raises(OSError, match="directory"):
             agent.open_permanent(GPU, "be-12", layout.Role.BE)
     assert "be-12" not in agent.gpus[GPU].shared_gpu.slots
-    assert agent.advertising.look().gpus[0].slots == before_it
+    assert agent.advertising.look().gpus[0].slots == slots_before
     assert held_open(agent.root.slot(GPU, "be-12")) == before
-    in_the_way.rmdir()
+    obstacle.rmdir()
     agent.open_permanent(GPU, "be-12", layout.Role.BE)
-    assert in_the_way.is_socket()
-    assert in_the_way.parent.stat().st_ino == place  # a container may have it mounted
+    assert obstacle.is_socket()
+    assert obstacle.parent.stat().st_ino == inode  # a container may have it mounted
     agent.close_slot(GPU, "be-12")
 
 
@@ -68,13 +68,13 @@ async def test_grants_are_applied_even_if_opening_slots_fails(agent: Agent, monk
     def fails() -> None:
         raise KeyError("be-12")
 
-    nobody: Any = asyncio  # the test queries neither the API server nor the kubelet
-    holders = ClusterHolders(agent, nobody, "a-node", nobody)
+    unused: Any = asyncio  # stands for the API server and the kubelet, which the test does not query
+    holders = ClusterHolders(agent, unused, "a-node", unused)
     annotation = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
     holders.identity.holders = {(GPU, "be-0"): ResolvedHolder(Holder("n", "a", "main", "u"), "1", annotation)}
-    heard: list[bool] = []
-    holders.on_change(lambda: heard.append(True))
+    notified: list[bool] = []
+    holders.on_change(lambda: notified.append(True))
     monkeypatch.setattr(agent.advertising, "look", fails)
     holders.start()
     assert agent.gpus[GPU].shared_gpu.slots["be-0"].grant.memory_limit_bytes == 4096
-    assert heard == [True]
+    assert notified == [True]

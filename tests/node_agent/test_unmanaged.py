@@ -62,7 +62,7 @@ class World:
         self.clients: dict[int, SimpleNamespace] = {}
         self.pods = {POD: Holder("team", "train-0", "", POD)}
         self.control: State | None = None
-        self.said: list[tuple[str, str, str]] = []
+        self.posted: list[tuple[str, str, str]] = []
         self.changes = 0
         shared_gpu = SimpleNamespace(gpu=Gpu(UUID, 0, "NVIDIA H200", 1), clients=self.clients)
         self.gpus = {UUID: SimpleNamespace(shared_gpu=shared_gpu)}
@@ -73,7 +73,7 @@ class World:
         return self.pods.get(uid)
 
     def post(self, about: Subject, reason: str, note: str, **more: Any) -> None:
-        self.said.append((about.kind, about.name, reason))
+        self.posted.append((about.kind, about.name, reason))
 
     def changed(self) -> None:
         self.changes += 1
@@ -110,13 +110,13 @@ def test_a_process_without_the_hook_gets_an_event_on_its_pod_or_the_node(world: 
         {"processId": 7, "command": "python"},
     ]
     reason = "ProcessWithoutHook"
-    assert world.said == [("Node", "a-node", reason), ("Pod", "train-0", reason), ("Node", "a-node", reason)]
+    assert world.posted == [("Node", "a-node", reason), ("Pod", "train-0", reason), ("Node", "a-node", reason)]
 
 
 def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) -> None:
     world.here[5] = Process(5, 1, "python", "")
     assert look(world, grace=3600) == []
-    assert world.changes == 1  # from "not known" to "none"
+    assert world.changes == 1  # the list changed from "not known" to "none"
     world.changes = 0
     assert len(look(world, times=3)) == 1
     assert world.changes == 1

@@ -21,8 +21,8 @@ from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
-# The longest delays in seconds: until an API server reads a write, until a kubelet delivers a Secret, and the age of
-# the Secret that a starting replica gets.
+# In seconds: the longest time until an API server reads a write, the longest time until a kubelet delivers a Secret,
+# and the greatest age of the Secret that a starting replica gets.
 LAG, DELIVERY, STALE = 8, 40, 8
 NAMES = ("MutatingWebhookConfiguration/one", "ValidatingWebhookConfiguration/two")
 SETTINGS = CertificateSettings(

@@ -1,8 +1,8 @@
 """A fake API server of plain dicts for tests of decisions: it applies the reconciler's writes and counts versions.
 
-It has the properties that these writes rely on. A patch that changes nothing makes no new version. A patch with an old
-resourceVersion or another uid is a conflict. An Event's name exists once. tests/cluster tests everything else against a
-real API server.
+The fake has the properties that these writes rely on. A patch that changes nothing makes no new version. A patch with
+an old resourceVersion or another uid is a conflict. Two Events cannot have the same name. tests/cluster tests
+everything else against a real API server.
 """
 
 import copy

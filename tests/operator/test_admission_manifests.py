@@ -44,7 +44,7 @@ def test_every_policy_has_a_binding_and_fails_closed_except_the_one_that_warns()
 
 
 def test_loops_of_policies_do_not_read_annotations_in_each_iteration() -> None:
-    """A pod can have 40 000 annotations. With such a loop, each write of its status would take half a minute."""
+    """A pod can have 40 000 annotations. Such a loop would make each write of the pod's status take half a minute."""
     made = [each for each in manifests.policies("/hook.so") if each["kind"] == "ValidatingAdmissionPolicy"]
     kept = {each["metadata"]["name"]: each for each in made}["orion-pods-keep-their-marks"]
     for validation in kept["spec"]["validations"]:

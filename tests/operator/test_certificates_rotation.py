@@ -15,7 +15,7 @@ from tests.operator.certificate_world import EPOCH, NAMES, SECRET, SETTINGS, Rot
 
 
 def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
-    """Let time pass with a pass every few seconds; no connection may fail."""
+    """Advance the time, and run a pass of the rotation every few seconds; no connection may fail."""
     for _ in range(0, seconds, 4):
         world.advance(4)
         rotator.look()

@@ -1,6 +1,6 @@
-"""The answer to a write also contains earlier changes by other writers, and the controller must reconcile those.
+"""The answer to a write also contains earlier changes by other writers. The controller must reconcile these changes.
 
-The watch events of such changes come later and are ignored as old.
+The watch events of such changes come later, and the controller ignores them as old.
 """
 
 import asyncio

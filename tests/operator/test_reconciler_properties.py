@@ -157,7 +157,7 @@ def test_two_reconcilers_write_the_same(bodies: list[Body]) -> None:
     one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
     one.run()
     posted = dict(cluster.events)
-    other.run()  # with an outdated state
+    other.run()  # this reconciler has an outdated state
     for _ in range(3):
         one, other = (Reconciler(cluster, state_of(cluster)) for _ in range(2))
         assert one.run() == other.run() == 0

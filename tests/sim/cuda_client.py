@@ -67,7 +67,7 @@ class Device:
         ok(self.try_launch(stream, microseconds, sms))
 
     def try_launch(self, stream: Any, microseconds: int, sms: int = 132) -> tuple[Any, ...]:
-        """The same, but return the driver's answer."""
+        """Launch such a kernel, and return the driver's answer."""
         parameters = ((microseconds, sms), (ctypes.c_uint64, ctypes.c_uint32))
         answer: tuple[Any, ...] = cuda.cuLaunchKernel(self.timed, 1, 1, 1, 1, 1, 1, 0, stream, parameters, 0)
         return answer

@@ -58,7 +58,7 @@ def a_kernel_on_fewer_sms_takes_longer_in_proportion() -> None:
     stream = gpu.green_stream(64)
     for sms, wanted in ((132, 1000 * 132 / 64), (64, 1000), (10, 1000)):
         start = gpu.mark(stream)
-        gpu.launch(stream, 1000, sms)  # a function of the primary context
+        gpu.launch(stream, 1000, sms)  # with a function handle of the primary context
         near(gpu.between(start, gpu.mark(stream)), wanted)
 
 
@@ -110,7 +110,7 @@ def events_order_green_and_ordinary_streams() -> None:
     gpu = Device()
     plain, green = gpu.stream(flags=0), gpu.green_stream(64)
     start = gpu.mark(plain)
-    for _ in range(5):  # there and back
+    for _ in range(5):  # each stream waits for the other in turn
         gpu.launch(plain, 100, sms=8)
         ok(cuda.cuStreamWaitEvent(green, gpu.mark(plain), 0))
         gpu.launch(green, 100, sms=8)

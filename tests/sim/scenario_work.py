@@ -30,7 +30,7 @@ def kernels_of_one_stream_run_one_after_the_other() -> None:
 
 
 def kernels_of_two_streams_overlap_as_far_as_there_are_sms() -> None:
-    # With 100 SMs each, the second has 32 until the first ends, and then all that it needs.
+    # Each kernel needs 100 SMs in the second case. The second kernel has 32 SMs until the first ends, then all 100.
     gpu = Device()
     for sms, together in ((66, 1000), (100, 1680), (132, 2000)):
         one, two = gpu.stream(), gpu.stream()
@@ -47,7 +47,7 @@ def a_kernel_that_has_fewer_sms_than_it_needs_gets_more_by_priority() -> None:
     holder, low, high = gpu.stream(), gpu.stream(priority=0), gpu.stream(priority=-5)
     start = gpu.mark(holder)
     gpu.launch(holder, 1000, sms=112)
-    gpu.launch(low, 400, sms=100)  # 20 SMs until the holder and the other kernel are done
+    gpu.launch(low, 400, sms=100)  # has 20 SMs until the two other kernels are done
     gpu.launch(high, 500, sms=132)
     near(gpu.between(start, gpu.mark(holder)), 1000)
     near(gpu.between(start, gpu.mark(high)), 1000 + 500 * 132 / 112)  # low keeps its SMs

@@ -18,6 +18,8 @@ PACKAGES = (
     "hook",
     "inprocess",
     "crds",
+    "planning",
+    "simulation",
     "cli",
     "bench",
     "charts",

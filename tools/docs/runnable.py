@@ -59,7 +59,7 @@ def _steps(block: Block) -> list[Step]:
 
 
 def differs(expected: str, got: str) -> str:
-    """Return a sentence about the first line of a page that a run did not print; empty if it printed all, in order."""
+    """Return a sentence about the first line of a page that a run did not print; empty if it printed all lines."""
     printed = [_form(line) for line in got.splitlines()]
     for line in expected.splitlines():
         wanted = _form(line)

@@ -37,7 +37,7 @@ def setting_faults(text: str, root: Path) -> list[str]:
 
 
 def faults(given: Any, root: Path) -> list[str]:
-    """Return a sentence for each key of (a part of) a values file that the chart lacks or has with another type."""
+    """Return a sentence for each key of a values file, or of a part of one, that is unknown or has a wrong type."""
     schema = _schema(root)
     return [] if schema is None else list(_faults(given, schema, schema, ""))
 

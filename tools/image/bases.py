@@ -1,8 +1,8 @@
 """The image's bases on a machine without a registry: Debian with Python, and the same with pip for the build.
 
-mmdebstrap makes them with only what Python needs: no apt, no perl beyond the essential one, no manuals and
-translations. Copyright files and dpkg's records stay. debootstrap was rejected: it omits security updates, includes
-apt, and gives other bytes every time.
+mmdebstrap makes the bases with only what Python needs: without apt, without perl except Debian's essential perl-base,
+without manuals and translations. Copyright files and dpkg's records stay. debootstrap was rejected: it omits security
+updates, includes apt, and each of its runs gives different bytes.
 
 A base has the packages that debian.lock names, and is the same file whenever and wherever it is made. If Debian no
 longer has these packages, the base drifts: it has the versions of the day on which it was made here.
@@ -34,7 +34,7 @@ _OPTIONS = (
     f"--dpkgopt=path-include={_KEPT}",
     # Otherwise apt gives its folders to its unprivileged user, if that user can reach them.
     '--aptopt=APT::Sandbox::User "root"',
-    # A container gets devices, host name and resolver from its runtime. Those in the tree are of the build machine.
+    # A container gets devices, host name and resolver from its runtime. The tree would have the build machine's.
     "--skip=output/dev",
     '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/apt/sources.list"',
     '--customize-hook=rm -f "$1"/var/cache/debconf/*-old',
@@ -61,7 +61,10 @@ class Base:
 
 
 def existing(strict: bool) -> Base | None:
-    """Return the base of debian.lock if it has been made here; unless `strict`, also one that has drifted."""
+    """Return the base of debian.lock if it has been made here, else None.
+
+    If `strict` is not set, return a base that has drifted before None.
+    """
     if _base_path().exists():
         return Base(_base_path())
     drifted = _base_path(drifted=True)

@@ -5,8 +5,9 @@ therefore contains a date, too. If the current packages no longer match the lock
 archive of that date. If the archive is unreachable, a strict build fails. Any other build uses the current packages and
 says so in the image's labels. So no update of Debian breaks a test.
 
-Rejected: keeping packages in the repository or in our own registry (someone would have to update them, and nobody
-notices that they are old); using the snapshot archive for every build (it is slow, and a single point of failure).
+Two alternatives were rejected. If we kept packages in the repository or in our own registry, someone would have to
+update them, and nobody would notice that they are old. If every build used the snapshot archive, builds would be slow
+and would depend on one server.
 """
 
 import re
@@ -24,7 +25,7 @@ ARCHITECTURES = ("amd64", "arm64")
 LOCK = Path(__file__).with_name("debian.lock")
 _PACKAGE = re.compile(r"(\w+) (\S+) (\S+) sha256:([0-9a-f]{64})")
 _PAST = "http://snapshot.debian.org/archive"
-# The snapshot archive lags by some hours, and a lock is usually renewed because of an update that has just appeared.
+# The snapshot archive gets updates some hours late, and a lock is usually renewed just after an update.
 _LATE = timedelta(hours=12)
 _HEADER = (
     "# Made by `python -m tools.image lock`: the packages in the base of `make image`, and the moment at which the\n"

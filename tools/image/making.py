@@ -22,8 +22,8 @@ from tools.image.editions import THIS, Edition
 from tools.image.programs import Programs, folder
 
 NAME = "localhost/orion"
-FORMAT = "3"  # increase it if the same sources must give another archive
-KEPT = 20  # archives, 66 MB each
+FORMAT = "3"  # increase it if a change of this builder makes a different archive from the same sources
+KEPT = 20  # number of archives in the cache, 66 MB each
 # The image's label that lists how its base differs from debian.lock.
 DRIFT = "gpu.orion.base.drift"
 LARGEST_STORAGE = 6 << 30  # bytes; above it all cached layers are deleted

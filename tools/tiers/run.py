@@ -26,7 +26,7 @@ NO_TEST_SELECTED = 5  # pytest's exit status
 
 @dataclass(frozen=True)
 class Tier:
-    """A tier: which tests, how pytest distributes them, how their needs are installed, and what it does not test."""
+    """A tier: its tests, how pytest distributes them, how their programs are installed, and what it does not test."""
 
     marks: str
     """ Expression that selects its tests (pytest -m). """
@@ -59,7 +59,7 @@ _OUTSIDE = "cluster or gpu or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
     "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm),
-    "cluster": Tier("cluster", 2, "worksteal", lambda say: go_modules.build_missing(say)),
+    "cluster": Tier("cluster", 4, "worksteal", lambda say: go_modules.build_missing(say)),
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
     "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),

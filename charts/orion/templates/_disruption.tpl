@@ -9,7 +9,7 @@ metadata:
   {{- include "orion.metadata" (list (index . 0) (index . 1) (index . 1)) | nindent 2 }}
 spec:
   maxUnavailable: {{ $budget.maxUnavailable }}
-  unhealthyPodEvictionPolicy: AlwaysAllow # one that does not run must not stop a drain
+  unhealthyPodEvictionPolicy: AlwaysAllow # a pod that does not run must not stop a drain
   selector:
     matchLabels:
       {{- include "orion.selectorLabels" . | nindent 6 }}

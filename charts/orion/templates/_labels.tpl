@@ -3,7 +3,7 @@ Labels. The selector of an existing Deployment or DaemonSet cannot change, so se
 never change.
 */}}
 
-{{/* Argument: (list root component); an empty component selects the whole release. */}}
+{{/* The labels in selectors. Argument: (list root component); an empty component selects the whole release. */}}
 {{- define "orion.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "orion.name" $root | quote }}

@@ -7,7 +7,10 @@ also begin with the release's name.
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* At most 40 characters, so that names with a suffix fit the 63 of a label. No dots: a Service's name has none. */}}
+{{/*
+The prefix of all names. At most 40 characters, so that names with a suffix fit into a label (63 characters). No dots, which a
+Service's name must not have.
+*/}}
 {{- define "orion.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
@@ -48,7 +51,7 @@ also begin with the release's name.
 {{- end }}
 {{- end }}
 
-{{/* The image. With a digest the tag is left out. */}}
+{{/* The image's reference: with the digest if there is one, else with the tag. */}}
 {{- define "orion.image" -}}
 {{- $image := .Values.image -}}
 {{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}

@@ -1,5 +1,5 @@
 {{/*
-What the pods of all components have in common.
+Parts that the pods of all components share.
 */}}
 
 {{/* Where a pod runs, and under which account; at the indentation of a pod's spec. Argument: (list root values component). */}}
@@ -54,7 +54,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* For pods that need nothing of the node: the pod security standard `restricted`. */}}
+{{/* The security context of pods that need nothing of the node: it meets the pod security standard `restricted`. */}}
 {{- define "orion.restrictedPod" -}}
 runAsNonRoot: true
 runAsUser: 65532

@@ -52,8 +52,8 @@ int orion_stop_scheduler(void);
  * it is on another GPU. */
 void *orion_client_stream(int client);
 
-/* All times are in nanoseconds. `size` is the size of the caller's structure; an older caller gets its first `size`
- * bytes. */
+/* All times are in nanoseconds. `size` is sizeof the caller's structure. Only its first `size` bytes are written, so a
+ * program that was compiled with an older, shorter structure still works. */
 struct orion_client_figures {
     uint32_t role, reserved;
     uint64_t launches, gated_launches, gated_ns, window_waits, window_wait_ns, overlapped_launches, overlapped_ns;

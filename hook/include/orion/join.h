@@ -6,7 +6,7 @@
  *   (maps all four) READY            ->     the agent seals busy and record against new writers
  *                                    <-     NEIGHBOURS (be only): hp clients; the first comes at once, even if empty
  *                                    <-     GONE (be only): hp clients that have ended
- *                                    <-     KNOWLEDGE + fd of a table, if there is one: after READY and changes
+ *                                    <-     KNOWLEDGE + fd of a table, if there is one: after READY and each change
  *   LEARNT                           ->     what the client learnt about kernels; only if WELCOME offered to take it
  *   REPORT                           ->     a condition that users should see
  *
@@ -17,7 +17,7 @@
  * process is stopped.
  *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
- * unknown type. The agent closes the connection when it gets one. */
+ * unknown type. The agent closes the connection when it gets a message of unknown type. */
 #ifndef ORION_JOIN_H
 #define ORION_JOIN_H
 

@@ -1,7 +1,7 @@
 /* Knowledge: what a slot's clients learnt about kernels. Clients and the agent exchange it, so that a restarted process
  * and other processes of the slot need not learn the same again.
  *
- *   client -> agent   LEARNT (join.h): some entries in each message, now and then, for what is new or has changed
+ *   client -> agent   LEARNT (join.h): from time to time, entries that are new or have changed
  *   agent -> client   KNOWLEDGE with a descriptor of a read-only, sealed table: before a be client's first NEIGHBOURS,
  *                     and again when administrators have changed the slot's profile
  *
@@ -10,8 +10,8 @@
  * hook/identity.py, except local identities, which are made from handles.
  *
  * A table is a header and `count` entries, all little-endian. Rejected: a table in memory that a client writes and the
- * agent reads. It would be one more page that the agent must seal, adopt after a restart and read as hostile, and a
- * message can carry the same data. */
+ * agent reads. The agent would have to seal such a table, adopt it after a restart and read it as hostile. A message
+ * carries the same data. */
 #ifndef ORION_KNOWLEDGE_H
 #define ORION_KNOWLEDGE_H
 

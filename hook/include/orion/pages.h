@@ -15,7 +15,7 @@
  * meaning of a field changes, ORION_LAYOUT_VERSION must grow. During an upgrade or a rollback, hook and agent may be
  * one version apart, in either direction. They agree on the lower version when a client joins, and a page may have the
  * header of the other version. So from one version to the next a layout only appends fields (0 in a new field: not
- * set). To move a field or to change its meaning takes two versions.
+ * set). To move a field or to change its meaning, two successive versions are necessary.
  *
  * Rejected: one region for all clients (a tenant could truncate it or overwrite its neighbours' data), sequence locks
  * (if a writer is killed while it holds one, readers spin for ever), process-shared mutexes (they contain pointers). */
@@ -28,7 +28,8 @@
 
 #include "orion/policy.h"
 
-#define ORION_BENCH_LAYOUTS 0x10000u /* added to the version by the library of `orion bench`, whose pages hold more */
+/* The library of `orion bench` adds this to the version, because its pages have more fields. */
+#define ORION_BENCH_LAYOUTS 0x10000u
 #ifndef ORION_BASELINES
 #define ORION_LAYOUT_NEWEST ORION_LAYOUT_VERSION /* this library understands OLDEST to NEWEST */
 #define ORION_LAYOUT_OLDEST (ORION_LAYOUT_VERSION > 1 ? ORION_LAYOUT_VERSION - 1 : 1)
@@ -43,7 +44,8 @@
 
 enum orion_page_kind { ORION_PAGE_POLICY = 1, ORION_PAGE_GRANT = 2, ORION_PAGE_BUSY = 3, ORION_PAGE_RECORD = 4 };
 enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
-/* What limits a kernel's speed. Two kernels of the same class slow each other down more. */
+/* What limits a kernel's speed. Two kernels of the same class slow each other down more than kernels of different
+ * classes. */
 enum orion_kernel_class { ORION_CLASS_UNKNOWN = 0, ORION_CLASS_COMPUTE = 1, ORION_CLASS_MEMORY = 2 };
 
 /* The states of an hp client's busy word. be treats every state except IDLE as busy.
@@ -71,12 +73,12 @@ struct orion_policy_page {
     struct orion_policy copy[2];
     uint8_t unused[1664];
     /* By client index: the generation of an hp client whose process the agent saw stopped (SIGSTOP, core dump), else 0.
-     * A be client stops waiting for such an hp client only while its heartbeat is stale, too. So when the process
-     * continues, its heartbeat is fresh and be waits for it again at once. */
+     * A be client stops waiting for such an hp client only while the hp client's heartbeat is stale, too. When the
+     * process continues, its heartbeat is fresh, and be waits for it again at once. */
     _Atomic uint32_t stopped[ORION_GPU_CLIENTS_MAX];
 };
 
-/* What a slot may do. The page has two copies of it, as for the policy. */
+/* What a slot may do. The grant page contains two copies of this structure, as the policy page does of the policy. */
 struct orion_grant {
     uint64_t sequence;
     uint32_t role; /* enum orion_role; constant while the slot exists */
@@ -151,14 +153,15 @@ struct orion_record_page {
     _Atomic uint64_t overlapped_launches;  /* be: launches that began while hp was busy */
     _Atomic uint64_t overlapped_ns;        /* be: expected time of the overlapped launches */
     _Atomic uint64_t partitioned_launches; /* be: launches that ran on a part of the SMs */
-    _Atomic uint64_t slowdown_milli;       /* hp: time of a launch in overlapped periods over control periods; 0: unknown */
-    _Atomic uint64_t overlap_ns;           /* hp: the age up to which a busy period allows overlap now */
-    _Atomic uint64_t control_periods;      /* hp: busy periods that hp kept free of overlap for comparison */
-    _Atomic uint64_t shares_context;       /* 1: contexts run together (MPS) */
-    _Atomic uint64_t long_kernel_ns;       /* be: its longest kernel's duration, if over the policy's long_kernel_ns */
-    char long_kernel_name[128];            /* be: that kernel's name, NUL-padded; written before long_kernel_ns */
-    _Atomic uint64_t fault;                /* the CUresult with which the client first lost its context; 0: none */
-    _Atomic uint64_t launches_counted_ns;  /* when `launches` was counted; a rate is over the time between two counts */
+    /* hp: time per launch in overlapped periods, divided by the time per launch in control periods; 0: unknown. */
+    _Atomic uint64_t slowdown_milli;
+    _Atomic uint64_t overlap_ns;          /* hp: the age up to which a busy period allows overlap now */
+    _Atomic uint64_t control_periods;     /* hp: busy periods that hp kept free of overlap for comparison */
+    _Atomic uint64_t shares_context;      /* 1: contexts run together (MPS) */
+    _Atomic uint64_t long_kernel_ns;      /* be: its longest kernel's duration, if over the policy's long_kernel_ns */
+    char long_kernel_name[128];           /* be: that kernel's name, NUL-padded; written before long_kernel_ns */
+    _Atomic uint64_t fault;               /* the CUresult with which the client first lost its context; 0: none */
+    _Atomic uint64_t launches_counted_ns; /* when `launches` was counted; divide by the time between two counts */
     uint8_t unused[3384];
 };
 

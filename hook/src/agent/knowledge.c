@@ -56,8 +56,8 @@ static bool withdraw_rows(struct orion_durations *durations)
     return any;
 }
 
-/* A kernel's profile row is searched when the kernel is noted. Kernels that were noted before the rows arrived must be
- * noted again. */
+/* orion_kernel_note searches a kernel's profile row once. orion_kernel_note must run again for kernels that it noted
+ * before the rows arrived. */
 static void note_all_again(struct orion_durations *durations)
 {
     for (uint32_t i = 0; i < ORION_DURATIONS; i++)

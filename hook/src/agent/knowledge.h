@@ -1,6 +1,6 @@
 /* Exchanges knowledge (orion/knowledge.h) with the agent. The hook's thread does this with the table of durations, off
- * the launch path. A received duration is an estimate until this process measures it. It never replaces a measured
- * one. */
+ * the launch path. A received duration is an estimate until this process measures it. A received duration never
+ * replaces a measured duration. */
 #ifndef ORION_KNOWLEDGE_EXCHANGE_H
 #define ORION_KNOWLEDGE_EXCHANGE_H
 
@@ -25,7 +25,9 @@ void orion_knowledge_reported(struct orion_durations *durations, const struct or
 
 /* The schedule of reports: frequent at first, so that a short-lived process reports something, then less frequent. */
 struct orion_knowledge_reports {
-    uint64_t at_ns, pause_ns; /* the next report; UINT64_MAX: this agent takes no reports; the pause after it */
+    /* at_ns: time of the next report; UINT64_MAX: this agent takes no reports. pause_ns: time to the report after
+     * it. */
+    uint64_t at_ns, pause_ns;
     uint32_t changes, cursor; /* `durations->changes` at the last complete report; where the next search starts */
 };
 void orion_knowledge_reports_begin(struct orion_knowledge_reports *reports, struct orion_durations *durations,

@@ -29,7 +29,7 @@ void orion_membership_begin(struct orion_membership *membership, struct orion_pr
     *membership = (struct orion_membership){.process = process, .gpu = gpu, .socket = -1, .busy = -1, .record = -1};
 }
 
-/* Launches that wait for the join continue after the first result. */
+/* Launches that wait for the join continue when the first join has succeeded or failed. */
 static void set_join_state(struct orion_membership *m, enum orion_join_state state)
 {
     uint32_t before = atomic_exchange(&m->gpu->join, state);

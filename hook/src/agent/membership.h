@@ -18,7 +18,7 @@ struct orion_membership { /* used only by the GPU's thread; the descriptors are 
     uint32_t client_index, generation;
     uint64_t try_again_ns;                  /* time of the next attempt to connect */
     bool welcome;                           /* the agent has answered since the last connect */
-    uint64_t answer_by_ns;                  /* disconnect if there is no answer by then */
+    uint64_t answer_by_ns;                  /* the hook disconnects if the agent has not answered by this time */
     struct orion_knowledge_reports reports; /* reports of learnt durations to the agent */
 };
 

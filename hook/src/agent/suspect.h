@@ -1,4 +1,5 @@
-/* Asks the agent to check an hp client whose heartbeat is stale: its process is either stopped or short of CPU. */
+/* Asks the agent to check an hp client whose heartbeat is stale: the client's process is either stopped or short of
+ * CPU. */
 #ifndef ORION_SUSPECT_H
 #define ORION_SUSPECT_H
 

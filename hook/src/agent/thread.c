@@ -18,7 +18,7 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-/* How often hp's thread reads the socket; no message there is urgent for hp. */
+/* How often hp's thread reads the socket; no message from the agent is urgent for hp. */
 #define HP_SOCKET_POLL_NS (250 * ORION_MILLISECOND)
 #define BE_POLL_NS (250 * ORION_MILLISECOND) /* how often launches are counted for the record page */
 

@@ -5,8 +5,9 @@
  * kernel marks the word before it tears down the address space.
  *
  * The thread starts with the GPU's first context, not when the library is loaded. It blocks all signals. It has its own
- * descriptor table, so a program that closes every descriptor does not close the thread's. It makes no driver call,
- * because the driver's descriptors are not in that table (see drain.h). Other threads wake it through the notifier. */
+ * descriptor table, so a program that closes all its descriptors does not close those of the thread. It makes no driver
+ * call, because the driver's descriptors are not in that table (see drain.h). Other threads wake it through the
+ * notifier. */
 #ifndef ORION_THREAD_H
 #define ORION_THREAD_H
 

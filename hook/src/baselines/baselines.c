@@ -20,7 +20,7 @@
 
 /* What a process keeps of each GPU for the baselines. */
 struct orion_baseline {
-    _Atomic uint32_t paired;   /* be, reef: hp's launch that be's latest launch beside hp followed */
+    _Atomic uint32_t paired;   /* be, reef: the hp launch after which be last launched beside hp */
     _Atomic uint64_t burst_ns; /* be: expected time and number of launches since the last drain */
     _Atomic uint32_t burst_launches;
     _Atomic uint64_t iterated; /* ticktock: work begun on the GPU when this client's latest iteration ended */
@@ -68,7 +68,7 @@ uint64_t orion_burst_cost(const struct orion_policy *policy, const struct orion_
 
 /* -- What hp does now ------------------------------------------------------------------------------------------------ */
 
-/* Sums over the hp clients: a sum changes when one client's number does. */
+/* Sums over the hp clients. A sum changes when the number of one client changes. */
 static uint64_t iterations_of_hp(const struct orion_gpu *gpu)
 {
     uint64_t iterations = 0;
@@ -120,7 +120,7 @@ static void take_turn(struct orion_gpu *gpu)
 {
     struct orion_baseline *baseline = baseline_of(gpu);
     uint64_t own = atomic_load_explicit(&gpu->busy->iterations, memory_order_relaxed);
-    /* Its iteration is still running. */
+    /* be's iteration is still running. */
     if (own == atomic_load_explicit(&baseline->turn_own, memory_order_relaxed)) return;
     atomic_store_explicit(&baseline->turn_hp, iterations_of_hp(gpu), memory_order_relaxed);
     atomic_store_explicit(&baseline->turn_own, own, memory_order_relaxed);
@@ -184,7 +184,7 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
 
 /* -- Iterations ------------------------------------------------------------------------------------------------------ */
 
-/* Compares what was begun, not what the call itself proved: the drain thread may have proven it a moment earlier. */
+/* Compares the work begun, not the work that this call proved: the drain thread may have proven it a moment earlier. */
 void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu *gpu)
 {
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_NONE) return;

@@ -2,9 +2,9 @@
  * learnt durations and arrivals. Only the library of `orion bench` contains them. The rest of the hook calls them
  * through be/baseline_seam.h and process/baseline_kinds.h.
  *
- *   reef        REEF-N as Orion's authors coded it. While hp is busy, one be launch may follow each launch of hp, if it
- *               is no longer than that one and fills no fewer SMs. While hp is idle, be launches freely, but after
- *               reef_depth launches all of them must have completed before the next.
+ *   reef        REEF-N as Orion's authors coded it. While hp is busy, one be launch may follow each launch of hp, if
+ *               the be launch is no longer than the hp launch and fills no fewer SMs. While hp is idle, be launches
+ *               freely, but after reef_depth launches all of them must have completed before the next.
  *   ticktock    Tick-Tock. While hp is busy, be runs one iteration for each one that hp ends.
  *   orion-2024  Orion (EuroSys'24) as its authors coded it. While hp is busy, a be kernel may go if it needs at most
  *               orion_2024_sms SMs and is not known to be short of the same resource as hp's latest kernel. Copies and
@@ -13,19 +13,20 @@
  *   streams     Nothing waits. hp's streams have priority (streams/priorities.c).
  *
  * Differences from the originals:
- *   - The originals schedule threads of one process by one thread that polls all queues. Here each be client decides by
- *     itself, from hp's busy page. hp never waits, not even for its turn. A drain covers the client's own work only.
- *   - An hp client is busy from its first launch until its work is proven complete, not by a count of a request's
- *     operations. The linger is Orion's own, so no baseline uses it.
+ *   - In the originals, clients are threads of one process, and one thread polls all their queues. Here each be client
+ *     is a process that decides by itself, from hp's busy page. hp never waits. A drain covers the client's own work
+ *     only.
+ *   - An hp client is busy from its first launch until its work is proven complete. The originals count a request's
+ *     operations instead. The linger is Orion's own, so no baseline uses it.
  *   - Durations and SMs are learnt, or come from a profile. hp measures nothing, so without a profile reef knows no hp
  *     duration and pairs nothing.
- *   - REEF's flush waits for as many polling passes as the queue is deep, which is no defined time here. The limit of
- *     its device queue is kept: the length of the burst.
+ *   - REEF's flush waits for a number of polling passes, namely the depth of the queue. A pass has no defined duration,
+ *     so this file omits the flush. It keeps only the limit of REEF's device queue, as the length of a burst.
  *   - Orion's search for the SM threshold while hp trains is left out.
  *   - Tick-Tock alternates forward and backward passes, which driver calls do not show. Here turns are iterations, and
  *     an iteration ends with a synchronising call after some launch. A program that never synchronises stays in its
- *     first.
- *   - Where no hp client lives, nothing waits.
+ *     first iteration.
+ *   - On a GPU without an hp client, nothing waits.
  *
  * Every wait is bounded. be gives up on dead, stopped and stalled hp clients as at the gate. If hp does not end a turn
  * within the policy's stall time, be takes its turn. Several threads that launch at once may break a rule by one
@@ -52,7 +53,7 @@ bool orion_reef_pairs(const struct orion_candidate *be, uint64_t hp_current);
 bool orion_2024_pairs(const struct orion_policy *policy, const struct orion_candidate *be, uint64_t hp_current);
 
 /* Whether an iteration of be is running or may begin. turn_own, turn_hp: iterations that be and hp had ended when be's
- * latest one began. own, hp: those ended by now. */
+ * latest one began. own, hp: iterations that be and hp have ended by now. */
 bool orion_ticktock_allows(uint64_t turn_own, uint64_t turn_hp, uint64_t own, uint64_t hp);
 
 /* Whether all be work must complete before the next launch. */

@@ -1,4 +1,5 @@
-/* What a be client's record page says of its work: its GPU time, and long kernels that hp may have to wait for. */
+/* Writes two facts about a be client's work into its record page: its GPU time, and its longest kernel, which hp may
+ * have to wait for. */
 #ifndef ORION_ACCOUNTS_H
 #define ORION_ACCOUNTS_H
 
@@ -7,8 +8,8 @@
 struct orion_gpu;
 struct orion_process;
 
-/* Counts completed work. cost_ns: its expected time. passed_ns: the time since its launch, counted if the expected time
- * was unknown. */
+/* Adds completed work to the client's GPU time. cost_ns is the work's expected time. If the expected time was unknown,
+ * the function adds passed_ns instead, the time since the work's launch. */
 void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t cost_ns, uint64_t passed_ns);
 
 /* A sample measured this duration of a kernel. If the kernel is the longest so far, its name goes into the record

@@ -22,9 +22,9 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
     return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
-/* Tries once to let a be launch through where contexts are time-sliced. If the GPU can wait by itself, the launch is
- * armed. Otherwise it goes when its stop allows it and the window has room; hp's state is read again after the wait for
- * the window. Sets work->expected_ns if the launch may go. */
+/* Tries once to let a be launch through where contexts are time-sliced. If the stream can wait for the stop on the GPU,
+ * the launch is armed (stop.h). Otherwise the launch goes when its stop allows it and the window has room; this
+ * function reads hp's state again after the wait for the window. Sets work->expected_ns if the launch may go. */
 static bool enter_time_sliced(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                               uint64_t expected)
 {
@@ -33,7 +33,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process));
     bool unprotected = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    /* Work of unknown duration runs alone. Behind the valve it has a wait before it and one behind it. */
+    /* Work of unknown duration runs alone. Behind the valve, one wait precedes it and another follows it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
@@ -53,7 +53,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     return true;
 }
 
-/* The same where hp has granted a budget and contexts run together. Nothing is armed. */
+/* Tries once to let a be launch through where hp has granted a budget and contexts run together. Arms nothing. */
 static bool enter_overlapping(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                               uint64_t expected)
 {
@@ -95,7 +95,7 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
                                                      : enter_time_sliced(process, stream_record, work, expected);
 }
 
-/* Moves an admitted kernel to fewer SMs, if that was decided and is possible. */
+/* Moves an admitted kernel to fewer SMs, if it must leave SMs to hp and the hook can move it. */
 static void choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                        uint64_t expected)
 {

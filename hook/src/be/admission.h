@@ -1,9 +1,9 @@
 /* Admission: a be launch waits here until the GPU's policy lets it through. Admission then decides where the launch
  * runs and whether it is timed.
  *
- * enter() tries by the rules of the current policy, until the launch may go. Other files hold the conditions: the
- * launch's stop (stop.h), the window, and the baselines of the bench library. This file holds the order in which they
- * are asked. */
+ * orion_admit tries again and again, by the rules of the current policy, until the launch may go. Other files check the
+ * conditions: the launch's stop (stop.h), the window (window.h), and the baselines of the bench library. admission.c
+ * only calls these checks in the right order. */
 #ifndef ORION_ADMISSION_H
 #define ORION_ADMISSION_H
 
@@ -11,11 +11,12 @@ struct orion_stream_record;
 struct orion_process;
 struct orion_work;
 
-/* Flags of a be launch, in orion_work.flags. For an hp launch that field holds an enum orion_busy_change. */
+/* Flags of a be launch, in orion_work.flags. In an hp launch, orion_work.flags is an enum orion_busy_change. */
 enum { ORION_ADMITTED_TIMED = 1u << 8, ORION_ADMITTED_PARTITIONED = 1u << 9 };
 
-/* Returns when the launch may be passed to the driver, with work->expected_ns, flags and elsewhere set. If the policy
- * changes meanwhile to one that admits every launch, it returns at once and sets nothing. */
+/* Returns when the launch may be passed to the driver, with work->expected_ns, flags and elsewhere set. The policy may
+ * change during the wait. If the new policy lets every launch through, the function returns at once and sets
+ * nothing. */
 void orion_admit(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work);
 
 #endif

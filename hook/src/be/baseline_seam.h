@@ -13,11 +13,13 @@ struct orion_work;
 
 #ifdef ORION_BASELINES
 
-/* Tries once to let a be launch through. Sets work->expected_ns if it may go. False: this has waited for some time. */
+/* Tries once to let a be launch through. Returns true and sets work->expected_ns if the launch may go. Returns false
+ * after it has waited for some time; the caller must then try again. */
 bool orion_baseline_enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                           uint64_t expected_ns);
 
-/* Called for any client when a synchronising call has returned. The call ends an iteration if there was work in it. */
+/* Called for any client when a synchronising call has returned. The synchronising call ends an iteration if the client
+ * has begun work since its last iteration ended. */
 void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu *gpu);
 
 #else

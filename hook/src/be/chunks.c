@@ -14,7 +14,7 @@
 #include "system/system.h"
 
 #define LEDGER_SPINS 4000u
-#define SAMPLES_TO_TRUST 8u /* of so many samples, at least one is hardly lengthened by time slices */
+#define SAMPLES_TO_TRUST 8u /* time slices hardly ever lengthen the shortest of this many samples */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
 
@@ -73,8 +73,8 @@ void orion_chunks_close(struct orion_process *process, struct orion_stream_recor
     orion_capture_unrelax(&relaxed);
 }
 
-/* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, one sample may include other contexts' slices,
- * but of several samples one includes none. */
+/* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, a sample may include the time slices of other
+ * contexts. Of several samples, at least one usually includes none. */
 static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
 {
     struct orion_kernel_facts facts;
@@ -102,7 +102,7 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
-    /* The estimate of when the next chunk began to run: at the expected end of this one, but not in the future. */
+    /* Estimates when the next chunk began to run: at the expected end of this chunk, but not in the future. */
     uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns
                                             ? chunk->begun_ns
                                             : orion_be(stream_record->gpu)->head_ns;
@@ -135,7 +135,7 @@ void orion_chunks_drop(struct orion_stream_record *stream_record)
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     uint64_t cost = chunks->open_ns;
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
-    chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* the entry behind stays: a sample may use it */
+    chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* next_chunk stays: a sample may use it */
     chunks->open_ns = chunks->count = 0;
     orion_ledger_subtract(stream_record->gpu, cost);
 }

@@ -1,8 +1,10 @@
-/* Chunks: a be stream record's work in flight, divided by events, and the samples from which durations are learnt.
+/* Chunks are the parts of a be stream's work in flight; an event ends each chunk. Samples are timed launches, from
+ * which the hook learns durations.
  *
- * Launches of a stream are collected into chunks of about an eighth of the window, with an event behind each chunk. An
- * event for each launch would cost more than the rest of the hook together. Some launches are enclosed in two timed
- * events, to learn how long their identity takes. The GPU's ledger guards all of this. */
+ * The hook collects a stream's launches into chunks of about an eighth of the window, and puts an event behind each
+ * chunk. An event behind each launch would cost more than all other work of the hook. The hook encloses some launches
+ * in two timed events, to learn the duration of their identity (learning/identity.h). The GPU's ledger, a lock, guards
+ * all chunks and samples. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
 
@@ -10,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Chunks of a stream record that await their end; beyond that, launches stay in the open chunk. */
+/* A stream record can have this many chunks whose end it awaits. Then further launches stay in the open chunk. */
 #define ORION_CHUNKS 16u
 
 struct orion_gpu;
@@ -27,14 +29,14 @@ struct orion_chunk {
 
 struct orion_chunks {
     uint32_t first, count;           /* ring of chunks awaiting their end */
-    uint64_t open_ns, open_since_ns; /* launches behind the last event: their cost, the first one's time */
+    uint64_t open_ns, open_since_ns; /* the launches since the last event: their cost, and the time of the first */
     bool sampling;                   /* a timed launch has begun, in the ring entry behind the last chunk */
     struct orion_chunk ring[ORION_CHUNKS];
 };
 
-/* The ledger: the lock of a GPU's be bookkeeping, which holders keep for a short time only. A thread that cannot get it
- * goes on without it, since it may be a signal handler that interrupted the holder. orion_ledger_try_lock then returns
- * false. */
+/* The ledger: the lock of a GPU's be bookkeeping. Threads hold it for a short time only. orion_ledger_try_lock returns
+ * false if it does not get the lock soon. The caller must then go on without the lock, because the caller may be a
+ * signal handler that interrupted the thread with the lock. */
 bool orion_ledger_try_lock(struct orion_gpu *gpu);
 void orion_ledger_unlock(struct orion_gpu *gpu);
 
@@ -45,7 +47,7 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
  *   close   puts an event behind the open chunk
  *   reap    retires completed chunks, returns how many
  *   drop    counts all chunks as complete
- *   forget  the same, and forgets the events */
+ *   forget  counts all chunks as complete and forgets their events */
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_chunks_drop(struct orion_stream_record *stream_record);

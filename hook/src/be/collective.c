@@ -35,7 +35,7 @@ static uint32_t tied(const struct orion_process *process)
     return gpus & (gpus - 1) ? gpus : 0;
 }
 
-/* On a GPU without hp nothing is held: a collective that spins there costs only its own process. */
+/* On a GPU without hp the hook stops no collective: a collective that spins there costs only its own process. */
 static bool has_hp(const struct orion_gpu *gpu) { return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0; }
 
 static struct orion_gpu *closed_gpu(struct orion_process *process)
@@ -190,7 +190,7 @@ bool orion_collective_update(struct orion_process *process)
     _Atomic uint32_t *word = allowed(orion_collectives(process));
     uint32_t seen = atomic_load(word), launched = last_launched(process);
     if (closed_gpu(process) == NULL) {
-        /* Opens it, unless another thread has found hp busy since this check began. */
+        /* Opens the word, unless another thread has found hp busy since this check began. */
         if (is_behind(seen, launched + FAR_AHEAD / 2)) atomic_compare_exchange_strong(word, &seen, launched + FAR_AHEAD);
         return false;
     }
@@ -230,7 +230,7 @@ static bool claims(struct orion_process *process, struct orion_gpu *gpu, struct 
 static enum orion_go may_go(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                             uint64_t expected_ns)
 {
-    (void)expected_ns; /* a collective runs beside no hp */
+    (void)expected_ns; /* a collective never runs beside a busy hp */
     return orion_collective_held(process, stream_record->gpu, work->collective) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;
 }
 
@@ -241,7 +241,7 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
     orion_collective_wait(process, stream_record->gpu, work->collective);
 }
 
-/* If another GPU has already launched this collective, its peer goes without waiting for room. */
+/* If another GPU has already launched this collective's peer, this one does not wait for the window. */
 static bool ignores_window(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
     return orion_collective_peer_launched(process, gpu, work->collective);
@@ -249,7 +249,7 @@ static bool ignores_window(struct orion_process *process, const struct orion_gpu
 
 static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
 {
-    (void)due; /* a collective has its own wait, always */
+    (void)due; /* each collective has a wait of its own, whether the valve's is due or not */
     return orion_collective_pass(process, stream_record, work->collective);
 }
 

@@ -1,21 +1,26 @@
-/* Collectives: kernels that wait on one GPU for their peers on others. They go on all GPUs of the process or on none.
+/* Collectives: kernels that wait on one GPU for their peers on others. They may begin on all GPUs of the process or on
+ * none.
  *
- * Suppose that a collective (such as NCCL's all-reduce) runs on GPU 0 while its peer is held on GPU 1. It spins on GPU
- * 0, and takes time slices from any hp there, until the hp of GPU 1 is idle. So a collective waits for every GPU on
- * which the process has launched collectives: these GPUs are *tied*. Other work waits for its own GPU's gate only.
+ * Suppose that a collective (such as NCCL's all-reduce) runs on GPU 0 while its peer is held on GPU 1. Until the hp of
+ * GPU 1 is idle, the collective spins on GPU 0 and takes time slices from the hp of GPU 0. So a collective waits for
+ * every GPU on which the process has launched collectives: these GPUs are *tied*. All other work waits only for the
+ * gate of its own GPU.
  *
- * A collective that has begun on one GPU must be finished on all. So each GPU numbers its collectives in the order of
- * their launches: the n-th of one GPU is the peer of the n-th of another. One word for all GPUs says up to which number
- * they may begin. While every hp is idle, the word is far ahead; else it is the last number that some GPU has begun.
- * Before each collective, its stream waits for that word, then writes the number into a word of the GPU. So one store
- * closes or opens all GPUs. The valves' watchers make this store (valve.h); each looks at the hp of all tied GPUs.
- * Without a valve, the launching thread decides by the same words.
+ * A collective that has begun on one GPU must run to its end on all GPUs. So the hook numbers the collectives of each
+ * GPU in the order of their launches: the n-th collective of one GPU is the peer of the n-th collective of another GPU.
+ * One word, shared by all GPUs, contains the highest number that may begin. While every hp is idle, this word is far
+ * above all launched numbers. While some hp is busy, this word is the last number that some GPU has begun. Before each
+ * collective, the collective's stream waits until the word allows the collective's number. The stream then writes the
+ * number into a second word, which belongs to the GPU. So one store to the first word closes or opens all GPUs. The
+ * valves' watchers make this store (valve.h); each watcher looks at the hp clients of all tied GPUs. Without a valve,
+ * the launching thread decides on the CPU by the same words.
  *
- * If a process has groups of several communicators, its GPUs' numbers may be out of step, that is, far apart. Then
- * nothing is finished for another GPU's sake, and collectives are only held together. Nothing waits for ever: the word
- * opens when every hp is idle, whatever the numbers are.
+ * If a process uses groups of several communicators, the numbers of its GPUs may be out of step, that is, far apart.
+ * While some hp is busy, the word is then the last number that all GPUs have begun. So a collective that has begun on
+ * one GPU does not let its peers begin. No collective waits for ever: the word opens when every hp is idle, whatever
+ * the numbers are.
  *
- * Refused: to close everything on all GPUs when one hp is busy. GPUs would be idle whose compute harms nobody. A
+ * Rejected: stopping all work on all GPUs when one hp is busy. GPUs would be idle although their work delays no hp. A
  * collective that has begun on one GPU would be kept from its peers, and would spin for as long as that hp is busy. */
 #ifndef ORION_COLLECTIVE_H
 #define ORION_COLLECTIVE_H
@@ -36,31 +41,33 @@ struct orion_process;
 struct orion_collectives {
     _Atomic uint32_t lock;                 /* tried, never waited for; held while the page is made or pinned */
     struct orion_pinned_page page;         /* guarded by the lock; `words` stays the same once `gpus` has a bit */
-    _Atomic uint32_t pinned_epoch;         /* of the page, for threads that do not hold the lock */
+    _Atomic uint32_t pinned_epoch;         /* the page's context_epoch, for threads that do not hold the lock */
     _Atomic uint32_t refused;              /* this device or driver does not support waits in streams */
     _Atomic uint32_t gpus;                 /* one bit for each index: has launched a collective; two or more are tied */
     _Atomic uint32_t launched[ORION_GPUS]; /* the number of each GPU's last collective; numbers wrap around */
 };
 ORION_PART(collectives)
 
-/* Called at the launch of a collective. Returns its number. 0: only its own GPU's gate holds it. */
+/* Called at the launch of a collective. Returns the collective's number. 0: only the gate of its own GPU stops the
+ * collective. */
 uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Whether some other GPU has launched the collective of that number. */
 bool orion_collective_peer_launched(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 
-/* ready: whether the collective can be put behind a wait in its stream. pass: puts it there. If pass returns false, the
- * collective is gated on the CPU. */
+/* orion_collective_ready returns whether the hook can put a wait into the stream, before the collective.
+ * orion_collective_pass puts the wait there. If it returns false, the caller must gate the collective on the CPU. */
 bool orion_collective_ready(struct orion_process *process);
 bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number);
 
-/* For collectives that are gated on the CPU. held: whether it must wait. wait: waits until it need not. go: records
- * that it goes. */
+/* For a collective that is gated on the CPU. held returns whether the collective must wait. wait waits until the
+ * collective may go. note_unarmed records that the collective goes. */
 bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number);
 void orion_collective_note_unarmed(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 
-/* For watchers: closes or opens the word. True: a GPU may have begun a collective meanwhile, so call again soon. */
+/* Watchers call orion_collective_update. It closes or opens the word. True: a GPU may have begun a collective
+ * meanwhile, so call it again soon. orion_collective_open opens the word. */
 bool orion_collective_update(struct orion_process *process);
 void orion_collective_open(struct orion_process *process);
 

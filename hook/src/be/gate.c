@@ -54,7 +54,8 @@ static bool must_wait_for(const struct orion_gpu *gpu, const struct orion_policy
     return !is_stopped(gpu, page, client_index, orion_now());
 }
 
-/* The part of each cycle in which be has no floor. Without a minimum share that is the whole cycle. */
+/* The part of each cycle in which be has no floor. If the policy grants no minimum share, this part is the whole
+ * cycle. */
 static uint64_t floorless_ns(const struct orion_policy *policy)
 {
     uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;
@@ -63,8 +64,8 @@ static uint64_t floorless_ns(const struct orion_policy *policy)
 
 /* The floor of be: be runs at the end of each cycle, however long hp stays busy. Cycles are sections of
  * CLOCK_MONOTONIC, so they are the same for all processes and GPUs. If a cycle began with each hp client's busy period,
- * the floors beside several hp clients would not coincide. The floor opens only if some hp client has been busy for the
- * whole rest of a cycle, so an hp that pauses by itself loses nothing. */
+ * the floors beside several hp clients would not coincide. The floor opens only if some hp client has been busy for as
+ * long as a cycle's part without floor. So an hp client that pauses often enough by itself loses nothing. */
 static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy *policy)
 {
     uint64_t floorless = floorless_ns(policy);
@@ -80,7 +81,7 @@ static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy
     return false;
 }
 
-/* The time until the floor opens. Nothing wakes a waiter then, so the waiter must wake itself. */
+/* The time until the floor opens. Nothing wakes a waiter at that time, so the waiter must wake itself. */
 static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
 {
     uint64_t floorless = floorless_ns(policy), phase = now % FLOOR_CYCLE_NS;
@@ -98,7 +99,7 @@ static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orio
     return must_wait_for(gpu, policy, page, client_index) ? state : ORION_IDLE;
 }
 
-/* `held` is the end of the hold, so the hold ends even if the agent dies meanwhile. */
+/* The grant's `held` is the time at which the hold ends, so the hold ends even if the agent dies meanwhile. */
 bool orion_gate_held(const struct orion_gpu *gpu)
 {
     uint32_t until_ms = orion_gpu_grant(gpu)->held;
@@ -177,7 +178,7 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
         if (most_ns > opens) most_ns = opens;
         if (stale && most_ns > SUSPECT_POLL_NS) most_ns = SUSPECT_POLL_NS;
         orion_futex_wait(&page->state, state, most_ns, true);
-        /* Idle: the stall time starts again with the next busy period. */
+        /* hp is idle, so the stall time starts again with the next busy period. */
         if (atomic_load(&page->state) == ORION_IDLE)
             atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
         return;

@@ -18,8 +18,8 @@
 #define LIMIT_OF_TYPICAL 40u /* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24) */
 #define LIMIT_MAX_NS (2 * ORION_MILLISECOND)
 
-/* If both kernels are short of memory bandwidth, neither gets more by running together. Kernels that are short of
- * arithmetic run on separate SMs, and do not compete. */
+/* If memory bandwidth limits both kernels, they gain nothing by running together. Kernels that arithmetic limits run on
+ * separate SMs, and do not compete. */
 static bool compete(uint32_t hp_class, uint32_t be_class)
 {
     return hp_class == ORION_CLASS_MEMORY && be_class == ORION_CLASS_MEMORY;
@@ -62,7 +62,7 @@ void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu,
         orion_kernel_note(process, work->identity, &work->launch);
         orion_kernel_facts(orion_durations(process), work->identity, &facts);
     }
-    /* Two threads at once may give the same number to two launches. To be, that looks as if it had read late. */
+    /* Two threads may give the same number to two launches at the same time. be then sees one launch instead of two. */
     uint32_t launch = atomic_load_explicit(&orion_be(gpu)->published, memory_order_relaxed) + 1;
     atomic_store_explicit(&orion_be(gpu)->published, launch, memory_order_relaxed);
     atomic_store_explicit(&gpu->busy->current, orion_pack_current(facts.sms, facts.kernel_class, launch, facts.expected_ns),

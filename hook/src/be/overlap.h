@@ -1,10 +1,11 @@
 /* Overlap: whether a be launch may run beside a busy hp, where contexts run together (MPS, threads of one process).
  *
- * hp's owner has granted a budget, and hp's process permits overlap within it (budget.h). The launch must also be of a
- * kind that pays. Its duration must be known. It must not be short of memory bandwidth while hp's kernels are. It must
- * not fill the GPU: kernels run on a part of the SMs (partition.h). Work that cannot be moved there must be shorter
- * than the window: a graph (its kernels ignore the stream's partition: measured on an H200), a copy, a kernel of a
- * context that is not the primary one. */
+ * A be launch may do so only if all these conditions hold. hp's owner has granted a budget. hp's process permits
+ * overlap now, within that budget (budget.h). The launch's duration is known. Memory bandwidth does not limit both the
+ * launch and hp's kernels. The launch does not fill the GPU, because the hook moves kernels to a part of the SMs
+ * (partition.h). The hook cannot move graphs (their kernels ignore the stream's partition: measured on an H200),
+ * copies, and kernels of a context that is not the primary one. Such work must fit into the client's share of the
+ * window. */
 #ifndef ORION_OVERLAP_H
 #define ORION_OVERLAP_H
 
@@ -18,8 +19,8 @@ struct orion_stream_record;
 struct orion_process;
 struct orion_work;
 
-/* Whether the launch may run beside the hp clients that are busy. expected_ns: its time on the whole GPU, 0:
- * unknown. */
+/* Whether the launch may run beside the hp clients that are busy. expected_ns: the launch's duration on the whole GPU;
+ * 0: unknown. */
 bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                           uint64_t expected_ns);
 
@@ -27,18 +28,20 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
  * overlap now. */
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu);
 
-/* How much be work may be in flight while hp is idle. An arriving hp can share the GPU with the rest of it. So this is
- * a small part of hp's typical busy period, and at least the share of the window. */
+/* How much be work may be in flight while hp is idle. An arriving hp shares the GPU with this work until the work is
+ * complete. So the limit is a small part of hp's typical busy period, and at least the client's share of the window. */
 uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns);
 
-/* Whether a kernel should leave SMs to hp although hp is idle, because it would occupy all of them for too long. */
+/* Whether a kernel should run on a part of the SMs although hp is idle, because the kernel would occupy all SMs for too
+ * long. */
 bool orion_overlap_leaves_sms(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns);
 
 /* Called by hp: publishes the launch, so that be can choose what runs beside it. */
 void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
 
-/* The stop of a GPU's hp where contexts run together. It arms nothing: work that is queued behind the valve could not
- * be moved to a partition any more when hp comes and permits overlap. */
+/* What makes be launches wait while a GPU's hp is busy, where contexts run together (struct orion_stop, be/stop.h). The
+ * launching thread waits on the CPU, and streams get no wait: if work waited in a stream when hp
+ * arrives and permits overlap, the hook could no longer move that work to a partition. */
 extern const struct orion_stop orion_overlap_stop;
 
 #endif

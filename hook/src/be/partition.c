@@ -22,7 +22,7 @@ static bool is_primary(const struct orion_gpu *gpu, CUcontext context)
 {
     CUcontext primary = NULL;
     unsigned flags;
-    int active = 0; /* retaining an inactive primary context would make it */
+    int active = 0; /* retaining an inactive primary context would create it */
     if (orion_driver.cuDevicePrimaryCtxGetState(gpu->device, &flags, &active) != CUDA_SUCCESS || !active) return false;
     if (orion_driver.cuDevicePrimaryCtxRetain(&primary, gpu->device) != CUDA_SUCCESS) return false;
     orion_driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
@@ -41,7 +41,7 @@ static bool make(struct orion_partition_size *size, CUdevice device, const CUdev
     CUdevResource part, rest;
     CUdevResourceDesc description;
     unsigned groups = 1;
-    /* Rounded down to the hardware's granularity. Rounded up, be's part could be larger than hp's. */
+    /* Rounds down to the hardware's granularity. If it rounded up, be's part could be larger than hp's. */
     unsigned grain = wanted >= 16 ? wanted / 8 * 8 : wanted;
     if (orion_driver.cuDevSmResourceSplitByCount(&part, &groups, all, &rest, 0, grain) != CUDA_SUCCESS || groups == 0) return false;
     if (orion_driver.cuDevResourceGenerateDesc(&description, &part, 1) != CUDA_SUCCESS) return false;
@@ -61,9 +61,9 @@ static bool was_made(struct orion_partition *partition, uint32_t setting)
     return false;
 }
 
-/* Makes the GPU's green context at first use, and another one when the policy wants another size. Stream records notice
- * a change by the handle. Earlier contexts are kept until the primary context ends, because work may still be queued in
- * them. After ORION_PARTITION_SIZES sizes, the last one stays in use. */
+/* Makes the GPU's green context at first use, and another one when the policy wants another size. Stream records detect
+ * a new size by the context's handle. Earlier contexts are kept until the primary context ends, because work may still
+ * be queued in them. After ORION_PARTITION_SIZES sizes, the last size stays in use. */
 static bool ready(struct orion_gpu *gpu)
 {
     struct orion_partition *partition = &orion_be(gpu)->partition;
@@ -90,7 +90,7 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
-    /* Destroys the stream of another size, unless another thread's launch may be using it. */
+    /* Destroys the stream of the previous size, unless another thread's launch may be using it. */
     if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1)
         orion_driver.cuStreamDestroy_v2(mine->stream);
     mine->stream = NULL;
@@ -113,8 +113,8 @@ static bool stream_record_ready(struct orion_process *process, struct orion_stre
     return is_ready;
 }
 
-/* This counts in `moving` before it reads `untouchable`. A thread that ends a context sets `untouchable` before it
- * reads `moving`. */
+/* This function counts the launch in `moving` before it reads `untouchable`. A thread that ends a context sets
+ * `untouchable` before it reads `moving`. */
 static bool begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     atomic_fetch_add(&orion_be(stream_record->gpu)->moving, 1);
@@ -144,8 +144,8 @@ CUstream orion_partition_fork(struct orion_process *process, struct orion_stream
     return stream;
 }
 
-/* `stream` is the one that the launch used. The stream record has another one by now if the policy wants another
- * size. */
+/* `stream` is the stream that the launch used. The stream record may have another stream by now, because the policy's
+ * size may have changed since the launch. */
 void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
@@ -165,7 +165,7 @@ void orion_partition_wait(struct orion_gpu *gpu)
 void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (context_lives) { /* a stream with work in it goes on until the work is complete */
+    if (context_lives) { /* the driver lets a destroyed stream complete its work */
         if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
         if (mine->fork != NULL) orion_driver.cuEventDestroy_v2(mine->fork);
         if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);

@@ -1,16 +1,16 @@
 /* Partitions: a be kernel runs on a part of the GPU's SMs, and hp has the others.
  *
- * A green context over some SMs gives each stream record a stream of the hook's own. Each launch is moved by itself:
- * the hook's stream waits for all work in the program's stream, the kernel runs on the hook's stream, and the program's
- * stream waits for the kernel. So order, events, legacy-stream semantics and synchronises stay those of the program's
- * stream. Cost, measured on an H200 (docs/results/raw/partition.txt): up to 0.8 us of CPU and 1 us of stream time a
- * launch; 1-2 ms and 6 MiB once for the green context.
+ * The hook makes a green context that has some of the SMs, and in it a stream for each stream record. The hook moves
+ * each launch separately: the hook's stream waits for all work in the program's stream, the kernel runs on the hook's
+ * stream, and the program's stream waits for the kernel. So order, events, legacy-stream semantics and synchronises
+ * stay those of the program's stream. Cost, measured on an H200 (docs/results/raw/partition.txt): up to 0.8 us of CPU
+ * and 1 us of stream time a launch; 1-2 ms and 6 MiB once for the green context.
  *
- * Graphs are not moved: their kernels run on all SMs whatever the stream. Only the primary context's kernels are moved:
- * a green context shares its modules and memory.
+ * The hook does not move graphs, because their kernels run on all SMs whatever the stream. It moves kernels of the
+ * primary context only, because the green context shares the modules and memory of the primary context.
  *
- * Refused: to keep successive kernels on the hook's stream. That saves most of the microsecond, but the hook would have
- * to handle every call that could see the difference. */
+ * Rejected: keeping successive kernels on the hook's stream. That would save most of the microsecond, but the hook
+ * would have to handle every call that could see the difference. */
 #ifndef ORION_PARTITION_H
 #define ORION_PARTITION_H
 
@@ -45,20 +45,21 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
     bool refused; /* not a stream of the primary context */
 };
 
-/* Whether the stream record's kernels can be moved now. Makes what that needs. */
+/* Whether the stream record's kernels can be moved now. Creates the green context, stream and events that the move
+ * needs. */
 bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* The stream to launch on until the join. It is ordered behind all work in the stream record's stream. NULL: not
- * available. */
+/* Returns the hook's stream. The caller makes the launch on it, then calls orion_partition_join. The hook's stream
+ * waits for all earlier work in the stream record's stream. NULL: the kernel cannot be moved. */
 CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
-/* Called after the launch: later work in the stream record's stream waits for it. */
+/* Called after the launch. Makes later work in the stream record's stream wait for the launch. */
 void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream);
 
 /* Called after orion_forbid_touch, before the primary context may end. Waits for launches between fork and join, about
  * a second at most. */
 void orion_partition_wait(struct orion_gpu *gpu);
 
-/* The stream record's stream or context ends. The caller holds the ledger. */
+/* Called when the stream record's stream or context ends. The caller holds the ledger. */
 void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives);
 void orion_partition_end(struct orion_gpu *gpu); /* before the primary context ends */
 

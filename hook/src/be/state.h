@@ -1,4 +1,5 @@
-/* What a be client keeps for each GPU and each stream record, in the bytes that these structs reserve for it. */
+/* A be client's state for each GPU and each stream record. struct orion_gpu and struct orion_stream_record reserve the
+ * bytes. */
 #ifndef ORION_BE_STATE_H
 #define ORION_BE_STATE_H
 
@@ -22,7 +23,7 @@ struct orion_be {
     _Atomic uint32_t ledger; /* a lock, held while a thread updates chunks; see orion_ledger_try_lock */
     /* Guarded by the ledger: time of the last wait for the window; when work last completed. */
     uint64_t waited_ns, last_progress_ns;
-    uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last look */
+    uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     uint64_t head_ns;                /* guarded by the ledger: when the oldest work in flight began to run, estimated */
 };
 _Static_assert(sizeof(struct orion_be) <= ORION_GPU_BE, "ORION_GPU_BE is too small");

@@ -1,11 +1,11 @@
-/* Stops: the interface of everything that can stop be. A new way to stop be is a new file and a row in stop.c.
+/* Stops: the interface of everything that can stop be. To add another way to stop be, add a file, and a row in stop.c.
  *
  * A launch has one stop. By default that is the stop of its GPU's hp (valve.c; overlap.c where contexts run together).
  * Another stop may claim the launch (collective.c). A stop works on the CPU, where the launching thread waits, or in
- * the stream, where the GPU waits for a word that a watcher closes and opens (valve.h). A partition is not a stop: it
- * is where a launch runs that may run beside a busy hp.
+ * the stream, where the GPU waits for a word that a watcher closes and opens (valve.h). A launch is armed if its stream
+ * contains such a wait. A partition (partition.h) does not stop launches: they run in it beside a busy hp.
  *
- * Refused: a list of stops for each launch. No launch has needed two, and the launch path calls each stop several
+ * Rejected: a list of stops for each launch. No launch has needed two, and the launch path calls each stop several
  * times. */
 #ifndef ORION_STOP_H
 #define ORION_STOP_H
@@ -25,7 +25,7 @@ struct orion_work;
 enum orion_go { ORION_GO_NOT_NOW = 0, ORION_GO_FREELY, ORION_GO_BESIDE_HP };
 
 struct orion_stop {
-    /* Called by launching threads. NULL: never, or nothing to do. */
+    /* Called by launching threads. If a member is NULL, the stop does nothing at that point. */
 
     /* Whether this stop claims the launch, which otherwise has the stop of its GPU's hp. Called once a launch. */
     bool (*claims)(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
@@ -42,9 +42,9 @@ struct orion_stop {
     /* Whether the launch must not wait for room in the window, because another GPU waits for it. */
     bool (*ignores_window)(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work);
 
-    /* ready: whether the launch can be armed in addition to the valve. arm: puts a wait into the launch's stream.
-     * `due`: whether the valve's own wait would be due. Returns false if the launch is not armed and must be stopped on
-     * the CPU. The caller holds the ledger. */
+    /* ready returns whether this stop can arm the launch; the valve must be ready, too. arm puts a wait into the
+     * launch's stream. `due` says whether the valve would put a wait into the stream before this launch. arm returns
+     * false if the launch is not armed and must be stopped on the CPU. The caller of arm holds the ledger. */
     bool (*ready)(struct orion_process *process);
     bool (*arm)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due);
 
@@ -53,11 +53,12 @@ struct orion_stop {
 
     /* Called by watchers, and when a context ends. */
 
-    /* Closes or opens what is armed, by hp's state. True: work may have begun meanwhile, so call again soon. */
+    /* Stops armed work while hp is busy, and releases it while hp is idle. True: work may have begun meanwhile, so call
+     * again soon. */
     bool (*update)(struct orion_process *process);
 
-    /* Opens everything. Called after orion_forbid_touch, before a context ends. Nothing closes before
-     * orion_allow_touch. */
+    /* Releases all armed work. Called after orion_forbid_touch, before a context ends. The stop does not stop work
+     * again before orion_allow_touch. */
     void (*open)(struct orion_process *process);
 
     /* The GPU whose hp keeps launched work of this GPU from running, or NULL. */
@@ -81,15 +82,15 @@ static inline bool orion_stops_claim(struct orion_process *process)
 /* The stop that claims the launch. NULL: the launch has the stop of its GPU's hp. */
 const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
 
-/* These cover all stops but the valves. The valves' own watchers close and open them. */
+/* These functions handle all stops except the valves. The valves' own watchers close and open the valves. */
 bool orion_stops_update(struct orion_process *process);
 struct orion_gpu *orion_stops_block(struct orion_process *process, const struct orion_gpu *gpu);
 
-/* Opens all stops, including the valves. Otherwise a stream that waits for one would never end. */
+/* Opens all stops, including the valves. Otherwise a stream that waits for a stop would never complete its work. */
 void orion_stops_open(struct orion_process *process);
 
-/* A call that waits for this process's work would spin in the driver while a GPU's hp is busy. Returns that GPU, or
- * NULL if the call would not spin. */
+/* If hp stops work on the GPU, a driver call that waits for this work spins on a CPU. Returns the GPU whose busy hp
+ * stops the work. NULL: no hp stops it, so the call would not spin. */
 struct orion_gpu *orion_stops_would_block(struct orion_process *process, struct orion_gpu *gpu);
 
 #endif

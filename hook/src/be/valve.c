@@ -18,12 +18,12 @@
 #include "system/spawn.h"
 #include "system/system.h"
 
-#define WATCH_NS (50 * ORION_MICROSECOND) /* time between two looks at hp while work is in flight */
-#define LATE_NS (2 * ORION_MILLISECOND)   /* a look this late shows that the process is short of CPU */
+#define WATCH_NS (50 * ORION_MICROSECOND) /* time between two checks of hp while work is in flight */
+#define LATE_NS (2 * ORION_MILLISECOND)   /* a check this late shows that the process is short of CPU */
 #define TRUSTED_AFTER_NS ORION_SECOND     /* after so long on time, running ahead is allowed again */
-#define REAP_NS ORION_MILLISECOND         /* time between two looks for completed work */
+#define REAP_NS ORION_MILLISECOND         /* time between two checks for completed work */
 #define REAP_IDLE_NS (20 * ORION_MILLISECOND)
-/* How long after the usual end of a busy period to expect its end at any moment. */
+/* For this long after the usual end of a busy period, its end is expected at any moment. */
 #define END_EXPECTED_NS (2 * ORION_MILLISECOND)
 #define PARKED_NS (100 * ORION_MILLISECOND)
 
@@ -37,7 +37,7 @@ static void set_open(struct orion_valve *valve) { atomic_store(valve->page.words
 static void set_closed(struct orion_process *process, struct orion_valve *valve)
 {
     if (atomic_load(&process->untouchable) > 0) return;
-    /* Never 0, and never what a watcher may have just read. */
+    /* The new value is never 0, and never a value that a watcher may have just read. */
     uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1;
     uint32_t before = atomic_load(valve->page.words);
     /* The epoch grows first: a thread that sees the valve closed must see that its stream record needs a new wait. */
@@ -48,8 +48,8 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
 }
 
 /* Opens the valve if hp is idle, unless another thread has found hp busy since this check began. Returns false if hp is
- * busy. If a budget was granted after work was put behind the valve, hp's permission lets that work go, like all later
- * work. */
+ * busy. If hp's owner grants a budget while work is behind the valve, hp's permission to overlap also opens the valve
+ * for this work. */
 static bool open_if_idle(struct orion_gpu *gpu)
 {
     _Atomic uint32_t *word = orion_be(gpu)->valve.page.words;
@@ -110,8 +110,8 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 
-/* Makes no driver call and blocks on nothing but its own sleep. A call of the program may hold the driver's locks while
- * it waits for the GPU behind the closed valve. This thread can open the valve even then. */
+/* This thread makes no driver call and blocks only in its own sleeps. A call of the program may hold the driver's locks
+ * while it waits for the GPU behind the closed valve. The watcher can open the valve even then. */
 static void *watch(void *argument)
 {
     struct orion_gpu *gpu = argument;
@@ -119,7 +119,7 @@ static void *watch(void *argument)
     uint64_t on_time_since = 0, typical = 0;
     prctl(PR_SET_NAME, "orion-valve", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
-    atomic_store(&valve->watched, ON_TIME); /* trusted at first: no look has been late yet */
+    atomic_store(&valve->watched, ON_TIME); /* trusted at first: no check has been late yet */
     for (;;) {
         if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
         orion_stops_update(orion_the_process);
@@ -138,7 +138,7 @@ static void *watch(void *argument)
 }
 
 /* Retires completed work, for programs that launch without ever waiting. This is a separate thread because it calls the
- * driver. It looks less often while nothing is in flight. */
+ * driver. It checks less often while nothing is in flight. */
 static void *reap(void *argument)
 {
     struct orion_gpu *gpu = argument;
@@ -150,7 +150,7 @@ static void *reap(void *argument)
     return NULL;
 }
 
-/* The valve is not used before its watcher runs. */
+/* Starts the thread that retires work, and the watcher. Launches do not use the valve before its watcher runs. */
 static void start_threads(struct orion_gpu *gpu)
 {
     uint32_t none = 0;
@@ -209,7 +209,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
     if (!orion_ledger_try_lock(gpu)) return false;
-    /* The share is the GPU's, not a stream's. */
+    /* The GPU's streams divide the share among them. */
     uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1;
     bool due =
         mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;

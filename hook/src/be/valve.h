@@ -1,16 +1,18 @@
-/* The valve: a word that the GPU itself waits on, so that a be client can run ahead of the GPU although hp may come.
+/* The valve: a word that the GPU itself waits on, so that a be client can run ahead of the GPU although hp may arrive
+ * at any time.
  *
- * Without it, the window has to be small or large. A small window leaves the GPU idle whenever the program prepares its
- * next launches more slowly than the GPU runs them. An arriving hp must wait for all of a large window. With the valve,
- * the program runs many windows ahead, and before every window of work its stream waits for the valve's word
- * (cuStreamWaitValue32). If the valve is closed, the GPU stops at the next wait. Measured (docs/results/overhead.md):
- * an open wait costs 2.4 us of stream time and 1-2 us of CPU; a blocked wait costs the other process nothing; work
- * behind it is done 7-15 us after the word opens.
+ * Without the valve, the window would have to be small or large. A small window leaves the GPU idle whenever the
+ * program prepares its next launches more slowly than the GPU runs them. An arriving hp must wait for all of a large
+ * window. With the valve, the program runs many windows ahead, and before every window of work its stream waits for the
+ * valve's word (cuStreamWaitValue32). If the valve is closed, the GPU stops at the next wait. Measured
+ * (docs/results/overhead.md): an open wait costs 2.4 us of stream time and 1-2 us of CPU; a blocked wait costs the
+ * other process nothing; work behind it is done 7-15 us after the word opens.
  *
  * The word belongs to this process, so no other process can leave it closed. A watcher, one thread for each GPU, closes
  * the word within about 50 us of hp's launch. A launching thread may close it earlier. The watcher opens it when hp is
  * idle, and sleeps while the process has nothing in flight. If the watcher is late, because the process is short of
- * CPU, running ahead is disabled for a second. Launches are then gated on the CPU, as on devices without such waits. */
+ * CPU, running ahead is disabled for a second. Launches are then gated on the CPU, as on devices that do not support
+ * waits in streams. */
 #ifndef ORION_VALVE_H
 #define ORION_VALVE_H
 
@@ -38,21 +40,27 @@ struct orion_valve {
     _Atomic uint32_t in_use; /* some work in flight is behind the valve */
 };
 
-/* How far a client may run ahead of the GPU, in shares of the window. */
+/* A client may have this many times its share of the window in flight, if this work is behind the valve or the GPU has
+ * no hp. */
 #define ORION_RUN_AHEAD 32u
 
 /* Whether the stream record's next launch can be put behind the valve. Sets the valve up at first use. */
 bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* Called before a launch: arms its stop in the stream, and wakes the watcher if it sleeps. The valve's own wait is due
- * once for each share of work. Returns false if the launch could not be armed: it must be gated as if there were no
- * valve. */
+/* Called before a launch: puts the wait of the launch's stop into the stream, and wakes the watcher if it sleeps. The
+ * valve puts a wait into the stream before the stream's work since the last wait exceeds its part of share_ns, and once
+ * after each closing. share_ns is the client's share of the window; all streams that have work get an equal part of it.
+ * Returns false if the launch must be gated on the CPU, because a wait could not be put into the stream or another
+ * thread holds the ledger. */
 bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                       const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns);
 
-/* Whether work in flight is behind the valve. A call that waits for stopped work would spin. */
+/* Whether work in flight is behind the valve. While the valve is closed, a driver call that waits for this work spins
+ * on a CPU. */
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
 
-extern const struct orion_stop orion_valve_stop; /* the stop of a GPU's hp where contexts are time-sliced */
+/* Stops be launches while the GPU's hp is busy. Used where contexts are time-sliced. Where contexts run together,
+ * be/overlap.h decides. */
+extern const struct orion_stop orion_valve_stop;
 
 #endif

@@ -15,12 +15,12 @@
 #define CHUNKS_PER_WINDOW 8u
 #define CHUNK_MIN_NS (20 * ORION_MICROSECOND)
 #define SHARE_MIN_NS (20 * ORION_MICROSECOND)
-#define NEW_WAIT_NS (10 * ORION_MILLISECOND) /* after so long without waiting, a wait is a new one */
+#define NEW_WAIT_NS (10 * ORION_MILLISECOND) /* a wait that begins this long after the last one is a new wait */
 /* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24). */
 #define PART_OF_HP_PERIOD 40u
 #define NARROW_MIN_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
-#define STUCK_NS ORION_SECOND /* no progress for so long: the work waits for what only the next launch brings */
+#define STUCK_NS ORION_SECOND /* no progress for so long: the work in flight must depend on the next launch */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
 #define SLEEP_MIN_NS (20 * ORION_MICROSECOND)
@@ -52,7 +52,7 @@ void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns) { orion_led
 
 /* -- Waiting for the window ------------------------------------------------------------------------------------------ */
 
-/* Looks at every stream record of the GPU and retires completed chunks. Returns how many. */
+/* Checks every stream record of the GPU and retires completed chunks. Returns how many. */
 static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     unsigned retired = 0;
@@ -81,9 +81,9 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
     return retired;
 }
 
-/* Sleeps until enough of the work in flight should be complete. That is half of the window, so that the other half
- * keeps the GPU busy while this thread wakes up and launches more. For work that runs alone, all work in flight must be
- * complete. Only where the GPU might run dry meanwhile, the thread wakes early and polls without sleeping. */
+/* Sleeps until enough of the work in flight should be complete. Enough is usually half of the window: the other half
+ * keeps the GPU busy while this thread wakes up and launches more. If the next launch must run alone, enough is all
+ * work in flight. Only if the GPU might become idle meanwhile, the thread wakes early and polls without sleeping. */
 static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit, uint64_t now)
 {
     uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);
@@ -177,7 +177,7 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
                  atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
     uint64_t enough = ahead ? share : share / CHUNKS_PER_WINDOW;
     if (enough < CHUNK_MIN_NS) enough = CHUNK_MIN_NS;
-    /* A drain needs an event behind every stream record's last launch. */
+    /* A baseline's drain needs an event behind every stream record's last launch. */
     if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0;
     bool ended = timed && orion_chunks_sampled(stream_record); /* the end of the sample also ends its chunk */
     if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, stream_record);
@@ -212,8 +212,8 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
 
 void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives)
 {
-    /* This is not the launch path, and events must not be used after their context has ended. So it waits for the
-     * ledger, about a second at most. */
+    /* This function is not on the launch path, so it may wait for the ledger, about a second at most. It waits because
+     * events must not be used after their context has ended. */
     unsigned tries = 0;
     /* The next stream of this stream record contains no wait yet. */
     orion_be_stream_record(stream_record)->waited_epoch = 0;

@@ -16,16 +16,16 @@ struct orion_work {
     struct orion_stream_name stream;
     struct orion_launch launch;
     bool movable; /* the wrapper launches on `elsewhere` if the core has set it */
-    /* See identity.h: work of one identity takes about the same time. 0: it takes no GPU time (an event record, a wait,
-     * a host function), so it is ordered work that is neither gated nor counted in the window. */
+    /* See identity.h: work of one identity takes about the same time. 0: the work takes no GPU time (an event record, a
+     * wait, a host function). The hook then counts the work, but neither gates it nor adds it to the window. */
     uint64_t identity;
     /* Set by the core in orion_work_begin. */
     struct orion_stream_record *stream_record; /* NULL: not managed, or being captured */
     uint64_t expected_ns;
     uint32_t flags;
     uint32_t collective;           /* the collective's number; 0: none. See collective.h */
-    const struct orion_stop *stop; /* the stop that claims the work; NULL: its GPU's hp is the stop. See stop.h */
-    CUstream elsewhere;            /* a stream of the hook's own, ordered behind and before `stream`; see partition.h */
+    const struct orion_stop *stop; /* the stop that claims the work; NULL: the stop of its GPU's hp. See stop.h */
+    CUstream elsewhere;            /* the hook's stream, between earlier and later work of `stream`; see partition.h */
 };
 
 /* Must be called before work->identity is read; see ORION_IDENTITY_UNREAD. */

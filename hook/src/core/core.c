@@ -66,7 +66,8 @@ void orion_work_end(struct orion_work *work, CUresult result)
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
 
 #define MARKS 16u
-/* What a context-wide proof in this thread will prove. The drain thread proves stream records beyond MARKS. */
+/* The work that this thread's current context-wide proof will prove. The drain thread proves stream records beyond
+ * MARKS. */
 static _Thread_local struct {
     struct orion_stream_record *stream_record;
     uint64_t returned;
@@ -96,7 +97,8 @@ static bool is_done(const struct orion_proof *proof, const struct orion_stream_r
     return asks && orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record)) != CUDA_ERROR_NOT_READY;
 }
 
-/* If a be call would block behind a closed valve, the driver would spin. This sleeps until hp is idle instead. */
+/* If a be call would block behind a closed valve, the driver would spin. This function sleeps until hp is idle
+ * instead. */
 static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
 {
     struct orion_stream_record *stream_record =
@@ -138,7 +140,7 @@ static void proven(struct orion_process *process, struct orion_stream_record *st
 {
     struct orion_gpu *gpu = stream_record->gpu;
     if (gpu == NULL) return;
-    uint64_t most = atomic_load(&stream_record->returned); /* it counts work from before the process joined, too */
+    uint64_t most = atomic_load(&stream_record->returned); /* `returned` of a proof of_itself may be 1 too large */
     orion_stream_record_prove(stream_record, returned < most ? returned : most);
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_HP) orion_busy_try_close(process, gpu);

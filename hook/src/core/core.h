@@ -9,8 +9,8 @@
  *   stream record  the hook's record of one stream: how much work was begun, returned from the driver, proven drained
  *   GPU            one GPU's pages as this process sees them
  *
- * Any thread may call these functions at any time, also before the process has joined and in a forked child; they
- * return quickly then. On the uncontended path none allocates, locks or makes a system call. */
+ * Any thread may call these functions at any time. Before the process has joined and in a forked child they return
+ * quickly. On the uncontended path no function allocates, locks or makes a system call. */
 #ifndef ORION_CORE_H
 #define ORION_CORE_H
 
@@ -30,8 +30,8 @@ enum orion_proof_scope { ORION_PROOF_STREAM, ORION_PROOF_EVENT, ORION_PROOF_CONT
 struct orion_proof {
     enum orion_proof_scope scope;
     bool blocks; /* a synchronise, not a query */
-    /* A blocking copy: also proves the work that the same call begins, which is returned (orion_work_end) between
-     * proof_begin and proof_end. */
+    /* True for a blocking copy: the call also proves the work that it begins itself. For that work, orion_work_end runs
+     * between orion_proof_begin and orion_proof_end. */
     bool of_itself;
     struct orion_stream_name stream; /* STREAM */
     CUevent event;                   /* EVENT */
@@ -42,7 +42,7 @@ struct orion_proof {
     bool counted;
 };
 void orion_proof_begin(struct orion_proof *proof);
-void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves */
+void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves work */
 
 /* -- Events: what a later wait on an event proves. The wrapper also reports the recording as work without GPU time. -- */
 struct orion_recording {
@@ -56,7 +56,7 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result); /
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */
 
 /* -- Look-ups. ------------------------------------------------------------------------------------------------------ */
-/* A version of an intercepted function that the hook does not know. */
+/* Called when the program looks up a version of an intercepted function that the hook does not know. */
 void orion_unknown_function(const char *name, int version);
 
 #endif

@@ -7,7 +7,8 @@
 #include "process/gpu.h"
 #include "process/process.h"
 
-/* Registered at the first GPU, after the driver's own exit handlers. So it runs before them. */
+/* The hook registers its exit handler at the first GPU, after the driver has registered its own. So the hook's handler
+ * runs before those of the driver. */
 static void register_exit_handler(struct orion_process *process)
 {
     uint32_t none = 0;
@@ -20,7 +21,8 @@ struct orion_gpu *orion_gpu_of(CUdevice device)
     if (process == NULL) return NULL;
     struct orion_gpu *gpu = orion_gpu_find(process, device);
     if (gpu != NULL) return gpu;
-    /* Else clients are threads, which have GPUs of their own. */
+    /* With a scheduler of threads, each client has a struct orion_gpu of its own, and the GPU found here joins no
+     * slot. */
     bool made, joins = !orion_process_has_scheduler(process);
     orion_owner *none = NULL;
     atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);

@@ -10,8 +10,8 @@ struct orion_process;
 /* The GPU's state, created at first use. NULL: no memory, or too many GPUs. */
 struct orion_gpu *orion_gpu_of(CUdevice device);
 
-/* The owner of streams (process.h) unless a scheduler of threads runs: the GPU's state, or NULL if it has no role.
- * Waits until the GPU's join is decided. */
+/* The orion_owner function (process.h) while no scheduler of threads runs. Returns the GPU's state; NULL: the process
+ * has no role on the GPU. Waits, for a bounded time, until the join has succeeded or failed. */
 struct orion_gpu *orion_owner_by_device(struct orion_process *process, CUstream stream, CUdevice device);
 
 #endif

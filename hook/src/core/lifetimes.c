@@ -1,6 +1,6 @@
-/* The end of contexts, primary contexts, streams and code also ends their stream records, events and pinned pages.
- * While a context ends, the drain thread touches no context, and all valves stay open so that the context's streams can
- * finish. */
+/* When a context or a stream ends, or code is unloaded, these functions end the stream records, events and pinned pages
+ * that belong to it. While a context ends, the drain thread touches no context, and all valves stay open so that the
+ * context's streams can finish. */
 #include "core/lifetimes.h"
 
 #include "be/chunks.h"
@@ -54,8 +54,8 @@ void orion_context_ending(CUcontext context)
 
 static _Thread_local CUdevice ending_primary = -1;
 
-/* Only the last release ends the primary context. Its events are destroyed before the driver's call. Its stream records
- * end after the call, if the context has ended. */
+/* Only the last release ends the primary context. This function destroys the context's events before the driver's call.
+ * orion_context_ended ends the stream records after the call, if the context has ended. */
 void orion_primary_ending(CUdevice device)
 {
     struct orion_process *process = orion_process_started();
@@ -92,14 +92,15 @@ void orion_context_ended(void)
         for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
             if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
     }
-    /* Raised again: another thread may have cached a context that has since ended. */
+    /* The epochs grow again, because another thread may have cached a context that has since ended. */
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_allow_touch(process);
 }
 
-/* hp's work continues after its stream is destroyed. A client that is a thread cannot prove it with the whole context,
- * where other clients work too. So this leaves an event behind the work. */
+/* hp's work continues after its stream is destroyed. If the client is a thread, the hook cannot prove this work by a
+ * wait for the whole context, because other clients work there, too. So this function records an event behind the
+ * work. */
 static void record_last_event(struct orion_stream_record *stream_record)
 {
     if (stream_record->gpu->client == 0) return;
@@ -127,12 +128,12 @@ void orion_stream_ending(CUstream stream)
         orion_capture_stream_ending(process, stream_record->stream);
         orion_window_forget(stream_record, true);
         struct orion_gpu *gpu = stream_record->gpu;
-        /* hp's work continues, unproven. be's work counts as drained: nothing waits for it, and the stream record
-         * becomes free. */
+        /* hp's work continues and must still be proven. be's work counts as drained: nothing waits for this work, and
+         * the stream record becomes free. */
         if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
         else record_last_event(stream_record);
         /* The drain thread uses the stream handles of clients that are threads. From here on it must not use this
-         * one. */
+         * handle. */
         if (gpu->client != 0) orion_forbid_touch(process);
         atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
         if (gpu->client != 0) orion_allow_touch(process);
@@ -155,6 +156,6 @@ void orion_process_ending(void)
     orion_forbid_touch(process);
     orion_stops_open(process);
     for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
-        /* Waits, boundedly, for a thread that holds the ledger. */
+        /* If a thread holds the ledger, waits for it for a bounded time. */
         if (orion_ledger_try_lock(&process->gpus[i])) orion_ledger_unlock(&process->gpus[i]);
 }

@@ -10,7 +10,7 @@
 #define CONTROLS_AT_FIRST 16u
 #define CONTROL_ONE_IN_AT_FIRST 4u
 #define CONTROL_ONE_IN 12u
-#define TRY_ONE_IN 24u /* used where even the least overlap was too much */
+#define TRY_ONE_IN 24u /* used if even the least overlap cost more than the budget */
 #define SLICE_NS (200 * ORION_MILLISECOND)
 #define ENDLESS_NS (2 * ORION_SECOND) /* a period that lasts this long is cut into slices ... */
 #define ENDLESS_OF_TYPICAL 20u        /* ... unless periods are usually long */
@@ -44,7 +44,7 @@ static void adjust(struct orion_gpu *gpu, struct orion_budget *budget)
     if (over > room + room / 2) allowed /= 2;
     else if (over > room) allowed -= allowed / 4;
     else if (over < room - room / 8) allowed += allowed / 8 + budget->longest_ns / 32;
-    /* A larger age than the longest period has no effect now, and it would take long to shrink again. */
+    /* An allowed age above the longest period has no effect now, and would take long to shrink again. */
     if (allowed > budget->longest_ns) allowed = budget->longest_ns;
     budget->overlap_ns = allowed < OVERLAP_MIN_NS ? OVERLAP_MIN_NS : allowed;
     budget->too_costly = over > room && budget->overlap_ns == OVERLAP_MIN_NS;

@@ -1,18 +1,19 @@
-/* The overlap budget: hp's process limits the age of a busy period up to which be may run beside it.
+/* The overlap budget: hp's process decides how long after the beginning of a busy period be may run beside hp. This
+ * time is the allowed age.
  *
- * hp's owner grants a slowdown (orion_policy_budget). hp's own process sees its busy periods, so it decides. When a
- * period begins, it writes the end of the overlap into the busy page, which be reads anyway. Overlap is allowed only in
- * the young part of a period, because of queueing: a delay of the first request of a long queue delays all of them.
- * Requests in the later part are late already (measured: docs/results/colocation.md).
+ * hp's owner grants a slowdown (orion_policy_budget). hp's own process decides, because it sees its busy periods. When
+ * a period begins, the process writes the end of the overlap into the busy page, which be reads anyway. Overlap is
+ * allowed only in the young part of a period, because of queueing: a delay of the first request of a long queue delays
+ * all of them. Requests in the later part are late already (measured: docs/results/colocation.md).
  *
  * Feedback: some periods are control periods, without overlap. The slowdown is the time per launch in overlapped
- * periods divided by the time per launch in control periods. The allowed age grows while the slowdown is under the
- * budget, and shrinks faster while it is over. Where even the least overlap costs more than the budget, only one period
- * in two dozen tries overlap again; all others are control periods. A period that never ends (training, a saturated
- * server) is cut into slices, which count as periods.
+ * periods divided by the time per launch in control periods. The allowed age grows while the slowdown is below the
+ * budget, and shrinks faster while the slowdown is above the budget. Where even the least overlap costs more than the
+ * budget, only one period in two dozen tries overlap again; all others are control periods. A period that never ends
+ * (training, a saturated server) is cut into slices, which count as periods.
  *
- * Refused: to compare the lengths of periods, which queueing changes more than overlap does; to let the agent decide,
- * which sees hp's periods 100 ms late. */
+ * Rejected: comparing the lengths of periods, because queueing changes them more than overlap does; letting the agent
+ * decide, because the agent sees hp's periods 100 ms late. */
 #ifndef ORION_BUDGET_H
 #define ORION_BUDGET_H
 
@@ -28,7 +29,7 @@ struct orion_budget_sum {
 }; /* a decaying sum over roughly the last dozen periods */
 
 struct orion_budget {
-    /* A lock that is tried, never waited for; a thread that does not get it does not count the period. */
+    /* Threads try this lock and never wait for it. A thread that does not get the lock does not count the period. */
     _Atomic uint32_t lock;
     struct orion_budget_sum control, overlapped;
     bool is_control, open;                   /* of the current period */
@@ -41,7 +42,8 @@ struct orion_budget {
     uint32_t random;
 };
 
-/* A busy period begins after idle, resumes after a short gap, or pauses. `work`: launches begun on the GPU so far. */
+/* Called when a busy period begins after idle time (opened), resumes after a short gap (resumed), or pauses (paused).
+ * `work`: number of launches begun on the GPU so far. */
 void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work);
 void orion_budget_resumed(struct orion_gpu *gpu, uint64_t now, uint64_t work);
 void orion_budget_paused(struct orion_gpu *gpu, uint64_t now, uint64_t work);

@@ -22,8 +22,8 @@ static uint64_t work_begun(struct orion_process *process, const struct orion_gpu
     return begun;
 }
 
-/* The typical length of a whole busy period, short gaps included. It falls fast and rises slowly: queueing makes some
- * periods long, and a wait is the largest part of the short ones. */
+/* The typical length of a whole busy period, short gaps included. The estimate falls fast and rises slowly, for two
+ * reasons: queueing makes some periods long, and hp's wait for be is a larger part of a short period. */
 static uint64_t blended(uint64_t typical, uint64_t lasted)
 {
     if (typical == 0) return lasted;
@@ -50,7 +50,7 @@ void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum
     atomic_store_explicit(&gpu->record->busy_since_ns, now, memory_order_relaxed);
     atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
     bool budgeted = orion_hp(gpu)->budget.open || orion_policy_overlaps(gpu);
-    /* Excludes this launch, so that the period counts it. */
+    /* Excludes this launch, so that the new period includes it. */
     uint64_t begun = budgeted ? work_begun(process, gpu) - 1 : 0;
     if (change == ORION_BUSY_RESUMED) {
         if (budgeted) orion_budget_resumed(gpu, now, begun);

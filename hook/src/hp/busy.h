@@ -3,10 +3,11 @@
  * A launch increments `begun` of its stream record, sets BUSY if needed, calls the driver and increments `returned`. A
  * proof raises `drained`. To close, a thread sets BUSY -> CLOSING. It then sets LINGER only if `drained` (read first)
  * equals `begun` (read second) for every stream record. A launch meanwhile sets CLOSING back to BUSY, so the exchange
- * to LINGER fails. Only one thread closes at a time: of two, one could end a CLOSING that the other began after new
- * work. All these accesses are sequentially consistent. hook/test/test_busy.c tests this under load.
+ * to LINGER fails. Only one thread closes at a time. If two threads closed, one could end a CLOSING that the other
+ * began after new work. All these accesses are sequentially consistent. hook/test/test_busy.c tests this under load.
  *
- * Refused, because counter-examples exist: to clear the state first and undo that; a proof that reads `begun`. */
+ * Rejected, because counter-examples exist: setting the state to idle first and restoring BUSY if work is left; a proof
+ * that reads `begun`. */
 #ifndef ORION_BUSY_H
 #define ORION_BUSY_H
 
@@ -28,8 +29,8 @@ static inline enum orion_busy_change orion_busy_set(struct orion_gpu *gpu)
     return before == ORION_IDLE ? ORION_BUSY_OPENED : before == ORION_LINGER ? ORION_BUSY_RESUMED : ORION_BUSY_SAME;
 }
 
-/* Called at the launch that begins or resumes a busy period. Learns the gap. It runs before the driver's call, which
- * may take longer than the gap. */
+/* Called at the launch that begins or resumes a busy period. Learns the length of the gap. Called before the driver's
+ * call, which may take longer than the gap. */
 void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum orion_busy_change change);
 
 /* Called after a proof: BUSY -> LINGER if all work is proven drained. */

@@ -27,8 +27,9 @@ struct marks {
     struct mark mark[MARKS];
 };
 
-/* Clients that are threads share a context, so one must not wait for the whole context. Its streams are proven one at a
- * time: by an event in the stream, or by the event that was left when the stream was destroyed. */
+/* Clients that are threads share a context, so a proof for one client must not wait for the whole context. The hook
+ * proves such a client's streams one at a time: by an event in the stream, or by the event that the hook recorded when
+ * the stream was destroyed. */
 static bool is_proven_by_stream(struct orion_process *process, const struct orion_gpu *gpu,
                                 const struct orion_stream_record *stream_record)
 {
@@ -59,7 +60,7 @@ static bool mark_next_context(struct orion_process *process, struct orion_gpu *g
     return marks->count > 0;
 }
 
-/* *event stays NULL unless it was recorded. */
+/* Sets *event only if the event was recorded. */
 static CUresult record_event(const struct marks *marks, CUevent *event)
 {
     if (!marks->one_stream && orion_driver.cuCtxRecordEvent == NULL) return CUDA_ERROR_NOT_SUPPORTED;
@@ -80,10 +81,10 @@ static CUresult record(struct orion_process *process, const struct marks *marks,
     if (!orion_touch(process)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     struct orion_stream_record *stream_record = marks->mark[0].stream_record;
     CUresult result;
-    /* The stream was destroyed and may have left an event (lifetimes.c). */
+    /* The stream was destroyed. The hook may have recorded an event at that time (lifetimes.c). */
     if (marks->one_stream && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) {
         *event = atomic_exchange(&stream_record->last, NULL);
-        /* Just destroyed: try at the next request. */
+        /* The stream was destroyed just now: try again at the next request. */
         result = *event != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     } else if ((result = orion_driver.cuCtxPushCurrent_v2(marks->context)) == CUDA_SUCCESS) {
         result = record_event(marks, event);

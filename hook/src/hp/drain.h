@@ -1,5 +1,5 @@
-/* The drain threads, one for each GPU: they prove that work is complete that no call waits for (training loops,
- * pipelines).
+/* The drain threads, one for each GPU: if no call of the program waits for some work (training loops, pipelines), they
+ * prove that this work is complete.
  *
  * A drain thread records an event behind all work of a context (cuCtxRecordEvent) and polls it until it is complete.
  * The call takes 0.1-0.4 us (measured), orders nothing and covers non-blocking streams. The launch path pays nothing,
@@ -7,8 +7,8 @@
  * such call; there the thread synchronises the context. Driver calls need the process's descriptors (see thread.h), so
  * these are separate threads, started only in hp processes that need them.
  *
- * Refused: an event behind each launch (100-150 ns); a word that the GPU writes (650-750 ns); one thread for all GPUs
- * (long work on one would hide the end of work on another). */
+ * Rejected: an event behind each launch (100-150 ns); a word that the GPU writes (650-750 ns); one thread for all GPUs
+ * (during long work on one GPU, the thread would miss the end of work on another GPU). */
 #ifndef ORION_DRAIN_H
 #define ORION_DRAIN_H
 

@@ -17,8 +17,9 @@ static unsigned bucket_of(uint64_t gap_ns)
     return bucket;
 }
 
-/* The cost of each linger over all gaps: the gaps that it waits through, and for each longer gap the linger itself plus
- * the ceiling, the price of hp's return to a GPU that be has used. */
+/* Computes the cost of each linger, as a sum of costs of all gaps. A gap that ends within the linger costs its own
+ * length. A longer gap costs the linger plus the ceiling; the ceiling is the price of hp's return to a GPU that be has
+ * used. */
 static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns,
                   uint64_t cost[ORION_LINGER_BUCKETS + 1])
 {
@@ -33,9 +34,10 @@ static void weigh(const struct orion_linger *linger, uint64_t floor_ns, uint64_t
     }
 }
 
-/* The shortest linger such that no longer one is clearly cheaper. Random (memoryless) arrivals have gaps of all
- * lengths, and every linger costs about the same; a longer one would take time from be for no reason. Many hp clients
- * have both a mode of short gaps between queued requests and such a tail. This covers the mode and not the tail. */
+/* The shortest linger L such that no linger above L is clearly cheaper. Random (memoryless) arrivals have gaps of all
+ * lengths, and every linger costs about the same; a longer linger would take time from be for no reason. Many hp
+ * clients have both a mode of short gaps, between queued requests, and a tail of random gaps. The chosen linger covers
+ * the mode and not the tail. */
 static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
 {
     uint64_t cost[ORION_LINGER_BUCKETS + 1], least = UINT64_MAX;
@@ -48,9 +50,9 @@ static uint64_t cheapest(const struct orion_linger *linger, uint64_t floor_ns, u
     return best < floor_ns ? floor_ns : best;
 }
 
-/* Extends the linger to the end of the mode that it, or its floor, reaches into. The mode's last gaps are too few to
- * change the total cost. At the margin, waiting on pays while gaps of this age end at a rate of more than one per
- * ceiling, the price of an interrupted gap. A bucket without gaps ends the mode; so does the last gap. */
+/* Extends the linger to the end of the mode in which it lies, because the mode's last gaps are too few to change the
+ * total cost. A longer wait pays while gaps of this age end at a rate of more than one per ceiling. The ceiling is the
+ * price of an interrupted gap. A bucket without gaps ends the mode; so does the last gap. */
 static uint64_t extend_to_mode_end(const struct orion_linger *linger, uint64_t linger_ns, uint64_t ceiling_ns)
 {
     uint64_t lasting = linger->weight[ORION_LINGER_BUCKETS], beyond[ORION_LINGER_BUCKETS];
@@ -67,7 +69,7 @@ static uint64_t extend_to_mode_end(const struct orion_linger *linger, uint64_t l
 static uint64_t choose(const struct orion_linger *linger, uint64_t floor_ns, uint64_t ceiling_ns)
 {
     uint64_t best = extend_to_mode_end(linger, cheapest(linger, floor_ns, ceiling_ns), ceiling_ns);
-    /* A quarter more than the gaps that it should cover, because a bucket's edge is not the end of the distribution. */
+    /* Adds a quarter, because the gaps that the linger should cover may be a little longer than the bucket's edge. */
     if (best > floor_ns) best += best / 4;
     return best > ceiling_ns ? ceiling_ns : best;
 }

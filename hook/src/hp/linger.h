@@ -1,16 +1,16 @@
 /* The linger: how long a drained hp still counts as busy. It is learnt from hp's own gaps.
  *
  * A loop that synchronises after every token has one short gap per token. A be launch in that gap would delay the next
- * token. A linger through every gap would waste the long ones. With the distribution of gaps known, the cost of a
- * linger L is
+ * token. A linger that lasts through every gap would keep be from using the long gaps. If the distribution of gaps is
+ * known, the cost of a linger L is
  *
  *   (sum over gaps <= L of the gap)  +  (sum over longer gaps of L + price)
  *
- * (the ski-rental problem). The price of an interrupted gap is the ceiling: to wait through a gap shorter than the
- * ceiling pays if such gaps are common. The chosen L is the shortest one such that no longer one is clearly cheaper,
- * because for random arrivals every L costs about the same. L is then extended to the end of the mode that it has
- * reached: the slowest gaps behind a queue are few, and each would cost hp a context switch in the middle of the queue.
- * Weights halve every ORION_LINGER_FADE gaps. */
+ * (the ski-rental problem). The price of an interrupted gap is the ceiling: waiting through a gap shorter than the
+ * ceiling pays if such gaps are common. The hook chooses the shortest L such that no longer linger is clearly cheaper,
+ * because for random arrivals every L costs about the same. It then extends L to the end of the mode (of common gap
+ * lengths) in which L lies. The longest gaps of a mode are few, but each that outlasts the linger costs hp a context
+ * switch between queued requests. Weights halve every ORION_LINGER_FADE gaps. */
 #ifndef ORION_LINGER_H
 #define ORION_LINGER_H
 
@@ -18,10 +18,10 @@
 #include <stdint.h>
 
 #define ORION_LINGER_BUCKETS 20u
-#define ORION_LINGER_FADE 128u /* so many gaps tell a share of 2 % from chance; a multiple of 8 */
+#define ORION_LINGER_FADE 128u /* among this many gaps, a share of 2 % is not chance; a multiple of 8 */
 
 struct orion_linger {
-    _Atomic uint32_t learning;                 /* a lock that is tried: a gap is dropped if another thread holds it */
+    _Atomic uint32_t learning;                 /* a lock; a thread that does not get it at once drops its gap */
     uint32_t seen;                             /* gaps since the weights were halved */
     uint32_t known;                            /* all gaps so far, saturating */
     uint32_t weight[ORION_LINGER_BUCKETS + 1]; /* gaps by length; the last bucket: longer than every edge */

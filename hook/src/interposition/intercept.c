@@ -1,11 +1,12 @@
 /* The functions that a process calls instead of the driver's: one for each exported function of the driver, except
  * those of hook/declarations/pass.txt.
  *
- * They are generated from hook/declarations. Each gets the address of the driver's function, notifies the core of the
- * call, makes the call, and notifies the core of the result. Look-ups by name return the same functions (lookup.c).
+ * They are generated from hook/declarations. Each of these functions gets the address of the driver's function,
+ * notifies the core of the call, makes the call, and notifies the core of the result. Look-ups by name return the same
+ * functions (lookup.c).
  *
- * Each is a static function with an exported alias. So the table contains the hook's own addresses, even if a library
- * that is preloaded before the hook defines a function of the same name. */
+ * Each of these functions is static and has an exported alias. So the table contains the hook's own addresses, even if
+ * a library that is preloaded before the hook defines a function of the same name. */
 #define __CUDA_API_VERSION_INTERNAL /* makes cuda.h declare every ABI variant under the name that the driver exports */
 #include "interposition/intercept.h"
 

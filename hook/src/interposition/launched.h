@@ -1,4 +1,4 @@
-/* The identities of launches, for the wrappers: they replace the handles in a call. */
+/* Wrappers call these functions to make the identity of a launch from the handles in the driver call. */
 #ifndef ORION_LAUNCHED_H
 #define ORION_LAUNCHED_H
 
@@ -29,8 +29,8 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
     return true;
 }
 
-/* The identity of a graph node with its new parameters. A macro, because the structures of two ABIs have the same
- * members. */
+/* The identity of a graph node with its new parameters. This is a macro, because the structures of two ABIs have the
+ * same members. */
 #define orion_identity_kernel_node(node, kernel_function) \
     orion_identity_kernel((kernel_function), (node)->gridDimX, (node)->gridDimY, (node)->gridDimZ, (node)->blockDimX, \
                           (node)->blockDimY, (node)->blockDimZ, (node)->sharedMemBytes)

@@ -71,7 +71,7 @@ static struct decision decide_function(const struct query *query, const struct o
     orion_resolve_if_loaded();
     void *found, *next = NULL;
     if (query->handle == RTLD_NEXT) {
-        /* For RTLD_NEXT the C library searches behind the object that calls it; that object is now the hook. */
+        /* For RTLD_NEXT the C library searches behind the object that calls dlsym; that object would be the hook. */
         found = orion_elf_next_function(caller, query->name);
         next = ask(query, RTLD_NEXT);
         if (found == NULL || (next == NULL && found != function->wrapper)) return forwarded(query);
@@ -94,7 +94,7 @@ static struct decision decide_look_up(const struct query *query)
     return forwarded(query);
 }
 
-/* For names that the hook does not interpose, this allocates nothing and takes no lock. */
+/* For names that the hook does not interpose, this function allocates nothing and takes no lock. */
 __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name, const char *version,
                                                                                 const void *caller)
 {

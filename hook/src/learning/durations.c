@@ -4,7 +4,7 @@
 
 #define NEIGHBOURHOOD 8u
 #define SAMPLED_AT_FIRST 4u       /* the hook times at least this many launches of a new identity */
-#define SAMPLED_LATER 128u        /* then launches 2^n, then one in 128, because two timed events cost a microsecond */
+#define SAMPLED_LATER 128u        /* then it times launches 2^n, later one in 128: two timed events cost 1 us */
 #define DISAGREES 4u              /* a sample longer than this many times the expected duration is a surprise */
 #define SURPRISES 3u              /* after this many surprises in a row, the last one becomes the expected duration */
 #define ESTIMATE_LEAST_100NS 200u /* least value of an unmeasured estimate, because an estimate may be much too low */
@@ -149,7 +149,7 @@ static void note_change(struct orion_durations *durations, const struct orion_du
 
 /* The expected duration falls fast and rises slowly, because samples are more often too long than too short: another
  * context's time slice, a GPU that had to wake up, or a launch gap can lengthen a sample. Only after a run of long
- * samples does the expected duration rise at once: the identity then stands for other code. */
+ * samples does the expected duration rise at once: the identity then probably stands for other code. */
 static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, enum orion_sample sample)
 {
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
@@ -181,7 +181,8 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     note_change(durations, entry, expected);
 }
 
-/* The entry stays, without samples. If it were removed, searches would end here and miss entries behind it. */
+/* The entry stays in the table, without samples. If it were removed, searches would end here and miss entries behind
+ * it. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity)
 {
     struct orion_duration *entry = orion_duration_find(durations, identity);

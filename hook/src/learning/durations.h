@@ -1,5 +1,5 @@
-/* What the hook knows of each identity: its expected duration, how many SMs it fills, and its class (what it is short
- * of). One table serves all GPUs of the process. Only a profile states the class, because a launch shows it only to
+/* What the hook knows of each identity: its expected duration, how many SMs it fills, and its class (what limits its
+ * speed). One table serves all GPUs of the process. Only a profile states the class, because finding the class needs
  * hardware counters. Rejected: timing be's kernels on a part of the SMs; that gives the class of be's kernels only,
  * which is useful only together with the class of hp's.
  *
@@ -54,11 +54,11 @@ ORION_PART(durations)
 uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t identity, bool *sample);
 
 /* How a sample was taken. TIME_SLICED: contexts of other be clients may have had time slices of the GPU meanwhile. This
- * process cannot see their work. For long kernels this is common. CLEAN: no other work is known to have lengthened
- * it. */
+ * process cannot see their work. For long kernels this is common. CLEAN: the hook knows of no other work that
+ * lengthened the sample. */
 enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_TIME_SLICED };
 
-/* Enters a sample. */
+/* Enters a measured duration into the table. */
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample);
 
 /* Clears the duration and facts of an identity that now stands for other work. */
@@ -71,7 +71,8 @@ struct orion_kernel_facts {
     uint32_t samples;
 };
 
-/* Fills *facts with what is known, zeros if nothing is. False: orion_kernel_note has not run and can find out more. */
+/* Fills *facts with what the table knows; unknown facts become 0. False: orion_kernel_note has not run for this
+ * identity, and can find out more. */
 bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, struct orion_kernel_facts *facts);
 
 /* For facts.c and knowledge.c, which fill the table. `find` returns NULL if there is no entry. `claim` replaces an

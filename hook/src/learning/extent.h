@@ -1,6 +1,7 @@
-/* How many bytes a call copies, sets or allocates, if no single parameter states it: batches, boxes, arrays. Identities
- * and memory accounting use the numbers, so approximations are good enough. Pointers may be NULL except in the
- * macros. */
+/* How many bytes a call copies, sets or allocates, if no single parameter states this number: batches, boxes, arrays.
+ * The numbers serve memory accounting and the identities by which the hook recognises work that takes about the same time
+ * (identity.h). Approximations are good enough for both. Pointers may be NULL except in
+ * the macros. */
 #ifndef ORION_EXTENT_H
 #define ORION_EXTENT_H
 
@@ -16,7 +17,8 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
     return orion_identity_bytes(kind, bytes);
 }
 
-/* Macros, because the structures of older ABIs and of peer copies have the same members but other types. Not NULL. */
+/* These are macros, because the structures of older ABIs and of peer copies have the same members but other types. The
+ * pointers must not be NULL. */
 #define orion_copy_2d(copy) \
     orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height)
 #define orion_copy_3d(copy) \
@@ -81,7 +83,8 @@ static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *arra
     return (uint64_t)array->Width * (array->Height ? array->Height : 1) * orion_bytes_of_element(array->Format, array->NumChannels);
 }
 
-/* Each level has a quarter of the bytes of the level before, so all further levels have a third of the first one's. */
+/* Each level has a quarter of the bytes of the level before, so all further levels together have a third of the first
+ * level's bytes. */
 static inline uint64_t orion_bytes_of_array_3d(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
     if (array == NULL) return 0;

@@ -57,7 +57,7 @@ bool orion_kernel_note(struct orion_process *process, uint64_t identity, const s
     if (entry != NULL && (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_NOTED))
         return false;
     if (entry == NULL) entry = orion_duration_claim(durations, identity);
-    orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* before the work, so that no other thread does the same work */
+    orion_facts_set_flags(entry, ORION_FACTS_NOTED); /* set first, so that no other thread does the same work */
     bool expects = false;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (launch->function != NULL) expects = note_kernel(process, entry, identity, launch);

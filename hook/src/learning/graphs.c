@@ -164,7 +164,7 @@ static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t 
     return record;
 }
 
-/* `part`: what the node adds to the sum from now on; NULL: its part stays, and `enabled` changes. */
+/* `part`: what the node adds to the sum from now on; NULL: the node's part stays, and only `enabled` changes. */
 static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled,
                         bool local)
 {

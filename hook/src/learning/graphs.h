@@ -7,7 +7,8 @@
  * changes, the hook subtracts its old part from the sum and adds the new part. A node's part contains what determines
  * its duration: the kernel and its shape, or about how many bytes it copies. It contains no arguments and no addresses,
  * because programs change those with every token. Conditional nodes, and graphs that the device launches or updates, do
- * not determine what will run. Then the identity is made from the handle, and each change clears what was learnt of it.
+ * not determine what will run. For them the hook makes the identity from the handle, and each change clears what the
+ * hook learnt of that identity.
  *
  * The tables have a fixed size. When a neighbourhood is full, a new graph replaces the oldest one. The replaced graph's
  * identity is then made from its handle. A launch searches one neighbourhood. */

@@ -10,8 +10,9 @@
  * handle. Such an identity is marked as local (ORION_IDENTITY_LOCAL), and no process sends it to another.
  *
  * Kernels of one name may have different code in different processes, because some compilers name kernels by what they
- * fuse. So a kernel's identity is the identity of its name and shape, XORed with a mark of the code: registers, memory
- * and parameters. Without the mark it is the plain identity. A profile's row contains only the plain identity. */
+ * fuse. So a kernel's identity is the identity of its name and shape, XORed with a mark of its code: a hash of
+ * registers, memory and parameters. An identity without a mark is a plain identity. A profile's row contains only the
+ * plain identity. */
 #ifndef ORION_IDENTITY_H
 #define ORION_IDENTITY_H
 
@@ -34,7 +35,7 @@ enum orion_work_kind {
 };
 
 #define ORION_IDENTITY_NONE UINT64_C(0)
-#define ORION_IDENTITY_UNREAD UINT64_C(2) /* not computed yet: see launch.h. Computed ones are odd or 0 */
+#define ORION_IDENTITY_UNREAD UINT64_C(2) /* not computed yet: see launch.h. Computed identities are odd or 0 */
 #define ORION_IDENTITY_LOCAL UINT64_C(2)  /* this bit: made from a handle, so valid in this process only */
 #define ORION_IDENTITY_BITS UINT64_C(3)   /* bit 0: not NONE; bit 1: local; the hash is in the bits above */
 #define ORION_NAME_MAX 4096u              /* bytes of a kernel's name that enter the hash */

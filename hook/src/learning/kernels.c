@@ -6,7 +6,7 @@
 
 #define NEIGHBOURHOOD 8u
 #define WRITING UINT64_C(1)
-#define PARAMETERS_MOST 64u /* further parameters do not enter a mark */
+#define PARAMETERS_MOST 64u /* a mark covers no parameters beyond these */
 
 /* -- Queries of the driver ------------------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ static void remember(struct orion_kernels *kernels, const void *function, uint64
     struct orion_kernel *entry = victim(kernels, function);
     if (entry == NULL) return;
     uint64_t held = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    /* The thread that loses this race asks the driver again at the next launch. */
+    /* A thread that fails to get the entry asks the driver again at the next launch. */
     if (held == WRITING || !atomic_compare_exchange_strong(&entry->word, &held, WRITING)) return;
     /* These stores have release order and their loads acquire order. So a reader that sees one of the new words also
      * sees that the old handle and the old name are gone. */

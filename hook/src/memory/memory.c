@@ -26,7 +26,7 @@ static struct orion_gpu *first_gpu(struct orion_process *process, bool awaits)
     return NULL;
 }
 
-/* The limit is unknown until the join has succeeded or failed. So the caller waits for that, as long as a launch
+/* The limit is unknown until the join has succeeded or failed. So the caller waits for the join, as long as a launch
  * would. */
 static struct orion_gpu *limiting_gpu(struct orion_process *process)
 {
@@ -85,7 +85,7 @@ void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result)
         if (allocation != NULL) *allocation = (struct orion_allocation){key, bytes};
         unlock(memory);
     }
-    if (allocation == NULL) { /* it failed, or the table is full and would not find it at the free: do not count it */
+    if (allocation == NULL) { /* not counted: it failed, or the table is full, so its free would find no size */
         uint64_t used = atomic_load(&memory->used);
         while (!atomic_compare_exchange_weak(&memory->used, &used, used > bytes ? used - bytes : 0)) {}
     }

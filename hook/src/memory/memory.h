@@ -30,8 +30,8 @@ struct orion_process;
 
 void orion_memory_publish(struct orion_process *process); /* writes the used bytes into the record page */
 
-/* Around an allocation. False: it would exceed the limit, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. `key` is
- * the address or handle; `result` is the driver's. */
+/* Called before and after an allocation. False: the allocation would exceed the limit, and the wrapper returns
+ * CUDA_ERROR_OUT_OF_MEMORY. `key` is the address or handle; `result` is the driver's. */
 bool orion_memory_reserve(uint64_t bytes);
 void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result);
 

@@ -8,7 +8,7 @@
 #include "process/gpu.h"
 
 /* The robust list has one entry, in this thread's memory. The kernel finds the futex at an offset from the entry, so
- * the shared page contains no pointer. This list replaces the C library's list; this thread does not use that one. */
+ * the shared page contains no pointer. This list replaces the C library's list, which this thread does not use. */
 static _Thread_local struct {
     struct robust_list_head head;
     struct robust_list entry;

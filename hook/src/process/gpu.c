@@ -15,7 +15,7 @@
 #include "system/system.h"
 
 #define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
-#define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* from the GPU's first context; creating a context takes about as long */
+#define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* since the first context; creating a context takes about as long */
 
 #ifndef F_GET_SEALS
 #define F_GET_SEALS 1034

@@ -42,12 +42,12 @@ struct orion_gpu {
     struct orion_record_page *record;
     const struct orion_busy_page *neighbours; /* [ORION_GPU_CLIENTS_MAX], by client index */
 
-    /* State of upper layers for the GPU. They define its type (hp/state.h, be/state.h) and check its size. */
+    /* Bytes for the state of upper layers. Those layers define its type (hp/state.h, be/state.h) and check its size. */
     _Alignas(8) unsigned char hp[ORION_GPU_HP];
     _Alignas(8) unsigned char be[ORION_GPU_BE];
 
     /* The hp clients that a be client waits for: see gate.c. The GPU's thread writes the list hp_client_index: first
-     * the entries, then the count. The arrays behind the list have the client index as their index. */
+     * the entries, then the count. The index of the arrays behind the list is the client index. */
     _Atomic uint32_t hp_count;
     _Atomic uint16_t hp_client_index[ORION_GPU_CLIENTS_MAX];
     _Atomic uint32_t hp_generation[ORION_GPU_CLIENTS_MAX]; /* 0: no client */
@@ -67,8 +67,9 @@ struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made);
 void orion_gpu_await_join(struct orion_gpu *gpu); /* waits, for a bounded time, until the join has succeeded or failed */
 
-/* The complete copies. A writer changes `current` after it has completed the other copy. A reader that is slower than
- * two changes may read words of both copies; each word by itself was valid a moment ago. */
+/* These return the complete copy of the policy and of the grant. A writer changes `current` after it has completed the
+ * other copy. If two changes happen while a reader reads, the reader may get words of both; each word by itself was
+ * valid a moment ago. */
 static inline const struct orion_policy *orion_gpu_policy(const struct orion_gpu *gpu)
 {
     return &gpu->policy->copy[atomic_load_explicit(&gpu->policy->current, memory_order_acquire) & 1];
@@ -94,7 +95,7 @@ static inline const struct orion_busy_page *orion_gpu_neighbour(const struct ori
     return &gpu->neighbours[orion_gpu_neighbour_index(gpu, i)];
 }
 
-/* Replace pages; only for the GPU's thread. All return 0, or -1 on failure. */
+/* These functions replace pages; only the GPU's thread may call them. All return 0, or -1 on failure. */
 enum orion_gpu_page { ORION_GPU_POLICY, ORION_GPU_GRANT, ORION_GPU_BUSY, ORION_GPU_RECORD };
 int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd);
 int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd);

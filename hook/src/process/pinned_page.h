@@ -16,7 +16,7 @@ struct orion_pinned_page {
     uint32_t context_epoch;  /* process->context_epoch + 1 when the page was pinned; 0: never pinned */
 };
 
-/* The caller holds a lock around both. orion_pinned_page_pin makes driver calls in the current context. */
+/* The caller of either function holds a lock. orion_pinned_page_pin makes driver calls in the current context. */
 bool orion_pinned_page_make(struct orion_pinned_page *page);
 bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page);
 

@@ -15,8 +15,8 @@
 #include "process/baseline_kinds.h"
 #include "process/gpu.h"
 
-/* Whether work of several clients can run on this GPU at the same time. It can under MPS and between threads of one
- * process. */
+/* Whether work of several clients can run on this GPU at the same time. Such work runs together under MPS and between
+ * threads of one process. */
 enum orion_sharing { ORION_SHARING_UNKNOWN = 0, ORION_SHARING_TIME_SLICED = 1, ORION_SHARING_TOGETHER = 2 };
 
 /* Whether a be launch waits until hp is idle. This library treats an unknown policy (of a newer agent) as GATE, because
@@ -29,7 +29,7 @@ static inline bool orion_policy_gates(const struct orion_policy *policy)
 /* Whether the policy is a baseline that makes be launches wait. */
 static inline bool orion_policy_is_baseline(const struct orion_policy *policy) { return orion_baseline_holds(policy->kind); }
 
-/* Whether a be launch has to wait for anything. */
+/* Whether the policy can make a be launch wait. */
 static inline bool orion_policy_admits(const struct orion_policy *policy)
 {
     return orion_policy_gates(policy) || orion_policy_is_baseline(policy);

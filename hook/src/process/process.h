@@ -19,7 +19,7 @@
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
 
 struct orion_process {
-    _Atomic uint32_t started;               /* 0: not started (so in a forked child); 1: being started; 2: started */
+    _Atomic uint32_t started;               /* 0: not started, as in a forked child; 1: being started; 2: started */
     _Atomic uint32_t managed;               /* number of GPUs with a role; if 0, every call passes at once */
     _Atomic uint32_t joining;               /* number of GPUs whose first join has not yet succeeded or failed */
     _Atomic uint32_t scheduler;             /* generation of the running scheduler of threads; 0: none runs */
@@ -73,7 +73,8 @@ extern struct orion_process *orion_the_process; /* NULL until orion_process_star
 /* Starts the process's state if necessary and returns it; NULL: no memory, or the kernel is too old. */
 struct orion_process *orion_process_started(void);
 
-/* NULL: the hook has nothing to do for a call. In this common case the check costs one load and one comparison. */
+/* NULL: the process is unmanaged, so the hook passes the call through. In this common case the check costs one load and
+ * one comparison. */
 static inline struct orion_process *orion_process_if_managed(void)
 {
     struct orion_process *process = orion_the_process;

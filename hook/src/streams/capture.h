@@ -41,8 +41,8 @@ void orion_capture_unrelax(struct orion_relaxed *relaxed);
 bool orion_touch(struct orion_process *process);
 void orion_touched(struct orion_process *process);
 
-/* Around a change during which no drain thread may use a context. orion_forbid_touch waits, for a bounded time, until
- * no drain thread uses one. */
+/* Called before and after a change during which no drain thread may use a context. orion_forbid_touch waits, for a
+ * bounded time, until no drain thread uses one. */
 void orion_forbid_touch(struct orion_process *process);
 void orion_allow_touch(struct orion_process *process);
 

@@ -20,8 +20,8 @@ void orion_own_streams_end(struct orion_process *process, CUcontext context)
     }
 }
 
-/* Forgets the streams of all contexts on that GPU. A client rarely has a context besides the primary one; if it has, it
- * creates another own stream. */
+/* Forgets the streams of all contexts on that GPU. A client rarely has a context besides the primary one. If it has,
+ * the hook creates another own stream there. */
 void orion_own_streams_end_on(struct orion_process *process, CUdevice device)
 {
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {

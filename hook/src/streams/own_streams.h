@@ -28,8 +28,8 @@ ORION_PART(own_streams)
 /* The number of the client that owns the stream, + 1; 0: it is not an own stream. */
 uint32_t orion_owner_of(struct orion_process *process, CUstream stream);
 
-/* A context ends together with its streams. The second function is for a primary context: the call that ends it names
- * only the device. */
+/* A context ends together with its streams. The second function is for a primary context, because the driver call that
+ * ends a primary context names only the device. */
 void orion_own_streams_end(struct orion_process *process, CUcontext context);
 void orion_own_streams_end_on(struct orion_process *process, CUdevice device);
 

@@ -1,9 +1,9 @@
 /* Stream records: what the hook knows of each stream, and the counters of its work.
  *
  * Each stream record counts the work that was begun (before the driver's call), returned (after it) and proven drained.
- * A proof reads `returned` before the driver's synchronising call, and raises `drained` to that count after it. So a
- * proof never covers work that another thread submits during that call. The counters only grow, also when a stream
- * record passes to another stream. So an old event that was recorded on the earlier stream proves nothing about the new
+ * A proof reads `returned` before the driver's synchronising call, and raises `drained` to that count after the call.
+ * So a proof never covers work that another thread submits during that call. The counters only grow, even when another
+ * stream gets the stream record. So an old event that was recorded on the earlier stream proves nothing about the new
  * stream's work.
  *
  * The key of a stream record is the stream's handle; for a default stream, its context or its thread. Look-ups need no
@@ -56,14 +56,15 @@ struct orion_process;
 struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream);
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
-/* Whether it is an overflow stream record: its counters belong to several streams, and its handle to none of them. */
+/* Whether this is an overflow stream record. Its counters belong to several streams; its handle belongs to none of
+ * them. */
 bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
 /* The index at which a walk over the used stream records begins. The walk ends before high_water. */
 uint32_t orion_stream_records_begin(const struct orion_process *process);
 
-/* The handle of the stream record's stream, valid in every thread; but a per-thread default stream has no such
- * handle. */
+/* The handle of the stream record's stream. The handle is valid in every thread, unless the stream is a per-thread
+ * default stream. */
 CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record);
 
 /* Raises `drained` to `returned`, but never lowers it. A change counts as progress of the stream record's GPU. */

@@ -18,7 +18,7 @@ int orion_thread_spawn(void *(*body)(void *), void *argument)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     int result = pthread_create(&thread, &attributes, body, argument);
-    if (result != 0) { /* the program's thread-local storage may be larger than this stack: try 8 MiB */
+    if (result != 0) { /* maybe the program's thread-local storage is larger than this stack: try 8 MiB */
         pthread_attr_setstacksize(&attributes, 8u << 20);
         result = pthread_create(&thread, &attributes, body, argument);
     }

@@ -183,7 +183,7 @@ static void end_stream_record(struct orion_stream_record *stream_record, bool is
     if (!is_shared) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
 }
 
-/* Waits for the work of all clients, each in its context. */
+/* Waits for the work of all clients, in the context of each stream. */
 static void drain(struct orion_process *process)
 {
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);

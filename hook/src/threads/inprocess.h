@@ -52,7 +52,7 @@ struct orion_gpu *orion_owner_by_client(struct orion_process *process, CUstream 
 
 bool orion_inprocess_has(struct orion_process *process, int client);
 
-/* The process, if its scheduler runs and has that client; NULL: not so, and the error message says why. */
+/* Returns the process if its scheduler runs and has that client. Otherwise sets the error message and returns NULL. */
 struct orion_process *orion_inprocess_with(int client);
 
 /* Stores and logs the error message of a failed call; returns -1. */

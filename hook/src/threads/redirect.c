@@ -122,7 +122,7 @@ void orion_after_legacy(void)
     if (orion_redirected(NULL) != NULL) orion_driver.cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 
-/* If the program destroys a stream during this call, the race is the program's own; it exists without the hook, too. */
+/* The program must not destroy a stream during this call. Without the hook it must not do so either. */
 bool orion_synchronised_client(CUcontext context, CUresult *result)
 {
     CUstream own = orion_redirected(NULL);

@@ -1,9 +1,9 @@
-/* Default streams of threads that are bound to a client. The hook makes each call that names a default stream on the
- * client's own stream instead.
+/* Here several clients share one process, and each thread can be bound to one of them (inprocess.h). If a bound thread
+ * makes a call on a default stream, the hook makes the call on the client's own stream instead.
  *
  * The own stream is non-blocking and has the client's priority (hp: the greatest of the device; be: the least).
- * Rejected: blocking own streams, because one call on the legacy stream by any thread would make all clients wait for
- * each other. Within a client, calls have the same order as on the legacy stream. The hook makes copies without a
+ * Rejected: blocking own streams, because one call on the legacy stream by any thread would make all clients of the
+ * process wait for each other. Within a client, calls have the same order as on the legacy stream. The hook makes copies without a
  * stream on the own stream and waits for them. When a thread is bound, the own stream waits for the work that is in the
  * legacy stream at that moment. When a thread is unbound, the legacy stream waits for the own stream.
  *
@@ -20,7 +20,7 @@
 
 struct orion_process;
 
-/* The own stream of the calling thread's client; `instead_of` if the thread has no client or the client no own
+/* The own stream of the calling thread's client; `instead_of` if the thread has no client or the client has no own
  * stream. */
 CUstream orion_own_stream(CUstream instead_of);
 
@@ -40,13 +40,13 @@ static inline CUstream orion_redirected(CUstream stream) { return orion_redirect
  * succeeded. Returns the result. */
 CUresult orion_finished(CUstream own, CUresult submitted);
 
-/* Around a call that the driver can make on the legacy stream only. orion_before_legacy waits until the client's queued
- * work has completed; orion_after_legacy waits until the call's work has completed. */
+/* Called before and after a call that the driver can make on the legacy stream only. orion_before_legacy waits until
+ * the client's queued work has completed; orion_after_legacy waits until the call's work has completed. */
 void orion_before_legacy(void);
 void orion_after_legacy(void);
 
-/* Replaces a synchronisation of the whole context by one of the client's streams. False: the caller must synchronise
- * the whole context. */
+/* Synchronises the client's streams instead of the whole context. False: the caller must synchronise the whole
+ * context. */
 bool orion_synchronised_client(CUcontext context, CUresult *result);
 
 /* Makes one of the two streams wait for the work that is in the other one now: the own stream for the legacy stream

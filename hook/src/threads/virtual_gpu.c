@@ -73,10 +73,10 @@ int orion_virtual_gpus_make(struct orion_process *process, uint32_t count)
     return made ? 0 : -1;
 }
 
-/* The writer does not wait for readers; nor does an agent that writes pages. A reader that began two changes ago may
- * read words of both copies. That is harmless: each word is complete, each field is valid by itself, and readers use
- * one field at a time. The thread sanitizer reports this race only here, where writer and readers are threads of one
- * process. */
+/* The writer does not wait for readers. An agent that writes pages does not wait for them either. So a reader that
+ * began two changes ago may read words of both copies. That is harmless: each word is complete, each field is valid by
+ * itself, and readers use one field at a time. The thread sanitizer reports this race only here, where writer and
+ * readers are threads of one process. */
 typedef uint64_t __attribute__((may_alias)) word;
 
 __attribute__((no_sanitize("thread"))) static void write_words(void *to, const void *from, size_t bytes)

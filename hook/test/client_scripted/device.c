@@ -44,8 +44,8 @@ double use(const struct arguments *at)
     return cuCtxSetCurrent(used->context);
 }
 
-/* As with real kernels, kernels of different lengths have different grids. `like` selects the grid of another
- * length. */
+/* As with real kernels, kernels of different lengths have different grids. This kernel has the grid of kernels of
+ * `like` microseconds. */
 static CUresult launch_as(CUfunction function, CUstream stream, uint64_t microseconds, uint64_t like)
 {
     uint32_t sms = stream == NULL ? 132 : 60;
@@ -68,7 +68,8 @@ double launches(const struct arguments *at)
     return result;
 }
 
-/* Blocks that wait for each other: by the cooperative call, or by an attribute of the general call. */
+/* Launches kernels whose blocks may wait for each other, by the cooperative call or by an attribute of the general
+ * call. */
 double cooperate(const struct arguments *at)
 {
     uint64_t microseconds = (uint64_t)at->b;

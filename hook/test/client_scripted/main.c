@@ -2,14 +2,14 @@
  * output. It has no Orion code; tests run it with and without the hook. Answers: "ok NAME BEGAN ENDED RESULT [MORE...]".
  * The times are CLOCK_MONOTONIC nanoseconds around the command. RESULT is a CUDA result unless the list says otherwise.
  * STREAM is 0 (legacy), 1 or 2 (non-blocking), 3 (the thread's default stream). Kernels use every SM on the legacy
- * stream and fewer than half on others, so that two of those run at the same time.
+ * stream and fewer than half on other streams, so that kernels on two of these streams run at the same time.
  *
  *   init DEVICE            cuInit, primary context, module, streams; later commands use this device
  *   open DEVICE            cuInit and the primary context alone; -1: cuInit alone
  *   use DEVICE             later commands use this initialised device
- *   launch N US [STREAM [LIKE]]  N kernels of US microseconds; with the grid of kernels of LIKE microseconds
+ *   launch N US [STREAM [LIKE]]  N kernels of US microseconds, with the grid of kernels of LIKE microseconds
  *   cooperate N US STREAM [EX]   N cooperative launches of the kernel; EX: by cuLaunchKernelEx
- *   run N US [STREAM [LIKE]]     the same, and cuStreamSynchronize
+ *   run N US [STREAM [LIKE]]     as `launch`, then cuStreamSynchronize
  *   sync [STREAM]          cuStreamSynchronize
  *   ctxsync                cuCtxSynchronize
  *   event [STREAM]         cuEventRecord, cuEventSynchronize
@@ -32,7 +32,7 @@
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
  *   spawn                  fork and exec of this program; the child uses the device; RESULT: its exit status
- *   exec                   this program again, in this process
+ *   exec                   exec of this program, in this process
  *   dlclose                dlopen of the driver, a look-up, dlclose
  *   closefds               closes every descriptor from 3 on
  *   exit, _exit            ends the process, with or without exit handlers */

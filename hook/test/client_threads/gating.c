@@ -1,4 +1,4 @@
-/* Which client waits for which: be for hp, and unbound threads. */
+/* Scenarios of waiting: be waits for hp; also what threads without a client do. */
 #include "scenarios.h"
 #include "threads.h"
 

@@ -1,5 +1,5 @@
-/* Starts and ends: of work that no thread waits for, of contexts, schedulers and processes. Also calls that are
- * refused. */
+/* Scenarios of starts and ends: work that no thread waits for, contexts, schedulers and processes. Also calls that the
+ * hook refuses. */
 #include "scenarios.h"
 #include "threads.h"
 
@@ -65,7 +65,7 @@ void stop_drains_and_unbinds(void)
         pthread_barrier_wait(&barrier);
         CHECK(stop() == 0);
         CHECK(now() > hp_worked_until);
-        CHECK(stop() == 0); /* does nothing */
+        CHECK(stop() == 0); /* a second stop does nothing */
         pthread_barrier_wait(&barrier);
         pthread_join(hp, NULL);
     }

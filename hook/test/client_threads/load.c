@@ -1,4 +1,4 @@
-/* Many threads at once: at random, and as a service beside training. */
+/* Scenarios with many threads: threads that work at random, and a service beside training. */
 #include "scenarios.h"
 #include "threads.h"
 

@@ -14,8 +14,8 @@ static const struct {
 } scenarios[] = {SCENARIOS BASELINE_SCENARIOS};
 #define SCENARIOS_COUNT (sizeof scenarios / sizeof scenarios[0])
 
-/* For a count of instructions: 0 without a scheduler, 1 on a client's default stream, 2 on a stream that a client
- * made. */
+/* A test counts the instructions of these launches. Its argument says where they go: 0 runs without a scheduler, 1 uses
+ * a client's default stream, 2 uses a stream that a client made. */
 static CUstream counted;
 static void launches(void)
 {

@@ -1,7 +1,7 @@
-"""Computes the policy page from a share's policy in a grant and the node's default policy.
+"""Computes the policy page from a GPUShare's policy, which is in a pod's grant, and the node's default policy.
 
-The operator and the API have checked the values. But every launch of every client reads the page, and anyone with the
-right to do so can write the annotation. So this module limits the values again to what the page may contain.
+The operator and the API have checked the values. But every launch of every client reads the page, and everyone who may
+patch pods can write the grant's annotation. So this module limits the values again to the bounds of the page.
 """
 
 from orion.crds.grant import GrantedPolicy
@@ -10,14 +10,14 @@ from orion.node_agent.pages.policy_words import Policy
 
 
 def as_page(granted: GrantedPolicy, default: Policy) -> Policy:
-    """Return a share's policy for the page; options that the share does not set come from the default."""
-    said = {row.word: word for row in RELEASE.rows if (word := _word(row, granted)) is not None}
-    policy = default.changed(RELEASE.number(granted.policy.value), said)
+    """Return a GPUShare's policy for the page; options that the GPUShare does not set come from the default."""
+    words = {row.word: word for row in RELEASE.rows if (word := _word(row, granted)) is not None}
+    policy = default.changed(RELEASE.number(granted.policy.value), words)
     floor, ceiling = policy.linger_floor_ns, policy.linger_ceiling_ns
     if floor <= ceiling:
         return policy
-    # If one of the two comes from the share and the other from the default, the share's value wins.
-    of_share = "linger_floor_ns" in said
+    # One limit comes from the GPUShare and the other from the default: the GPUShare's value applies to both.
+    of_share = "linger_floor_ns" in words
     return policy.changed(words={"linger_ceiling_ns": floor} if of_share else {"linger_floor_ns": ceiling})
 
 

@@ -2,8 +2,8 @@
 
 The slot decides the role (hp or be), even if the annotation names another one. If a grant cannot be read, the last
 readable one of the same pod stays valid, and a problem is reported. If several hp pods request policies for one GPU,
-the oldest pod decides: a new pod must not change the conditions of a running one. The conflict is reported with the
-other pods' names. If no hp pod requests a policy, the node's default applies.
+the oldest pod decides, because a new pod must not change the policy of a running pod. The agent reports the conflict
+with the other pods' names. If no hp pod requests a policy, the node's default applies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -131,8 +131,8 @@ class Grants:
 
         Args:
             holders: who holds each slot.
-            beginning: slots in which a container of a still unknown pod starts; these were reset already.
-            certain: whether a slot without an entry in `holders` is free for certain.
+            beginning: slots in which a container starts whose pod is not known yet; these slots were reset already.
+            certain: whether a slot without an entry in `holders` is certainly free.
         """
         before = (self._granted, self._policies)
         for key in self._granted.keys() - holders.keys():
@@ -225,7 +225,7 @@ def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Askin
 
     Args:
         asking: hp pods that request a policy, each with its creation time.
-        default: applies to options that a share does not set.
+        default: applies to options that a GPUShare does not set.
     """
     by_age = [each for _, each in sorted(asking, key=lambda pair: (pair[0], pair[1].holder.uid, pair[1].slot))]
     if not by_age:

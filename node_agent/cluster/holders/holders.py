@@ -25,7 +25,7 @@ from orion.node_agent.slots.slot import Slot
 _log = logging.getLogger(__name__)
 
 _PREPARE_SECONDS = 1.0
-""" How long `prepared` waits; the kubelet delays the container's start for this time. """
+""" The maximum time that `prepared` waits. The kubelet delays the container's start for this time. """
 
 
 class AdvertisesSlots(grants.GrantsSlots, Protocol):
@@ -33,14 +33,14 @@ class AdvertisesSlots(grants.GrantsSlots, Protocol):
 
     @property
     def advertising(self) -> Advertising:
-        """Opens held slots, and is notified of changes."""
+        """The agent's `Advertising`, which opens held slots. It must be notified of changes."""
 
 
 class ClusterHolders:
     """Implements `Holders` for the agent, and `ClusterState` for reporting.
 
     Args:
-        agent: the agent whose slots these are.
+        agent: the agent that serves the slots.
         server: the API server.
         node: this node's name.
         resources: the kubelet.
@@ -77,7 +77,7 @@ class ClusterHolders:
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await self.identity.known(key)
         except TimeoutError:
-            _log.warning("slot: %s %s: the pod that starts there is not known yet", *key)
+            _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
         row = self.grants.of(key)
         # Without a uid, only the kubelet has named the pod: its grant is not known.
         if row is None or row.holder is None or not row.holder.uid:
@@ -105,14 +105,14 @@ class ClusterHolders:
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is free for certain."""
+        """Whether a slot without a known holder is certainly free."""
         return self.identity.certain
 
     def waits_for(self) -> str:
-        """Return which of kubelet and API server has not answered yet since this agent began; empty: both have."""
+        """Return a sentence that names the one who has not answered yet: kubelet or API server. Empty: both have."""
         if not self.identity.answered_once:
-            return "the kubelet has not said yet which container has which slot"
-        return "" if self.pods.synced else "the API server has not said yet which pods are on this node"
+            return "the kubelet has not reported yet which container has which slot"
+        return "" if self.pods.synced else "the API server has not reported yet which pods are on this node"
 
     # -- ClusterState --------------------------------------------------------------------------------------------------
 
@@ -122,8 +122,8 @@ class ClusterHolders:
         Raises:
             NotFound: the agent has no such GPU.
         """
-        there = list(self._agent.gpu(uuid).shared_gpu.slots.values())  # a copy: scrapes call this in their own thread
-        slots = [slot for slot in there if slot.permanent]
+        opened = list(self._agent.gpu(uuid).shared_gpu.slots.values())  # a copy: scrapes call this in their own thread
+        slots = [slot for slot in opened if slot.permanent]
         rows = self.grants.held(uuid)
         rows += [HolderState(*key, _priority(key), None) for key in self.identity.beginning if key[0] == uuid]
         return GpuState(

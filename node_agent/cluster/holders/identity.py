@@ -1,10 +1,10 @@
 """Finds out who holds each slot: joins the kubelet's list of devices by container with the pods of this node.
 
 Neither source is always right. The kubelet gives no uids, and just after its own restart it lists pods without their
-devices, or no pods. The API server knows when a pod has ended, but may not answer. So a slot becomes free when its pod
-has ended, or when the kubelet does not list it and the pod is gone or has other slots. If the kubelet lists the slot
-for another container, that container holds it at once. A slot in which a container starts has no holder until the
-kubelet has answered a query that was sent after the start.
+devices, or no pods. The API server knows when a pod has ended, but may not answer. So a slot becomes free in two cases:
+its pod has ended; or the kubelet does not list the slot, and the pod is gone or has other slots. If the kubelet lists
+the slot for another container, that container holds the slot at once. When a container starts in a slot, the slot has
+no holder until the kubelet has answered a query that was sent after the start.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
-""" After a query without an answer. """
+""" The pause after a query without an answer. """
 _SPACING_SECONDS = 0.02
-""" Between two queries, while a caller waits: the kubelet answers 100 a second. """
+""" The pause between two queries while a caller waits. The kubelet answers 100 queries a second. """
 _RELAXED_SECONDS = 0.25
-""" Between two queries, while no caller waits: the kubelet computes each answer from the start. """
+""" The pause between two queries while no caller waits. The kubelet computes each answer from the start. """
 _CONTESTED_SECONDS = 15.0
-""" Longer than the maximum age of the kubelet's answer. """
+""" After this time a slot counts as contested. It is longer than the maximum age of the kubelet's answer. """
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ def join(
             holders[entry.slot] = resolved
     listed = {(entry.namespace, entry.pod, entry.container) for entry in listing}
     for slot, resolved in before.items():
-        # If so, the entry in `before` is an earlier pod of that name.
+        # If the kubelet lists this container with another slot, the entry in `before` is an earlier pod of that name.
         elsewhere = (*resolved.key, resolved.holder.container) in listed
-        if slot not in holders and not elsewhere and _stands(resolved, pods.get(resolved.key), synced):
+        if slot not in holders and not elsewhere and _still_holds(resolved, pods.get(resolved.key), synced):
             holders[slot] = _renewed(resolved, pods.get(resolved.key))
     return holders
 
 
 def _of_entry(entry: ListedHolder, pods: Mapping[PodName, Pod], before: ResolvedHolder | None) -> ResolvedHolder | None:
-    """Return who holds a listed slot; None: its pod has ended, and the kubelet's answer is older."""
+    """Return who holds a listed slot; None: its pod has ended since the kubelet's answer."""
     pod = pods.get((entry.namespace, entry.pod))
     holder = Holder(entry.namespace, entry.pod, entry.container)
     if pod is None:
@@ -97,7 +97,7 @@ def _of_entry(entry: ListedHolder, pods: Mapping[PodName, Pod], before: Resolved
     return None if pod.ended else _renewed(ResolvedHolder(holder), pod)
 
 
-def _stands(resolved: ResolvedHolder, pod: Pod | None, synced: bool) -> bool:
+def _still_holds(resolved: ResolvedHolder, pod: Pod | None, synced: bool) -> bool:
     """Return whether a holder that the kubelet does not list still holds its slot."""
     if pod is None:
         return not synced
@@ -177,7 +177,7 @@ class Identity:
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is free for certain."""
+        """Whether a slot without a known holder is certainly free."""
         return self.answered_once and self._pods.synced and not self._beginning
 
     @property
@@ -214,7 +214,7 @@ class Identity:
         self._asked.set()
 
     def pods_changed(self) -> None:
-        """Use the changed pods, and query the kubelet for its view of them."""
+        """Find the holders again with the changed pods, and query the kubelet again."""
         self._join()
         self._pods_changed.set()
         self.ask()
@@ -244,9 +244,9 @@ class Identity:
         try:
             self._take(listed_holders(await self._resources.pods()), number)
             answered = True
-            self._say("")
+            self._log_state("")
         except Unavailable as error:
-            self._say(str(error))
+            self._log_state(str(error))
         finally:
             for each in waiting:
                 if not each.done():
@@ -269,10 +269,12 @@ class Identity:
         }
         self._on_change()
 
-    def _say(self, what: str) -> None:
-        if bool(what) != bool(self._away):
-            _log.warning("kubelet: %s", f"does not answer, its last answer stays valid: {what}" if what else "answers")
-        self._away = what
+    def _log_state(self, error: str) -> None:
+        if bool(error) != bool(self._away):
+            _log.warning(
+                "kubelet: %s", f"does not answer, its last answer stays valid: {error}" if error else "answers"
+            )
+        self._away = error
 
 
 async def _within(seconds: float, event: asyncio.Event) -> None:

@@ -1,6 +1,6 @@
 """The pods of this node, kept current by a watch: their names, whether they have ended, and the text of their grants.
 
-Only a few strings are kept of each pod, whatever its size, and no annotation except the grant.
+The agent keeps only a few strings of each pod, whatever its size. The only annotation that it keeps is the grant.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ class Pod:
     name: str
     uid: str
     created: str
-    """ As the API server writes times; these strings sort by time. """
+    """ The creation time as the API server writes it. The order of these strings is the order of the times. """
 
     leaving: bool
     """ The pod has a deletion time. """
@@ -77,7 +77,7 @@ class Pods:
             on_change=self._gather,
         )
         self.known: Mapping[PodName, Pod] = {}
-        """ As last received. """
+        """ The pods as last received. """
 
     @property
     def synced(self) -> bool:
@@ -85,7 +85,7 @@ class Pods:
         return self._watched.synced.is_set()
 
     def of_uid(self, uid: str) -> Holder | None:
-        """Return a pod by its uid; None: there is none."""
+        """Return a pod by its uid; None: no pod of this node has it."""
         pod = next((each for each in self.known.values() if each.uid == uid), None)
         return None if pod is None else Holder(pod.namespace, pod.name, "", pod.uid)
 

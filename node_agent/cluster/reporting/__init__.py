@@ -1,1 +1,1 @@
-"""What the agent reports to the API server: GPUDevices with their conditions, and Events. Also the metrics of this."""
+"""Reports to the API server: GPUDevices with their conditions, and Events. Also makes the metrics of this work."""

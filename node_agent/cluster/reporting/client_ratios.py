@@ -1,4 +1,4 @@
-"""The part of the time in which clients were busy or waited, from counters that only grow.
+"""Computes the part of the time in which clients were busy or waited at the gate, from counters that only grow.
 
 The ratios cover the last ten seconds or more: people read the status and want the current state without noise. Clients
 write the counters themselves, so a ratio is limited to 0..1 for any value of a counter.
@@ -16,7 +16,7 @@ _SPAN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Ratios:
-    """The ratios of one client; None: too little time has passed since it joined."""
+    """The ratios of one client; None: too little time has passed since it joined. `gated` is always None for hp."""
 
     busy: float | None = None
     gated: float | None = None

@@ -4,10 +4,12 @@ The kubelet knows which devices every plugin advertises (PodResources). NVIDIA's
 a device by the GPU's UUID, sometimes with a suffix for each replica. So the agent knows within seconds which GPU a
 device is on, without the API server.
 
-The kubelet lists healthy devices only, and a plugin that is being replaced has none for a while. So a claim stays valid
-for some time after it was last seen, and as long as a container has one of those devices.
+The kubelet lists healthy devices only, and a plugin that is being replaced has no devices for a while. So the agent
+counts a GPU as advertised by another plugin for some time after it last saw a device of this GPU, and as long as a
+container has such a device.
 
-Refused: the node object's allocatable. It counts devices without their names, and is late by a heartbeat.
+The agent does not use the node object's `allocatable`, which counts devices without their names, and is late by one
+heartbeat of the kubelet.
 """
 
 import asyncio
@@ -28,7 +30,7 @@ REASON = "AdvertisedByAnother"
 _LOOK_SECONDS = 2.0
 _NVIDIA = "nvidia.com/"
 _INDEX = re.compile(r"(\d{1,3})(?:::\d+)?")
-""" NVIDIA's plugin can name devices by their index, and replicas by a number after two colons. """
+""" NVIDIA's plugin can name a device by its index. For replicas, it adds two colons and a number. """
 
 
 Claim = tuple[str, str]
@@ -61,7 +63,7 @@ def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
 
 
 class Coexistence:
-    """A judge of the advertised devices: a GPU of another plugin is unhealthy, unless the configuration says `coexist`.
+    """A judge of the advertised devices: a GPU that another plugin advertises is unhealthy, except with `coexist`.
 
     Args:
         agent: the agent whose GPUs are checked.
@@ -112,13 +114,13 @@ class Coexistence:
     ) -> None:
         """Process the devices that plugins advertise and those that containers have. `now`: in seconds, for tests."""
         now = time.monotonic() if now is None else now
-        if self._away:  # the kubelet was away: its plugins may not have registered again yet, so claims do not age
+        if self._away:  # the kubelet was away, so its plugins may not have registered again yet: keep all claims
             self._seen = {claim: seen + now - self._answered for claim, seen in self._seen.items()}
         self._answered = now
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]
         self._seen |= dict.fromkeys(claims_of_others(advertised, gpus) | claims_of_others(held, gpus), now)
-        stands = self._agent.settings.claim_seconds
-        self._seen = {claim: seen for claim, seen in self._seen.items() if now - seen <= stands}
+        valid_seconds = self._agent.settings.claim_seconds
+        self._seen = {claim: seen for claim, seen in self._seen.items() if now - seen <= valid_seconds}
         found: dict[str, tuple[str, ...]] = {}
         for uuid, resource in sorted(self._seen):
             found[uuid] = (*found.get(uuid, ()), resource)

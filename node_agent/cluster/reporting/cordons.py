@@ -1,9 +1,9 @@
 """The GPUs that people have cordoned. A file keeps their names for an agent that starts without the API server.
 
-A restarted agent uses the names that the previous agent saved. So it opens no cordoned GPU, and closes no other GPU
-even for a moment. If none are saved, as after a boot of the node, all GPUs are closed until the first list from the API
-server. The list arrives within a second if an API server runs. Without it, GPUs open after a while: an agent that has
-no permission to list must not block the node.
+No new pod can get a closed GPU. A restarted agent closes the GPUs whose names the previous agent saved. So it opens no
+cordoned GPU, and closes no other. If no names are saved, as after a boot, all GPUs are closed until the API server has
+sent the first list. The list arrives within a second if an API server runs. Without the list, the agent opens the GPUs
+after a while, because an agent that has no permission to list must not block the node.
 """
 
 import logging
@@ -34,7 +34,7 @@ class Cordons:
     """The cordons of one node's GPUs.
 
     Args:
-        file: where their names are saved.
+        file: where the names of the cordoned GPUs are saved.
     """
 
     def __init__(self, file: Path) -> None:
@@ -57,7 +57,7 @@ class Cordons:
             return Verdict(cordoned=True, reason="Cordoned", message=message) if name in self._closed else FINE
         if time.monotonic() - self._since > _PATIENCE_SECONDS:
             return FINE
-        message = f"the API server has not said yet whether spec.cordon of GPUDevice {name} is set"
+        message = f"the API server has not reported yet whether spec.cordon of GPUDevice {name} is set"
         return Verdict(cordoned=True, reason="CordonUnknown", message=message)
 
     def _remembered(self) -> frozenset[str] | None:
@@ -76,4 +76,4 @@ class Cordons:
             new.write_text(Remembered(boot=boot_id(), closed=sorted(names)).model_dump_json())
             os.replace(new, self._file)
         except OSError as error:
-            _log.warning("cordons: they cannot be saved, so a restarted agent would not know them: %s", error)
+            _log.warning("cordons: the names cannot be saved, so a restarted agent would not know them: %s", error)

@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 
 class Finding(NamedTuple):
-    """The content of a condition; `so` is its status, None: unknown."""
+    """The content of a condition; `so`: whether the condition is true, None: unknown."""
 
     kind: ConditionType
     so: bool | None
@@ -32,7 +32,7 @@ def conditions(
     Args:
         findings: all findings; conditions of other types are removed.
         before: the previous conditions; a transition time stays unless the status changes.
-        generation: of the object that was read.
+        generation: the generation of the object that was read.
         now: the time, for tests.
     """
     found = list(findings)
@@ -91,7 +91,7 @@ def _policy_conflict(state: GpuState) -> Finding:
         True,
         "OtherShare",
         f"the GPU uses the policy of GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod; these "
-        f"request others: {names}; give these pods equal policies, or a GPU each",
+        f"request other policies: {names}; give these pods equal policies, or a GPU each",
     )
 
 

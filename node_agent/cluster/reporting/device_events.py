@@ -1,4 +1,4 @@
-"""Posts Events about a GPU and its pods: when a problem begins, and for a GPU also when it is over."""
+"""Posts Events about a GPU and its pods: when a problem begins, and for a GPU also when the problem ends."""
 
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.device import GPUDeviceStatus
@@ -15,11 +15,11 @@ _BAD = {
     ConditionType.POLICY_CONFLICT: "True",
     ConditionType.DEGRADED: "True",
 }
-""" HookInjected is not here: each process without the hook has its own Event. """
+""" This list does not contain HookInjected, because each process without the hook has its own Event. """
 
 _CORDONED = "Cordoned"
 _WISHED = (_CORDONED, "ClientsPresent", "Changing", "ModeChanging")
-""" Reasons that are no warning: people asked for this state or for the change to it. """
+""" Reasons whose Events are not warnings, because people requested this state or the change to it. """
 
 
 def post_changes(events: Events, about: Subject, device: Device, status: GPUDeviceStatus) -> None:

@@ -69,7 +69,7 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
 
 
 def gone_status(before: GPUDeviceStatus, why: str, message: str, generation: int | None) -> GPUDeviceStatus:
-    """Return the status of a GPU that has gone. Another node's agent may then take its GPUDevice."""
+    """Return the status of a GPU that has gone. Another node's agent may then write its GPUDevice."""
     unknown = [Finding(kind, None, why, message) for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED)]
     return GPUDeviceStatus(
         observed_generation=generation,

@@ -27,11 +27,11 @@ _QUEUE_MAX = 256
 _NAMES_MAX = 8_192
 _SUBJECTS_MAX = 1_024
 _BURST, _PER_SECOND = 8, 1 / 30
-""" For each object. """
+""" The limits of the Events about one object. """
 _NODE_BURST, _NODE_PER_SECOND = 64, 1.0
 _BACKOFF_SECONDS = (0.5, 30.0)
 _NOTE_MAX = 1_024
-""" In bytes. """
+""" The maximum length of an Event's note, in bytes. """
 _CONFLICT, _TOO_MANY = 409, 429
 
 

@@ -1,11 +1,11 @@
 """Keeps the GPUDevice of each of this node's GPUs: creates it, writes its status, and applies its spec.
 
-It reconciles levels, not changes: at intervals it compares the status as it should be with the one that the API server
-has, and writes the difference when that is worth a write. So nothing is lost while the API server does not answer, and
-afterwards the current state is written, not the past.
+At intervals the agent compares the wanted status with the status that the API server has, and writes the difference if
+it is large enough. So no change is lost while the API server does not answer. When the API server answers again, the
+agent writes only the current state.
 
-A GPUDevice's own status names its node. An agent writes devices that name its node, or none. It takes over a device of
-another node when the agent there has reported that the GPU is gone, or when that node does not exist any more. Each
+A GPUDevice's own status names its node. An agent writes devices that name its node, or no node. It takes over a device
+of another node when the agent of that node has reported the GPU as gone, or when that node no longer exists. Each
 write names the resourceVersion that it replaces, so two agents never overwrite each other. An agent watches the devices
 of its own node only.
 """
@@ -37,7 +37,7 @@ _SETTLE_SECONDS = 0.1
 """ Changes within this time are written together. """
 _BACKOFF_SECONDS = (0.5, 30.0)
 _ECHO_SECONDS = 5.0
-""" The watch shows a write within this time; after it, the write is compared with the state known before. """
+""" How long the agent waits until the watch shows a write. After this time it uses the last state that it knows. """
 _ELSEWHERE_SECONDS = 5.0
 """ A device of another node is not watched; it is read again after this time. """
 _CONFLICT, _GONE, _FORBIDDEN = 409, 404, 403
@@ -53,25 +53,25 @@ class Device:
     generation: int | None
     spec: GPUDeviceSpec
     plain: Mapping[str, Any]
-    """ Its status, as JSON. """
+    """ The device's status, as JSON. """
     status: GPUDeviceStatus
-    """ Its status, as far as it can be read. """
+    """ The device's status, as far as the agent can read it. """
 
 
 def read(plain: Mapping[str, Any]) -> Device:
     """Return what is kept of a GPUDevice; a status that cannot be read counts as empty.
 
-    If a spec of a later version cannot be read, its cordon still applies, and the mode stays.
+    If a spec of a later version cannot be read, the spec's cordon still applies, and the GPU's mode stays.
     """
     meta, status = plain["metadata"], plain.get("status") or {}
     known = GPUDeviceStatus(node=status.get("node"))
     with contextlib.suppress(Unreadable):
         known = GPUDeviceStatus.read(status)
-    said = plain.get("spec") or {}
+    plain_spec = plain.get("spec") or {}
     try:
-        spec = GPUDeviceSpec.read(said)
+        spec = GPUDeviceSpec.read(plain_spec)
     except Unreadable:
-        spec = GPUDeviceSpec(cordon=said.get("cordon") is True)
+        spec = GPUDeviceSpec(cordon=plain_spec.get("cordon") is True)
         if known.mode is not None:
             spec = spec.model_copy(update={"mode": known.mode})
     return Device(meta["name"], meta["uid"], meta["resourceVersion"], meta.get("generation"), spec, dict(status), known)
@@ -91,11 +91,11 @@ class _Track:
     replaced: str = ""
     """ The resourceVersion that a write has replaced, until the watch shows another one. """
     elsewhere: str = ""
-    """ The node that its status names, if that is another node. """
+    """ The node that the device's status names, if that is another node. """
 
 
 class GpuDevices:
-    """The GPUDevices of one node. `verdict` makes it a judge of the advertised devices, by `spec.cordon`.
+    """The GPUDevices of one node; also a judge of the advertised devices: `verdict` depends on `spec.cordon`.
 
     Args:
         server: the API server.
@@ -135,7 +135,7 @@ class GpuDevices:
         self.failures = 0
 
     def wake(self) -> None:
-        """Look at all devices soon, because something may have changed. Call it on the event loop."""
+        """Check all devices soon, because something may have changed. Call it on the event loop."""
         self._wake.set()
 
     def elsewhere(self, uuid: str) -> str:
@@ -159,7 +159,7 @@ class GpuDevices:
             self._wake.clear()
             uuids = {device_name(uuid): uuid for uuid in await self._here()}
             names = uuids.keys() | self._watched.of("").keys()
-            await asyncio.gather(*(self._look_after(name, uuids.get(name, "")) for name in names))
+            await asyncio.gather(*(self._update(name, uuids.get(name, "")) for name in names))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._wake.wait()
@@ -175,7 +175,7 @@ class GpuDevices:
 
     # -- One device ----------------------------------------------------------------------------------------------------
 
-    async def _look_after(self, name: str, uuid: str) -> None:
+    async def _update(self, name: str, uuid: str) -> None:
         track = self._tracks.setdefault(name, _Track())
         now = time.monotonic()
         if now < track.not_before:
@@ -198,7 +198,7 @@ class GpuDevices:
             track.not_before = now + _BACKOFF_SECONDS[1]
 
     async def _own(self, name: str, track: _Track) -> Device | None:
-        """Return a device that does not name this node yet, created if needed; None: it belongs to another node."""
+        """Read or create a device that the watch does not show; return None if it belongs to another node."""
         try:
             device = read(await self._server.get(f"{DEVICES}/{name}"))
         except ApiError as error:
@@ -218,7 +218,7 @@ class GpuDevices:
     def _leave_to(self, other: str, name: str, track: _Track) -> None:
         """Leave a device to another node until it is read again."""
         if track.elsewhere != other:
-            _log.warning("GPUDevice %s says node %s, whose agent has not said that the GPU is gone", name, other)
+            _log.warning("GPUDevice %s names node %s, whose agent has not reported the GPU as gone", name, other)
         track.elsewhere = other
         track.not_before = time.monotonic() + _ELSEWHERE_SECONDS
 
@@ -236,7 +236,7 @@ class GpuDevices:
         plain = status.plain()
         soon = urgency(device.plain, plain)
         if soon is None or time.monotonic() < track.written + soon:
-            return  # the next look comes within a second
+            return  # the next check comes within a second
         before = device.plain.get("node") or self._node
         if before == self._node:
             self._reported(device, status)

@@ -21,9 +21,9 @@ class ClusterMetrics(Collector):
 
     Args:
         gpus: the UUIDs of the served GPUs; more may come later.
-        state: who holds their slots.
-        unmanaged: processes on them without the hook.
-        coexistence: other plugins that advertise them.
+        state: knows who holds the GPUs' slots.
+        unmanaged: knows the processes that run without the hook.
+        coexistence: knows which other plugins advertise the GPUs.
         devices: counts status writes.
         events: counts posted Events.
     """
@@ -42,7 +42,7 @@ class ClusterMetrics(Collector):
         self._devices, self._events = devices, events
 
     def describe(self) -> list[Metric]:
-        """Return nothing: the agent registers only one instance."""
+        """Return nothing. The registry uses this only to detect a second instance, and the agent registers one."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
 """Finds the pod of a process on this node: its cgroup names the pod's uid, and no process can leave its cgroup.
 
-It reads both formats in which the kubelet names cgroups, in both versions of the kernel's interface:
+This module reads both formats in which the kubelet names cgroups, with cgroup v1 and v2:
 
     12:memory:/kubepods/burstable/pod5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a/<container>
     0::/kubepods.slice/kubepods-pod5e4f6a2c_0d1b_4c3a_9f8e_7b6a5d4c3b2a.slice/cri-containerd-<container>.scope

@@ -30,14 +30,14 @@ from orion.node_agent.service import answers
 from orion.node_agent.snapshots import GpuView
 
 _NOT_REPORTED = ("NotIncluded", GONE.reason)
-""" Verdict reasons of GPUs that are not, or no longer, this agent's to report. """
+""" Verdict reasons of GPUs that this agent does not report. """
 _REPORTED_OF_NODES = ("MIGEnabled", REASON)
-""" Verdict reasons that also become Events of the node: people see there that slots are missing. """
+""" Verdict reasons that also become Events of the node: people see on the node that slots are missing. """
 
 
 @dataclass(frozen=True)
 class _Looked:
-    """The state of a GPU at the last look."""
+    """The state of a GPU at the last check."""
 
     view: GpuView
     verdict: Verdict
@@ -99,7 +99,7 @@ class Reporting:
         return [uuid for uuid, looked in self._looked.items() if looked.verdict.reason not in _NOT_REPORTED]
 
     def _make(self, uuid: str, known: Device) -> GPUDeviceStatus:
-        """Return a device's status as of the last look; empty UUID: its GPU is not on this node."""
+        """Return a device's status at the last check. An empty UUID: the device's GPU is not on this node."""
         if not uuid:
             return gone_status(known.status, *self._why_gone(known), known.generation)
         looked = self._looked[uuid]
@@ -154,7 +154,8 @@ class Reporting:
             other = self.devices.elsewhere(uuid)
             if other and looked.verdict.reason not in _NOT_REPORTED:
                 note = (
-                    f"{uuid} is on this node, but GPUDevice {device_name(uuid)} says node {other}, whose agent has not "
-                    "said that the GPU is gone: if you moved it, delete that GPUDevice, and the agent creates a new one"
+                    f"{uuid} is on this node, but GPUDevice {device_name(uuid)} names node {other}, whose agent has "
+                    "not reported the GPU as gone: if you moved the GPU, delete that GPUDevice, and this agent "
+                    "creates a new one"
                 )
                 self.events.post(node(self._node), "GPUElsewhere", note)

@@ -30,6 +30,6 @@ class Seen:
     mode: Mode
     """ The mode of a process that starts now. """
     mode_pending: Pending | None
-    """ Why that is not the requested mode. """
+    """ Why `mode` is not the requested mode; None: `mode` is the requested mode. """
     ratios: Mapping[ClientKey, Ratios]
     agent_version: str

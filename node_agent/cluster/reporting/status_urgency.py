@@ -1,7 +1,8 @@
 """Decides how soon a GPU's new status is written.
 
-What people and the operator act upon is written at once. Figures are written at most every 30 seconds, and only if one
-has changed enough: ten thousand GPUs that each report their used memory every second would overload an API server.
+The agent writes at once what people and the operator act upon. It writes figures at most every 30 seconds, and only if
+a figure has changed enough. If ten thousand GPUs reported their used memory every second, they would overload an API
+server.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from orion.crds.figures import clients_moved, memory_moved, ratio_moved
 
 
 class Urgency(IntEnum):
-    """The value is the minimum time in seconds between two such writes to one object."""
+    """The value is the minimum time in seconds between two writes of this urgency to one object."""
 
     CHANGES = 1
     FIGURES = 30
@@ -30,7 +31,7 @@ def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
 
 
 def _substance(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields except figures. Client rows count as figures, since the slot rows show each join and leave."""
+    """Return all fields except figures. Client rows count as figures, because slot rows also show joins and leaves."""
     kept = {key: value for key, value in status.items() if key not in ("hpBusyRatio", "clients", "conditions")}
     kept["memory"] = {key: value for key, value in (status.get("memory") or {}).items() if key != "used"}
     kept["conditions"] = {

@@ -31,10 +31,10 @@ from orion.node_agent.slots.holders import Holder
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 3.0
 _RETURN_SECONDS = 10.0
-""" After the agent's start: clients have 5 s to return, and looks may be late. """
+""" The agent counts no process in this time after its start: clients have 5 s to return, and checks may be late. """
 _OF_MPS = ("nvidia-cuda-mps", switching.NAME)
 """ The MPS server (the kernel shortens its name), and the process that refreshes the GPU. Both belong to the MPS
-daemon. Any process can choose such a name, so it counts only in the pod of the GPU's control daemon. """
+daemon. Any process can choose such a name, so the name counts only in the pod of the GPU's control daemon. """
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ class UnmanagedProcesses:
         return self._found.get(uuid, ())
 
     async def run(self) -> None:
-        """Look at intervals until cancelled."""
-        await periodically("unmanaged: a look", _LOOK_SECONDS, self.look)
+        """Check all GPUs at intervals until cancelled."""
+        await periodically("unmanaged: a check", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Look at every GPU once. A driver that hangs blocks only this call."""
+        """Check every GPU once. A driver that hangs blocks only this call."""
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]
         processes = await asyncio.wrap_future(self._thread.submit(_processes, self._agent.source, gpus))
         # The agent knows by now which processes joined while the driver was queried.
-        found = {uuid: self._unmanaged(uuid, there) for uuid, there in processes.items() if uuid in self._agent.gpus}
-        present = {(uuid, each.process_id, each.started) for uuid, there in processes.items() for each in there}
+        found = {uuid: self._unmanaged(uuid, listed) for uuid, listed in processes.items() if uuid in self._agent.gpus}
+        present = {(uuid, each.process_id, each.started) for uuid, listed in processes.items() for each in listed}
         self._since = {key: since for key, since in self._since.items() if key in present}
         if found != self._found:
             self._found = found
@@ -102,12 +102,12 @@ class UnmanagedProcesses:
         for uuid, unmanaged in found.items():
             self._name(uuid, unmanaged)
 
-    def _unmanaged(self, uuid: str, there: list[Process]) -> tuple[Found, ...]:
+    def _unmanaged(self, uuid: str, listed: list[Process]) -> tuple[Found, ...]:
         now = time.monotonic()
         shared_gpu = self._agent.gpus[uuid].shared_gpu
         known = {client.process_id for client in shared_gpu.clients.values()}
         found = []
-        for process in sorted(there, key=lambda each: each.process_id):
+        for process in sorted(listed, key=lambda each: each.process_id):
             key = (uuid, process.process_id, process.started)
             if process.process_id in known or self._is_of_mps(uuid, process):
                 self._since.pop(key, None)

@@ -55,7 +55,7 @@ class ComputingTenants:
             pod.computes()
 
     def clients(self) -> Clients:
-        """Return the clients of their processes, once all have joined."""
+        """Wait until the pods' processes have joined their slots, and return them as clients."""
         joined = [pod.joined_client() for pod in self.pods.values()]
         return {each.process_id: Client(each.gpu, each.slot, each.client_index, each.generation) for each in joined}
 
@@ -66,14 +66,14 @@ class ComputingTenants:
 
     def latency(self, since: int = 0) -> float:
         """Return the server's 99th percentile of latency in ms: the mean over its reports from number `since` on."""
-        reports = self.pods["serve"].said("report")[since:]
+        reports = self.pods["serve"].printed("report")[since:]
         return statistics.mean(float(each["p99_ms"]) for each in reports if each["count"])
 
     def failures(self) -> list[Any]:
         """Return the messages of failed requests and steps; a program ends with its first failure."""
-        return [said for pod in self.pods.values() for said in pod.said("error")]
+        return [said for pod in self.pods.values() for said in pod.printed("error")]
 
-    def try_to_make_one(self) -> None:
+    def try_to_create_a_pod(self) -> None:
         """Create a pod as a dry run.
 
         Raises:
@@ -84,10 +84,10 @@ class ComputingTenants:
     @contextmanager
     def watched(self) -> Iterator[Disturbance]:
         """Watch the pods until the context ends; the yielded `Disturbance` is complete then."""
-        clients, before, reports = self.clients(), self.latency(), len(self.pods["serve"].said("report"))
-        with Watch(self._clients_now, self.try_to_make_one, clients, NoAgent, client.ApiException) as watch:
+        clients, before, reports = self.clients(), self.latency(), len(self.pods["serve"].printed("report"))
+        with Watch(self._clients_now, self.try_to_create_a_pod, clients, NoAgent, client.ApiException) as watch:
             yield watch.seen
-        print(f"\nwithout an agent for {watch.seen.away_seconds:.1f} s, {watch.seen.looks} looks, ", end="")
+        print(f"\nwithout an agent for {watch.seen.away_seconds:.1f} s, {watch.seen.looks} checks, ", end="")
         print(f"{watch.seen.trials} pods tried; p99 {self.latency(reports) / before:.2f} times what it was before")
 
     def _clients_now(self) -> Clients:

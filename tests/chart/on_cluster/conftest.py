@@ -1,7 +1,8 @@
 """Fixtures for tests of the chart on a cluster: a cluster with one node, and the images that the releases need.
 
-All tests of this folder share one cluster, because an installation takes most of a minute. They run in order, and each
-finds the state that the previous one left. The cluster ends after the last of them, before other tests start theirs.
+All tests of this folder share one cluster, because an installation takes most of a minute. The tests run in order, and
+each finds the state that the previous test left. The cluster ends after the last test of this folder, before other
+tests start their clusters.
 """
 
 import contextlib

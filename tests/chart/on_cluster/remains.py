@@ -13,10 +13,10 @@ UNKNOWN = {("Unknown", "Uninstalled")}
 
 
 def left(kubectl: Kubectl, release: Release) -> list[str]:
-    """Return what an installation has created and still exists, apart from the definitions.
+    """Return everything that an installation has created and that still exists, apart from the definitions.
 
-    That is every object with its label, all objects in its namespace (the operator recreates some without labels), and
-    what it wrote on nodes.
+    These are all objects with the release's label, all objects in its namespace (the operator recreates some without
+    labels), and Orion's marks on nodes.
     """
 
     def kinds(*of: str) -> str:

@@ -69,7 +69,7 @@ def run(name: str, step: Step, environment: dict[str, str]) -> None:
 
 
 def _fault(name: str, step: Step, environment: dict[str, str]) -> str:
-    """Return what a command printed if that differs from the page; empty: it does not."""
+    """Return the output of a command if it differs from the output on the page; otherwise an empty text."""
     done = subprocess.run(
         ["bash", "-c", step.command],
         cwd=pages.ROOT,

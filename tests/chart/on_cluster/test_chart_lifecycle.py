@@ -39,7 +39,7 @@ metadata: {name: serve}
 spec: {gpu: {model: NVIDIA H200}, source: {kind: cupti}, kernels: []}
 """
 INSTALL_SECONDS = 600.0
-""" Ten times the allowed time. """
+""" Ten times the 60 s that an installation may take. """
 RETURN_SECONDS = 20.0
 """ Ten times the time that a process needs to join a new agent. """
 ELSEWHERE = "gpu-00000000-0000-4000-8000-000000000000"
@@ -60,7 +60,7 @@ def seconds() -> Iterator[dict[str, float]]:
     print("\nchart:", ", ".join(f"{what} {taken:.1f} s" for what, taken in measured.items()))
 
 
-# -- Refusals: nothing of them is left ---------------------------------------------------------------------------------
+# -- Refused installations, which leave nothing behind -----------------------------------------------------------------
 
 
 def test_a_user_without_rights_learns_which_right_is_missing(
@@ -97,7 +97,7 @@ def test_after_the_installation_all_pods_get_ready(release: Release, node: Node,
     eventually(lambda: release.allocatable(node.name) == SLOTS)
 
 
-def test_its_own_tests_pass(release: Release) -> None:
+def test_helm_test_succeeds(release: Release) -> None:
     said = release.test()
     assert "Succeeded" in said
     assert "the hook is loaded, the agent answers" in said
@@ -112,7 +112,7 @@ def test_a_second_release_is_rejected(control_plane: Access, name: str, sentence
         Release(control_plane, name=name).install(SIMULATED)
 
 
-def test_the_examples_run_on_it(api: client.ApiClient, gpus: GpuNode, kubectl: Kubectl) -> None:
+def test_the_examples_run_on_the_release(api: client.ApiClient, gpus: GpuNode, kubectl: Kubectl) -> None:
     kubectl("apply", "--filename", EXAMPLES, "--namespace=default")
     examples = Tenants(api, "default")
     for app, priority in (("serve", "hp"), ("train", "be")):
@@ -132,7 +132,7 @@ def test_slots_of_a_gpu_that_another_plugin_advertises_are_withdrawn(
     eventually(lambda: release.allocatable(node.name) == SLOTS)
 
 
-def test_tenants_compute(tenants: ComputingTenants) -> None:
+def test_tenants_start_and_compute(tenants: ComputingTenants) -> None:
     tenants.begin()
 
 
@@ -170,7 +170,7 @@ def test_pods_run_on_a_second_node_and_each_agent_reports_its_own_gpus(
     finally:
         cluster.remove_node(second.name)
         kubectl("delete", "node", second.name)
-        # No kubelet confirms their end any more.
+        # The node is gone, so no kubelet confirms that its pods have ended.
         for namespace in ("default", release.namespace):
             of_node = f"--field-selector=spec.nodeName={second.name}"
             kubectl("delete", "pods", of_node, f"--namespace={namespace}", "--force", "--grace-period=0")
@@ -193,8 +193,8 @@ def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
 
 
 @pytest.fixture(scope="module")
-def forgotten_column(kubectl: Kubectl) -> Callable[[], bool]:
-    """Remove the columns of a definition, as if a newer release added them; return whether they are there."""
+def columns_are_back(kubectl: Kubectl) -> Callable[[], bool]:
+    """Remove the columns of a definition, as if a newer release added them; return a check that they are back."""
     kubectl(
         "patch", "crd", "gpushares.orion.gpu", "--type=json",
         '--patch=[{"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"}]',
@@ -210,7 +210,7 @@ def test_tenants_stay_managed_and_pods_are_admitted_through_an_upgrade(
     tenants: ComputingTenants,
     release: Release,
     seconds: dict[str, float],
-    forgotten_column: Callable[[], bool],
+    columns_are_back: Callable[[], bool],
     gpus: GpuNode,
 ) -> None:
     """Upgrade to another version of the hook and of the layout of the pages that agent and hook share."""
@@ -224,7 +224,7 @@ def test_tenants_stay_managed_and_pods_are_admitted_through_an_upgrade(
     assert tenants.clients() == before
     assert gpus.snapshot().agent_version != version
     assert uids(release, "mps") == daemons
-    assert forgotten_column()
+    assert columns_are_back()
     tenants.join(training("newcomer", **REPORT))
 
 
@@ -263,7 +263,7 @@ def undisturbed(tenants: ComputingTenants) -> None:
 def test_an_uninstall_keeps_the_api_types_and_objects_and_tenants_compute_on(
     tenants: ComputingTenants, release: Release, kubectl: Kubectl, node: Node, seconds: dict[str, float]
 ) -> None:
-    somewhere_else(kubectl)
+    create_another_node(kubectl)
     seconds["uninstall"] = release.uninstall()
     nothing_is_left(kubectl, release)
     nothing_is_claimed(kubectl)
@@ -277,8 +277,8 @@ def test_an_uninstall_keeps_the_api_types_and_objects_and_tenants_compute_on(
     assert (tenants.restarts(), tenants.failures()) == (0, [])
 
 
-def somewhere_else(kubectl: Kubectl) -> None:
-    """Create a second node with the same labels for Orion as the first; no pod runs on it."""
+def create_another_node(kubectl: Kubectl) -> None:
+    """Create a node without a kubelet, and a GPUDevice of it; return when the operator has labelled the node."""
     kubectl(
         "create",
         "--filename=-",

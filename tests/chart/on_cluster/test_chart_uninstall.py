@@ -1,8 +1,7 @@
-"""Uninstalls that cannot clean up: each ends in time and reports the reason; a person cleans up afterwards.
+"""Uninstalls whose cleanup fails: each ends in time and reports the reason; a person cleans up afterwards.
 
-The uninstall leaves none of its own objects, except if the API server rejects its Job.
-
-Each test starts and ends with a cluster without Orion.
+Such an uninstall removes all objects of the cleanup itself, except if the API server rejects the cleanup's Job. Each
+test starts and ends with a cluster without Orion.
 """
 
 import json
@@ -97,13 +96,13 @@ def test_if_the_job_is_rejected_the_command_of_the_docs_removes_its_rights(relea
 
 
 def removal_of_rights() -> list[str]:
-    """Return the kubectl arguments of the docs that remove what is left."""
+    """Return the arguments of the kubectl command in the docs that removes the Job's rights."""
     (command,) = re.findall(r"^    kubectl (delete clusterrolebinding.*)$", DOCS.read_text(), re.MULTILINE)
     return shlex.split(command)
 
 
 def forbid_jobs(kubectl: Kubectl, namespace: str) -> None:
-    """Make the API server reject Jobs of a namespace; return when it does."""
+    """Make the API server reject Jobs of a namespace; return once it rejects them."""
     kubectl("create", "quota", QUOTA, "--hard=count/jobs.batch=0", f"--namespace={namespace}")
 
     def forbidden() -> bool:
@@ -117,7 +116,7 @@ def forbid_jobs(kubectl: Kubectl, namespace: str) -> None:
 
 
 def forbid_cleaning_of_nodes(kubectl: Kubectl) -> None:
-    """Make the API server reject the Job's changes of nodes; return when it does."""
+    """Make the API server reject the Job's changes of nodes; return once it rejects them."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}
     refusal = {
         "expression": f"request.userInfo.username != '{CLEANUP}'",

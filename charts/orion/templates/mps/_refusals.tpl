@@ -1,7 +1,7 @@
 {{/*
-Refuses an upgrade that removes the MPS daemon of GPUs in mode mps, because their clients would end. It asks the cluster.
-It cannot see node.affinity or a label that somebody removes from a node. It lets GPUs pass whose node is gone, or has no
-daemon any more.
+Refuses an upgrade that removes the MPS daemon of GPUs in mode mps, because their clients would end. It reads the GPUs and nodes
+of the cluster. It does not check node.affinity, and does not see when somebody removes a node's label. It ignores GPUs whose
+node is gone or has no daemon any more.
 */}}
 {{- define "orion.refuseToEndClients" -}}
 {{- $daemons := lookup "apps/v1" "DaemonSet" .Release.Namespace (printf "%s-mps" (include "orion.fullname" .)) -}}

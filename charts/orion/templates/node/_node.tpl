@@ -1,8 +1,8 @@
 {{/*
-What the pods on nodes have in common.
+Parts that DaemonSet `node` and DaemonSet `mps` share.
 */}}
 
-{{/* The node selector. Nodes need no opt-in for simulated GPUs, because these take no GPU from anybody. */}}
+{{/* The node selector. Simulated GPUs need no opt-in label, because nobody else uses them. */}}
 {{- define "orion.nodesWithGPUs" -}}
 {{- $os := dict "kubernetes.io/os" "linux" -}}
 {{- if or .Values.node.everywhere (gt (int .Values.simulatedGPUs) 0) }}
@@ -28,7 +28,7 @@ What the pods on nodes have in common.
 {{- if has "device-nodes" $strategies }}true{{ end }}
 {{- end }}
 
-{{/* Makes NVIDIA's runtime give a container all GPUs. Argument: (list root capabilities). */}}
+{{/* Environment that makes NVIDIA's runtime give a container all GPUs. Argument: (list root capabilities). */}}
 {{- define "orion.visibleGPUs" -}}
 {{- $mounts := eq (index . 0).Values.node.gpuAccess "volume-mounts" -}}
 - {name: NVIDIA_VISIBLE_DEVICES, value: {{ ternary "/var/run/nvidia-container-devices" "all" $mounts }}}

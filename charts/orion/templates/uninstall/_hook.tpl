@@ -1,9 +1,9 @@
 {{/*
-When the cleanup's objects exist. Helm creates them after it has deleted everything else: then no component can write again
-what the Job removes. Helm also reports a failure at that point, while an earlier failure would keep the release. Helm deletes
-these objects after the Job, whether it succeeds or fails. They remain if Helm cannot create one of them or is interrupted. So
-the objects that give rights come as late as possible (within one weight Helm creates roles and bindings last).
-docs/uninstalling.md says how to remove them.
+Annotations of the cleanup's objects. Helm creates these objects after it has deleted everything else: then no component can
+write again what the Job removes. If the Job fails then, Helm only reports it; a failure of an earlier hook would keep the
+release. Helm deletes these objects after the Job, whether the Job succeeds or fails. They remain if Helm cannot create one of
+them or is interrupted. So Helm creates the objects that give rights as late as possible (within one weight, roles and bindings
+come last). docs/uninstalling.md says how to remove the objects that remain.
 */}}
 {{- define "orion.cleanupHook" -}}
 helm.sh/hook: post-delete

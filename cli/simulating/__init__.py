@@ -1,0 +1,1 @@
+"""The parts of `orion simulate cluster`: `asked` turns its options into runs, and `progress` shows the progress."""

@@ -1,0 +1,88 @@
+"""Policies: which of the jobs that wait comes first.
+
+FIFO         first arrival first; a later job may overtake one that does not fit
+FIFO-STRICT  first arrival first; no job overtakes
+SRTF         shortest remaining time first
+LAS          least attained service first: GPU time so far
+SRSF         shortest remaining service first: remaining time times GPUs
+FTF          finish-time fairness (Themis, NSDI 2020): first the job whose expected time from arrival to end is
+             longest, relative to its time alone at the fair share
+DRF          dominant resource fairness (NSDI 2011): first the job that has attained least of the resource that it uses
+             most
+TETRIS       smallest remaining share of the cluster, over all resources and the remaining time (SIGCOMM 2014)
+
+Jobs that are equal are ordered by arrival and then by number. So the result does not depend on the order of a dict.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Waiting(Protocol):
+    """What is known of the jobs that wait: arrays of one length, by arrival and then by number."""
+
+    @property
+    def arrival_s(self) -> Floats:
+        """The time at which each job arrived."""
+
+    @property
+    def gpus(self) -> Floats:
+        """The number of GPUs that each job asks for."""
+
+    @property
+    def remaining_s(self) -> Floats:
+        """The time that each job still needs at the speed that the job can expect."""
+
+    @property
+    def alone_s(self) -> Floats:
+        """The time that each job needs from its start to its end, alone and at its fair share."""
+
+    @property
+    def attained_s(self) -> Floats:
+        """The time that each job has run."""
+
+    @property
+    def attained_share(self) -> Floats:
+        """The largest part of the cluster's GPUs, CPUs or memory that each job had, integrated over its run time."""
+
+    @property
+    def demand_share(self) -> Floats:
+        """The largest part of the cluster's GPUs, CPUs or memory that each job asks for."""
+
+    @property
+    def demand_sum(self) -> Floats:
+        """The sum of the parts of the cluster's GPUs, CPUs and memory that each job asks for."""
+
+
+Key = Callable[[Waiting, float], Floats]
+""" Returns a job's key at a time, in seconds; the smallest goes first. """
+
+
+def finish_time_ratio(waiting: Waiting, now_s: float) -> Floats:
+    """Return each job's expected time from arrival to end, divided by `alone_s`."""
+    return (now_s - waiting.arrival_s + waiting.remaining_s) / waiting.alone_s
+
+
+POLICIES: dict[str, Key] = {
+    "FIFO": lambda waiting, now_s: waiting.arrival_s,
+    "FIFO-STRICT": lambda waiting, now_s: waiting.arrival_s,
+    "SRTF": lambda waiting, now_s: waiting.remaining_s,
+    "LAS": lambda waiting, now_s: waiting.attained_s * waiting.gpus,
+    "SRSF": lambda waiting, now_s: waiting.remaining_s * waiting.gpus,
+    "FTF": lambda waiting, now_s: -finish_time_ratio(waiting, now_s),
+    "DRF": lambda waiting, now_s: waiting.attained_share,
+    "TETRIS": lambda waiting, now_s: waiting.demand_sum * waiting.remaining_s,
+}
+
+STRICT = frozenset({"FIFO-STRICT"})
+""" Policies under which a job that does not fit holds back all jobs behind it. """
+
+
+def order(key: Key, waiting: Waiting, now_s: float) -> NDArray[np.intp]:
+    """Return the jobs' positions in the arrays, first job first; equal jobs stay in the order of the arrays."""
+    return np.argsort(key(waiting, now_s), kind="stable")

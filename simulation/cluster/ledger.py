@@ -1,0 +1,131 @@
+"""The progress of each job: one array for each fact, with one entry for each job. Each run has its own ledger."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orion.planning.queues.demands import Profile
+from orion.planning.queues.placement import Wish
+from orion.planning.queues.resources import Demand, Server
+
+from .jobs import ANY, Job
+
+Floats = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+RESOURCES = ("gpus", "cpus", "memory_gb", "storage_mbps")
+
+
+class Ledger:
+    """The jobs of one run, by arrival and number, and their progress.
+
+    Times are in seconds; `nan` means that the event has not happened.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], profiles: Mapping[str, Profile], wishes: Sequence[Wish], servers: Sequence[Server]
+    ) -> None:
+        self.jobs, self.wishes = jobs, wishes
+        self.arrival_s = np.array([job.arrival_s for job in jobs], dtype=np.float64)
+        self.gpus = np.array([job.gpus for job in jobs], dtype=np.float64)
+        self.iteration_s = np.array([(profiles[job.model] if job.model else ANY).iteration_s for job in jobs])
+        self.iterations = np.array([job.iterations for job in jobs], dtype=np.float64)
+        self.fair_s = self.iterations * self.iteration_s
+        self.done = np.zeros(len(jobs))
+        self.attained_s = np.zeros(len(jobs))
+        self.attained_share = np.zeros(len(jobs))
+        self.start_s = np.full(len(jobs), np.nan)
+        self.finish_s = np.full(len(jobs), np.nan)
+        self.restarts = np.zeros(len(jobs), dtype=np.int64)
+        kinds = {each: index for index, each in enumerate(dict.fromkeys(wish.best for wish in wishes))}
+        self.kind = np.array([kinds[wish.best] for wish in wishes], dtype=np.intp)
+        """ Jobs of one kind ask for the same. """
+        self.best_speed = np.array([wish.best.speed for wish in wishes])
+        self.expected_speed = self.best_speed.copy()
+        """ What `remaining_s` of the jobs assumes. """
+        capacity = [sum(getattr(server, name) for server in servers) for name in RESOURCES]
+        self.capacity = np.array([each or np.inf for each in capacity], dtype=np.float64)
+        self.parts = np.array([_row(wish.best)[:3] for wish in wishes]).reshape(-1, 3) / self.capacity[:3]
+        """ What each job asks for, as parts of the cluster's GPUs, CPUs and memory. """
+        self._index: dict[Demand, int] = {}
+        self._rows = np.zeros((0, 5))
+
+    def given(self, demands: Iterable[Demand], count: int) -> Floats:
+        """Return a row for each demand: GPUs, CPUs, memory, storage bandwidth and speed."""
+        index = self._index
+        try:
+            found = np.fromiter(map(index.__getitem__, demands), dtype=np.intp, count=count)
+        except KeyError as new:
+            raise AssertionError("a demand that no job asks for") from new
+        return self._rows[found]
+
+    def register(self, demands: Iterable[Demand]) -> None:
+        """Register the demands that a later call of `given` may contain."""
+        new = [demand for demand in dict.fromkeys(demands) if demand not in self._index]
+        if new:
+            for demand in new:
+                self._index[demand] = len(self._index)
+            self._rows = np.vstack((self._rows, [_row(demand) for demand in new]))
+
+    def attain(self, running: Positions, share: Floats, seconds: Floats | float) -> None:
+        """Record that jobs ran for `seconds`, each with its `share` of the cluster."""
+        self.attained_s[running] += seconds
+        self.attained_share[running] += share * seconds
+
+
+def _row(demand: Demand) -> list[float]:
+    return [*(getattr(demand, name) for name in RESOURCES), demand.speed]
+
+
+class View:
+    """The facts about waiting jobs that policies use (`planning.queues.order.Waiting`), computed on access."""
+
+    def __init__(self, ledger: Ledger, runnable: Positions, *, at_fair_share: bool) -> None:
+        self._ledger, self._runnable, self._at_fair_share = ledger, runnable, at_fair_share
+
+    @property
+    def arrival_s(self) -> Floats:
+        """The time at which each job arrived."""
+        return self._ledger.arrival_s[self._runnable]
+
+    @property
+    def gpus(self) -> Floats:
+        """The number of GPUs that each job asks for."""
+        return self._ledger.gpus[self._runnable]
+
+    @cached_property
+    def remaining_s(self) -> Floats:
+        """The time that each job still needs at the speed that the job can expect."""
+        ledger, runnable = self._ledger, self._runnable
+        remaining_s = ledger.iteration_s[runnable] * (ledger.iterations[runnable] - ledger.done[runnable])
+        return remaining_s if self._at_fair_share else remaining_s / ledger.expected_speed[runnable]
+
+    @property
+    def alone_s(self) -> Floats:
+        """The time that each job needs from its start to its end, alone and at its fair share."""
+        alone_s: Floats = self._ledger.fair_s[self._runnable]
+        return alone_s
+
+    @property
+    def attained_s(self) -> Floats:
+        """The time that each job has run."""
+        return self._ledger.attained_s[self._runnable]
+
+    @property
+    def attained_share(self) -> Floats:
+        """The largest part of the cluster's GPUs, CPUs or memory that each job had, integrated over its run time."""
+        return self._ledger.attained_share[self._runnable]
+
+    @property
+    def demand_share(self) -> Floats:
+        """The largest part of the cluster's GPUs, CPUs or memory that each job asks for."""
+        largest: Floats = self._ledger.parts[self._runnable].max(axis=1)
+        return largest
+
+    @property
+    def demand_sum(self) -> Floats:
+        """The sum of the parts of the cluster's GPUs, CPUs and memory that each job asks for."""
+        total: Floats = self._ledger.parts[self._runnable].sum(axis=1)
+        return total
