@@ -8,6 +8,5 @@ placement    mechanisms fair, greedy and tune from an empty cluster
 continuing   the same mechanisms for a cluster whose running jobs keep their GPUs
 holdings     what jobs hold while `continuing` decides a round
 optimal      mechanism opt: an integer program gives each job its CPUs and memory
-rounds       the names of the mechanisms
 compatible   what the published simulator does differently, so that its results can be reproduced
 """

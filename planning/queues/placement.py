@@ -175,3 +175,9 @@ def exceeds(demand: Demand, fair_share: Demand) -> bool:
         or demand.memory_gb > fair_share.memory_gb
         or demand.storage_mbps > fair_share.storage_mbps
     )
+
+
+FROM_EMPTY = {"fair": fair, "greedy": greedy, "tune": tune}
+""" What the published simulator does in each round. """
+
+MECHANISMS = (*FROM_EMPTY, "opt")

@@ -12,9 +12,8 @@ from orion.errors import Conflict
 from orion.planning.queues import compatible, continuing, optimal
 from orion.planning.queues.holdings import Standing
 from orion.planning.queues.order import POLICIES, STRICT, order
-from orion.planning.queues.placement import Placed, Wish
+from orion.planning.queues.placement import FROM_EMPTY, Placed, Wish
 from orion.planning.queues.resources import Demand, Parts, Server
-from orion.planning.queues.rounds import FROM_EMPTY
 from orion.planning.sharing.harvest import speed_together
 
 from .ledger import Floats, Ledger, Positions, View
@@ -64,6 +63,7 @@ class Decider:
         self._key = (compatible.KEYS if rules.is_compatible else POLICIES)[scheduler.policy]
         self._standing: Standing | None = None
         self._last: tuple[Positions, bool, Decision] | None = None
+        """ The jobs that the last decision looked at, in their order; whether one more job might run; the decision. """
         self._staying = 0
         self._solved: dict[tuple[float, ...], list[Demand]] = {}
         ledger.register(demand for wish in ledger.wishes for demand in (wish.fair, wish.best, *wish.choices))
@@ -112,14 +112,19 @@ class Decider:
         """Return the last decision, without moves, if the only change is that new jobs wait and no GPU is free."""
         if self._last is None or self._standing is None or self._standing.servers is not servers:
             return None
-        last, has_gpus, decision = self._last
-        is_same_end = len(ordered) == len(last) or not has_gpus
-        if not is_same_end or not np.array_equal(ordered[: len(last)], last):
-            return None
-        if decision.is_moved.any():
+        decision = self._repeated(ordered)
+        if decision is not None and decision.is_moved.any():
             decision = replace(decision, is_moved=np.zeros_like(decision.is_moved))
-            self._last = last, has_gpus, decision
+            self._last = *self._last[:2], decision
         return decision
+
+    def _repeated(self, ordered: Positions) -> Decision | None:
+        """Return the last decision if it looked at the same jobs in the same order, and no job behind them matters."""
+        if self._last is None:
+            return None
+        looked_at, is_open, decision = self._last
+        is_same_end = not is_open or len(ordered) == len(looked_at)
+        return decision if is_same_end and np.array_equal(ordered[: len(looked_at)], looked_at) else None
 
     def _kinds(self, ordered: Positions) -> int:
         """Return how many different demands these jobs have."""
@@ -147,11 +152,8 @@ class Decider:
         return self._solved[key]
 
     def _decide_compatibly(self, ordered: Positions, servers: Sequence[Server]) -> Decision:
-        if self._last is not None:
-            looked_at, is_open, decision = self._last
-            is_same_end = not is_open or len(ordered) == len(looked_at)
-            if is_same_end and np.array_equal(ordered[: len(looked_at)], looked_at):
-                return decision
+        if (repeated := self._repeated(ordered)) is not None:
+            return repeated
         jobs = iter(ordered.tolist())
         wishes: Iterator[Wish] = map(self._ledger.wishes.__getitem__, jobs)
         gpus = sum(server.gpus for server in servers)

@@ -140,7 +140,7 @@ class _Compatible:
     def __init__(self, ledger: Ledger, rules: Rules) -> None:
         self._ledger, self._round_s = ledger, rules.round_s
         self._decision: Decision | None = None
-        self._steps, self._left = np.empty(0), np.empty(0)
+        self._steps = np.empty(0)
 
     def go_on(self, decision: Decision, now_s: float) -> np.ndarray:
         """Let jobs work for one round; return those that ended."""

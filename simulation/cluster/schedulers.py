@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from orion.errors import Invalid
 from orion.planning.queues import compatible
 from orion.planning.queues.order import POLICIES
-from orion.planning.queues.rounds import MECHANISMS
+from orion.planning.queues.placement import MECHANISMS
 
 
 @dataclass(frozen=True)

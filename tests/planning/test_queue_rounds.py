@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from orion.planning.queues import compatible, continuing, demands, optimal, placement
 from orion.planning.queues.demands import Profile
-from orion.planning.queues.placement import Placed, Wish
+from orion.planning.queues.placement import FROM_EMPTY, Placed, Wish
 from orion.planning.queues.resources import Server
-from orion.planning.queues.rounds import FROM_EMPTY
 
 SERVER = Server(8, 24.0, 500.0, 500.0)
 POINTS = {"cpu_points": (1.0, 3.0, 6.0, 12.0), "memory_points_gb": (20.0, 62.5, 125.0)}

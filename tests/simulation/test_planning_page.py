@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orion.planning.queues.order import POLICIES
-from orion.planning.queues.rounds import MECHANISMS
+from orion.planning.queues.placement import MECHANISMS
 from orion.simulation.cluster import clusters
 from orion.simulation.traces.reading import NAMES
 from tools.docs import pages
