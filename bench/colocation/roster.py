@@ -122,18 +122,22 @@ class Roster:
         return post in self._filled and all(worker.alive() for worker in self._filled[post])
 
     def _start(self, post: Post) -> None:
+        try:
+            self._filled[post] = self._started(post)
+        except (OrionError, OSError) as error:
+            self._failures.setdefault(post, []).append(str(error))
+            raise
+
+    def _started(self, post: Post) -> list[Worker]:
         gpu = self._gpus[post.mode]
         environment = {**self._environment(post, gpu), **dict(post.environment)}
         if post.service and post.service not in self._services:
             self._services[post.service] = _Service(post.service, environment)
         if post.threads != "no":
             clients, scheduled = [client.to_json() for client in post.clients], post.threads == "scheduled"
-            self._filled[post] = self._crew.start_threads(post.name, clients, environment, post.prefix, scheduled)
-            return
+            return self._crew.start_threads(post.name, clients, environment, post.prefix, scheduled)
         client = post.clients[0].to_json()
-        self._filled[post] = [
-            self._crew.start(post.name, client["kind"], client["options"], environment, post.prefix)
-        ]  # fmt: skip
+        return [self._crew.start(post.name, client["kind"], client["options"], environment, post.prefix)]
 
     def _environment(self, post: Post, gpu: SharedGPU) -> Environment:
         if post.threads == "scheduled":
@@ -176,6 +180,7 @@ class _Service:
             self._process.wait(SERVICE_SECONDS)
             self._errors.seek(0)
             said = self._errors.read().decode(errors="replace").strip()[-500:] or "(nothing)"
+            self._errors.close()
             raise Unavailable(f"service {command[0]} ended with status {self._process.returncode}; its output: {said}")
 
     def end(self) -> None:

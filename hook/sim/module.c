@@ -146,6 +146,7 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *made, const void *text, CUjit_opti
     struct CUlib_st *library = sim_handle_new(SIM_LIBRARY, sizeof *library);
     CUresult result = library ? module_of(image, NULL, &library->module) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result) {
+        if (library) sim_handle_free(library);
         sim_image_free(image);
         return result;
     }

@@ -179,19 +179,21 @@ async def measure(options: argparse.Namespace, raw: dict[str, Any]) -> None:
                 f"{options.node} has {raw['about']['slots']} {SLOT}; configure {options.pods}, one for each pod"
             )
         await bench.begin()
-        raw["rounds"] = []
-        for number in range(options.rounds):
-            turns: dict[str, Any] = {}
-            for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
-                load = os.getloadavg()[0]
-                times = await bench.turn(kind, options.pods)
-                turns[kind] = {"load_before": load, "running_s": raw_data.rounded(times)}
-                say(f"round {number + 1}: {options.pods} pods, {kind}: all Running after {times[-1]:.1f} s")
-            raw["rounds"].append(turns)
-        with AgentClient(options.root) as agent:
-            raw["grant_s"] = raw_data.rounded(await bench.grants(agent, options.grants))
+        try:
+            raw["rounds"] = []
+            for number in range(options.rounds):
+                turns: dict[str, Any] = {}
+                for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
+                    load = os.getloadavg()[0]
+                    times = await bench.turn(kind, options.pods)
+                    turns[kind] = {"load_before": load, "running_s": raw_data.rounded(times)}
+                    say(f"round {number + 1}: {options.pods} pods, {kind}: all Running after {times[-1]:.1f} s")
+                raw["rounds"].append(turns)
+            with AgentClient(options.root) as agent:
+                raw["grant_s"] = raw_data.rounded(await bench.grants(agent, options.grants))
+        finally:
+            await bench.end()
     finally:
-        await bench.end()
         await cluster.close()
         await server.close()
 

@@ -138,4 +138,4 @@ def test_a_killed_agent_is_replaced_quickly(agent: AgentProcess) -> None:
     agent.kill()
     began = time.monotonic()
     agent.start()
-    assert time.monotonic() - began < 5.0  # normally 0.3 s
+    assert time.monotonic() - began < 10.0  # normally 0.3 s, and up to 1 s beside other tests
