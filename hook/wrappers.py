@@ -170,8 +170,12 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         after = ["orion_work_end(&work, result);"]
     if kind == "frees":
         return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
+    if kind in ("maps", "unmaps", "retains"):
+        changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
+        return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
     if kind != "allocates":
-        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use allocates, frees or informs")
+        known = "allocates, frees, maps, unmaps, retains or informs"
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
     key = declaration.options["key"]
     device = declaration.options.get("device")
     return [

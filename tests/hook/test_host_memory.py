@@ -22,6 +22,8 @@ WAYS = {
     "cuMemCreate": 5,
     "cuArrayCreate": 6,
     "cuMipmappedArrayCreate": 7,
+    "cuMemMap and cuMemRelease": 8,
+    "cuMemMap, cuMemRelease and cuMemRetainAllocationHandle": 9,
 }
 
 
@@ -84,3 +86,23 @@ def test_a_silent_agent_delays_an_allocation_no_longer_than_a_launch(machine: Ma
     assert (opened.result, first.result, second.result) == (0, 0, 0)
     assert first.seconds < 2.5
     assert second.seconds < 0.1
+
+
+@pytest.mark.parametrize("way", [8, 9])
+@pytest.mark.parametrize("removals", [(1, 2), (2, 1), (3,)], ids=["first, second", "second, first", "both at once"])
+def test_mapped_memory_counts_until_its_last_mapping_is_removed(
+    machine: Machine, way: int, removals: tuple[int, ...]
+) -> None:
+    client = begin(machine, "open 0", f"alloc {400 * MIB} {way}")
+    assert [client.answer().result, client.answer().result] == [0, 0]
+    for number in removals:
+        assert client.do(f"alloc {200 * MIB}").result == OUT_OF_MEMORY
+        client.must(f"unmap {number}")
+    client.must(f"alloc {500 * MIB}")
+    assert shown(machine, client).memory_bytes == 500 * MIB
+
+
+def test_the_limit_holds_for_more_allocations_than_one_table_has(machine: Machine) -> None:
+    client = begin(machine, "open 0", f"many 40000 {LIMIT // 32768}")
+    assert client.answer().result == 0
+    assert client.answer().result == 32768

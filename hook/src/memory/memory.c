@@ -7,6 +7,8 @@
 #include "system/system.h"
 
 #define NEIGHBOURHOOD 64u
+#define ONLY_MAPPED UINT64_MAX /* the key of memory without a handle */
+#define GRANULARITY 0x200000u  /* 2 MiB: no mapping is smaller */
 
 static void lock(struct orion_memory *memory)
 {
@@ -35,14 +37,52 @@ static struct orion_gpu *limiting_gpu(struct orion_process *process)
 
 static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_grant(gpu)->memory_limit_bytes; }
 
-static struct orion_allocation *find(struct orion_memory *memory, uint64_t key, uint64_t wanted)
+static struct orion_allocation *find_in(struct orion_allocation *table, uint64_t key, uint64_t wanted)
 {
     uint64_t home = orion_mix(key);
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_allocation *allocation = &memory->allocation[(home + i) & (ORION_ALLOCATIONS - 1)];
+        struct orion_allocation *allocation = &table[(home + i) & (ORION_ALLOCATIONS - 1)];
         if (allocation->key == wanted) return allocation;
     }
     return NULL;
+}
+
+static struct orion_allocation *find(struct orion_memory *memory, uint64_t key)
+{
+    struct orion_allocation *found = NULL;
+    for (uint32_t i = 0; i < memory->tables && found == NULL; i++) found = find_in(memory->allocation[i], key, key);
+    return found;
+}
+
+/* NULL: all tables are full near the key's place. */
+static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t key)
+{
+    for (uint32_t i = 0; i < ORION_ALLOCATION_TABLES; i++) {
+        struct orion_allocation *entry = find_in(memory->allocation[i], key, 0);
+        if (entry == NULL) continue;
+        if (memory->tables <= i) memory->tables = i + 1;
+        return entry;
+    }
+    return NULL;
+}
+
+/* Frees the entry if nothing holds its memory. Memory that is only mapped keeps its entry without a handle, because the
+ * driver may give the same handle to other memory. Returns the bytes that are free now. The caller has the lock. */
+static uint64_t drop(struct orion_allocation *allocation)
+{
+    if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
+    if (allocation->handles != 0 || allocation->mappings != 0) return 0;
+    uint64_t bytes = allocation->bytes;
+    *allocation = (struct orion_allocation){0};
+    return bytes;
+}
+
+static void give_back(struct orion_process *process, uint64_t bytes)
+{
+    _Atomic uint64_t *total = &orion_memory(process)->used;
+    uint64_t used = atomic_load(total);
+    while (!atomic_compare_exchange_weak(total, &used, used > bytes ? used - bytes : 0)) {}
+    orion_memory_publish(process);
 }
 
 /* Repeats the store if another thread changed `used` meanwhile, so that the last stored value is never an old one. */
@@ -81,15 +121,13 @@ void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result)
     struct orion_allocation *allocation = NULL;
     if (result == CUDA_SUCCESS && key != 0) {
         lock(memory);
-        allocation = find(memory, key, 0);
-        if (allocation != NULL) *allocation = (struct orion_allocation){key, bytes};
+        allocation = find_free(memory, key);
+        if (allocation != NULL) *allocation = (struct orion_allocation){.key = key, .bytes = bytes, .handles = 1};
         unlock(memory);
     }
-    if (allocation == NULL) { /* not counted: it failed, or the table is full, so its free would find no size */
-        uint64_t used = atomic_load(&memory->used);
-        while (!atomic_compare_exchange_weak(&memory->used, &used, used > bytes ? used - bytes : 0)) {}
-    }
-    orion_memory_publish(process);
+    if (allocation == NULL) /* not counted: it failed, or the tables are full, so its free would find no size */
+        give_back(process, bytes);
+    else orion_memory_publish(process);
 }
 
 void orion_memory_released(uint64_t key, CUresult result)
@@ -97,14 +135,71 @@ void orion_memory_released(uint64_t key, CUresult result)
     struct orion_process *process = orion_the_process;
     if (process == NULL || result != CUDA_SUCCESS || key == 0) return;
     struct orion_memory *memory = orion_memory(process);
+    uint64_t bytes = 0;
     lock(memory);
-    struct orion_allocation *allocation = find(memory, key, key);
-    uint64_t bytes = allocation == NULL ? 0 : allocation->bytes;
-    if (allocation != NULL) *allocation = (struct orion_allocation){0, 0};
+    struct orion_allocation *allocation = find(memory, key);
+    if (allocation != NULL && allocation->handles != 0) {
+        allocation->handles--;
+        bytes = drop(allocation);
+    }
     unlock(memory);
-    uint64_t used = atomic_load(&memory->used);
-    while (!atomic_compare_exchange_weak(&memory->used, &used, used > bytes ? used - bytes : 0)) {}
-    orion_memory_publish(process);
+    give_back(process, bytes);
+}
+
+void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    struct orion_memory *memory = orion_memory(process);
+    lock(memory);
+    struct orion_allocation *mapped = find(memory, handle), *mapping = mapped == NULL ? NULL : find_free(memory, at);
+    if (mapping != NULL) {
+        *mapping = (struct orion_allocation){.key = at, .bytes = bytes, .mapped = mapped};
+        mapped->mappings++;
+    }
+    unlock(memory);
+}
+
+void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    struct orion_memory *memory = orion_memory(process);
+    uint64_t freed = 0;
+    lock(memory);
+    for (CUdeviceptr end = at + bytes; at < end;) { /* one call may remove several mappings */
+        struct orion_allocation *mapping = find(memory, at);
+        if (mapping == NULL || mapping->mapped == NULL) {
+            at += GRANULARITY;
+            continue;
+        }
+        at += mapping->bytes;
+        mapping->mapped->mappings--;
+        freed += drop(mapping->mapped);
+        *mapping = (struct orion_allocation){0};
+    }
+    unlock(memory);
+    give_back(process, freed);
+}
+
+/* The address may be inside a mapping, so this function looks at all entries. Programs rarely call it. */
+void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || result != CUDA_SUCCESS) return;
+    struct orion_memory *memory = orion_memory(process);
+    lock(memory);
+    for (uint32_t i = 0; i < memory->tables * ORION_ALLOCATIONS; i++) {
+        struct orion_allocation *mapping = &memory->allocation[i / ORION_ALLOCATIONS][i % ORION_ALLOCATIONS];
+        if (mapping->mapped == NULL || address - mapping->key >= mapping->bytes) continue;
+        struct orion_allocation *mapped = mapping->mapped;
+        uint64_t key = mapped->key;
+        mapped->key = handle;
+        if (find(memory, handle) == mapped) mapped->handles++;
+        else mapped->key = key; /* the driver chose another handle, whose release would not find this entry */
+        break;
+    }
+    unlock(memory);
 }
 
 void orion_memory_info(size_t *free_bytes, size_t *total_bytes)

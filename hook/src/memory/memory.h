@@ -1,9 +1,12 @@
 /* Device memory that this process has allocated, and the limit of its grant. The limit applies to each process of the
  * slot.
  *
- * A table maps addresses (or handles) to sizes. A short spin lock guards it; it is not on the launch path. When the
- * table is full, further allocations do not count, and succeed. A process that has not joined counts its memory, too:
- * when it joins later, the limit applies to all its memory. */
+ * Tables map addresses and handles to sizes. A short spin lock guards them; they are not on the launch path. The first
+ * table suffices for most programs; the next one is used when an allocation finds no free entry. A process that has not
+ * joined counts its memory, too: when it joins later, the limit applies to all its memory.
+ *
+ * Memory of cuMemCreate exists until the program has released all handles and has removed all mappings (CUDA Driver API,
+ * Virtual Memory Management). So its entry counts both, and each mapping has an entry of its own. */
 #ifndef ORION_MEMORY_H
 #define ORION_MEMORY_H
 
@@ -15,14 +18,21 @@
 
 #include "process/process.h"
 
-#define ORION_ALLOCATIONS 16384u /* a power of two */
+#define ORION_ALLOCATIONS 16384u /* of one table; a power of two */
+#define ORION_ALLOCATION_TABLES 16u
 
-struct orion_allocation { uint64_t key, bytes; }; /* key 0: free */
+struct orion_allocation {
+    uint64_t key; /* address or handle; 0: the entry is free */
+    uint64_t bytes;
+    struct orion_allocation *mapped; /* of a mapping: the memory that is mapped; else NULL */
+    uint32_t handles, mappings;      /* the memory exists until both are 0 */
+};
 
 struct orion_memory {
     _Atomic uint32_t lock;
     _Atomic uint64_t used;
-    struct orion_allocation allocation[ORION_ALLOCATIONS];
+    uint32_t tables; /* that have entries */
+    struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
 
@@ -35,7 +45,13 @@ void orion_memory_publish(struct orion_process *process); /* writes the used byt
 bool orion_memory_reserve(uint64_t bytes);
 void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result);
 
-void orion_memory_released(uint64_t key, CUresult result);       /* after a free; the table has the size */
+void orion_memory_released(uint64_t key, CUresult result); /* after a free; the table has the size */
+
+/* After cuMemMap, cuMemUnmap and cuMemRetainAllocationHandle. Mappings of imported memory do not count. */
+void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult result);
+void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
+void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result);
+
 void orion_memory_info(size_t *free_bytes, size_t *total_bytes); /* after cuMemGetInfo succeeded: applies the limit */
 
 #endif

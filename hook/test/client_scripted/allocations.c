@@ -1,5 +1,7 @@
-/* The commands `alloc` and `info`. `alloc` allocates device memory in every way that programs use, because the hook
- * must count each of them. */
+/* The commands `alloc`, `many`, `unmap` and `info`. `alloc` allocates device memory in every way that programs use,
+ * because the hook must count each of them. */
+#include <stdbool.h>
+
 #include "scripted.h"
 
 static CUresult by_pitch(size_t bytes)
@@ -24,6 +26,44 @@ static CUresult without_address(size_t bytes)
     CUmemGenericAllocationHandle handle;
     const CUmemAllocationProp device_0 = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     return cuMemCreate(&handle, bytes, &device_0, 0);
+}
+
+static struct {
+    CUdeviceptr at;
+    size_t bytes;
+} last_mapping;
+
+/* Maps memory twice and releases its handle at once, as the memory pools of some programs do. `retained`: gets the handle
+ * back from the mapping and releases it again. */
+static CUresult only_mapped(size_t bytes, bool retained)
+{
+    CUmemGenericAllocationHandle handle;
+    const CUmemAllocationProp device_0 = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUdeviceptr at;
+    CUresult result;
+    if ((result = cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0)) || (result = cuMemCreate(&handle, bytes, &device_0, 0)))
+        return result;
+    if ((result = cuMemMap(at, bytes, 0, handle, 0)) || (result = cuMemMap(at + bytes, bytes, 0, handle, 0))) return result;
+    last_mapping.at = at, last_mapping.bytes = bytes;
+    if ((result = cuMemRelease(handle)) || !retained) return result;
+    if ((result = cuMemRetainAllocationHandle(&handle, (char *)(uintptr_t)at + bytes / 2))) return result;
+    return cuMemRelease(handle);
+}
+
+/* The first argument is 1: removes the first of the two mappings. 2: removes the second one. 3: removes both in one call. */
+double unmap(const struct arguments *at)
+{
+    size_t bytes = last_mapping.bytes;
+    return cuMemUnmap(last_mapping.at + (at->a == 2 ? bytes : 0), at->a == 3 ? 2 * bytes : bytes);
+}
+
+/* Allocates repeatedly; returns how many allocations succeeded. */
+double allocate_many(const struct arguments *at)
+{
+    CUdeviceptr pointer;
+    unsigned done = 0;
+    while (done < at->a && !cuMemAlloc(&pointer, (size_t)at->b)) done++;
+    return done;
 }
 
 static CUresult as_array(size_t bytes)
@@ -55,7 +95,9 @@ double allocate(const struct arguments *at)
     case 4: return from_pool(bytes);
     case 5: return without_address(bytes);
     case 6: return as_array(bytes);
-    default: return as_levels(bytes);
+    case 7: return as_levels(bytes);
+    case 8: return only_mapped(bytes, false);
+    default: return only_mapped(bytes, true);
     }
 }
 

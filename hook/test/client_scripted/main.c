@@ -95,6 +95,8 @@ static const struct {
     {"context", another_context},
     {"touch", touch},
     {"alloc", allocate},
+    {"many", allocate_many},
+    {"unmap", unmap},
     {"info", information},
     {"fork", forks},
     {"forklaunch", fork_and_launch},

@@ -33,7 +33,7 @@ command open_only, initialise, use, launches, cooperate, run, synchronise, synch
 
 command loop, stamps, flood, serve, threads;
 command streams, crowd, reset, retain, another_context;
-command allocate, information;
+command allocate, allocate_many, unmap, information;
 command touch, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */
