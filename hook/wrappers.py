@@ -205,6 +205,14 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         return _creates_stream(function, handle)
     around: dict[str, tuple[list[str], list[str]]] = {
         "creates_context": ([f"orion_context_creating({handle});"], []),
+        "retains_primary": (
+            [f"orion_context_creating({handle});"],
+            [f"orion_primary_retained({handle}, result);"],
+        ),
+        "releases_primary": (
+            [f"const bool may_end = orion_primary_releasing({handle});"],
+            ["if (may_end) orion_context_ended();"],
+        ),
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"orion_stream_ending({handle});"], []),

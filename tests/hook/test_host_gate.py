@@ -192,6 +192,16 @@ def test_the_agent_shows_a_long_wait_to_its_end(pair: Pair, machine: Machine) ->
     assert be.answer().result == 0
 
 
+def test_a_library_that_retains_and_releases_the_primary_context_does_not_free_held_work(pair: Pair) -> None:
+    hp, be = pair
+    warm(be, 100)
+    launched = hp.must("launch 1 500000")
+    be.send("launch 1 100\nretain 0 100\nquery")
+    hp.must("sync")
+    assert [be.answer().result, be.answer().result] == [0, 0]
+    assert be.answer().ended >= launched.began + 500 * MILLISECOND
+
+
 def test_a_changed_memory_limit_reaches_a_running_client(pair: Pair, machine: Machine) -> None:
     _, be = pair
     machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=1 << 30)

@@ -54,6 +54,30 @@ void orion_context_ending(CUcontext context)
 
 static _Thread_local CUdevice ending_primary = -1;
 
+static _Atomic uint32_t *retains_of(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    return process != NULL && device >= 0 && device < (int)ORION_GPUS ? &process->primary_retains[device] : NULL;
+}
+
+void orion_primary_retained(CUdevice device, CUresult result)
+{
+    _Atomic uint32_t *retains = retains_of(device);
+    if (retains != NULL && result == CUDA_SUCCESS) atomic_fetch_add(retains, 1);
+}
+
+/* A retain counts after the driver's call, and a release before it. So the count is never higher than the driver's, and a
+ * release that this function takes for a harmless one cannot end the context. */
+bool orion_primary_releasing(CUdevice device)
+{
+    _Atomic uint32_t *retains = retains_of(device);
+    uint32_t count = retains == NULL ? 0 : atomic_load(retains);
+    while (count > 1)
+        if (atomic_compare_exchange_weak(retains, &count, count - 1)) return false;
+    orion_primary_ending(device);
+    return true;
+}
+
 /* Only the last release ends the primary context. This function destroys the context's events before the driver's call.
  * orion_context_ended ends the stream records after the call, if the context has ended. */
 void orion_primary_ending(CUdevice device)
@@ -62,6 +86,7 @@ void orion_primary_ending(CUdevice device)
     if (process == NULL) return;
     orion_forbid_touch(process);
     orion_stops_open(process);
+    if (retains_of(device) != NULL) atomic_store(retains_of(device), 0);
     ending_primary = device;
     orion_kernels_forget(orion_kernels(process));
     uint32_t gpus = atomic_load(&process->gpu_count);

@@ -3,14 +3,21 @@
 #define ORION_LIFETIMES_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 /* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate, and cuMemCreate, which needs no context */
 void orion_context_creating(CUdevice device);
 void orion_context_ending(CUcontext context); /* before cuCtxDestroy, cuGreenCtxDestroy (context NULL) */
-void orion_primary_ending(CUdevice device);   /* before cuDevicePrimaryCtxReset/Release */
-void orion_context_ended(void);               /* after each driver call that the two functions above precede */
-void orion_stream_ending(CUstream stream);    /* before cuStreamDestroy */
-void orion_code_ending(void);                 /* before a module or a library is unloaded */
-void orion_process_ending(void);              /* at exit, before the driver's own handlers */
+void orion_primary_ending(CUdevice device);   /* before cuDevicePrimaryCtxReset */
+
+/* after cuDevicePrimaryCtxRetain; before cuDevicePrimaryCtxRelease. True: this release may end the context, and the caller
+ * calls orion_context_ended() after the driver's call. */
+void orion_primary_retained(CUdevice device, CUresult result);
+bool orion_primary_releasing(CUdevice device);
+
+void orion_context_ended(void);            /* after the driver's call */
+void orion_stream_ending(CUstream stream); /* before cuStreamDestroy */
+void orion_code_ending(void);              /* before a module or a library is unloaded */
+void orion_process_ending(void);           /* at exit, before the driver's own handlers */
 
 #endif

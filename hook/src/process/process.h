@@ -33,6 +33,8 @@ struct orion_process {
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch; /* grows when a context ends */
 
+    _Atomic uint32_t primary_retains[ORION_GPUS]; /* by device: the program's references to the primary context */
+
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t said;           /* bit i: sentence i of report.h was written */
 

@@ -59,8 +59,9 @@ double retain(const struct arguments *at)
     struct launcher launcher = {.end = now() + (uint64_t)(at->a * 1e9), .microseconds = (uint64_t)at->b};
     CUresult result = cuCtxGetDevice(&device);
     if (result != CUDA_SUCCESS || pthread_create(&thread, NULL, keep_launching, &launcher) != 0) return -1;
-    while (result == CUDA_SUCCESS && now() < launcher.end)
+    do {
         if ((result = cuDevicePrimaryCtxRetain(&context, device)) == CUDA_SUCCESS) result = cuDevicePrimaryCtxRelease(device);
+    } while (result == CUDA_SUCCESS && now() < launcher.end);
     pthread_join(thread, NULL);
     return result != CUDA_SUCCESS || launcher.result != CUDA_SUCCESS ? -1.0 - launcher.result : (double)launcher.launches;
 }
