@@ -39,8 +39,6 @@ def _identity(declaration: Declaration) -> str:
     kind, arguments = _only_call(declaration)
     if kind in ("kernel", "graph"):
         return "ORION_IDENTITY_UNREAD"
-    if kind == "operation":
-        return "orion_identity_bytes(ORION_WORK_STREAM_OPERATION, 0)"
     if kind in _COPIES:
         return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
     if kind.startswith("orion_"):  # a function of extent.h that handles the direction of the copy

@@ -132,7 +132,7 @@ def test_a_wrapper_does_what_its_line_declares(name: str, expected: str) -> None
 
 def test_a_line_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     function = FUNCTIONS["cuStreamCopyAttributes"]
-    declarations = declare("cuStreamCopyAttributes  operation()", "gate", tmp_path)
+    declarations = declare("cuStreamCopyAttributes  copy(1)", "gate", tmp_path)
     with pytest.raises(Invalid, match="has the streams dstStream, srcStream; add stream=NAME"):
         wrappers.wrapper(function, declarations[function.name])
     declarations = declare("cuGraphLaunch  teleport(hGraph)", "gate", tmp_path)

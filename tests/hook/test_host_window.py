@@ -219,3 +219,11 @@ def test_be_waits_for_a_busy_hp_that_joins_later(machine: Machine) -> None:
     assert len(inside) <= 1
     assert any(ended < launched.began for _, ended in spans)
     assert began < launched.began
+
+
+def test_a_stream_that_waits_for_another_stream_does_not_hold_the_launch_that_it_waits_for(pair: Pair) -> None:
+    _, be = pair
+    warm(be, 100)
+    answer = be.do("handshake 10 20")
+    assert answer.result == 0
+    assert answer.seconds < 5.0  # normally 0.3 s; a second for each wait whose launch is held

@@ -1,4 +1,4 @@
-/* Work over a period of time: closed loops, requests at a rate, threads at random. */
+/* Work over a period of time: closed loops, requests at a rate, threads at random, streams that wait for each other. */
 #include "scripted.h"
 
 #include <pthread.h>
@@ -97,4 +97,20 @@ double threads(const struct arguments *at)
         count += workers[i].result == CUDA_SUCCESS ? (double)workers[i].launches : -1e9;
     }
     return count;
+}
+
+/* One stream waits for a word of memory, which another stream writes some milliseconds later, behind a kernel. */
+double handshake(const struct arguments *at)
+{
+    CUdeviceptr word;
+    CUresult result = cuMemAlloc(&word, sizeof(uint32_t));
+    if (result == CUDA_SUCCESS) result = cuMemsetD32(word, 0, 1);
+    for (unsigned i = 1; i <= at->a && result == CUDA_SUCCESS; i++) {
+        if ((result = cuStreamWaitValue32(used->streams[1], word, i, CU_STREAM_WAIT_VALUE_GEQ))) break;
+        sleep_until(now() + (uint64_t)(at->b * 1e6));
+        if ((result = launch_on(used->timed, used->streams[2], 100))) break;
+        if ((result = cuStreamWriteValue32(used->streams[2], word, i, 0))) break;
+        result = cuStreamSynchronize(used->streams[1]);
+    }
+    return result;
 }

@@ -88,6 +88,7 @@ static const struct {
     {"flood", flood},
     {"serve", serve},
     {"threads", threads},
+    {"handshake", handshake},
     {"streams", streams},
     {"crowd", crowd},
     {"reset", reset},

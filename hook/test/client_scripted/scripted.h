@@ -31,7 +31,7 @@ command open_only, initialise, use, launches, cooperate, run, synchronise, synch
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 
-command loop, stamps, flood, serve, threads;
+command loop, stamps, flood, serve, threads, handshake;
 command streams, crowd, reset, retain, another_context;
 command allocate, allocate_many, unmap, information;
 command touch, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
