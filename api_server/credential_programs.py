@@ -138,9 +138,9 @@ class CredentialProgram:
 class _Running:
     """A running plugin and its output so far.
 
-    This class replaces asyncio's subprocess. If the start of an asyncio subprocess is cancelled, as at the end of a
-    loop, asyncio waits for ever for pipes that are never connected (`_wait` in asyncio/base_subprocess.py of Python
-    3.11).
+    This class replaces asyncio's subprocess. The start of an asyncio subprocess can be cancelled, for example when the
+    event loop ends. asyncio then waits for ever for pipes that are never connected (`_wait` in
+    asyncio/base_subprocess.py of Python 3.11).
 
     Args:
         process: just started; both of its outputs are pipes.
@@ -164,7 +164,10 @@ class _Running:
             await asyncio.sleep(_POLL_S)
 
     async def kill(self, with_children: bool) -> None:
-        """Kill the plugin if it still runs, and close the pipes' ends of this process. Children may keep the others."""
+        """Kill the plugin if it still runs, and close this process's ends of the pipes.
+
+        The plugin's children may keep their ends open.
+        """
         if self._pipes or self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL) if with_children else self.process.kill()
@@ -176,7 +179,7 @@ class _Running:
 
     def _read_pipe(self, pipe: IO[bytes]) -> None:
         data: bytes | None = pipe.read(_READ)
-        if data is None:  # nothing to read after all
+        if data is None:  # the event loop reported data, but there is none
             return
         if not data:
             self._close(pipe)

@@ -1,6 +1,6 @@
 """A queueing model of hp's p99: it predicts how p99 grows if some requests take longer than in the run of hp alone.
 
-A head is the first request of a busy period; it is late if it has to wait until the GPU has switched from be to hp. The
+A head is the first request of a busy period. A head is late if it waits until the GPU has switched from be to hp. The
 model is one first-come-first-served server with the arrivals and service times of the run of hp alone.
 `orion.bench.busy_periods` uses the model to find the part of a tail that queueing explains. The model of a perfect
 scheduling policy is `orion.bench.colocation.ceiling`.

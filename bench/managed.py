@@ -57,7 +57,7 @@ def hooked(environment: Mapping[str, str], baselines: bool) -> dict[str, str]:
 
     Args:
         environment: The process's other variables.
-        baselines: Use the library of the hook that has the published schedulers.
+        baselines: Use the library of the hook that also has the baselines: schedulers of other publications.
     """
     preloads = [str(hook.library(baselines)), environment.get("LD_PRELOAD", "")]
     return {"LD_PRELOAD": ":".join(filter(None, preloads)), **_table(baselines)}
@@ -77,7 +77,7 @@ class ManagedGPU:
             environment: The environment that `machine` yielded.
             simulated: The same value as for `machine`.
             uuid: UUID of the GPU; empty: the first GPU.
-            baselines: Whether the agent and its clients have the published schedulers.
+            baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
         """
         self._baselines = baselines
         self._uuid = uuid

@@ -3,7 +3,7 @@
 `main` lists the commands and prints each error as one sentence. Most commands are in the module of their name; `orion
 mps-daemon` and `orion device-plugin` are in `mps_daemon` and `device_plugin`. The other modules:
 
-    agents, other_agents        the agent of a root; agents of other roots on this machine
+    agents, other_agents        the agent of a root, which is the agent's folder; agents of other roots on this machine
     launching, slot_choice      the environment of a client; the choice of a client's slots
     checks                      the checks of `orion doctor`
     rates, top_picture          the figures and the picture of `orion top`

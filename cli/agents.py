@@ -1,4 +1,4 @@
-"""Finds the agent of a root, or starts one that outlives the command.
+"""Finds the agent of a root, or starts one that outlives the command. A root is an agent's folder (option --root).
 
 The agent runs in its own session, so that neither Ctrl-C nor the end of a shell ends it. Several `orion run` may
 start at once: a file lock lets one of them start the agent, and the others wait.

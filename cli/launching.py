@@ -1,7 +1,8 @@
-"""Prepares a program to become a client: makes its own root folder, and the environment that preloads the hook.
+"""Prepares a program to become a client: makes a folder for the client, and the environment that preloads the hook.
 
-The folder `<root>/run/<process id>/slots/` has a link for each GPU to the slot's directory, so a client finds only
-its own slots. The folder remains when the client ends, because `orion run` has become the client and cannot clean up.
+ORION_ROOT names the client's folder, `<root>/run/<process id>`, where <root> is the agent's folder. Its subfolder
+`slots` has a link for each GPU to the slot's directory, so a client finds only its own slots. The folder remains when
+the client ends, because `orion run` has become the client and cannot clean up.
 The next `orion run` removes the folders of ended processes.
 """
 

@@ -1,8 +1,10 @@
 """Finds other agents of this machine. Two agents on one GPU do not know of each other's clients.
 
-The process table shows every user's agents. Rejected: looking for sockets, because another user's root may be
-unreadable, and a socket may be left from a killed agent. The folder `gpus` of an agent's root names the agent's GPUs.
-If this folder is unreadable, the agent counts as having all GPUs, which is the default.
+Each agent has a root: the folder of its sockets and its state (option --root). The folder `gpus` in the root names the
+agent's GPUs. If this process cannot read that folder, it assumes that the agent has all GPUs, which is the default.
+
+The process table shows the agents of all users. Rejected: looking for sockets, because a user may be unable to read
+another user's folders, and a killed agent leaves its socket.
 """
 
 import itertools
@@ -25,10 +27,10 @@ class OtherAgent:
     user: int
     root: Path
     seen: Path
-    """ The path of the root for this process: an agent in a container has its own file system. """
+    """ The path at which this process finds `root`: an agent in a container has another file system. """
 
     def gpus(self) -> set[str] | None:
-        """Return the UUIDs of its GPUs; None if this user may not read them."""
+        """Return the UUIDs of the agent's GPUs; None if this user may not read them."""
         try:
             return {folder.name for folder in (self.seen / "gpus").iterdir()}
         except OSError:
@@ -39,10 +41,10 @@ class OtherAgent:
 
 
 def warnings(root: Path, snapshot: agent_pb2.Snapshot | None, proc: Path = Path("/proc")) -> list[str]:
-    """Return a sentence about each agent that shares a GPU with the agent of a root.
+    """Return a sentence about each agent that shares a GPU with the agent at a root.
 
     Args:
-        root: of the agent in question.
+        root: the folder of the agent that the user asks about.
         snapshot: that agent's answer; None: no agent runs at this root, so every other agent counts.
         proc: the process table.
     """
@@ -53,8 +55,8 @@ def warnings(root: Path, snapshot: agent_pb2.Snapshot | None, proc: Path = Path(
         shared = _shared(other, snapshot, proc)
         if shared:
             found.append(
-                f"another agent ({other}) also manages {shared}: programs of the two roots do not wait for each other; "
-                "start all of them as one user with one --root"
+                f"another agent ({other}) also manages {shared}: programs of one agent do not wait for programs of the "
+                "other; start all of them as one user with one --root"
             )
     return found
 
@@ -100,7 +102,12 @@ def _absolute(path: str, folder: Path) -> Path:
 
 
 def _seen(path: Path, folder: Path) -> Path:
-    """Return a path that this process can open for another process's path."""
+    """Return the path at which this process finds a file of another process, which may be in a container.
+
+    Args:
+        path: the file's path in the other process.
+        folder: the other process's folder in /proc.
+    """
     beyond = folder / "root" / path.relative_to("/") if path.is_absolute() else path
     return beyond if os.access(folder / "root", os.X_OK) else path
 
@@ -125,7 +132,7 @@ def _shared(other: OtherAgent, snapshot: agent_pb2.Snapshot | None, proc: Path) 
 
 
 def _machine(process_id: int, proc: Path) -> str:
-    """Return an identity of a process's simulated machine: its folder."""
+    """Return which simulated machine a process uses, as the device and inode of the machine's folder."""
     folder = proc / str(process_id)
     try:
         user = folder.stat().st_uid

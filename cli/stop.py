@@ -1,4 +1,4 @@
-"""`orion stop`: end the agent of a root."""
+"""`orion stop`: end the agent of a root, which is the agent's folder."""
 
 import os
 import select

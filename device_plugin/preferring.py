@@ -87,7 +87,11 @@ def _candidate(gpu: AdvertisedGPU, free: list[Slot]) -> _Candidate:
 
 
 def _group(held: list[_Candidate], left: list[_Candidate], size: int) -> list[_Candidate]:
-    """Return up to `size` GPUs of `left` that fit `held`: grow a group greedily from each GPU; keep the best."""
+    """Return up to `size` GPUs of `left` that suit one container together with the GPUs of `held`.
+
+    If `held` is empty, the function builds one group from each GPU, and returns the best group. A group grows by the
+    GPU that suits it best.
+    """
     beginnings: list[list[_Candidate]] = [[]] if held else [[each] for each in left]
     grown = []
     for group in beginnings:

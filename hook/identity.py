@@ -1,5 +1,8 @@
 """Kernel identities in Python, computed from what a profile contains.
 
+An identity is a hash by which the hook recognises launches that take about the same time: launches of one kernel with
+the same grid, block and shared memory.
+
 This module mirrors `hook/src/learning/identity.h`, which defines identities; `tests/hook/test_identity.py` compares the
 two. This module makes plain identities only. The hook mixes a mark of the kernel's code into an identity, and no
 profile contains that mark. The hook removes the mark to get the plain identity.

@@ -194,12 +194,12 @@ RELEASE = Table(
         ),
         Row(
             "linger_floor", Unit.MICROSECONDS, 1, 1_000_000, 50,
-            "hp counts as busy for at least this time after its work has drained.",
+            "hp counts as busy for at least this time after its work is complete.",
             share="tuning.linger.floor",
         ),
         Row(
             "linger_ceiling", Unit.MICROSECONDS, 1, 1_000_000, 2_000,
-            "hp counts as busy for at most this time after its work has drained.",
+            "hp counts as busy for at most this time after its work is complete.",
             share="tuning.linger.ceiling",
         ),
         Row(

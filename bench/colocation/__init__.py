@@ -8,7 +8,7 @@ Modules, in the order from the scenario file to the report:
     gpus, shared_gpu, mps   the GPUs and their modes: environments of clients, private MPS daemon, private agents
     posts, roster           which worker processes a run needs; the roster starts and keeps them
     runner                  the runs of one GPU
-    host, phase_lock        prevent starts and ends of processes while any GPU measures; record disturbances
+    host, phase_lock        prevent starts and ends of processes during runs on any GPU; record disturbances
     results                 the output folder; an interrupted measurement resumes from it
     measurement, work_list  distribute the runs over GPUs
     progress, measure       `orion bench colocation`: the command and its progress bar

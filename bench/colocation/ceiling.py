@@ -1,11 +1,12 @@
 """A queueing model of how much hp and be can do together at a given hp p99, computed from measured speeds.
 
 hp is one server with a first-come first-served queue. While hp is busy, be may run beside it, which slows both down.
-Queueing makes the tail, so overlap costs least early in a busy period. The model has one policy: be overlaps until a
-busy period is X seconds old; then hp runs without be until its queue is empty; then be has the GPU to itself until the
-next request. X trades p99 for throughput. A scheduler that also chooses which kernels to overlap may exceed the model.
+Queueing makes the tail of hp's latencies, so overlap costs least early in a busy period. The model has one policy: be
+runs beside hp until a busy period is X seconds old; then hp runs without be until its queue is empty; then be has the
+GPU to itself until the next request. X trades p99 for throughput. A scheduler that also chooses which kernels to
+overlap may exceed the model.
 
-Every X is between a gate (X = 0) and overlap without end. But a larger X does not make every request slower. With the
+X = 0 is a gate, and X = infinity is overlap without end. But a larger X does not make every request slower. With the
 larger X, a busy period may still last when the next request arrives, so that request runs without be. With the smaller
 X, the same request starts a new busy period, with overlap. So the ceiling is the envelope of the curve over X.
 

@@ -1,4 +1,4 @@
-"""State that all GPUs of a host share: phases in which GPUs measure or start processes, and a record of disturbances.
+"""State that the runners of all GPUs share: phases of runs and of process starts, and a record of disturbances.
 
 A disturbance is something that happens on another GPU of the host during a run; each run file lists its disturbances.
 No process starts or ends by plan during a measurement, because phases separate the two. So the list is normally empty.
@@ -42,7 +42,7 @@ class Host:
 
     @contextlib.contextmanager
     def changing(self, gpu: int, what: str) -> Iterator[None]:
-        """Wait until no GPU measures; no measurement starts until the context ends.
+        """Wait until no run is in progress on any GPU; no run starts until the context ends.
 
         Use the context for starts and ends of processes and MPS daemons.
         """

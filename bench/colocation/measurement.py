@@ -194,7 +194,7 @@ class Measurement:
         return [run for run in runs if run.path in self._wanted and self._in_time(run, False)]
 
     def _wait_for_others(self, device: Device) -> None:
-        """Keep this GPU's processes until no GPU measures any more: the end of a process disturbs measurements."""
+        """Keep this GPU's processes until no run is in progress on any GPU: the end of a process disturbs runs."""
         with self._lock:
             self._unfinished.discard(device)
         while self._unfinished:

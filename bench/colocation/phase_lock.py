@@ -1,9 +1,10 @@
 """A lock for two groups that exclude each other: measurements and changes. A change starts or ends processes.
 
 The driver holds locks of the whole host while a process starts or ends on any GPU. A request that is measured on
-another GPU meanwhile takes tens of milliseconds longer. So no GPU measures during a change. The lock is like a
+another GPU meanwhile takes tens of milliseconds longer. So no measurement runs during a change. The lock is like a
 readers-writer lock, but changes of several GPUs run together: all GPUs are idle during a phase of changes, so they
-should share the phase. (The literature calls this group mutual exclusion, here with two groups.)
+should share the phase. (The literature calls this group mutual exclusion, here with two groups.) A party is the thread
+of one GPU.
 
 * A waiting change keeps new measurements out. The change begins when the last running measurement has ended.
 * A change may join a running phase of changes. While measurements wait, each party may join once per phase.

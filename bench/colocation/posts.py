@@ -1,6 +1,7 @@
 """A post describes one process that a run needs: workload, slot, and additions to command and environment.
 
-Two equal posts are filled by the same process, so a process that several systems can use starts only once.
+A process fills a post if it was started as the post describes. The same process fills all equal posts, so a process
+that several systems can use starts only once.
 """
 
 import json
@@ -38,7 +39,7 @@ class Post:
     domain: str | None
     """Name of the process's agent, see `Orion.domain`; None: no agent."""
     baselines: bool
-    """Whether the hook and the agent of the process have the published schedulers."""
+    """Whether the hook and the agent of the process have the baselines: schedulers of other publications."""
     role: str
     index: int
     """Index of its slot, among the slots of its role."""

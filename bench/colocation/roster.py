@@ -1,9 +1,11 @@
 """Keeps the processes of one GPU between runs, so a process that several runs need starts and warms up only once.
 
-A post describes a process (see `posts`). The roster starts a post's process when a run first needs it, and restarts it
-after a failure. A process that is not part of the current run launches nothing, but keeps its GPU memory. If there is
-too little memory to start a process, the roster first ends the processes that were unused for longest. Call the methods
-that start or end processes only while no GPU of the host measures; see `host`.
+A run measures some of the processes together. A post is the description of one process: its workloads and settings (see
+`posts`). The roster starts a post's process when a run first needs the process, and restarts it after a failure. A
+process that is not part of the current run launches nothing, but keeps its GPU memory. If there is too little memory to
+start a process, the roster first ends the processes that were unused for longest.
+
+Call the methods that start or end processes only while no run is in progress on any GPU of the host; see `host`.
 """
 
 import contextlib
@@ -26,7 +28,13 @@ class Roster:
     """The processes of one GPU; a context manager that ends all of them."""
 
     def __init__(self, crew: Crew, gpus: Mapping[str, SharedGPU], free: Callable[[], float]) -> None:
-        """Args: gpus maps a mode to the GPU in this mode; free returns the GPU's free memory in GiB."""
+        """Prepare an empty roster.
+
+        Args:
+            crew: starts and ends the processes.
+            gpus: the GPU in each sharing mode, such as "timeslice" or "mps".
+            free: returns the GPU's free memory in GiB.
+        """
         self._crew = crew
         self._gpus = gpus
         self._free = free
@@ -55,7 +63,7 @@ class Roster:
                 raise Unavailable(f"{post.name} is not tried again after {TRIES} failures: {self._failures[post][-1]}")
 
     def filled(self, posts: Sequence[Post]) -> dict[Post, list[Worker]]:
-        """Return the workers of posts, one for each client. Start no process.
+        """Return the workers of posts; a worker commands one client of a process. Start no process.
 
         Raises:
             Unavailable: A process has ended.

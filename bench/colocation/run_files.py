@@ -5,8 +5,8 @@
     runs/<hp>/<round>/<be>/<system>.json.gz       hp beside be
     runs/<hp>/<round>/be-alone/<name>.json.gz     be alone in a closed loop
 
-A file does not refer to other files, so an interrupted colocation can be analysed and resumed. Times are seconds from
-the start of the run.
+Here <hp>, <be> and <system> are names, and <round> is a number; `plan` has the complete list. A file does not refer to
+other files, so an interrupted colocation can be analysed and resumed. Times are seconds from the start of the run.
 """
 
 import gzip

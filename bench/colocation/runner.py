@@ -1,6 +1,6 @@
 """Makes the runs of one GPU: commands the worker processes, and writes their replies or the failure to the run's file.
 
-Processes start and end only while no GPU of the host measures; see `host`.
+Processes start and end only while no run is in progress on any GPU of the host; see `host`.
 """
 
 import json
@@ -51,7 +51,7 @@ class Watcher(Protocol):
 class Runner:
     """Makes the runs of one GPU; a context manager that ends all its processes at the end.
 
-    Leave the context only when no GPU measures any more, because ends of processes disturb measurements.
+    Leave the context only when no run is in progress on any GPU, because ends of processes disturb measurements.
     """
 
     def __init__(

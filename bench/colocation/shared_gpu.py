@@ -51,7 +51,7 @@ class SharedGPU:
 
         Args:
             domain: Name of the agent; clients of different domains never run at the same time.
-            baselines: Whether the agent and its clients have the published schedulers.
+            baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
             role: "hp" or "be".
             index: Index of the slot, among the slots of the role.
             weight: Weight of the slot; 0: the agent's default.

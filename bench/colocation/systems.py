@@ -86,7 +86,7 @@ class Orion(_Policy):  # type: ignore[misc, valid-type]
 
     @property
     def baselines(self) -> bool:
-        """Whether its processes and its agent need the published schedulers."""
+        """Whether its processes and its agent need the baselines: schedulers of other publications."""
         return policy_table.is_baseline(self.policy)
 
     @property

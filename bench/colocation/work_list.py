@@ -1,15 +1,15 @@
 """Chooses the next unit (one round of one hp) of each GPU, and predicts how long all units take.
 
-A GPU takes a unit with the highest `priority`, so an interrupted measurement has the most important units. Among units
-of equal priority, the list chooses by these rules, in this order:
+A GPU takes a unit with the highest `priority`. So if the measurement is interrupted, the most important units are
+complete. Among units of equal priority, the list chooses by these rules, in this order:
 
 1. a unit of the GPU's last hp, because the processes of that hp are already running;
 2. a unit of the hp that was chosen least often, so that each hp gets a first round early;
 3. the longest unit, so that all GPUs end at about the same time.
 
-No GPU of the host measures while a process starts (see `phase_lock`). So each GPU reserves its next unit early, and
-starts that unit's processes while other GPUs start theirs. A GPU that runs out of work takes a unit that another GPU
-reserved.
+While a process starts, no run is in progress on any GPU of the host (see `phase_lock`). So each GPU reserves its next
+unit early, and starts that unit's processes while other GPUs start theirs. A GPU that runs out of work takes a unit
+that another GPU reserved.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Process settings of a worker: it ends with its parent and at any error, sleeps precisely and writes whole replies."""
+"""Process settings of a worker: it ends with its parent and at any error, sleeps precisely and writes whole lines."""
 
 import ctypes
 import gc
@@ -33,7 +33,7 @@ class Replies:
 
 
 def configure_process() -> None:
-    """End this process with its parent, and make its sleeps exact; both hold for threads that it starts later, too."""
+    """End this process when its parent ends, and make its sleeps exact, also in threads that it starts later."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)  # nanoseconds; the default slack would delay each arrival by 50 us

@@ -7,7 +7,7 @@ time of one step.
 
     registry                workloads by name; `load` returns kind and options for a worker, `make` sets a workload up
     options                 the options of each workload
-    inference               requests with one launch and one wait
+    inference               requests: the CPU launches the network once and waits once
     decoding                requests that generate token by token
     training                loops that run ahead of the GPU, with an optional input stall
     stress, spinning        matrix products, streaming through memory, long kernels

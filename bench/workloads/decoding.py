@@ -16,7 +16,7 @@ ALIGNMENT = 16  # tokens; torch pads a mask of any other length at every launch 
 
 
 class _Decode(OnGPU[of.GptDecode]):
-    """A decoder with one launch per token."""
+    """A decoder; the CPU launches the network once for each token."""
 
     unit = "requests"
 

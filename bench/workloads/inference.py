@@ -1,4 +1,4 @@
-"""Inference requests, each with one launch and one wait."""
+"""Inference requests: for each request, the CPU launches the network once and waits once for the result."""
 
 # mypy: disable-error-code="import-not-found, no-untyped-call, misc"
 from abc import abstractmethod
@@ -20,7 +20,7 @@ InferenceT = TypeVar("InferenceT", bound=of.Inference)
 
 
 class _Inference(OnGPU[InferenceT], Generic[InferenceT]):
-    """One launch per request."""
+    """A network that is launched once for each request."""
 
     unit = "requests"
     _autocast = False
@@ -38,7 +38,8 @@ class _Inference(OnGPU[InferenceT], Generic[InferenceT]):
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
-        # No cache of converted weights: a graph capture would fill the cache, and later calls would read it.
+        # autocast's cache of converted weights is off: a graph capture would fill the cache with tensors of the graph,
+        # and later calls outside of the graph would read these tensors.
         mixed = torch.autocast("cuda", torch.bfloat16, enabled=self._autocast, cache_enabled=False)
         with torch.inference_mode(), mixed:
             yield

@@ -19,7 +19,7 @@ class Options(BaseModel):
 
 
 class Inference(Options):
-    """Requests; the CPU launches each request and waits for it."""
+    """Requests; for each, the CPU launches the network and waits for the result."""
 
     batch: int = Field(default=1, ge=1, description="inputs per request")
     mode: Literal["graph", "eager", "compile"] = Field(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from orion.cli.checks import Check, fail, note, ok
 
-OLDEST_DRIVER = 12050  # CUDA 12.5: cuCtxRecordEvent, which proves that a whole context has drained
+OLDEST_DRIVER = 12050  # CUDA 12.5: cuCtxRecordEvent, by which the hook finds out that all work of a context is complete
 INSTALL = "install NVIDIA's driver (555 or later), or check the simulated GPU alone: `orion doctor --simulated`"
 
 

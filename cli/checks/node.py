@@ -1,4 +1,4 @@
-"""Checks the agent's root, other agents, limits, and what the agent can see."""
+"""Checks the agent's root (its folder), other agents, limits, and what the agent can see."""
 
 import os
 import resource

@@ -4,7 +4,7 @@
 
 #include "sim.h"
 
-/* Make a context with its slot in the shared state, its default streams and one reference. */
+/* Make a context with its entry in the shared state, its default streams and one reference. */
 CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made);
 /* Waits for the work queued in the context, then frees everything in it. */
 void sim_context_destroy(struct CUctx_st *context);

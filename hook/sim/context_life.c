@@ -1,4 +1,4 @@
-/* Creates and destroys contexts: the slot in the shared state, the default streams, and the wait for queued work. */
+/* Creates and destroys contexts: the entry in the shared state, the default streams, and the wait for queued work. */
 #include "client.h"
 #include "context.h"
 #include "health.h"
@@ -30,7 +30,7 @@ void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *gree
     }
 }
 
-/* Take a slot of the shared state; SIM_NEVER: all are in use. */
+/* Take a context entry of the shared state; SIM_NEVER: all are in use. */
 static uint64_t take_slot(CUdevice device)
 {
     uint64_t slot, client = sim_own_client_number();

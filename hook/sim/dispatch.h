@@ -7,7 +7,8 @@
 struct sim_sms sim_all_sms(void); /* all SMs of a GPU of this machine */
 uint64_t sim_count_sms(const struct sim_sms *sms);
 
-/* Give the free SMs of a GPU to the kernels of the group that has the GPU's compute engine. */
+/* Give the free SMs of a GPU to the kernels of the group that has the GPU's compute engine. A group is one context, or
+ * all contexts of MPS clients together. */
 void sim_dispatch(uint64_t gpu);
 
 /* Free the SMs of a stream's running kernel. */

@@ -1,4 +1,4 @@
-/* Effects (see effect.h): a list in the order of announcement. The keeper processes it. */
+/* Effects (see effect.h): a list in the order of announcement. The driver's keeper thread processes the list. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* Effects: operations in streams that this process itself carries out when they are due. */
+/* Effects: operations in streams that this process itself carries out when they are due, such as host functions. The
+ * keeper, a thread of the driver in this process, carries them out (client.c). */
 #ifndef ORION_SIM_EFFECT_H
 #define ORION_SIM_EFFECT_H
 

@@ -1,4 +1,5 @@
-/* Events. An event holds a position in a stream. A timing event also has a slot for the time. */
+/* Events. An event holds a position in a stream. A timing event also has an event slot, an entry of the shared state
+ * that holds the time (event_slot.h). */
 #include <stdlib.h>
 
 #include "capture.h"

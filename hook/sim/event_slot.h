@@ -1,4 +1,5 @@
-/* Slots for the time stamps of timing events. All functions need the lock. */
+/* Event slots: entries of the shared state (shared.h) that hold the time stamps of timing events. All functions need
+ * the lock. */
 #ifndef ORION_SIM_EVENT_SLOT_H
 #define ORION_SIM_EVENT_SLOT_H
 

@@ -1,5 +1,6 @@
-/* Queues operations and waits for them. A position is (slot, generation, number). A position is reached when
- * the stream has completed `number` operations, or when the stream no longer exists. */
+/* Queues operations and waits for them. A position names a stream, by the stream's entry in the shared state and the
+ * entry's generation, and a number of operations. A position is reached when the stream has completed that number of
+ * operations, or when the stream no longer exists. */
 #ifndef ORION_SIM_QUEUE_H
 #define ORION_SIM_QUEUE_H
 

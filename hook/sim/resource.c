@@ -1,8 +1,8 @@
 /* Sets of SMs as programs see them: a program queries a set, splits it, and makes a green context from a part.
  *
- * The program owns the CUdevResource structure, so the driver stores the set in its reserved bytes. A split makes
- * groups of the sizes of compute capability 9: multiples of 8 SMs, or of 2 (one TPC) if the program asks to ignore
- * co-scheduling. */
+ * The program owns the CUdevResource structure, so the driver stores the set in the structure's reserved bytes. A split
+ * makes groups of the sizes of compute capability 9: multiples of 8 SMs, or of 2 (one TPC) if the program asks to
+ * ignore co-scheduling. */
 #include <string.h>
 
 #include "dispatch.h"

@@ -11,8 +11,9 @@
  * robust list); two copies of all state, switched at every call (each launch would copy megabytes); a daemon (users
  * would have to start it).
  *
- * Words have 64 bits, except futexes, for which Linux requires 32. Times are nanoseconds of CLOCK_MONOTONIC. Slots are
- * numbered from 0. A reference is a slot's number, never an address, because each process maps the file elsewhere. */
+ * Words have 64 bits, except futexes, for which Linux requires 32. Times are nanoseconds of CLOCK_MONOTONIC. In this
+ * folder, a slot is an entry of one of the state's arrays, numbered from 0. A reference is a slot's number, never an
+ * address, because each process maps the file elsewhere. */
 #ifndef ORION_SIM_SHARED_H
 #define ORION_SIM_SHARED_H
 

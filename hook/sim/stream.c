@@ -57,7 +57,7 @@ CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, u
     return CUDA_SUCCESS;
 }
 
-/* Queued work still runs: the slot stays in use until the queue is empty. */
+/* Queued work still runs, so the stream's entry in the shared state stays in use until the queue is empty. */
 void sim_stream_forget(struct CUstream_st *stream)
 {
     do {

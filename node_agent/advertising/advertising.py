@@ -1,7 +1,8 @@
 """Computes what a device plugin may advertise: which GPUs, with how many slots, and which are closed to new pods.
 
-The module combines the slots of each GPU (slot_numbers.py) with the verdicts of judges (health, cordon, other plugins).
-The plugin always gets the whole list. If it got only the changes, one missed change would make its list wrong.
+A judge is a check that can close a GPU to new pods: its health, a cordon, or another plugin that advertises the GPU.
+This module combines the slots of each GPU (slot_numbers.py) with the verdicts of all judges. The plugin always gets the
+whole list. If it got only the changes, one missed change would make its list wrong.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Converts a GPUProfile into the rows that the agent sends to clients.
 
-Each row has the identity by which the hook recognises a launch.
+Each row has the identity by which the hook recognises a launch: a hash of the kernel's name, grid, block and shared
+memory (`orion.hook.identity`).
 
 This conversion is not in `slots/knowledge.py`: the hash reads every character of every name, and C++ kernels have long
 names. So the process that has the profile computes the hashes, not the agent's event loop.

@@ -51,7 +51,7 @@ class Connection:
         self.process_id: int = _CREDENTIALS.unpack(credentials)[0]
         """ The process that connected, in the agent's pid namespace; 0: it is not visible there. """
         self.stuck_since: float | None = None
-        """ Since when messages wait because the client does not read (event loop's time); None: no message waits. """
+        """ Time of the event loop since which messages wait because the client does not read; None: none waits. """
         self._sock = sock
         self._loop = asyncio.get_running_loop()
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable

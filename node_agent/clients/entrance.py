@@ -1,7 +1,7 @@
 """A slot's listening socket: accepts connections at a limited rate; the kernel queues the others.
 
 A tenant that opens too many connections delays only its own slot. Each slot has its own socket, a limit on connections
-that have not sent a HELLO, and a deadline for these connections.
+that have not sent HELLO, the first message of a client, and a deadline for these connections.
 """
 
 import asyncio

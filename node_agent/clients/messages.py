@@ -1,7 +1,7 @@
-"""Builds and parses the messages of joining.
+"""Builds and parses the messages between clients and the agent, which hook/include/orion/join.h describes.
 
-Each message is one struct, and its type determines its length. So the parser compares three numbers, and it trusts no
-length in a message. It rejects bytes that are not exactly one of a client's messages.
+Each message is one struct, and its type determines its length. So the parser compares three numbers (magic, type and
+length) and trusts no length in a message. It rejects bytes that are not exactly one of a client's messages.
 """
 
 from collections.abc import Sequence

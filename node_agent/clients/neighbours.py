@@ -1,11 +1,12 @@
-"""Sends be clients the list of living hp clients.
+"""Sends be clients the busy pages of all living hp clients of their GPU, their neighbours.
 
-There is no queue of changes. For each be client the agent remembers which pages it has sent; an update sends the
-difference to the pages that exist now. So a client that does not read uses no more memory over time, and the agent
-never lists hp clients that joined and left between two updates.
+A busy page shows whether its hp client is busy. There is no queue of changes. For each be client, the agent remembers
+which busy pages it has sent. An update sends the difference between these pages and the pages that exist now. So a be
+client that does not read its socket uses no more memory over time, and the agent never sends pages of hp clients that
+joined and left between two updates.
 
 The agent collects changes for 20 ms, and longer if the last update of all be clients took long. So a process that joins
-again and again takes only a limited part of the agent's time and of the be clients' time.
+again and again uses only a limited part of the agent's time and of the be clients' time.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class Neighbours:
             self._timer = self._loop.call_at(at, self._update_all)
 
     def introduce(self, client: Client) -> None:
-        """Send a be client its first list at once, even an empty list."""
+        """Send a be client its first list of hp clients at once, even an empty list."""
         if not self._shared_gpu.living_hp:
             client.connection.send(messages.listing(join.MessageType.NEIGHBOURS, []))
         self.update(client)

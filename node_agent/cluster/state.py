@@ -1,6 +1,7 @@
 """The state of the slots that containers hold, as plain values, for the status of a GPUDevice and for Events.
 
-identity and grants write it; reporting/ reads it on the event loop. A returned value never changes.
+holders/ determines the state: identity.py finds the pod of each slot, grants.py applies the pods' grants. reporting/
+reads the state on the event loop. A returned value never changes.
 """
 
 from collections.abc import Callable
@@ -104,7 +105,7 @@ class GpuState:
 
 
 class ClusterState(Protocol):
-    """The state that identity and grants offer to the rest of the agent."""
+    """The interface through which the rest of the agent reads the state."""
 
     def of(self, uuid: str) -> GpuState:
         """Return one GPU's state.

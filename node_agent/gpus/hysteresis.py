@@ -22,10 +22,19 @@ class Patience:
     """The limits of the verdict; times in seconds."""
 
     doubts: int = 3
+    """ A GPU becomes unhealthy after this number of consecutive checks with a possibly transient error. """
+
     looks: int = 5
+    """ A GPU becomes healthy after this number of consecutive good checks, if they span at least the hold time. """
+
     hold_s: float = 10.0
+    """ The first hold time. """
+
     hold_max_s: float = 600.0
+    """ The longest hold time. """
+
     forget_s: float = 600.0
+    """ The hold time halves after each period of this length in which the GPU was healthy. """
 
 
 class Hysteresis:

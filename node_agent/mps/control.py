@@ -243,5 +243,5 @@ def _tail(path: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """Let the kernel kill the daemon when this process ends: clients of an orphan could not use a new daemon."""
+    """Let the kernel kill the daemon when this process ends. Otherwise its clients could not use the next daemon."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

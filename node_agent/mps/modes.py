@@ -83,7 +83,7 @@ class ServesModes(Serves, AdvertisesGpus, Protocol):
 
 
 class Modes:
-    """The modes of one agent's GPUs; also a judge of the advertised devices.
+    """The modes of one agent's GPUs; also a judge: a change of the mode closes a GPU to new pods (advertising.py).
 
     Args:
         agent: the agent whose GPUs these are.

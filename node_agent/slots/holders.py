@@ -61,7 +61,7 @@ class Holders(Protocol):
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is certainly free."""
+        """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
 
     def waits_for(self) -> str:
         """Return a sentence that names who has not answered since the agent started; empty: all have answered."""

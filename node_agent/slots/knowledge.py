@@ -1,8 +1,10 @@
 """What the clients of a slot learnt about kernels, kept for the slot's later clients.
 
-Clients report what they measured (`hook/include/orion/knowledge.h`). Plausible entries are merged; the newest wins. A
-client that joins gets all entries as a sealed table, so a restarted process starts with known durations. Administrators
-add the rows of a profile. A file of the slot, which containers cannot see, keeps all entries when the agent ends.
+Clients report what they measured (`hook/include/orion/knowledge.h`). The key of an entry is the kernel's identity, a
+hash of its name, grid, block and shared memory (`orion.hook.identity`). Plausible entries are merged; the newest wins.
+A client that joins gets all entries as a sealed table, so a restarted process starts with known durations.
+Administrators add the rows of a profile. A file of the slot, which containers cannot see, keeps all entries when the
+agent ends.
 
 A client can report wrong figures to later clients of its slot. Later clients use the figures only as an estimate and
 measure at their first launches, so a wrong figure costs them and hp some milliseconds once. This risk is accepted: a
@@ -44,7 +46,7 @@ class Row(Protocol):
 
     @property
     def identity(self) -> int:
-        """The kernel's plain identity, as in `orion.hook.identity`."""
+        """The kernel's plain identity: without a hash of its code, which a profile does not have."""
 
     @property
     def duration_ns(self) -> int:
@@ -215,7 +217,7 @@ class Knowledge:
             self._table = -1
 
     def _bytes(self) -> bytes:
-        """Return the table. A profile's rows come first: an entry learnt under the same identity then replaces them."""
+        """Return the table. A profile's rows come first, because a later entry with the same identity replaces them."""
         head = _HEADER.pack(join.KNOWLEDGE_MAGIC, join.KNOWLEDGE_LAYOUT, len(self))
         return b"".join((head, *self._profile.values(), *self._learnt.values()))
 

@@ -1,11 +1,11 @@
 """The state file for the next agent: `state.json`, written before a client may join.
 
-The next agent must know a client that has received its index, so the file is written before each WELCOME. Departures
-may be written later, because a client that does not return is removed anyway. A rename replaces the file, so a reader
-finds the old or the new file. The file is not flushed to disk, because no client survives a reboot. The boot id in the
-file marks a file of an earlier boot as invalid.
+The next agent must know a client that has received its index. So the agent writes the file before it sends the client
+the index (the message WELCOME). It may write later that a client has left, because the next agent removes a client that
+does not return anyway. A rename replaces the file, so a reader finds the old or the new file. The file is not flushed
+to disk, because no client survives a reboot. The boot id in the file marks a file of an earlier boot as invalid.
 
-The agent makes the line of each client only once. So a write only joins strings, even with many clients.
+The agent makes each client's line only once and keeps it. So even with many clients, a write only concatenates lines.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reads and changes the caBundles of webhook configurations. The API server trusts the authorities in them.
+"""Reads and changes the caBundles of webhook configurations. The API server trusts the authorities (CAs) in them.
 
 A rotator must read a configuration *before* it reads the Secret, and write the configuration with the
 resourceVersion that it read. If the Secret has changed since, the configuration is outdated, too, and the API server

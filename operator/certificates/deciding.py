@@ -1,7 +1,8 @@
 """Decides the next step of a rotation from the state and from the observed cluster.
 
+An authority is a certificate authority (CA). The leaf is the webhook's server certificate, which an authority signs.
 The functions keep no state between calls. They are pure, except that they generate keys. Each step is one write of the
-Secret. The process can end after any step, and another process continues from the Secret.
+Secret. The process can end after any step, and another process continues from the Secret. The phases of a rotation:
 
     at rest     the authority has signed the leaf
     spreading   a coming authority was added; waits until every API server trusts it

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the certificates. The end times allow an alert before a certificate expires."""
+"""Prometheus metrics of the webhook's certificates. The end times allow an alert before a certificate expires."""
 
 from datetime import datetime
 

@@ -1,8 +1,9 @@
-"""The control loop of the certificates: each pass reads the cluster and carries out the steps that are due.
+"""The control loop of the webhook's certificates: each pass reads the cluster and carries out the steps that are due.
 
-The loop polls and does not watch. It reads only three objects, and nothing reports which leaf a replica serves. Between
-two passes, the process remembers only for how long the caBundles and the replicas have been unchanged. A process that
-has just started waits the full time again. This delays a step, but is safe.
+An authority is a certificate authority (CA). The leaf is the webhook's server certificate, which an authority signs.
+The loop polls and does not watch: it reads only three objects, and no object says which leaf a replica of the webhook
+serves. Between two passes, the process remembers only for how long the caBundles and the replicas have been unchanged.
+A process that has just started waits the full time again. This delays a step, but is safe.
 """
 
 import asyncio
@@ -87,7 +88,7 @@ class Rotation:
         api: the API server.
         settings: names, validity periods and waits.
         metrics: updated after each pass; None: metrics that nothing exports.
-        without: returns a sentence about the replicas that do not serve a leaf; None: `Replicas.without`.
+        without: returns a sentence that names the replicas that do not serve a given leaf; None: `Replicas.without`.
         clocks: the clocks; None: the system's clocks.
     """
 
@@ -163,9 +164,9 @@ class Rotation:
 
         Raises:
             ApiError: the API server does not answer or forbids a request, or another process wrote at the same time.
-            NotFound: the Secret does not exist. The user meant another Secret, or the certificates are not
-                Orion's. If this function made the Secret, the API server could come to trust its authority, and no
-                replica would serve its leaf.
+            NotFound: the Secret does not exist. The user meant another Secret, or Orion does not manage the
+                certificates. If this function made the Secret, the API server could trust a new authority while every
+                replica still serves a leaf of another authority.
         """
         view = await self._read()
         others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configurations)

@@ -1,4 +1,6 @@
-"""Reads and writes the content of the Secret, which is the whole state of a rotation.
+"""Reads and writes the content of the Secret, which is the whole state of a rotation of the webhook's certificates.
+
+The leaf is the webhook's server certificate. An authority is a certificate authority (CA).
 
     tls.crt, tls.key        the leaf that the webhook serves
     ca.crt, ca.key          the authority that signs leaves

@@ -1,4 +1,5 @@
-/* The messages of joining: SEQPACKET, one structure for each message, little-endian, at most ORION_MESSAGE_MAX bytes.
+/* The messages between a client and the agent on a slot's socket. A process joins with them: it becomes a client of the
+ * slot. The socket is SEQPACKET. Each message is one structure, little-endian, of at most ORION_MESSAGE_MAX bytes.
  *
  *   client                                  agent
  *   HELLO (a new client)             ->
@@ -7,14 +8,19 @@
  *                                    <-     NEIGHBOURS (be only): hp clients; the first comes at once, even if empty
  *                                    <-     GONE (be only): hp clients that have ended
  *                                    <-     KNOWLEDGE + fd of a table, if there is one: after READY and each change
- *   LEARNT                           ->     what the client learnt about kernels; only if WELCOME offered to take it
+ *   LEARNT                           ->     what the client learnt about kernels; only if WELCOME says that the agent
+ *                                           accepts it (ORION_OFFERS_KNOWLEDGE)
  *   REPORT                           ->     a condition that users should see
+ *
+ * pages.h explains the pages policy, grant, busy and record; knowledge.h explains KNOWLEDGE, its table and LEARNT. The
+ * fds of NEIGHBOURS are the busy pages of the hp clients.
  *
  * After an agent's restart the client sends HELLO with ORION_HELLO_RETURNS and its fds busy and record. The agent
  * accepts only inodes that it has recorded for the slot. The client keeps its index and generation. The agent answers
- * WELCOME + fds policy and grant, and the client maps these over the old pages. SUSPECT has its own connection. A
- * waiting be thread opens it when the heartbeat of an hp client is stale; the agent then checks whether that client's
- * process is stopped.
+ * WELCOME + fds policy and grant, and the client maps these over the old pages.
+ *
+ * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
+ * then checks whether the hp client's process is stopped.
  *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
  * unknown type. The agent closes the connection when it gets a message of unknown type. */
@@ -92,7 +98,7 @@ struct orion_neighbours {
     struct orion_message head;
     uint32_t count, reserved;
     struct orion_client_index places[ORION_FDS_MAX];
-}; /* fd i is the busy page of the client places[i] */
+}; /* fd number i of the message is the busy page of the client places[i] */
 struct orion_gone {
     struct orion_message head;
     uint32_t count, reserved;
@@ -106,7 +112,7 @@ struct orion_learnt {
 struct orion_knowledge {
     struct orion_message head;
     uint32_t count, reserved;
-}; /* the fd is the table */
+}; /* the message's fd is the table */
 
 _Static_assert(sizeof(struct orion_hello) == 64, "hello");
 _Static_assert(sizeof(struct orion_welcome) == 32, "welcome");

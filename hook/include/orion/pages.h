@@ -50,9 +50,9 @@ enum orion_kernel_class { ORION_CLASS_UNKNOWN = 0, ORION_CLASS_COMPUTE = 1, ORIO
 
 /* The states of an hp client's busy word. be treats every state except IDLE as busy.
  *   IDLE      there is no work, and the linger is over
- *   BUSY      some launched work is not proven drained
- *   CLOSING   a thread is proving that all work has drained; a launch changes the state back to BUSY
- *   LINGER    all work has drained, but hp's next launch is likely to follow soon */
+ *   BUSY      some launched work may be incomplete
+ *   CLOSING   a thread checks whether all work is complete; a launch changes the state back to BUSY
+ *   LINGER    all work is complete, but hp's next launch is likely to follow soon */
 enum orion_busy_state { ORION_IDLE = 0, ORION_BUSY = 1, ORION_CLOSING = 2, ORION_LINGER = 3 };
 
 struct orion_page_header {
@@ -107,9 +107,9 @@ struct orion_busy_page {
     /* One cache line (state to retired) contains all that be reads at the gate. */
     _Atomic uint32_t state;            /* enum orion_busy_state; a futex: be waits on it, hp's thread wakes be */
     _Atomic uint32_t alive;            /* robust futex: thread id | FUTEX_WAITERS, later FUTEX_OWNER_DIED; 0: not held yet */
-    _Atomic uint64_t progress;         /* grows when work of this client is proven complete */
+    _Atomic uint64_t progress;         /* grows when the client finds out that work is complete */
     _Atomic uint64_t heartbeat_ns;     /* when the client's thread last ran during a busy period */
-    _Atomic uint64_t drained_ns;       /* when the work of the last busy period had drained */
+    _Atomic uint64_t drained_ns;       /* when the client found the work of the last busy period complete */
     _Atomic uint64_t busy_since_ns;    /* when the current busy period began */
     _Atomic uint64_t overlap_until_ns; /* hp's permission: be may overlap until this time; 0: not in this busy period */
     _Atomic uint64_t current;          /* the latest launch, packed by orion_pack_current; 0: not published */

@@ -26,8 +26,8 @@ struct orion_policy {
     uint32_t kind;
     uint32_t reserved;
     uint64_t window_ns; /* Limit of the be work in flight, in expected time: an hp launch waits at most that long. Larger: more be throughput. */
-    uint64_t linger_floor_ns; /* hp counts as busy for at least this time after its work has drained. */
-    uint64_t linger_ceiling_ns; /* hp counts as busy for at most this time after its work has drained. */
+    uint64_t linger_floor_ns; /* hp counts as busy for at least this time after its work is complete. */
+    uint64_t linger_ceiling_ns; /* hp counts as busy for at most this time after its work is complete. */
     uint64_t stall_ns; /* be stops waiting for an hp client that has been busy for this time without completing any work. */
     uint32_t max_slowdown_milli; /* hp's work may take this many times as long as on a GPU of its own, such as 1.2. */
     uint32_t sharing_cost_milli; /* Sharing a context (MPS) alone makes hp's work take this many times as long, as measured, such as 1.07. */

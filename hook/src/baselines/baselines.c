@@ -20,7 +20,7 @@
 
 /* What a process keeps of each GPU for the baselines. */
 struct orion_baseline {
-    _Atomic uint32_t paired;   /* be, reef: the hp launch after which be last launched beside hp */
+    _Atomic uint32_t paired;   /* be, reef: number of the hp launch that be's last launch beside hp followed */
     _Atomic uint64_t burst_ns; /* be: expected time and number of launches since the last drain */
     _Atomic uint32_t burst_launches;
     _Atomic uint64_t iterated; /* ticktock: work begun on the GPU when this client's latest iteration ended */

@@ -9,7 +9,7 @@
  *   orion-2024  Orion (EuroSys'24) as its authors coded it. While hp is busy, a be kernel may go if it needs at most
  *               orion_2024_sms SMs and is not known to be short of the same resource as hp's latest kernel. Copies and
  *               memsets always go. After orion_2024_duration_ns of be work, all of it must have completed before the
- *               next launch, also while hp is idle.
+ *               next launch (a drain), also while hp is idle. The launches between two drains are a burst.
  *   streams     Nothing waits. hp's streams have priority (streams/priorities.c).
  *
  * Differences from the originals:
@@ -21,11 +21,12 @@
  *   - Durations and SMs are learnt, or come from a profile. hp measures nothing, so without a profile reef knows no hp
  *     duration and pairs nothing.
  *   - REEF's flush waits for a number of polling passes, namely the depth of the queue. A pass has no defined duration,
- *     so this file omits the flush. It keeps only the limit of REEF's device queue, as the length of a burst.
+ *     so this file omits the flush. It keeps only the limit of REEF's device queue, as the largest number of launches
+ *     in a burst.
  *   - Orion's search for the SM threshold while hp trains is left out.
- *   - Tick-Tock alternates forward and backward passes, which driver calls do not show. Here turns are iterations, and
- *     an iteration ends with a synchronising call after some launch. A program that never synchronises stays in its
- *     first iteration.
+ *   - Tick-Tock alternates forward and backward passes, which driver calls do not show. Here a turn is an iteration. An
+ *     iteration ends with a synchronising call after some launch. A program that never synchronises stays in its first
+ *     iteration.
  *   - On a GPU without an hp client, nothing waits.
  *
  * Every wait is bounded. be gives up on dead, stopped and stalled hp clients as at the gate. If hp does not end a turn

@@ -17,5 +17,5 @@ void orion_account_long_kernel(struct orion_process *process, struct orion_gpu *
     if (bound == 0 || measured_ns <= bound) return;
     if (measured_ns <= atomic_load_explicit(&record->long_kernel_ns, memory_order_relaxed)) return;
     if (!orion_kernel_name(process, identity, record->long_kernel_name, sizeof record->long_kernel_name)) return;
-    atomic_store_explicit(&record->long_kernel_ns, measured_ns, memory_order_release); /* release: after its name */
+    atomic_store_explicit(&record->long_kernel_ns, measured_ns, memory_order_release); /* release: the name is visible first */
 }

@@ -33,7 +33,8 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process));
     bool unprotected = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    /* Work of unknown duration runs alone. Behind the valve, one wait precedes it and another follows it. */
+    /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
+     * wait into the stream before this work and another wait after it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
@@ -114,7 +115,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     bool sample, waited = false;
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
-    /* orion_kernel_note may find, by the kernel's name, what others measured or what a profile says. */
+    /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, gpu, work) : NULL;

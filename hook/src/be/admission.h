@@ -2,8 +2,8 @@
  * runs and whether it is timed.
  *
  * orion_admit tries again and again, by the rules of the current policy, until the launch may go. Other files check the
- * conditions: the launch's stop (stop.h), the window (window.h), and the baselines of the bench library. admission.c
- * only calls these checks in the right order. */
+ * conditions: the launch's stop (stop.h), the window (window.h), and the baselines, which are policies that only the
+ * library of `orion bench` has (baseline_seam.h). admission.c only calls these checks in the right order. */
 #ifndef ORION_ADMISSION_H
 #define ORION_ADMISSION_H
 
@@ -14,8 +14,8 @@ struct orion_work;
 /* Flags of a be launch, in orion_work.flags. In an hp launch, orion_work.flags is an enum orion_busy_change. */
 enum { ORION_ADMITTED_TIMED = 1u << 8, ORION_ADMITTED_PARTITIONED = 1u << 9 };
 
-/* Returns when the launch may be passed to the driver, with work->expected_ns, flags and elsewhere set. The policy may
- * change during the wait. If the new policy lets every launch through, the function returns at once and sets
+/* Waits until the launch may be passed to the driver, and sets work->expected_ns, work->flags and work->elsewhere. The
+ * policy may change during the wait. If the new policy lets every launch through, the function returns at once and sets
  * nothing. */
 void orion_admit(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work);
 

@@ -18,8 +18,8 @@ struct orion_work;
 bool orion_baseline_enter(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                           uint64_t expected_ns);
 
-/* Called for any client when a synchronising call has returned. The synchronising call ends an iteration if the client
- * has begun work since its last iteration ended. */
+/* Called for any client when a synchronising call of the program has returned. If the client has begun work since the
+ * last iteration, this call ends another iteration. */
 void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu *gpu);
 
 #else

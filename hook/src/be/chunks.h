@@ -2,9 +2,10 @@
  * which the hook learns durations.
  *
  * The hook collects a stream's launches into chunks of about an eighth of the window, and puts an event behind each
- * chunk. An event behind each launch would cost more than all other work of the hook. The hook encloses some launches
- * in two timed events, to learn the duration of their identity (learning/identity.h). The GPU's ledger, a lock, guards
- * all chunks and samples. */
+ * chunk. When the event is complete, the chunk's work is complete. An event behind each launch would cost more than all
+ * other work of the hook. The launches since the last event form the open chunk. The hook encloses some launches in two
+ * timed events. The measured duration serves all launches that are alike, that is, have the same identity
+ * (learning/identity.h). A lock for each GPU, the ledger, guards all chunks and samples. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
 
@@ -12,7 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A stream record can have this many chunks whose end it awaits. Then further launches stay in the open chunk. */
+/* The most chunks of one stream record that have an event and are not complete. If there are that many, further
+ * launches stay in the open chunk. */
 #define ORION_CHUNKS 16u
 
 struct orion_gpu;
@@ -28,9 +30,9 @@ struct orion_chunk {
 };
 
 struct orion_chunks {
-    uint32_t first, count;           /* ring of chunks awaiting their end */
+    uint32_t first, count;           /* the ring: chunks that have an event and are not complete */
     uint64_t open_ns, open_since_ns; /* the launches since the last event: their cost, and the time of the first */
-    bool sampling;                   /* a timed launch has begun, in the ring entry behind the last chunk */
+    bool sampling;                   /* a timed launch has begun; its events are in the ring entry behind the last chunk */
     struct orion_chunk ring[ORION_CHUNKS];
 };
 
@@ -45,7 +47,7 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
 
 /* For these calls, the caller holds the ledger and is in relaxed capture mode.
  *   close   puts an event behind the open chunk
- *   reap    retires completed chunks, returns how many
+ *   reap    removes completed chunks from the work in flight, returns how many
  *   drop    counts all chunks as complete
  *   forget  counts all chunks as complete and forgets their events */
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
@@ -54,8 +56,8 @@ void orion_chunks_drop(struct orion_stream_record *stream_record);
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);
 
 /* Called before and after a launch that is timed. orion_chunks_sample returns false if another launch of the stream
- * record is being timed, or if the ring is full. orion_chunks_sampled returns false if the sample was forgotten
- * meanwhile. */
+ * record is being timed, or if the ring is full. orion_chunks_sampled returns false if orion_chunks_drop or
+ * orion_chunks_forget ran meanwhile, so that the sample is lost. */
 bool orion_chunks_sample(struct orion_stream_record *stream_record, uint64_t identity);
 bool orion_chunks_sampled(struct orion_stream_record *stream_record);
 

@@ -11,10 +11,11 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-/* How far the word is ahead of the last launched number; half of what a cyclic comparison can tell apart. */
+/* While every hp is idle, the word is this far above the last launched number. This is half of the largest difference
+ * for which the comparison of numbers that wrap around is right. */
 #define FAR_AHEAD (1u << 30)
-#define IN_STEP 8u      /* GPUs whose begun numbers differ by no more than this run the same groups */
-#define FRESH 64u       /* if the others are past this number, a GPU's first collective gets their number */
+#define IN_STEP 8u      /* if the begun numbers of two GPUs differ by no more than this, the GPUs are in step */
+#define FRESH 64u       /* if other GPUs are past this number, a GPU's first collective gets their last number */
 #define WORDS_APART 16u /* each GPU's word has a cache line of its own */
 
 /* -- Words and numbers ----------------------------------------------------------------------------------------------- */

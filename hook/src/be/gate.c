@@ -54,8 +54,8 @@ static bool must_wait_for(const struct orion_gpu *gpu, const struct orion_policy
     return !is_stopped(gpu, page, client_index, orion_now());
 }
 
-/* The part of each cycle in which be has no floor. If the policy grants no minimum share, this part is the whole
- * cycle. */
+/* Returns for how long in each cycle be gets no time while hp is busy. Be's floor, the time that be gets even while hp
+ * is busy, is the rest of the cycle. If the policy grants no minimum share, the result is the whole cycle. */
 static uint64_t floorless_ns(const struct orion_policy *policy)
 {
     uint64_t share = policy->minimum_share_milli < 1000 ? policy->minimum_share_milli : 1000;

@@ -1,9 +1,11 @@
-/* Stops: the interface of everything that can stop be. To add another way to stop be, add a file, and a row in stop.c.
+/* A stop is a way to stop be launches while hp is busy; this file is the interface of all stops. To add a stop, add a
+ * file, and a row in stop.c.
  *
  * A launch has one stop. By default that is the stop of its GPU's hp (valve.c; overlap.c where contexts run together).
- * Another stop may claim the launch (collective.c). A stop works on the CPU, where the launching thread waits, or in
- * the stream, where the GPU waits for a word that a watcher closes and opens (valve.h). A launch is armed if its stream
- * contains such a wait. A partition (partition.h) does not stop launches: they run in it beside a busy hp.
+ * Another stop may claim the launch (collective.c). A stop works in one of two places. On the CPU, the launching thread
+ * waits. In the stream, the GPU waits until a word in memory has the value "open"; a thread of the hook, the watcher,
+ * writes the word (valve.h). A launch is armed if its stream contains such a wait. A partition (partition.h) does not
+ * stop launches: they run in it beside a busy hp.
  *
  * Rejected: a list of stops for each launch. No launch has needed two, and the launch path calls each stop several
  * times. */
@@ -39,12 +41,13 @@ struct orion_stop {
     void (*wait)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                  uint64_t expected_ns);
 
-    /* Whether the launch must not wait for room in the window, because another GPU waits for it. */
+    /* Whether the launch must go although the window has no room for it, because another GPU waits for this launch. */
     bool (*ignores_window)(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work);
 
     /* ready returns whether this stop can arm the launch; the valve must be ready, too. arm puts a wait into the
      * launch's stream. `due` says whether the valve would put a wait into the stream before this launch. arm returns
-     * false if the launch is not armed and must be stopped on the CPU. The caller of arm holds the ledger. */
+     * false if the launch is not armed and must be stopped on the CPU. The caller of arm holds the ledger,
+     * the lock of the GPU's be bookkeeping (chunks.h). */
     bool (*ready)(struct orion_process *process);
     bool (*arm)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due);
 
@@ -79,7 +82,7 @@ static inline bool orion_stops_claim(struct orion_process *process)
     return atomic_load_explicit(&orion_kernels(process)->collectives, memory_order_relaxed) != 0;
 }
 
-/* The stop that claims the launch. NULL: the launch has the stop of its GPU's hp. */
+/* Returns the stop that claims the launch. NULL: the launch has the stop of its GPU's hp. */
 const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
 
 /* These functions handle all stops except the valves. The valves' own watchers close and open the valves. */

@@ -20,10 +20,10 @@
 
 #define WATCH_NS (50 * ORION_MICROSECOND) /* time between two checks of hp while work is in flight */
 #define LATE_NS (2 * ORION_MILLISECOND)   /* a check this late shows that the process is short of CPU */
-#define TRUSTED_AFTER_NS ORION_SECOND     /* after so long on time, running ahead is allowed again */
+#define TRUSTED_AFTER_NS ORION_SECOND     /* after a second without a late check, be may run ahead again */
 #define REAP_NS ORION_MILLISECOND         /* time between two checks for completed work */
 #define REAP_IDLE_NS (20 * ORION_MILLISECOND)
-/* For this long after the usual end of a busy period, its end is expected at any moment. */
+/* If a busy period lasts longer than usual, the watcher expects its end at any moment, but only for this long. */
 #define END_EXPECTED_NS (2 * ORION_MILLISECOND)
 #define PARKED_NS (100 * ORION_MILLISECOND)
 
@@ -78,7 +78,7 @@ static void park(struct orion_gpu *gpu)
     atomic_store(&valve->parked, 1);
     if (!has_work(gpu)) {
         atomic_store(&valve->in_use, 0);
-        /* A launch may have set in_use just before it was cleared. */
+        /* A launch may have set in_use just before this thread cleared it. */
         if (has_work(gpu)) atomic_store(&valve->in_use, 1);
     }
     if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, PARKED_NS, false);

@@ -15,17 +15,18 @@
 #define CHUNKS_PER_WINDOW 8u
 #define CHUNK_MIN_NS (20 * ORION_MICROSECOND)
 #define SHARE_MIN_NS (20 * ORION_MICROSECOND)
-#define NEW_WAIT_NS (10 * ORION_MILLISECOND) /* a wait that begins this long after the last one is a new wait */
+#define NEW_WAIT_NS (10 * ORION_MILLISECOND) /* waits that are less than this apart count as one wait */
 /* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24). */
 #define PART_OF_HP_PERIOD 40u
 #define NARROW_MIN_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
-#define STUCK_NS ORION_SECOND /* no progress for so long: the work in flight must depend on the next launch */
+/* After this time without progress, the work in flight must depend on the next launch, so the launch may go. */
+#define STUCK_NS ORION_SECOND
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
 #define SLEEP_MIN_NS (20 * ORION_MICROSECOND)
-#define SLEEP_MAX_NS ORION_MILLISECOND /* for work that runs alone: hp's state is read between sleeps */
-#define SLEEP_MAX_PART_OF_LIMIT 4u     /* else at most this part of the window: expected times may be too long */
+#define SLEEP_MAX_NS ORION_MILLISECOND /* before work that runs alone: the thread checks hp between sleeps */
+#define SLEEP_MAX_PART_OF_LIMIT 4u     /* before other work: a quarter of the window, as estimates may be too long */
 #define LATE_SLEEP_NS (50 * ORION_MICROSECOND)
 
 uint64_t orion_window_share(const struct orion_gpu *gpu)
@@ -69,7 +70,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
         } else if (chunks->open_ns > 0 && held) {
-            chunks->open_since_ns = now; /* it may be behind the valve: the time until now does not count as its own */
+            chunks->open_since_ns = now; /* the open chunk may wait behind the closed valve, so its time starts now */
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
             /* No event is behind this work, but by its expected time it is long complete. */
             orion_chunks_drop(stream_record);
@@ -83,7 +84,8 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
 
 /* Sleeps until enough of the work in flight should be complete. Enough is usually half of the window: the other half
  * keeps the GPU busy while this thread wakes up and launches more. If the next launch must run alone, enough is all
- * work in flight. Only if the GPU might become idle meanwhile, the thread wakes early and polls without sleeping. */
+ * work in flight. If the GPU might become idle during the sleep, the thread wakes early and then polls without
+ * sleeping. */
 static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit, uint64_t now)
 {
     uint64_t held = atomic_load(&orion_be(gpu)->in_flight_ns);

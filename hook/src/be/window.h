@@ -17,11 +17,12 @@ struct orion_gpu;
 struct orion_stream_record;
 struct orion_process;
 
-/* This client's share of the window, from the agent's grant. */
+/* Returns this client's share of the window, which the agent writes into the grant. */
 uint64_t orion_window_share(const struct orion_gpu *gpu);
 
-/* How much of that share may be past the valve, as work for which an arriving hp must wait. The amount is smaller if
- * hp's busy periods are short, because the same wait is a larger part of a short period. */
+/* Returns how much of that share may be past the valve (valve.h), that is, where no stop can hold it any more. An
+ * arriving hp must wait for this work. The amount is smaller if hp's busy periods are short, because the same wait is a
+ * larger part of a short period. */
 uint64_t orion_window_narrowed(const struct orion_gpu *gpu);
 
 /* Adds `expected_ns` to the work in flight if the sum is at most `limit_ns`, or if nothing is in flight. Returns false
@@ -38,7 +39,7 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
                            bool timed);
 
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu); /* retires completed work */
-/* Called when all work of the stream record is proven complete. */
+/* Called when the hook knows that all work of the stream record is complete. */
 void orion_window_drained(struct orion_process *process, struct orion_stream_record *stream_record);
 /* Called when the stream record's stream or context ends. */
 void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives);

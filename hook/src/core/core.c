@@ -66,8 +66,8 @@ void orion_work_end(struct orion_work *work, CUresult result)
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
 
 #define MARKS 16u
-/* The work that this thread's current context-wide proof will prove. The drain thread proves stream records beyond
- * MARKS. */
+/* The work that is complete once the call in progress on this thread has synchronised the context: one mark for each
+ * stream record. If there are more than MARKS stream records, the drain thread proves the work of the others. */
 static _Thread_local struct {
     struct orion_stream_record *stream_record;
     uint64_t returned;
@@ -174,8 +174,8 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     }
     for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].stream_record, marks[i].returned);
     mark_count = 0;
-    /* Applies to all GPUs, because work that another thread proved meanwhile has no mark left. Other GPUs count at most
-     * one iteration too many. */
+    /* Reports the end of an iteration for all GPUs, not only for those with a mark: if another thread has proved the
+     * work meanwhile, there is no mark. A GPU that the call does not concern counts at most one iteration too many. */
     for (uint32_t i = 0; proof->blocks && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
         orion_baseline_synchronised(process, &process->gpus[i]);
 }

@@ -1,8 +1,9 @@
 /* Lost contexts: their driver calls fail permanently because a kernel faulted, the GPU failed, or the MPS server is
  * gone.
  *
- * Nothing runs in such a context any more, and no synchronise will ever succeed. So the context's work counts as
- * drained. Otherwise an hp process that lives on would count as busy for ever. The program handles the error itself.
+ * Nothing runs in such a context any more, and no synchronising call will ever succeed. So the context's work counts as
+ * complete (drained). Otherwise an hp process that continues would count as busy for ever. The program handles the
+ * error itself.
  * The record page reports the error to the agent, which sees how many clients of the GPU have the same error (under
  * MPS, one client's fault ends all contexts). */
 #ifndef ORION_FAULTS_H

@@ -66,8 +66,9 @@ void orion_primary_retained(CUdevice device, CUresult result)
     if (retains != NULL && result == CUDA_SUCCESS) atomic_fetch_add(retains, 1);
 }
 
-/* A retain counts after the driver's call, and a release before it. So the count is never higher than the driver's, and a
- * release that this function takes for a harmless one cannot end the context. */
+/* The hook counts the program's references to the primary context: a retain after the driver's call, and a release
+ * before it. So this count is never higher than the driver's own count. If the release leaves a reference in this
+ * count, the driver has one, too, and the context does not end. */
 bool orion_primary_releasing(CUdevice device)
 {
     _Atomic uint32_t *retains = retains_of(device);

@@ -12,8 +12,8 @@
 #define CONTROL_ONE_IN 12u
 #define TRY_ONE_IN 24u /* used if even the least overlap cost more than the budget */
 #define SLICE_NS (200 * ORION_MILLISECOND)
-#define ENDLESS_NS (2 * ORION_SECOND) /* a period that lasts this long is cut into slices ... */
-#define ENDLESS_OF_TYPICAL 20u        /* ... unless periods are usually long */
+#define ENDLESS_NS (2 * ORION_SECOND) /* the hook cuts a period into slices if it lasts this long */
+#define ENDLESS_OF_TYPICAL 20u        /* and this many times as long as a typical period */
 #define OVERLAP_MIN_NS (50 * ORION_MICROSECOND)
 
 static bool try_lock(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->lock, 1, memory_order_acquire); }

@@ -10,7 +10,8 @@
 
 /* While busy: keeps the heartbeat fresher than be's limit of 3 ms (gate.c). */
 #define POLL_EVERY_NS (2 * ORION_MILLISECOND)
-#define PROVE_EVERY_NS (10 * ORION_MILLISECOND) /* how often unawaited work is proven, so that `progress` grows */
+/* How often the drain thread checks work that no call waits for, so that `progress` grows. */
+#define PROVE_EVERY_NS (10 * ORION_MILLISECOND)
 
 static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
@@ -116,7 +117,7 @@ void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu)
 {
     atomic_store(&orion_hp(gpu)->close_wanted, 1);
     while (atomic_load(&orion_hp(gpu)->close_wanted)) {
-        /* The thread that closes now checks again when it is done. */
+        /* Another thread is ending the busy period. When it is done, it checks again for this thread. */
         if (atomic_exchange(&orion_hp(gpu)->closing, 1)) return;
         atomic_store(&orion_hp(gpu)->close_wanted, 0);
         close_once(process, gpu);

@@ -1,10 +1,11 @@
 /* The busy word of hp: the state in the busy page that says whether this process has work on the GPU.
  *
  * A launch increments `begun` of its stream record, sets BUSY if needed, calls the driver and increments `returned`. A
- * proof raises `drained`. To close, a thread sets BUSY -> CLOSING. It then sets LINGER only if `drained` (read first)
- * equals `begun` (read second) for every stream record. A launch meanwhile sets CLOSING back to BUSY, so the exchange
- * to LINGER fails. Only one thread closes at a time. If two threads closed, one could end a CLOSING that the other
- * began after new work. All these accesses are sequentially consistent. hook/test/test_busy.c tests this under load.
+ * proof, a driver call that shows that work is complete, raises `drained` (streams/stream_records.h). To end the busy
+ * period, a thread sets BUSY -> CLOSING. It then sets LINGER only if `drained` (read first) equals `begun` (read
+ * second) for every stream record. A launch meanwhile sets CLOSING back to BUSY, so the exchange to LINGER fails. Only
+ * one thread closes at a time. If two threads closed, one could end a CLOSING that the other began after new work. All
+ * these accesses are sequentially consistent. hook/test/test_busy.c tests this under load.
  *
  * Rejected, because counter-examples exist: setting the state to idle first and restoring BUSY if work is left; a proof
  * that reads `begun`. */

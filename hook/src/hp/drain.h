@@ -1,5 +1,5 @@
-/* The drain threads, one for each GPU: if no call of the program waits for some work (training loops, pipelines), they
- * prove that this work is complete.
+/* The drain threads, one for each GPU. If no call of the program waits for some work (training loops, pipelines), a
+ * drain thread finds out when this work is complete, so that hp does not count as busy for ever.
  *
  * A drain thread records an event behind all work of a context (cuCtxRecordEvent) and polls it until it is complete.
  * The call takes 0.1-0.4 us (measured), orders nothing and covers non-blocking streams. The launch path pays nothing,

@@ -19,7 +19,7 @@ struct orion_hp {
     _Atomic uint64_t seen_begun; /* used only by hp's thread: work begun at its last check */
 
     /* See drain.c */
-    _Atomic uint32_t drain_requested; /* a request to prove unawaited work */
+    _Atomic uint32_t drain_requested; /* a request to find out whether work is complete that no call waits for */
     _Atomic uint32_t drain_thread;    /* 0: not started, 1: runs */
     _Atomic uint32_t drain_notifier;  /* a private futex */
 };

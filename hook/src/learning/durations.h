@@ -1,11 +1,12 @@
-/* What the hook knows of each identity: its expected duration, how many SMs it fills, and its class (what limits its
- * speed). One table serves all GPUs of the process. Only a profile states the class, because finding the class needs
- * hardware counters. Rejected: timing be's kernels on a part of the SMs; that gives the class of be's kernels only,
- * which is useful only together with the class of hp's.
+/* What the hook knows of each identity, that is, of launches that are alike and so take about the same time
+ * (identity.h): the expected duration, how many SMs the work fills, and its class (what limits its speed). One table
+ * serves all GPUs of the process. Only a profile states the class, because finding the class needs hardware counters.
+ * Rejected: timing be's kernels on a part of the SMs; that gives the class of be's kernels only, which is useful only
+ * together with the class of hp's.
  *
- * The table is open-addressed and has a fixed size. Every be launch reads it without a lock; a sample writes it. When a
- * neighbourhood is full, a new identity replaces the least recently used entry. Work without an entry counts as long:
- * it runs alone.
+ * The table is open-addressed and has a fixed size. Every be launch reads it without a lock; a sample, which is a timed
+ * launch, writes it. An identity can be in a few entries only. If all of them are in use, a new identity replaces the
+ * least recently used one. Work without an entry counts as long: it runs alone.
  *
  * An entry is either measured by this process or an estimate. An estimate is a measurement of earlier processes of the
  * slot (knowledge.h), or a row of a profile. The hook uses an estimate at once and measures the first launches; the

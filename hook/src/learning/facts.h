@@ -1,5 +1,5 @@
-/* What the hook finds out about work before a measurement: how many SMs a kernel fills, its name, its row in a
- * profile. */
+/* What the hook finds out about work before it measures the work: how many SMs a kernel fills, the kernel's name, and
+ * the kernel's row in a profile. */
 #ifndef ORION_FACTS_H
 #define ORION_FACTS_H
 

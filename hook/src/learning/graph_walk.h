@@ -1,5 +1,6 @@
-/* A walk over a graph's nodes, which computes what graphs.h needs. It is not on the launch path. No other thread may
- * use the graph during the walk; the driver requires the same for instantiating it. */
+/* A walk over a graph's nodes. It computes the graph's identity (graphs.h), its number of SMs and its class. The walk
+ * is not on the launch path. No other thread may use the graph during the walk; the driver requires the same for
+ * instantiating the graph. */
 #ifndef ORION_GRAPH_WALK_H
 #define ORION_GRAPH_WALK_H
 

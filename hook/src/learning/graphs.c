@@ -69,7 +69,7 @@ bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct ori
     return known;
 }
 
-/* The graph's own entry; else a free entry; else the oldest entry of the neighbourhood. */
+/* The graph's own entry; else a free entry; else the oldest of the entries where the graph may be. */
 static struct orion_graph *entry_for(struct orion_graphs *graphs, uint64_t exec)
 {
     struct orion_graph *found = find(graphs, exec);

@@ -6,7 +6,7 @@
 
 #define NEIGHBOURHOOD 8u
 #define WRITING UINT64_C(1)
-#define PARAMETERS_MOST 64u /* a mark covers no parameters beyond these */
+#define PARAMETERS_MOST 64u /* a mark contains at most this many parameters */
 
 /* -- Queries of the driver ------------------------------------------------------------------------------------------- */
 

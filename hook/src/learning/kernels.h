@@ -3,10 +3,11 @@
  *
  * Asking the driver at each launch is too expensive: on an H200 12 ns for the name, 800 ns for a CUkernel, and about as
  * much for hashing the name. So this table caches the answers. It has a fixed size, needs no lock, and usually costs a
- * launch one probe. A new kernel replaces the least recently used entry of its neighbourhood. After code is unloaded, a
- * handle may belong to another kernel. So each entry contains the epoch in which it was made, and each unloading begins
- * a new epoch; the hook then asks about every kernel again. Rejected: tracking which module contains which kernel,
- * because handles come from four functions and from libraries that load lazily. */
+ * launch one probe. A kernel can be in a few entries only. If all of them are in use, a new kernel replaces the least
+ * recently used one. After code is unloaded, a handle may belong to another kernel. So each entry contains the epoch in
+ * which it was made, and each unloading begins a new epoch; the hook then asks about every kernel again. Rejected:
+ * tracking which module contains which kernel, because handles come from four functions and from libraries that load
+ * lazily. */
 #ifndef ORION_KERNELS_H
 #define ORION_KERNELS_H
 
@@ -40,8 +41,8 @@ ORION_PART(kernels)
 /* What represents a kernel in identities: the hash of its name, and its mark. */
 struct orion_kernel_key { uint64_t name, mark; };
 
-/* The slow path: searches the rest of the neighbourhood, then asks the driver. Any thread may call it, also in a
- * capture. */
+/* The slow path: searches the other entries where the kernel may be, then asks the driver. Any thread may call it, also
+ * in a capture. */
 struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const void *function);
 
 static inline uint64_t orion_kernel_word(const struct orion_kernels *kernels, const void *function)

@@ -54,7 +54,7 @@ static struct orion_allocation *find(struct orion_memory *memory, uint64_t key)
     return found;
 }
 
-/* NULL: all tables are full near the key's place. */
+/* Returns a free entry for the key. NULL: in every table, all entries where the key could be are in use. */
 static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t key)
 {
     for (uint32_t i = 0; i < ORION_ALLOCATION_TABLES; i++) {
@@ -125,7 +125,7 @@ void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result)
         if (allocation != NULL) *allocation = (struct orion_allocation){.key = key, .bytes = bytes, .handles = 1};
         unlock(memory);
     }
-    if (allocation == NULL) /* not counted: it failed, or the tables are full, so its free would find no size */
+    if (allocation == NULL) /* the allocation failed, or the tables are full and the free would find no size */
         give_back(process, bytes);
     else orion_memory_publish(process);
 }

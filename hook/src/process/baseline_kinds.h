@@ -1,6 +1,7 @@
-/* Which policies are baselines (baselines/), and what each of them needs. Only the library of `orion bench` has
- * baselines. In the released library every function here returns a constant, so the compiler removes the check. The
- * released library treats a baseline's number as an unknown policy. */
+/* Which policies are baselines, and what each of them needs. A baseline is a policy of another system, such as REEF, to
+ * which Orion is compared (baselines/). Only the library of `orion bench` has baselines. In the released library every
+ * function here returns a constant, so the compiler removes the check. The released library treats a baseline's number
+ * as an unknown policy. */
 #ifndef ORION_BASELINE_KINDS_H
 #define ORION_BASELINE_KINDS_H
 

@@ -15,7 +15,7 @@ void orion_notifier_start(struct orion_process *process, struct orion_gpu *gpu, 
     if (!atomic_compare_exchange_strong(&gpu->thread_runs, &stopped, 1)) return;
     int kept = errno;
     atomic_store(&gpu->thread_body, body);
-    if (orion_thread_spawn(body, gpu) != 0) { /* no thread: the GPU stays unmanaged */
+    if (orion_thread_spawn(body, gpu) != 0) { /* without a thread, Orion cannot manage the GPU in this process */
         if (atomic_exchange(&gpu->join, ORION_JOIN_UNMANAGED) <= ORION_JOIN_TRYING) atomic_fetch_sub(&process->joining, 1);
         orion_futex_wake_all(&gpu->join, false);
         atomic_store(&gpu->thread_runs, 0);
@@ -39,7 +39,7 @@ void orion_thread_wake_by(struct orion_gpu *gpu, uint64_t when)
         orion_thread_revive(gpu);
         return;
     }
-    if (atomic_load(&gpu->wake_at_ns) <= when) return; /* the thread is awake, or wakes in time */
+    if (atomic_load(&gpu->wake_at_ns) <= when) return; /* the thread is awake, or wakes by then */
     atomic_fetch_add(&gpu->notifier, 1);
     orion_futex_wake_all(&gpu->notifier, false);
 }

@@ -28,7 +28,8 @@ struct orion_process {
     _Atomic uint32_t gpu_count, gpu_making; /* entries in `gpus`; a spin lock around making one */
     _Atomic uint32_t sees_exit;             /* 1: the handler at exit is registered */
 
-    /* For capture.c: open captures, reasons for drain threads not to use a context, and drain threads that use one. */
+    /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of
+     * drain threads that use a context now. */
     _Atomic int32_t captures, untouchable;
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch; /* grows when a context ends */

@@ -4,8 +4,9 @@
  * A capture spreads to other streams through event waits, so only the driver knows whether a stream is captured. The
  * hook asks the driver only while the process has a capture. The hook makes its own calls in relaxed capture mode: in
  * global mode an event query of another thread invalidates a capture (seen: error 900, and 901 at the end of the
- * capture). An event record for a whole context invalidates a capture in every mode. So the drain thread uses no
- * context while a capture begins or is open, and no context that is about to end (orion_touch). */
+ * capture). An event record for a whole context invalidates a capture in every mode. The drain thread, which finds out
+ * when hp's work is complete, makes such event records (hp/drain.h). So it uses no context while a capture begins or is
+ * open, and no context that is about to end (orion_touch). */
 #ifndef ORION_CAPTURE_H
 #define ORION_CAPTURE_H
 

@@ -1,9 +1,11 @@
-/* What a later wait on an event proves. For each recorded event the table keeps the stream record that it was recorded
- * on, and that stream record's `returned` count at that time.
+/* What the hook knows when the program has waited for an event: which work is complete. For each recorded event the
+ * table keeps the stream record that the event was recorded on, and that stream record's `returned` count at that time
+ * (stream_records.h).
  *
  * One 64-bit word contains both: the index of the stream record and the low 48 bits of the count. So a reader never
  * combines the stream record of one recording with the count of another. The table is open-addressed, has a fixed size,
- * and needs no lock. An event that finds no free entry proves nothing; the drain thread then proves its work. */
+ * and needs no lock. If no entry is free for an event, a wait on this event proves nothing; the drain thread later
+ * finds out that the work is complete. */
 #ifndef ORION_RECORDINGS_H
 #define ORION_RECORDINGS_H
 

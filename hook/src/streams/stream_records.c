@@ -143,7 +143,7 @@ static struct orion_stream_record *stream_record_of_client(struct orion_process 
     struct orion_gpu *gpu = owner_of(process, stream, device);
     if (gpu == NULL) return NULL;
     stream_record = look_up(process, key, stream, context, gpu);
-    atomic_fetch_add(&process->stream_record_epoch, 1); /* so that threads that cached it as without_client look again */
+    atomic_fetch_add(&process->stream_record_epoch, 1); /* threads may have cached that no client owns it */
     orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
     return stream_record;
 }

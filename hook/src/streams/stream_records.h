@@ -1,10 +1,12 @@
-/* Stream records: what the hook knows of each stream, and the counters of its work.
+/* Stream records: what the hook knows of each stream, and how much of the stream's work is complete.
  *
- * Each stream record counts the work that was begun (before the driver's call), returned (after it) and proven drained.
- * A proof reads `returned` before the driver's synchronising call, and raises `drained` to that count after the call.
- * So a proof never covers work that another thread submits during that call. The counters only grow, even when another
- * stream gets the stream record. So an old event that was recorded on the earlier stream proves nothing about the new
- * stream's work.
+ * Each stream record has three counters. `begun` counts driver calls that submit work, before the call. `returned`
+ * counts these calls when they have returned. `drained` counts the calls whose work is complete for certain. To prove
+ * that work is complete, the hook reads `returned`, makes a synchronising driver call, and then raises `drained` to the
+ * count that it read. So a proof never covers work that another thread submits during the synchronising call.
+ *
+ * The counters only grow, even when another stream gets the stream record. So an old event that was recorded on the
+ * earlier stream proves nothing about the new stream's work.
  *
  * The key of a stream record is the stream's handle; for a default stream, its context or its thread. Look-ups need no
  * lock. When the table is full, further streams of a GPU share one overflow stream record, and only a synchronisation
@@ -39,8 +41,8 @@ struct orion_stream_record {
     CUcontext context;
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
-    uint64_t begun_before;                                /* `begun` when the client (of threads) got the record */
-    _Atomic(CUevent) last;                                /* follows the last work of a destroyed stream (threads) */
+    uint64_t begun_before;                                /* `begun` at the time when a client got the record */
+    _Atomic(CUevent) last;                                /* completes after the last work of a destroyed stream */
     _Alignas(8) unsigned char be[ORION_STREAM_RECORD_BE]; /* be's state for the stream: see be/state.h */
 } __attribute__((aligned(128)));
 

@@ -1,7 +1,9 @@
 /* The scheduler of clients that are threads of one process (orion/inprocess.h), and the binding of threads to clients.
  *
- * The scheduler adds no thread to the launch path. Each client has a virtual GPU (virtual_gpu.h). A bound thread finds
- * its client by two thread-local words, and its launches pass the same gate as those of a process. */
+ * The scheduler adds no thread to the launch path. A program binds a thread to a client; a thread-local variable
+ * records the binding. For each client the hook has a virtual GPU: the state that it otherwise has for a GPU
+ * (virtual_gpu.h). So the launches of a bound thread pass the same gate as those of a process. The hook moves calls on
+ * the default stream to the client's own stream, which it makes for the client (redirect.h). */
 #ifndef ORION_INPROCESS_STATE_H
 #define ORION_INPROCESS_STATE_H
 
@@ -32,7 +34,7 @@ ORION_PART(inprocess)
 struct orion_binding {
     uint32_t client; /* number of the client, + 1; 0: none */
     uint32_t generation;
-    /* The cached own stream, and the context and epoch that it is valid for: see redirect.c */
+    /* A cache of the client's own stream, and the context and epoch for which the cache is valid: see redirect.c */
     CUcontext context;
     CUstream stream;
     uint32_t context_epoch;

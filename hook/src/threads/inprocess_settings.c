@@ -54,7 +54,8 @@ EXPORTED int orion_set_policy(int policy, uint32_t max_slowdown_milli)
 
 static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint64_t launches = atomic_load(&gpu->record->launches); /* those on stream records that now belong to other streams */
+    /* The record page has the launches on stream records that now belong to other streams. */
+    uint64_t launches = atomic_load(&gpu->record->launches);
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];

@@ -1,11 +1,13 @@
-/* Here several clients share one process, and each thread can be bound to one of them (inprocess.h). If a bound thread
- * makes a call on a default stream, the hook makes the call on the client's own stream instead.
+/* Redirects calls on default streams. The clients of a scheduler share one process, and the program binds each thread
+ * to a client (inprocess.h). If a bound thread makes a call on a default stream, the hook makes the call on the
+ * client's own stream instead, which the hook has created.
  *
  * The own stream is non-blocking and has the client's priority (hp: the greatest of the device; be: the least).
  * Rejected: blocking own streams, because one call on the legacy stream by any thread would make all clients of the
- * process wait for each other. Within a client, calls have the same order as on the legacy stream. The hook makes copies without a
- * stream on the own stream and waits for them. When a thread is bound, the own stream waits for the work that is in the
- * legacy stream at that moment. When a thread is unbound, the legacy stream waits for the own stream.
+ * process wait for each other. Within a client, calls have the same order as on the legacy stream. A copy that names no
+ * stream runs on the own stream, and the hook waits for the copy. When the program binds a thread, the own stream waits
+ * for the work that is in the legacy stream at that moment. When the program unbinds the thread, the legacy stream
+ * waits for the own stream.
  *
  * cuCtxSynchronize becomes a wait for the client's streams only: hp must not wait for be's work, and be must not wait
  * for hp's next request. */

@@ -132,7 +132,7 @@ class Grants:
         Args:
             holders: who holds each slot.
             beginning: slots in which a container starts whose pod is not known yet; these slots were reset already.
-            certain: whether a slot without an entry in `holders` is certainly free.
+            certain: whether every slot without an entry in `holders` is free; false if some holders may be unknown.
         """
         before = (self._granted, self._policies)
         for key in self._granted.keys() - holders.keys():

@@ -79,7 +79,7 @@ class ClusterHolders:
         except TimeoutError:
             _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
         row = self.grants.of(key)
-        # Without a uid, only the kubelet has named the pod: its grant is not known.
+        # If the holder has no uid, only the kubelet has named the pod, and the grant from the API server is not known.
         if row is None or row.holder is None or not row.holder.uid:
             return Prepared()
         return Prepared(row.holder.name, row.fail_closed)
@@ -105,7 +105,7 @@ class ClusterHolders:
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is certainly free."""
+        """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
         return self.identity.certain
 
     def waits_for(self) -> str:

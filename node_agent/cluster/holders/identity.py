@@ -1,4 +1,4 @@
-"""Finds out who holds each slot: joins the kubelet's list of devices by container with the pods of this node.
+"""Finds out who holds each slot: combines the kubelet's list of devices by container with the pods of this node.
 
 Neither source is always right. The kubelet gives no uids, and just after its own restart it lists pods without their
 devices, or no pods. The API server knows when a pod has ended, but may not answer. So a slot becomes free in two cases:
@@ -30,7 +30,8 @@ _SPACING_SECONDS = 0.02
 _RELAXED_SECONDS = 0.25
 """ The pause between two queries while no caller waits. The kubelet computes each answer from the start. """
 _CONTESTED_SECONDS = 15.0
-""" After this time a slot counts as contested. It is longer than the maximum age of the kubelet's answer. """
+""" If the kubelet lists a slot for two living pods for this time, the slot counts as contested. The time is longer than
+the maximum age of the kubelet's answer. """
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Identity:
 
     @property
     def certain(self) -> bool:
-        """Whether a slot without a known holder is certainly free."""
+        """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
         return self.answered_once and self._pods.synced and not self._beginning
 
     @property

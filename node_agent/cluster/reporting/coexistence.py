@@ -63,7 +63,7 @@ def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
 
 
 class Coexistence:
-    """A judge of the advertised devices: a GPU that another plugin advertises is unhealthy, except with `coexist`.
+    """A judge: its verdict closes a GPU that another plugin advertises to new pods, except with `coexist`.
 
     Args:
         agent: the agent whose GPUs are checked.
@@ -73,7 +73,7 @@ class Coexistence:
     def __init__(self, agent: AdvertisesGpus, kubelet: PodResources) -> None:
         self._agent, self._kubelet = agent, kubelet
         self._seen: dict[Claim, float] = {}
-        """ When each claim was last seen (in seconds, monotonic). """
+        """ When the kubelet last listed each claim, a GPU that another resource contains (in seconds, monotonic). """
         self._others: dict[str, tuple[str, ...]] = {}
         self._away = ""
         self._answered = 0.0

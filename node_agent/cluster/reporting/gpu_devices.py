@@ -4,10 +4,10 @@ At intervals the agent compares the wanted status with the status that the API s
 it is large enough. So no change is lost while the API server does not answer. When the API server answers again, the
 agent writes only the current state.
 
-A GPUDevice's own status names its node. An agent writes devices that name its node, or no node. It takes over a device
-of another node when the agent of that node has reported the GPU as gone, or when that node no longer exists. Each
-write names the resourceVersion that it replaces, so two agents never overwrite each other. An agent watches the devices
-of its own node only.
+In this module, a device is a GPUDevice object. The status of a device names the device's node. An agent writes devices
+that name its node, or no node. It takes over a device of another node when the agent of that node has reported the GPU
+as gone, or when that node no longer exists. Each write names the resourceVersion that it replaces, so two agents never
+overwrite each other. An agent watches the devices of its own node only.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class _Track:
 
 
 class GpuDevices:
-    """The GPUDevices of one node; also a judge of the advertised devices: `verdict` depends on `spec.cordon`.
+    """The GPUDevices of one node; also a judge: a cordon (`spec.cordon`) closes a GPU to new pods (advertising.py).
 
     Args:
         server: the API server.

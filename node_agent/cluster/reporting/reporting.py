@@ -30,9 +30,9 @@ from orion.node_agent.service import answers
 from orion.node_agent.snapshots import GpuView
 
 _NOT_REPORTED = ("NotIncluded", GONE.reason)
-""" Verdict reasons of GPUs that this agent does not report. """
+""" Reasons of verdicts (advertising.py). The agent does not report GPUs with one of these reasons. """
 _REPORTED_OF_NODES = ("MIGEnabled", REASON)
-""" Verdict reasons that also become Events of the node: people see on the node that slots are missing. """
+""" Reasons of verdicts that also become Events of the node: people see on the node that slots are missing. """
 
 
 @dataclass(frozen=True)

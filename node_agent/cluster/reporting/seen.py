@@ -24,7 +24,7 @@ class Seen:
     view: GpuView
     state: GpuState
     verdict: Verdict
-    """ Whether new pods can get slots of the GPU, by all judges. """
+    """ Whether new pods can get slots of the GPU, and if not, why (advertising.py). """
     hp_busy_ratio: float
     unmanaged: tuple[Found, ...]
     mode: Mode
