@@ -8,6 +8,7 @@ Experiments:
     colocation              `orion bench colocation`: hp beside be under every system of a scenario (see scenarios/)
     busy_periods            analyses a colocation's raw data: stalls, waits at the head of busy periods, be's lost time
     threads_cost            `orion bench threads`: the cost of clients that are threads of one process
+    loadgen                 `orion loadgen`: requests to a server on a fixed schedule, and their latencies
 
 Shared parts:
 

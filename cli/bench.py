@@ -65,6 +65,27 @@ def colocation(
     )  # fmt: skip
 
 
+@app.command(name="services")
+def services(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", help="See bench/scenarios/services.yaml.")],
+    output: Annotated[Path, typer.Option(help="The folder for results. An existing one is continued.")],
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PART", help="profile, pairs, climb or engine; repeatable.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option(metavar="cuda|cpu|fake", help="cpu: tiny models; fake: only waits. Neither gives results.")
+    ] = "cuda",
+    stop_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Start no run that would end later than this.")
+    ] = None,
+) -> int:
+    """Measure services that share a GPU, and a small LLM engine; a repeated command makes what is missing."""
+    from orion.bench.services import controller
+
+    limit = math.inf if stop_after is None else stop_after
+    return controller.run_to_exit(scenario, output, only or [], device, limit)
+
+
 @app.command(name="report")
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR|FILE.tgz", help="An output of `orion bench colocation`.")],

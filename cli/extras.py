@@ -12,6 +12,7 @@ from importlib import metadata
 
 from orion.errors import NotFound
 
+_DISTRIBUTIONS = {"hdrh": "hdrhistogram"}
 _REQUIREMENT = re.compile(r"""([\w.-]+)[^;]*?\s*;.*extra == ["']([\w-]+)["']""")
 
 
@@ -31,9 +32,10 @@ def sentence(module: str) -> str:
     """Return the sentence about a missing module; empty if none of Orion's extras has the module.
 
     Args:
-        module: as it was imported; each distribution of an extra has the same name as its module.
+        module: as it was imported; except for those of `_DISTRIBUTIONS`, it has the name of its distribution.
     """
     top = module.partition(".")[0]
+    top = _DISTRIBUTIONS.get(top, top)
     found = [extra for name, extra, _ in _optional() if name == top]
     if not found:
         return ""

@@ -20,8 +20,10 @@ from orion.cli import (
     doctor,
     explain,
     launch,
+    loadgen,
     mps_daemon,
     operator,
+    plan,
     policy,
     profile,
     run,
@@ -90,6 +92,8 @@ app.command(name="demo", rich_help_panel=_MACHINE)(demo.demo)
 app.command(name="launch", rich_help_panel=_MEASURING)(launch.launch)
 app.add_typer(profile.app, name="profile", rich_help_panel=_MEASURING)
 app.add_typer(bench.app, name="bench", rich_help_panel=_MEASURING)
+app.command(name="loadgen", rich_help_panel=_MEASURING)(loadgen.loadgen)
+app.command(name="plan", rich_help_panel=_PLANNING)(plan.plan)
 app.add_typer(simulate.app, name="simulate", rich_help_panel=_PLANNING)
 app.add_typer(trace.app, name="trace", rich_help_panel=_PLANNING)
 app.add_typer(explain.app, name="explain", rich_help_panel=_CLUSTER)

@@ -33,7 +33,7 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show what a trace holds: entries, times, GPUs or tokens, and the lines that were skipped and why.
+    """Show what a trace holds: entries, times, GPUs or tokens, and which lines were skipped and why.
 
     [bold]orion trace show BurstGPT_1.csv.gz[/bold]
 

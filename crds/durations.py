@@ -58,6 +58,11 @@ class Duration(str):
         return cls(f"{amount.normalize():f}{unit}")
 
     @property
+    def exact_nanoseconds(self) -> float:
+        """The nanoseconds with decimals, such as 0.4 of "0.4ns"."""
+        return float(sum(Decimal(number) * _NANOSECONDS[unit] for number, unit in _PART.findall(self)))
+
+    @property
     def value(self) -> int:
         """The nanoseconds, for comparison."""
         return self.nanoseconds

@@ -26,6 +26,8 @@ examples:
   python -m testbed on node-1 -- ps ax    # run a command on a node
   python -m testbed down      # end the cluster and remove its data
 """
+TENANTS = "-f examples/gpushare.yaml -f examples/serve.yaml -f examples/train.yaml"
+""" What `kubectl apply` needs for an hp and a be workload. The folder also holds files that are no manifests. """
 ACTIONS = {
     "build": "build and download what is missing, and start nothing",
     "up": "start a cluster, and print how to use it",
@@ -67,12 +69,12 @@ def teach(access: Access) -> None:
             f"Orion's image is on every node. To try the chart with two simulated GPUs on each node:\n\n"
             f"  {_called('helm', helm.program())} install orion charts/orion --set simulatedGPUs=2 "
             f"--namespace {release.NAMESPACE} --create-namespace --wait\n"
-            f"  {name} apply -f examples/\n"
+            f"  {name} apply {TENANTS}\n"
         )
     if nodes and (access.folder / "orion").exists():
         print(
-            "Orion shares a simulated GPU on each node. To try it: kubectl apply -f examples/; examples/README.md "
-            "describes what to see.\n"
+            f"Orion shares a simulated GPU on each node. To try it:\n\n  {name} apply {TENANTS}\n\n"
+            "examples/README.md describes what to see.\n"
         )
     if nodes:
         print(

@@ -20,7 +20,20 @@ Modules, in the order from the scenario file to the report:
     threads_verdict         the same check for clients that are threads of one process
     report, tables, plots   `orion bench report`; plot_labels places the labels of points
     packing                 `orion bench pack`: an output folder as one file
+    predicted_pairs         `orion simulate validate`: each pair predicted, without the pair's own runs
+    work_alone              what the runs of hp alone and be alone say about the work, for that prediction
 
-"hp + be" is the sum of hp's and be's throughput, each divided by its throughput alone. The file of a failed run
-contains the error in one sentence; the other runs continue.
+Words:
+
+    system      a way in which hp and be share a GPU, such as time slices, MPS, or Orion with a policy
+    pair        one hp workload beside one be entry; an entry is one or several equal be processes
+    run         one measurement of some seconds: a pair under one system, hp alone, or be alone
+    window      the part of a run in which figures count, between the lead-in and the end
+    round       one repetition of all runs; figures are compared within a round
+    unit        all runs of one hp in one round; one GPU makes all runs of a unit
+    reference   a run of hp alone or be alone, with which the other runs of the round are compared
+    post        the description of one process that a run needs
+    hp + be     the sum of hp's and be's throughput, each divided by its throughput alone
+
+The file of a failed run contains the error in one sentence; the other runs continue.
 """

@@ -65,7 +65,7 @@ def run(options: Options) -> int:
     if options.dry_run:
         _show_plan(measurement, options.as_json)
         return 0
-    with _interruptible():
+    with interruptible():
         try:
             outcome = measurement.run()
         except Invalid as error:
@@ -173,7 +173,7 @@ def _report(output: Path) -> str | None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the measurement like Ctrl-C."""
 
     def interrupt(number: int, frame: object) -> None:

@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,8 +56,9 @@ def unpack(file: Path, folder: Path) -> None:
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise Conflict(f"{folder} exists already: give an empty folder with --output")
             archive.extractall(folder, filter="data")
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise Unreadable(f"{file} is not a file that `orion bench pack` wrote: {error}") from error
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression that it tried
+        raise Unreadable(f"{file} is not a file that `orion bench pack` wrote: {reason}") from error
 
 
 def _raw_data(folder: Path) -> Iterator[Path]:

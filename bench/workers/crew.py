@@ -184,6 +184,7 @@ class Crew:
         options: Mapping[str, Any],
         environment: Mapping[str, str],
         prefix: Sequence[str] = (),
+        module: str = "orion.bench.workers.worker",
     ) -> Worker:
         """Start a worker process; `ready` waits until it has set up.
 
@@ -193,8 +194,9 @@ class Crew:
             options: Options of the workload.
             environment: The complete environment, including the hook's variables.
             prefix: Words before the command, such as `nice -n 10`.
+            module: Module of the worker process.
         """
-        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", kind, json.dumps(dict(options))]
+        words = [*prefix, sys.executable, "-m", module, kind, json.dumps(dict(options))]
         with _interrupted_after():
             self._workers.append(Worker(name, _Process(words, environment)))
         return self._workers[-1]

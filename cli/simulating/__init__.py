@@ -1,1 +1,1 @@
-"""The parts of `orion simulate cluster`: `asked` turns its options into runs, and `progress` shows the progress."""
+"""The commands `orion simulate cluster`, `serving` and `validate`. `asked` turns the options of `cluster` into runs."""

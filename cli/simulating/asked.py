@@ -10,7 +10,7 @@ from orion.simulation.cluster import clusters, profiles
 from orion.simulation.cluster.fitting import fitting
 from orion.simulation.cluster.generate import Recipe, check_split, generate, lines
 from orion.simulation.cluster.jobs import Job
-from orion.simulation.cluster.replay import replay
+from orion.simulation.cluster.replay import at_begin, replay
 from orion.simulation.cluster.rules import Rules
 from orion.simulation.cluster.runs import Setting, Source
 from orion.simulation.cluster.schedulers import Scheduler, parse
@@ -147,7 +147,8 @@ def _sources(options: Options, setting: Setting) -> tuple[list[Source], Sequence
     split = None if options.split is None else _split(options.split)
     if options.replay is not None:
         found = replay(options.replay, setting.profiles, split, skip_bad=options.skip_bad)
-        return [_source(options, setting, found.jobs)], found.skipped
+        jobs = at_begin(found.jobs) if options.static else found.jobs
+        return [_source(options, setting, jobs)], found.skipped
     rates, seeds = _numbers("--rate", options.rate or ""), _seeds(str(SEED) if options.seed is None else options.seed)
     if options.record is not None and len(rates) * len(seeds) > 1:
         raise Invalid("--record takes the jobs of one rate and one seed: give one of each")

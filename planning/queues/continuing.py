@@ -28,7 +28,7 @@ def decide(
     *,
     is_strict: bool = False,
     is_packed: bool = False,
-    staying: int | None = None,
+    staying: Sequence[Wish] | None = None,
     kinds: int | None = None,
 ) -> Standing:
     """Return who runs in a round, where and with how much.
@@ -40,11 +40,12 @@ def decide(
         mechanism: fair, greedy or tune.
         is_strict: whether no job may overtake one that does not fit.
         is_packed: whether jobs go to the fullest servers.
-        staying: how many jobs of `before` are in `wishes`; None: unknown. The number ends a loop over `wishes` early.
+        staying: the jobs of `before` that are in `wishes`, in the same order; None: a walk over `wishes` finds them.
         kinds: how many different demands the wishes have; None: unknown. The number ends a loop over `wishes` early.
     """
     deciding = _Deciding(wishes, before, servers, mechanism, is_packed=is_packed)
-    deciding.keep(staying)
+    if before is not None:
+        deciding.keep([wish for wish in wishes if wish.job in before.placed] if staying is None else staying)
     deciding.walk(is_strict, kinds)
     if mechanism == "tune":
         deciding.share_surplus()
@@ -74,28 +75,21 @@ class _Deciding(Holdings):
         self._held_gpus = 0
         """ GPUs of those that the walk has not reached yet: jobs in front of them may take these. """
 
-    def keep(self, staying: int | None) -> None:
+    def keep(self, staying: Sequence[Wish]) -> None:
         """Let jobs keep their GPUs, if these servers still have room for them."""
-        before, placed, held = self._before, self.placed, self._held
-        if not before:
-            return
-        for wish in self.wishes:
-            if wish.job in before:
-                placed[wish.job] = before[wish.job]
-                held.append(wish)
-                if len(held) == staying:
-                    break
+        before = self._before
+        self._held = list(staying)
+        self.placed = placed = {wish.job: before[wish.job] for wish in staying}
         if not self._is_same:
             self._take_again()
-        elif len(held) < len(before):
+        elif len(placed) < len(before):
             for job, (parts, demand) in before.items():
                 if job not in placed:
                     self.free.give_back(parts, demand)
         self._held_gpus = sum(wish.fair.gpus for wish in self._held)
-        for wish in self._held:
+        for wish in self._held if self._is_tune else ():
             had = placed[wish.job][1]
-            wanted = self._first_demand(wish, had)
-            if wanted is not had:
+            if had is not wish.best and (wanted := self._first_demand(wish, had)) is not had:
                 self.exchange(wish, wanted)
 
     def _take_again(self) -> None:
@@ -109,11 +103,9 @@ class _Deciding(Holdings):
 
     def _first_demand(self, wish: Wish, had: Demand) -> Demand:
         """Return the demand with which a job that keeps its GPUs begins the round; at most what the job had."""
-        if self._is_tune and had is not wish.best:
-            if not exceeds(wish.best, had):
-                return wish.best
-            return had if exceeds(wish.fair, had) else wish.fair
-        return had
+        if not exceeds(wish.best, had):
+            return wish.best
+        return had if exceeds(wish.fair, had) else wish.fair
 
     def walk(self, is_strict: bool, kinds: int | None) -> None:
         """Place the other jobs in the policy's order. A job that needs GPUs can take those of jobs behind it."""

@@ -75,9 +75,13 @@ class FreeResources:
             return None
         if self.is_packed:
             return self._find_packed(demand)
-        return self._find_one(demand) if gpus == 1 else self._find_several(demand)
+        if gpus > 1:
+            return self._find_several(demand)
+        server = self._find_one(demand)
+        return None if server is None else self._one_gpu[server]
 
-    def _find_one(self, demand: Demand) -> Parts | None:
+    def _find_one(self, demand: Demand) -> int | None:
+        """Return the first server with room for a demand of one GPU."""
         gpus, all_cpus, all_memory_gb, all_storage_mbps = self.gpus, self.cpus, self.memory_gb, self.storage_mbps
         walk, first = self._walk, self._first
         begin = first.get(demand, 0)
@@ -95,7 +99,7 @@ class FreeResources:
                 and self._gpu_memory_gb[server] >= gpu_memory_gb
             ):
                 first[demand] = position
-                return self._one_gpu[server]
+                return server
         first[demand] = len(walk)
         return None
 
@@ -135,19 +139,20 @@ class FreeResources:
 
     def take_first(self, demand: Demand) -> Parts | None:
         """Find the GPUs that fit a demand, and take them."""
-        parts = self.find(demand)
-        if parts is None:
-            return None
-        if demand.gpus > 1:
-            self._change(parts, demand, -1)
+        if demand.gpus > 1 or self.is_packed:
+            parts = self.find(demand)
+            if parts is not None:
+                self._change(parts, demand, -1)
             return parts
-        server = parts[0][0]
+        server = self._find_one(demand)
+        if server is None:
+            return None
         self.gpus[server] -= 1
         self.gpus_free -= 1
         self.cpus[server] -= demand.cpus
         self.memory_gb[server] -= demand.memory_gb
         self.storage_mbps[server] -= demand.storage_mbps
-        return parts
+        return self._one_gpu[server]
 
     def copy(self) -> "FreeResources":
         """Return a copy that can be changed independently."""

@@ -11,6 +11,12 @@ DRF          dominant resource fairness (NSDI 2011): first the job that has atta
              most
 TETRIS       smallest remaining share of the cluster, over all resources and the remaining time (SIGCOMM 2014)
 
+A pause costs a running job time, so the job keeps its GPUs unless an exchange is worth that cost. Policies that look
+at the remaining time (SRTF, SRSF, TETRIS) exchange two jobs only if the waiting job is shorter by more than the cost:
+otherwise the exchange makes the mean completion time longer. Policies that look at the past (LAS, DRF, FTF) would
+exchange equal jobs in every round. They let a running job be ahead by PAUSES_A_TURN times the cost, so that jobs that
+take turns lose at most that part of their time. If pauses cost nothing, the order is that of the policy alone.
+
 Jobs that are equal are ordered by arrival and then by number. So the result does not depend on the order of a dict.
 """
 
@@ -47,6 +53,10 @@ class Waiting(Protocol):
         """The time that each job has run."""
 
     @property
+    def pause_cost_s(self) -> Floats:
+        """The time that each job would lose if it had to pause; 0 for jobs that do not run."""
+
+    @property
     def attained_share(self) -> Floats:
         """The largest part of the cluster's GPUs, CPUs or memory that each job had, integrated over its run time."""
 
@@ -59,6 +69,9 @@ class Waiting(Protocol):
         """The sum of the parts of the cluster's GPUs, CPUs and memory that each job asks for."""
 
 
+PAUSES_A_TURN = 40
+""" With 40, the mean completion times of generated jobs under LAS, DRF and FTF are lowest, or close to that. """
+
 Key = Callable[[Waiting, float], Floats]
 """ Returns a job's key at a time, in seconds; the smallest goes first. """
 
@@ -68,15 +81,19 @@ def finish_time_ratio(waiting: Waiting, now_s: float) -> Floats:
     return (now_s - waiting.arrival_s + waiting.remaining_s) / waiting.alone_s
 
 
+def _ratio_with_turn(waiting: Waiting, now_s: float) -> Floats:
+    return finish_time_ratio(waiting, now_s) + PAUSES_A_TURN * waiting.pause_cost_s / waiting.alone_s
+
+
 POLICIES: dict[str, Key] = {
     "FIFO": lambda waiting, now_s: waiting.arrival_s,
     "FIFO-STRICT": lambda waiting, now_s: waiting.arrival_s,
-    "SRTF": lambda waiting, now_s: waiting.remaining_s,
-    "LAS": lambda waiting, now_s: waiting.attained_s * waiting.gpus,
-    "SRSF": lambda waiting, now_s: waiting.remaining_s * waiting.gpus,
-    "FTF": lambda waiting, now_s: -finish_time_ratio(waiting, now_s),
-    "DRF": lambda waiting, now_s: waiting.attained_share,
-    "TETRIS": lambda waiting, now_s: waiting.demand_sum * waiting.remaining_s,
+    "SRTF": lambda waiting, now_s: waiting.remaining_s - waiting.pause_cost_s,
+    "LAS": lambda waiting, now_s: (waiting.attained_s - PAUSES_A_TURN * waiting.pause_cost_s) * waiting.gpus,
+    "SRSF": lambda waiting, now_s: (waiting.remaining_s - waiting.pause_cost_s) * waiting.gpus,
+    "FTF": lambda waiting, now_s: -_ratio_with_turn(waiting, now_s),
+    "DRF": lambda waiting, now_s: waiting.attained_share - PAUSES_A_TURN * waiting.pause_cost_s * waiting.demand_share,
+    "TETRIS": lambda waiting, now_s: waiting.demand_sum * (waiting.remaining_s - waiting.pause_cost_s),
 }
 
 STRICT = frozenset({"FIFO-STRICT"})

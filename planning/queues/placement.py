@@ -9,7 +9,7 @@ Each mechanism walks the jobs in order. A job that does not fit is left out, and
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .fit import FreeResources
@@ -42,21 +42,29 @@ Placed = dict[int, tuple[Parts, Demand]]
 """ The place and the resources of each running job, by the job's number, in the order in which jobs were placed. """
 
 
+NoRoom = Callable[[Demand], None]
+""" Called once for each demand that has no room for the rest of the round: the caller may leave its other jobs out. """
+
+
+def _ignore(demand: Demand) -> None:
+    """Leave no job out."""
+
+
 def fair(
-    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, kinds: int | None = None
+    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, no_room: NoRoom = _ignore
 ) -> Placed:
-    """Place jobs with their fair shares; `kinds`: how many different fair shares there are, if known."""
-    return _first_fit(((wish.job, wish.fair) for wish in wishes), FreeResources(servers, is_packed=is_packed), kinds)
+    """Place jobs with their fair shares."""
+    return _first_fit(((wish.job, wish.fair) for wish in wishes), FreeResources(servers, is_packed=is_packed), no_room)
 
 
 def greedy(
-    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, kinds: int | None = None
+    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, no_room: NoRoom = _ignore
 ) -> Placed:
-    """Place jobs with what they can use; `kinds`: how many different demands there are, if known."""
-    return _first_fit(((wish.job, wish.best) for wish in wishes), FreeResources(servers, is_packed=is_packed), kinds)
+    """Place jobs with what they can use."""
+    return _first_fit(((wish.job, wish.best) for wish in wishes), FreeResources(servers, is_packed=is_packed), no_room)
 
 
-def _first_fit(demands: Iterable[tuple[int, Demand]], free: FreeResources, kinds: int | None) -> Placed:
+def _first_fit(demands: Iterable[tuple[int, Demand]], free: FreeResources, no_room: NoRoom) -> Placed:
     placed, without_room = Placed(), set[Demand]()
     for job, demand in demands:
         if demand in without_room:
@@ -64,26 +72,30 @@ def _first_fit(demands: Iterable[tuple[int, Demand]], free: FreeResources, kinds
         parts = free.take_first(demand)
         if parts is None:
             without_room.add(demand)  # nothing is given back in this round
-            if not free.gpus_free or len(without_room) == kinds:
-                break
+            no_room(demand)
         else:
             placed[job] = parts, demand
+            if not free.gpus_free:
+                break
     return placed
 
 
 def tune(
-    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, kinds: int | None = None
+    wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, no_room: NoRoom = _ignore
 ) -> Placed:
     """Place jobs with what they can use, or else with their fair shares.
 
-    Other jobs give back surplus to make room for a fair share. `kinds` is unused.
+    Other jobs give back surplus to make room for a fair share.
     """
-    tuning = _Tuning(FreeResources(servers, is_packed=is_packed))
+    tuning, too_large = _Tuning(FreeResources(servers, is_packed=is_packed)), set[Demand]()
     for wish in wishes:
         if wish.fair.gpus <= tuning.free.gpus_free:
             tuning.place(wish)
-        elif not tuning.free.gpus_free:
-            break
+            if not tuning.free.gpus_free:
+                break
+        elif wish.best not in too_large:
+            too_large.add(wish.best)
+            no_room(wish.best)
     return tuning.placed
 
 

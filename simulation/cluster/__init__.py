@@ -14,5 +14,6 @@ deciding     asks `planning` for the decision of each round
 loop         simulates the rounds of one run
 results      rows and figures of one run
 runs         many runs in several processes; continues after an interruption
-pictures     draws completion times, and their mean against the load
+pictures     draws completion times, their mean against the load, and queue and use over time
+report       makes the HTML page
 """

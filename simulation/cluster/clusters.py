@@ -27,7 +27,7 @@ from orion.planning.sharing.harvest import Tenant, speed_beneath
 from .synergy_ini import MOST_SERVERS, shape
 
 STORAGE_MBPS_PER_GPU = 62.5
-""" Where a file does not say: that of Synergy's servers. """
+""" The default if a file gives no storage: that of Synergy's servers. """
 DAY_S = 86400.0
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -118,7 +118,7 @@ class Cluster:
 
     Attributes:
         name: the name in the cluster's file.
-        servers: each server as it would be without hp load, with its hp load; None: the server is not shared.
+        servers: each server without hp load, and its hp load; None: the server is not shared.
         gpu_models: the GPU models that the file gives.
     """
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orion.errors import Conflict
 from orion.planning.queues import compatible, continuing, optimal
@@ -54,18 +55,60 @@ class _Walk:
         return map(self._wishes.__getitem__, self._order)
 
 
+class _OneWalk:
+    """Iterates once over the wishes of jobs in an order; the caller may leave out kinds of jobs on the way.
+
+    Attributes:
+        seen: how many jobs of the order the walk has passed.
+        is_left_out: for each kind of jobs, whether it is left out.
+    """
+
+    def __init__(self, ledger: Ledger, order: Positions) -> None:
+        self.seen = 0
+        self.is_left_out = np.zeros(len(ledger.kind_of), dtype=bool)
+        self._ledger, self._order, self._kind = ledger, order, ledger.kind[order]
+        self._left = np.arange(len(order))
+
+    def __iter__(self) -> Iterator[Wish]:
+        wishes = self._ledger.wishes
+        while len(self._left):
+            left = self._left
+            for index, job in zip(left.tolist(), self._order[left].tolist(), strict=True):
+                self.seen = index + 1
+                yield wishes[job]
+                if self._left is not left:
+                    break
+            else:
+                return
+
+    def leave_out(self, demand: Demand) -> None:
+        """Pass over the other jobs whose best demand this is."""
+        kind = self._ledger.kind_of.get(demand)
+        if kind is not None:
+            self.is_left_out[kind] = True
+            self._left = self._left[np.searchsorted(self._left, self.seen) :]
+            self._left = self._left[self._kind[self._left] != kind]
+
+
 class Decider:
     """Decides the rounds of one run."""
 
-    def __init__(self, scheduler: Scheduler, rules: Rules, ledger: Ledger) -> None:
+    def __init__(self, scheduler: Scheduler, rules: Rules, ledger: Ledger, servers: Sequence[Server]) -> None:
         self._rules, self._ledger = rules, ledger
         self._policy, self._mechanism = scheduler.policy, scheduler.mechanism
         self._key = (compatible.KEYS if rules.is_compatible else POLICIES)[scheduler.policy]
         self._standing: Standing | None = None
-        self._last: tuple[Positions, bool, Decision] | None = None
-        """ The jobs that the last decision looked at, in their order; whether one more job might run; the decision. """
-        self._staying = 0
+        self._last: tuple[Positions, NDArray[np.bool_] | None, Decision] | None = None
+        """ The jobs that the last decision looked at, in their order; for each kind of jobs, whether no further job of
+        that kind can run (None: no further job at all); and the decision. """
+        self._is_placed = np.zeros(len(ledger.jobs), dtype=bool)
+        self._has_fair_room = rules.is_compatible and all(
+            server.storage_mbps >= server.gpus * compatible.STORAGE_MBPS_PER_GPU for server in servers
+        )
+        """ Whether a job has room for its fair share wherever GPUs are free. """
         self._solved: dict[tuple[float, ...], list[Demand]] = {}
+        self._asked: dict[int, Wish] = {}
+        """ What jobs ask for after the integer program gave them a demand. """
         ledger.register(demand for wish in ledger.wishes for demand in (wish.fair, wish.best, *wish.choices))
 
     def decide(self, runnable: Positions, servers: Sequence[Server], now_s: float) -> Decision:
@@ -82,30 +125,31 @@ class Decider:
             return self._decide_compatibly(ordered, servers)
         return self._decide_on(ordered, servers)
 
-    def note_ended(self, jobs: int) -> None:
-        """Note how many jobs of the last round have ended."""
-        self._staying -= jobs
-
     def _decide_on(self, ordered: Positions, servers: Sequence[Server]) -> Decision:
         """Return the decision of the next round, in which running jobs keep their GPUs."""
         if (decision := self._unchanged(ordered, servers)) is not None:
             return decision
-        wishes: Iterable[Wish] = _Walk(self._ledger.wishes, ordered.tolist())
-        bound, mechanism, kinds = None, self._mechanism, None
+        ledger, bound, mechanism, kinds = self._ledger, None, self._mechanism, None
+        asked = ledger.wishes
         if mechanism == "opt":
-            wishes, bound = self._optimal(list(wishes), servers)
+            asked, bound = self._optimal(ordered, servers)
             mechanism = "tune"
         else:
             kinds = self._kinds(ordered)  # under opt, jobs of one kind may ask for different demands
+        staying = ordered[self._is_placed[ordered]]
         standing = continuing.decide(
-            wishes, self._standing, servers, mechanism,
+            _Walk(asked, ordered.tolist()), self._standing, servers, mechanism,
             is_strict=self._policy in STRICT, is_packed=self._rules.is_packed,
-            staying=self._staying, kinds=kinds,
+            staying=list(map(asked.__getitem__, staying.tolist())), kinds=kinds,
         )  # fmt: skip
         before: Placed = self._standing.placed if self._standing is not None else {}
         decision = self._decision(standing.placed, before, servers, bound)
-        self._standing, self._staying = standing, len(standing.placed)
-        self._last = ordered, standing.free.gpus_free > 0, decision
+        for jobs, is_placed in ((staying, False), (decision.running, True)):
+            self._is_placed[jobs] = is_placed
+            ledger.pause_cost_s[jobs] = is_placed * self._rules.restart_cost_s
+        self._standing = standing
+        has_gpus = standing.free.gpus_free > 0
+        self._last = ordered, np.zeros(len(ledger.kind_of), dtype=bool) if has_gpus else None, decision
         return decision
 
     def _unchanged(self, ordered: Positions, servers: Sequence[Server]) -> Decision | None:
@@ -122,21 +166,32 @@ class Decider:
         """Return the last decision if it looked at the same jobs in the same order, and no job behind them matters."""
         if self._last is None:
             return None
-        looked_at, is_open, decision = self._last
-        is_same_end = not is_open or len(ordered) == len(looked_at)
-        return decision if is_same_end and np.array_equal(ordered[: len(looked_at)], looked_at) else None
+        looked_at, cannot_run, decision = self._last
+        is_same = np.array_equal(ordered[: len(looked_at)], looked_at)
+        if is_same and cannot_run is not None:
+            is_same = bool(cannot_run[self._ledger.kind[ordered[len(looked_at) :]]].all())
+        return decision if is_same else None
 
     def _kinds(self, ordered: Positions) -> int:
         """Return how many different demands these jobs have."""
         return int(np.count_nonzero(np.bincount(self._ledger.kind[ordered])))
 
-    def _optimal(self, wishes: Sequence[Wish], servers: Sequence[Server]) -> tuple[list[Wish], float]:
-        """Return the wishes, each with the integer program's demand as `best`, and the bound of the sum of speeds."""
+    def _optimal(self, ordered: Positions, servers: Sequence[Server]) -> tuple[Sequence[Wish], float]:
+        """Return the wishes of all jobs, with the integer program's demand as `best` of those that it gives one.
+
+        The second result is the largest possible sum of speeds.
+        """
         usable = [server for server in servers if server.speed > 0]
-        first = compatible.first_by_gpus(wishes, sum(server.gpus for server in usable))
+        walk = _Walk(self._ledger.wishes, ordered.tolist())
+        first = compatible.first_by_gpus(walk, sum(server.gpus for server in usable))
         given = self._shares(first, usable)
-        best = {wish.job: Wish(wish.job, wish.fair, has, wish.choices) for wish, has in zip(first, given, strict=True)}
-        return [best.get(wish.job, wish) for wish in wishes], sum(has.speed for has in given)
+        asked = list(self._ledger.wishes)
+        for wish, has in zip(first, given, strict=True):
+            known = self._asked.get(wish.job)
+            if known is None or known.best is not has:
+                self._asked[wish.job] = known = replace(wish, best=has)
+            asked[wish.job] = known
+        return asked, sum(has.speed for has in given)
 
     def _shares(self, wishes: Sequence[Wish], servers: Sequence[Server]) -> list[Demand]:
         """Return the demands that the integer program gives; a known sequence of groups reuses the known result."""
@@ -154,23 +209,25 @@ class Decider:
     def _decide_compatibly(self, ordered: Positions, servers: Sequence[Server]) -> Decision:
         if (repeated := self._repeated(ordered)) is not None:
             return repeated
-        jobs = iter(ordered.tolist())
-        wishes: Iterator[Wish] = map(self._ledger.wishes.__getitem__, jobs)
-        gpus = sum(server.gpus for server in servers)
-        if self._mechanism == "opt":
-            first = compatible.first_by_gpus(wishes, gpus)
-            nowhere: Parts = ()
+        ledger, mechanism = self._ledger, self._mechanism
+        bound: float | None = None
+        walk, gpus = _OneWalk(ledger, ordered), sum(server.gpus for server in servers)
+        nowhere: Parts = ()
+        if mechanism == "opt":
+            first = compatible.first_by_gpus(walk, gpus)
             shares = self._shares(first, servers)
             placed = {wish.job: (nowhere, has) for wish, has in zip(first, shares, strict=True)}
             bound = sum(has.speed for has in shares)
+        elif mechanism == "fair" and self._has_fair_room:
+            placed = {wish.job: (nowhere, wish.fair) for wish in compatible.first_by_gpus(walk, gpus)}
         else:
+            wishes: Iterable[Wish] = walk
             if self._policy == "LAS":
-                wishes = iter(compatible.least_attained_first(wishes, gpus, self._mechanism))
-            bound, kinds = None, self._kinds(ordered)
-            placed = FROM_EMPTY[self._mechanism](wishes, servers, is_packed=self._rules.is_packed, kinds=kinds)
-        left = jobs.__length_hint__()
+                wishes = compatible.least_attained_first(walk, gpus, mechanism)
+            place, is_packed = FROM_EMPTY[mechanism], self._rules.is_packed
+            placed = place(wishes, servers, is_packed=is_packed, no_room=walk.leave_out)
         decision = self._decision(placed, None, servers, bound)
-        self._last = ordered[: len(ordered) - left], not left, decision
+        self._last = ordered[: walk.seen], walk.is_left_out if decision.total[0] < gpus else None, decision
         return decision
 
     def _decision(

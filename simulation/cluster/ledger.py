@@ -36,11 +36,13 @@ class Ledger:
         self.done = np.zeros(len(jobs))
         self.attained_s = np.zeros(len(jobs))
         self.attained_share = np.zeros(len(jobs))
+        self.pause_cost_s = np.zeros(len(jobs))
         self.start_s = np.full(len(jobs), np.nan)
         self.finish_s = np.full(len(jobs), np.nan)
         self.restarts = np.zeros(len(jobs), dtype=np.int64)
-        kinds = {each: index for index, each in enumerate(dict.fromkeys(wish.best for wish in wishes))}
-        self.kind = np.array([kinds[wish.best] for wish in wishes], dtype=np.intp)
+        best = dict.fromkeys(wish.best for wish in wishes)
+        self.kind_of: dict[Demand, int] = {each: index for index, each in enumerate(best)}
+        self.kind = np.array([self.kind_of[wish.best] for wish in wishes], dtype=np.intp)
         """ Jobs of one kind ask for the same. """
         self.best_speed = np.array([wish.best.speed for wish in wishes])
         self.expected_speed = self.best_speed.copy()
@@ -112,6 +114,11 @@ class View:
     def attained_s(self) -> Floats:
         """The time that each job has run."""
         return self._ledger.attained_s[self._runnable]
+
+    @property
+    def pause_cost_s(self) -> Floats:
+        """The time that each job would lose if it had to pause; 0 for jobs that do not run."""
+        return self._ledger.pause_cost_s[self._runnable]
 
     @property
     def attained_share(self) -> Floats:

@@ -6,6 +6,7 @@ of a round, and moves cost nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,10 @@ MOST_IDLE_S = 2 * 86400.0
 
 MOST_ROUNDS = 10_000_000
 """ A job that needs more is a mistake: at 300 s a round, these are 95 years. """
+
+MOST_YEARS = 10
+YEAR_S = 365 * 86400.0
+""" A job that hp load makes longer than this is refused: the run would take too long to simulate. """
 
 ServersAt = Callable[[float], Sequence[Server]]
 """ Returns the servers at a time in seconds: high-priority tenants have more to do at noon. """
@@ -74,8 +79,8 @@ def run(
         shapes = {id(shape): shape for shape in [servers_at(hour * 3600.0) for hour in range(24)]}
         asked = within_reach(asked, list(shapes.values()))
     ledger = Ledger(jobs, profiles, asked, servers)
-    _check_lengths(ledger, rules.round_s)
-    outcome, decider = Outcome(ledger), Decider(scheduler, rules, ledger)
+    _check_lengths(ledger, servers_at, rules.round_s)
+    outcome, decider = Outcome(ledger), Decider(scheduler, rules, ledger, servers)
     work = _Compatible(ledger, rules) if rules.is_compatible else _Default(ledger, rules)
     counted = np.array([rules.counts(job.number) for job in jobs], dtype=bool)
     unfinished = int(counted.sum())
@@ -98,7 +103,6 @@ def run(
             outcome.bounds.append(decision.bound)
         ended = work.go_on(decision, now_s)
         if len(ended):
-            decider.note_ended(len(ended))
             unfinished -= int(counted[ended].sum())
             runnable = runnable[np.isnan(ledger.finish_s[runnable])]
         now_s += rules.round_s
@@ -106,14 +110,40 @@ def run(
     return outcome
 
 
-def _check_lengths(ledger: Ledger, round_s: float) -> None:
-    rounds = ledger.fair_s / np.maximum(ledger.best_speed, 1.0) / round_s
-    if len(rounds) and rounds.max() > MOST_ROUNDS:
-        longest = int(rounds.argmax())
+def _check_lengths(ledger: Ledger, servers_at: ServersAt, round_s: float) -> None:
+    if not len(ledger.jobs):
+        return
+    least_s = ledger.fair_s / np.maximum(ledger.best_speed, 1.0)
+    longest, rounds = int(least_s.argmax()), float(least_s.max() / round_s)
+    if rounds > MOST_ROUNDS:
         raise Conflict(
-            f"job {ledger.jobs[longest].number} takes {rounds[longest]:.3g} rounds, and {MOST_ROUNDS} are possible: "
+            f"job {ledger.jobs[longest].number} takes {rounds:.3g} rounds, and {MOST_ROUNDS} are possible: "
             "correct its length, or give a longer --round"
         )
+    speeds, gpus = _day_speeds(servers_at)
+    fastest = np.argsort(-speeds, kind="stable")
+    needed = np.minimum(np.searchsorted(np.cumsum(gpus[fastest]), ledger.gpus), len(fastest) - 1)
+    slowest = fastest[needed]
+    with np.errstate(divide="ignore"):
+        years = least_s / speeds[slowest] / YEAR_S
+    beneath = np.flatnonzero((speeds[slowest] < 1) & (least_s <= MOST_YEARS * YEAR_S) & (years > MOST_YEARS))
+    beneath = beneath[speeds[slowest[beneath]] > 0]  # if nothing is left at all, the run finds out that it stands still
+    if len(beneath):
+        job = int(beneath[0])
+        raise Conflict(
+            f"job {ledger.jobs[job].number} would take {years[job]:.3g} years: hp leaves training "
+            f"{speeds[slowest[job]]:.2g} of the speed of server {slowest[job] + 1}: give less hp load there, or set "
+            "busy: 1 so that no job runs there"
+        )
+
+
+def _day_speeds(servers_at: ServersAt) -> tuple[Floats, Floats]:
+    """Return each server's mean speed over a day, and its number of GPUs."""
+    shapes = [servers_at(minute * 60.0) for minute in range(0, 24 * 60, 5)]
+    counted = {id(shape): shape for shape in shapes}
+    count = Counter(map(id, shapes))
+    total = sum(count[key] * np.array([server.speed for server in shape]) for key, shape in counted.items())
+    return np.asarray(total) / len(shapes), np.array([float(server.gpus) for server in shapes[0]])
 
 
 def _why_stalled(scheduler: Scheduler, job: Job, now_s: float) -> str:

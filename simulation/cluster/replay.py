@@ -18,7 +18,7 @@ from orion.simulation.traces.entries import JobEntry, Skipped
 from orion.simulation.traces.numbers import shown
 from orion.simulation.traces.reading import open_trace
 
-from .generate import Models, check_profiles, check_split, iterations
+from .generate import STATIC_GAP_S, Models, check_profiles, check_split, iterations
 from .jobs import Job
 
 
@@ -79,6 +79,13 @@ def replay(
         counted = f"{len(skipped)} line{'s' * (len(skipped) != 1)} skipped"
         raise Unreadable(f"{path} holds no job that can run ({counted}): look at it with `orion trace show`")
     return Replay(trace.name, jobs, [entry.line for entry in entries], sorted(skipped, key=lambda each: each.line))
+
+
+def at_begin(jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs in the order of their arrivals, all of them within the first second: 1 ms apart, or less."""
+    gap_s = min(STATIC_GAP_S, 0.999 / max(1, len(jobs)))
+    ordered = sorted(jobs, key=lambda job: (job.arrival_s, job.number))
+    return [job._replace(arrival_s=round(index * gap_s, 9)) for index, job in enumerate(ordered)]
 
 
 def _known(

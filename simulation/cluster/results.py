@@ -12,6 +12,7 @@ from .rules import Rules
 JOBS_HEADER = "scheduler,rate,seed,job_id,model,gpus,arrival_s,start_s,finish_s,jct_s,fair_s,restarts\n"
 ROUNDS_HEADER = "scheduler,rate,seed,time_s,queued,running,gpus,cpus,memory_gb,storage_mbps,speed\n"
 CDF_POINTS = 201
+TIME_POINTS = 400
 
 
 def number(value: float | None) -> str:
@@ -93,3 +94,13 @@ def cdf(outcome: Outcome, rules: Rules) -> list[float]:
     jct_h = (ledger.finish_s - ledger.arrival_s)[counted] / 3600
     jct_h = jct_h[~np.isnan(jct_h)]
     return np.quantile(jct_h, np.linspace(0, 1, CDF_POINTS)).tolist() if len(jct_h) else []
+
+
+def over_time(outcome: Outcome) -> dict[str, list[float]]:
+    """Return how many jobs waited and ran and how many GPUs were in use: means over equal numbers of rounds."""
+    rounds = np.array([(each.time_s / 3600, each.queued, each.running, each.gpus) for each in outcome.rounds])
+    begins = np.unique(np.linspace(0, len(rounds), TIME_POINTS, endpoint=False).astype(int))
+    counts = np.diff([*begins, len(rounds)])
+    means = np.add.reduceat(rounds, begins) / counts[:, np.newaxis] if len(rounds) else rounds.reshape(0, 4)
+    names = ("time_h", "queued", "running", "gpus")
+    return {name: np.round(column, 3).tolist() for name, column in zip(names, means.T, strict=True)}

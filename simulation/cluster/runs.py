@@ -30,8 +30,8 @@ from .jobs import Job
 from .rules import Rules
 from .schedulers import Scheduler
 
-FORM = 1
-""" Of the files in DIR/.runs, and of what a run gives: a change of either raises it. """
+FORM = 2
+""" The version of the files in DIR/.runs, and of a run's results; a change of either raises it. """
 FOLDER = ".runs"
 
 
@@ -121,7 +121,7 @@ def make(task: Task, progress: Callable[[int], None] = lambda finished: None) ->
     write(task.file("rounds"), results.round_lines(task.prefix, outcome))
     head = {"scheduler": str(task.scheduler), "rate": task.source.rate, "seed": task.source.seed}
     found = {**head, **results.summary(outcome, rules), "refused": task.source.refused}
-    found |= {"seconds": seconds, "cdf": results.cdf(outcome, rules)}
+    found |= {"seconds": seconds, "cdf": results.cdf(outcome, rules), "over_time": results.over_time(outcome)}
     write(task.file("summary"), [json.dumps(found)])
 
 

@@ -42,8 +42,8 @@ def test_the_page_names_every_standard_system_and_scenario() -> None:
 def test_the_options_on_the_page_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = ""
-    commands = [["bench", name] for name in ("colocation", "report", "pack", "workloads", "threads")]
-    for command in (*commands, ["mps-daemon"]):
+    parts = ("colocation", "report", "pack", "workloads", "threads", "services")
+    for command in (*(["bench", part] for part in parts), ["loadgen"], ["mps-daemon"]):
         main([*command, "--help"])
         shown += capsys.readouterr().out
     for option in set(re.findall(r"--[a-z][a-z-]+", PAGE)):

@@ -65,6 +65,20 @@ def test_files_and_json(simulate: Call, tmp_path: Path) -> None:
     assert sorted(path.name for path in output.iterdir()) == ["jobs.csv", "rounds.csv", "summary.json"]
 
 
+def test_the_page_holds_the_answer_and_every_picture(simulate: Call, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    page = tmp_path / "page.html"
+    asked = ["--generate", "20", "--rate", "6,7", "--schedulers", "FIFO+fair,SRTF+tune", "-o", tmp_path / "out"]
+    status, _, err = simulate(*asked, "--html", page, "--json")
+    assert (status, err) == (0, "")
+    text = page.read_text()
+    assert "At 7 jobs an hour, a job takes" in text
+    assert text.count("<svg") == 1 + 2 * 2
+    assert "Queue and use over time" in text
+    assert 'src="http' not in text
+    assert not list((tmp_path / "out").glob("*.svg"))
+
+
 def test_workers_and_an_interruption_change_no_byte(
     simulate: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Properties of one round: nothing is given out twice, and the same question has the same answer."""
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
@@ -79,15 +80,33 @@ def test_rounds_that_continue_give_out_no_more_than_there_is(
     wishes, random, before = wishes_of(kinds), Random(seed), None
     for _ in range(5):
         random.shuffle(wishes)
-        options = {"is_strict": is_strict, "is_packed": is_packed}
-        standing = continuing.decide(wishes, before, servers, mechanism, **options)
+        decide = partial(continuing.decide, is_strict=is_strict, is_packed=is_packed)
+        standing = decide(wishes, before, servers, mechanism)
         check(standing.placed, servers)
-        again = continuing.decide(list(wishes), before, servers, mechanism, **options)
+        again = decide(list(wishes), before, servers, mechanism)
         assert standing.placed == again.placed
         before = standing
         wishes = [wish for wish in wishes if random.random() < 0.9]
         if random.random() < 0.3:
             servers = (*servers[:-1], Server(8, 24.0, 500.0, 500.0, speed=random.choice([0.0, 0.3, 1.0])))
+
+
+@given(KINDS, st.integers(1, 4))
+def test_fair_shares_fit_wherever_gpus_are_free(kinds: list[tuple[int, int]], count: int) -> None:
+    wishes = wishes_of(kinds)
+    first = [wish.job for wish in compatible.first_by_gpus(wishes, 8 * count)]
+    assert list(placement.fair(wishes, (SERVER,) * count)) == first
+
+
+@given(KINDS, st.integers(1, 3), st.sampled_from(["greedy", "tune"]))
+def test_jobs_that_a_caller_leaves_out_would_not_have_run(
+    kinds: list[tuple[int, int]], count: int, mechanism: str
+) -> None:
+    wishes, out = wishes_of(kinds), set[int]()
+    shrinking = (wish for wish in wishes if id(wish.best) not in out)
+    servers, place = (SERVER,) * count, FROM_EMPTY[mechanism]
+    placed = place(shrinking, servers, no_room=lambda demand: out.add(id(demand)))
+    assert placed == place(wishes, servers)
 
 
 @given(KINDS, st.integers(1, 3))

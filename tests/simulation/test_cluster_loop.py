@@ -46,6 +46,23 @@ def test_a_pause_costs_a_restart_and_a_first_start_does_not() -> None:
     assert outcome.ledger.restarts.tolist() == [1, 0]
 
 
+def test_a_running_job_keeps_its_gpu_if_a_pause_costs_more_than_it_gains() -> None:
+    jobs = [Job(0, "m", 0, 1000, 1), Job(1, "m", 10, 680, 1)]
+    assert run(jobs, policy="SRTF", cost_s=30).ledger.restarts.tolist() == [0, 0]
+    assert run(jobs, policy="SRTF", cost_s=10).ledger.restarts.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("policy", "most"), [("LAS", 6), ("DRF", 6), ("FTF", 8)])
+def test_equal_jobs_take_turns_of_many_pauses(policy: str, most: int) -> None:
+    jobs = [Job(number, "m", 0, 20_000, 1) for number in range(2)]
+    free, costly = (run(jobs, policy=policy, cost_s=cost_s) for cost_s in (0, 60))
+    assert free.ledger.restarts.sum() > 50
+    assert 2 <= costly.ledger.restarts.sum() <= most * 2
+    lost_s = 60 * costly.ledger.restarts.sum()
+    assert lost_s <= 40_000 / 40
+    assert max(finish_s(costly)) == pytest.approx(40_000 + lost_s, abs=600)
+
+
 def test_a_gap_without_jobs_ends_with_the_last_arrival() -> None:
     assert finish_s(run([Job(0, "m", 0, 100, 1), Job(1, "m", 100_000, 100, 1)])) == [100, 100_300]
 
@@ -78,6 +95,22 @@ def test_hp_memory_keeps_jobs_away() -> None:
     text = "servers: [{gpus: 1, cpus: 3, memory: 62, hp: {busy: 0.1, freeMemory: 10}}, {gpus: 1, cpus: 3, memory: 62}]"
     cluster = read(text)
     assert (cluster.most_gpus(5.0), cluster.most_gpus(20.0)) == (2, 1)
+
+
+@pytest.mark.parametrize(("gpus", "is_refused"), [(1, False), (2, True)])
+def test_hp_that_leaves_almost_nothing_is_named(gpus: int, is_refused: bool) -> None:
+    text = "servers: [{gpus: 1, cpus: 3, memory: 62}, {gpus: 1, cpus: 3, memory: 62, hp: {busy: 0.9999999}}]"
+    jobs = [Job(5, "m", 0, 3600, gpus)]
+    if not is_refused:
+        assert finish_s(run(jobs, text)) == [3600]
+        return
+    with pytest.raises(Conflict, match=r"job 5 would take .* years: hp leaves training 1e-07 .* server 2"):
+        run(jobs, text)
+
+
+def test_an_hour_without_hp_is_enough() -> None:
+    text = "servers: [{gpus: 1, cpus: 3, memory: 62, hp: {busyCurve: [[0, 1], [3.5, 0], [4, 1]]}}]"
+    assert finish_s(run([Job(0, "m", 0, 3000, 1)], text)) == [86400 + 4 * 3600 - 600]
 
 
 def test_jobs_that_no_round_can_run_end_the_run() -> None:

@@ -1,27 +1,28 @@
-"""docs/planning.md: its cluster files are read as `orion simulate cluster` reads them, and it names what there is."""
+"""The pages about planning: their files are read as the commands read them, and the pages name what there is."""
 
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from orion.planning.queues.order import POLICIES
 from orion.planning.queues.placement import MECHANISMS
 from orion.simulation.cluster import clusters
+from orion.simulation.fleet import files
+from orion.simulation.serving import reading, results
+from orion.simulation.serving.simulating import simulate
 from orion.simulation.traces.reading import NAMES
 from tools.docs import pages
 
-PAGE = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
-CLUSTERS = [
-    block.text
-    for page in pages.all_pages()
-    for block in page.blocks
-    if block.info[:1] == ("yaml",) and re.search(r"(?m)^servers:", block.text)
-]
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = [block.text for page in pages.all_pages() for block in page.blocks if block.info[:1] == ("yaml",)]
+CLUSTERS = [text for text in BLOCKS if re.search(r"(?m)^servers:", text)]
+SCENARIOS = [text for text in BLOCKS if re.search(r"(?m)^gpus: \[", text)]
 
 
 @pytest.mark.parametrize("text", CLUSTERS)
-def test_its_clusters_can_be_read(text: str, tmp_path: Path) -> None:
+def test_their_clusters_can_be_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     cluster = clusters.read(path)
@@ -29,6 +30,25 @@ def test_its_clusters_can_be_read(text: str, tmp_path: Path) -> None:
     assert cluster.plain()["gpus"] == 160
 
 
-def test_it_names_every_policy_mechanism_and_form() -> None:
-    for name in (*POLICIES, *MECHANISMS, *NAMES):
-        assert f"`{name}`" in PAGE
+@pytest.mark.parametrize("text", SCENARIOS)
+def test_their_scenarios_can_be_simulated(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "services.yaml"
+    path.write_text(re.sub(r"(?m)^seconds: \d+$", "seconds: 20", text))
+    setting = reading.read(path)
+    assert setting.plan is not None
+    report = results.report(simulate(setting, setting.plan))
+    assert all(each["requests"] for each in report["services"])
+
+
+def test_their_fleets_can_be_read() -> None:
+    texts = [block.text for page in pages.all_pages() for block in page.blocks if "training:\n" in block.text]
+    assert texts
+    for text in texts:
+        assert files.read(Path("fleet.yaml"), yaml.safe_load(text))[0].services
+
+
+def test_they_name_every_policy_mechanism_and_form() -> None:
+    for page, names in (("training-queues.md", (*POLICIES, *MECHANISMS)), ("traces.md", NAMES)):
+        text = (DOCS / page).read_text()
+        for name in names:
+            assert f"`{name}`" in text

@@ -8,7 +8,7 @@ from orion.errors import Invalid, Unreadable
 from orion.planning.queues.demands import Profile
 from orion.simulation.cluster.generate import CLASSES, Recipe, generate, lines
 from orion.simulation.cluster.jobs import Job
-from orion.simulation.cluster.replay import Replay, replay
+from orion.simulation.cluster.replay import Replay, at_begin, replay
 
 PROFILES = {model: Profile(model, 0.5, 3, 62.5, 1.0) for models in CLASSES for model in models}
 Split = tuple[float, float, float] | None
@@ -70,3 +70,14 @@ def test_a_trace_without_jobs_is_refused(tmp_path: Path) -> None:
         replayed(tmp_path, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n")
     with pytest.raises(Unreadable, match=r"holds no job that can run \(1 line skipped\)"):
         replayed(tmp_path, ALIBABA + "c,1,1,0,0,,LS,R,400,410,400\n")
+
+
+@pytest.mark.parametrize("count", [100, 5000])
+def test_all_jobs_can_be_there_at_the_begin_in_their_order(count: int) -> None:
+    jobs = [Job(count - number, "", 50.0 * number, 10, 1) for number in range(count)]
+    found = at_begin(jobs[::-1])
+    assert [job.number for job in found] == [job.number for job in jobs]
+    arrivals = [job.arrival_s for job in found]
+    assert arrivals == sorted(set(arrivals))
+    assert arrivals[-1] < 1
+    assert arrivals[1] == (0.001 if count == 100 else pytest.approx(0.0001998))

@@ -80,6 +80,8 @@ def _file_faults(block: Block, document: Mapping[str, Any], root: Path) -> list[
             return []  # tests/bench/test_benchmarking_page.py reads scenarios, as `orion bench` does
         if "servers" in document:
             return []  # tests/simulation/test_planning_page.py reads cluster files, as `orion simulate cluster` does
+        if "gpus" in document:
+            return []  # tests/simulation/test_planning_page.py reads scenarios of services, and fleets
     except Unreadable as error:
         return [" ".join(str(error).split())]
     return ["unknown kind of YAML: fence the chart's values as ```yaml values"]

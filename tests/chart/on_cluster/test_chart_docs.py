@@ -23,7 +23,7 @@ WALK = ("README.md", "docs/installing.md", "docs/troubleshooting.md", "docs/upgr
 READS = ("kubectl get", "kubectl logs", "kubectl describe")
 """ These commands are repeated until they print the expected text; all others run once. """
 CLEARING = (
-    "kubectl delete -f examples/ --ignore-not-found",
+    "kubectl delete -f examples/gpushare.yaml -f examples/serve.yaml -f examples/train.yaml --ignore-not-found",
     "helm uninstall orion -n orion-system --wait --ignore-not-found",
     "kubectl delete crd gpushares.orion.gpu gpudevices.orion.gpu gpuprofiles.orion.gpu --ignore-not-found",
     "kubectl delete namespace orion-system --ignore-not-found",

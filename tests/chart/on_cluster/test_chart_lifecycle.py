@@ -43,6 +43,7 @@ INSTALL_SECONDS = 600.0
 RETURN_SECONDS = 20.0
 """ Ten times the time that a process needs to join a new agent. """
 ELSEWHERE = "gpu-00000000-0000-4000-8000-000000000000"
+MANIFESTS = [f"--filename={EXAMPLES / name}" for name in ("gpushare.yaml", "serve.yaml", "train.yaml")]
 KINDS = ("gpushares", "gpudevices", "gpuprofiles")
 
 
@@ -113,13 +114,13 @@ def test_a_second_release_is_rejected(control_plane: Access, name: str, sentence
 
 
 def test_the_examples_run_on_the_release(api: client.ApiClient, gpus: GpuNode, kubectl: Kubectl) -> None:
-    kubectl("apply", "--filename", EXAMPLES, "--namespace=default")
+    kubectl("apply", *MANIFESTS, "--namespace=default")
     examples = Tenants(api, "default")
     for app, priority in (("serve", "hp"), ("train", "be")):
         (pod,) = eventually(lambda app=app: examples.pods(app).values())  # type: ignore[misc]
         assert RunningPod.of(gpus, pod).joined_client().slot.startswith(priority)
     kubectl("wait", "gpushare/serve", "gpushare/train", "--for=condition=HookInjected", "--timeout=60s")
-    kubectl("delete", "--filename", EXAMPLES, "--namespace=default")
+    kubectl("delete", *MANIFESTS, "--namespace=default")
 
 
 def test_slots_of_a_gpu_that_another_plugin_advertises_are_withdrawn(
@@ -183,7 +184,7 @@ def test_a_namespace_is_deleted_with_its_contents(kubectl: Kubectl) -> None:
 def fill_and_delete_a_namespace(kubectl: Kubectl) -> None:
     """Create shares, pods and a profile; delete some one by one and the rest with the namespace. Nothing may hang."""
     kubectl("create", "namespace", "passing")
-    kubectl("apply", "--filename", EXAMPLES, "--namespace=passing")
+    kubectl("apply", *MANIFESTS, "--namespace=passing")
     kubectl("apply", "--filename=-", "--namespace=passing", given=PROFILE)
     kubectl("delete", "gpushare/serve", "deployment/serve", "--namespace=passing", "--timeout=60s", seconds=90)
     kubectl("delete", "namespace", "passing", "--timeout=60s", seconds=90)

@@ -1,0 +1,122 @@
+"""The plan of a fleet as JSON (`orion.plan/1`), and its answer in one sentence."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orion.planning.fleet.fleets import Fleet
+from orion.planning.fleet.plan import FleetPlan, plan
+
+from .feel import Felt, apart, feel
+
+SCHEMA = "orion.plan/1"
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A plan and what services feel under it.
+
+    Attributes:
+        plan: the plan.
+        is_finish: whether the question was when jobs end.
+        shared: what each service feels.
+        apart: what each service feels on GPUs of its own; in the same order.
+    """
+
+    plan: FleetPlan
+    is_finish: bool
+    shared: tuple[Felt, ...]
+    apart: tuple[Felt, ...]
+
+    @property
+    def saved(self) -> int | None:
+        """GPUs that sharing saves; None if the plan leaves out work that GPUs of its own could run."""
+        if self.plan.needed is not None and self.plan.needed > self.plan.gpus:
+            return None
+        left_out = {each.name for each in self.plan.unplaced} & set(self.plan.separate)
+        return None if left_out else sum(self.plan.separate.values()) - self.plan.gpus
+
+    @property
+    def growth(self) -> tuple[str, float] | None:
+        """The service with the highest p99, and the part by which its p99 grows; None without requests."""
+        pairs = [
+            (after.p99_ms, after.name, before.p99_ms)
+            for before, after in zip(self.apart, self.shared, strict=True)
+            if after.p99_ms and before.p99_ms
+        ]
+        if not pairs:
+            return None
+        p99_ms, name, alone_ms = max(pairs)
+        return name, p99_ms / alone_ms - 1
+
+
+def answer(fleet: Fleet, seed: int, *, is_finish: bool) -> Answer:
+    """Plan a fleet, and simulate its services."""
+    found = plan(fleet, is_finish=is_finish)
+    return Answer(
+        found, is_finish, tuple(feel(found.fleet, found.placements, seed)),
+        tuple(apart(found.fleet, found.separate, seed)),
+    )  # fmt: skip
+
+
+def plain(found: Answer) -> dict[str, Any]:
+    """Return the answer as JSON."""
+    asked = found.plan
+    return {
+        "schema": SCHEMA,
+        "ask": "finish" if found.is_finish else "gpus",
+        "separate": {"gpus": sum(asked.separate.values()), "workloads": asked.separate},
+        "shared": {"gpus": asked.gpus, "needed": asked.needed, "bound": asked.bound, "layout": asked.layout},
+        "saved": found.saved,
+        "services": [
+            {
+                "name": after.name, "gpus": after.gpus, "p99_ms": after.p99_ms, "miss_ratio": after.miss_ratio,
+                "separate": {"gpus": before.gpus, "p99_ms": before.p99_ms, "miss_ratio": before.miss_ratio},
+            }
+            for before, after in zip(found.apart, found.shared, strict=True)
+        ],
+        "placements": [_placement(asdict(each)) for each in asked.placements],
+        "ends": [
+            {"name": each.name, "job": each.copy, "end_h": None if each.end_h is None else round(each.end_h, _DIGITS)}
+            for each in asked.ends
+        ],
+        "unplaced": [asdict(each) for each in asked.unplaced],
+    }  # fmt: skip
+
+
+def _placement(fields: dict[str, Any]) -> dict[str, Any]:
+    fields["job"] = fields.pop("copy")
+    fields["work_gpu_hours"] = fields.pop("work_gpu_h")
+    return {name: round(value, _DIGITS) if isinstance(value, float) else value for name, value in fields.items()}
+
+
+def sentence(found: Answer) -> str:
+    """Return the answer in one sentence."""
+    asked, separate = found.plan, sum(found.plan.separate.values())
+    parts = [_gpus(found, separate)]
+    if found.growth is not None:
+        name, growth = found.growth
+        percent = round(growth * 100)
+        how = f"grows by {percent} %" if percent > 0 else f"falls by {-percent} %" if percent < 0 else "stays the same"
+        slowest = "the slowest service's p99" if len(found.shared) > 1 else f"the p99 of {name}"
+        parts.append(f"{slowest} {how}")
+    if asked.unplaced:
+        names = [each.name for each in asked.unplaced]
+        parts.append(f"{_listed(names)} {'does' if len(names) == 1 else 'do'} not fit")
+    return "; ".join(parts) + "."
+
+
+def _gpus(found: Answer, separate: int) -> str:
+    asked = found.plan
+    count = f"{asked.gpus} GPU{'s' * (asked.gpus != 1)}"
+    if found.is_finish:
+        ends = [each.end_h for each in asked.ends if each.end_h is not None]
+        return f"{count} finish all jobs that fit by hour {max(ends):.1f}" if ends else f"{count}, no jobs"
+    if found.saved is None:
+        return f"{count} are not enough: sharing needs {asked.needed}, GPUs for each workload {separate}"
+    return f"{count} instead of {separate}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) < 3 else f"{names[0]}, {names[1]} and {len(names) - 2} more"
