@@ -88,19 +88,27 @@ def services(
 
 @app.command(name="report")
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR|FILE.tgz", help="An output of `orion bench colocation`.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR|FILE.tgz", help="An output of `orion bench colocation` or `services`.")
+    ],
     output: Annotated[
         Path | None, typer.Option(help="Where to unpack a FILE.tgz.", show_default="its name without .tgz")
     ] = None,
 ) -> int:
-    """Make report.md, summary.json and the plots of a measurement again."""
+    """Make report.md and what belongs to it again, from an output of `orion bench colocation` or `services`."""
     from orion.bench.colocation import packing
     from orion.bench.colocation import report as reports
 
     if folder.is_file():
         packed, folder = folder, output or Path(folder.name.partition(".t")[0])
         packing.unpack(packed, folder)
-    reports.write(folder)
+    if (folder / "batch_times.json").is_file():  # only `orion bench services` writes one
+        from orion.bench.services import report as services_report
+
+        extras.require("numpy", "the simulator uses it")
+        services_report.write(folder)
+    else:
+        reports.write(folder)
     typer.echo(f"Report: {folder / 'report.md'}")
     return 0
 

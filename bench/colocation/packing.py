@@ -14,7 +14,7 @@ from pathlib import Path
 from orion.bench.colocation import threads_verdict
 from orion.errors import Conflict, NotFound, Unreadable
 
-SINGLE = ("scenario.yaml", "machine.json", threads_verdict.FILE)
+SINGLE = ("scenario.yaml", "machine.json", "batch_times.json", threads_verdict.FILE)
 
 
 def pack(folder: Path, file: Path) -> int:

@@ -12,5 +12,8 @@ engine       the engine's rule: who is admitted, which tokens an iteration proce
 models       the services as CUDA graphs, one for each size of a batch
 decoder      the engine's decoder, as CUDA graphs by tokens of prompts and by sequences
 fake         replacements that only wait; for tests
-report       the predictions of the simulator beside the measurement
+measured     reads an output, and works out the constants of the GPU
+predicting   the scenarios of the serving simulator for measured runs
+comparing    predictions beside what was measured
+report       the page
 """

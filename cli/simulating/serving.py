@@ -54,7 +54,16 @@ def serving(
     """
     if (scenario is None) == (cases is None):
         raise Invalid("give either SCENARIO.yaml or --cases FILE")
+    if log is not None and scenario is None:
+        raise Invalid("--log is for a scenario, and cases have no requests of their own: leave it out")
     if scenario is not None:
+        only_cases = {
+            "--profiles": profiles, "--facts": facts, "--interference": interference, "--gpus": gpus,
+            "--parts-per-gpu": parts_per_gpu, "--part-sizes": part_sizes, "--confirm": confirm or None,
+            "--output": output,
+        }  # fmt: skip
+        if given := [flag for flag, value in only_cases.items() if value is not None]:
+            raise Invalid(f"{given[0]} is for --cases, and a scenario does not use it: leave it out")
         from orion.cli.simulating import serving_scenario
 
         serving_scenario.run(scenario, planner, log, as_json=as_json)

@@ -73,6 +73,11 @@ def run(options: Options, *, as_json: bool) -> None:
     tallies = {planner: Tally() for planner in _planners(options.planner)}
     limits = _limits(options, list(tallies))
     read = cases_measured.read(profiles, facts, options.interference)
+    smallest = min(share for model in read.measured.models.values() for share in model.latency.points)
+    if limits.part_sizes is not None and limits.part_sizes[0] < smallest:
+        raise Invalid(
+            f"--part-sizes cannot have {limits.part_sizes[0]}: {profiles} has no time below {smallest} % of a GPU"
+        )
     for note in read.notes:
         typer.echo(f"orion: {note}", err=True)
     cases = cases_lines.read(file, read.measured.models)

@@ -2,6 +2,7 @@
 
 fleets     what a fleet asks for, and what a plan answers
 waiting    how long requests wait on one GPU (M/G/1), and the highest rate that holds an objective
+beneath    which services let best-effort work run beneath them
 layout     services onto GPUs, span by span
 supply     what the services leave for best-effort work on each GPU
 gaps       free time of GPUs while jobs are placed one after the other

@@ -17,6 +17,7 @@ class Service:
         rates: requests/s by span of time: (from_h, rate), ascending, the first at 0; each holds until the next.
         objective_s: the latency that 99 of 100 requests must hold.
         memory_gb: GPU memory on each GPU that runs the service.
+        has_be: whether best-effort work may run beneath the service.
     """
 
     name: str
@@ -24,6 +25,12 @@ class Service:
     rates: tuple[tuple[float, float], ...]
     objective_s: float
     memory_gb: float
+    has_be: bool = True
+
+    @property
+    def peak(self) -> float:
+        """The highest rate in requests/s."""
+        return max(rate for _, rate in self.rates)
 
     def rate(self, at_h: float) -> float:
         """Return requests/s at a time."""

@@ -43,11 +43,6 @@ class Layout:
         return max(map(len, self.parts), default=0)
 
 
-def best_objective_s(service: Service, late_s: float) -> float:
-    """Return the tightest objective that some number of GPUs holds: a request that never waits."""
-    return service.service_s + late_s
-
-
 def fewest(service: Service, most: float, late_s: float) -> int:
     """Return how many GPUs of its own a service needs at a rate; it must be able to hold its objective."""
     return ceil(most / highest_rate(service.service_s, service.objective_s, late_s) - 1e-9)
@@ -78,7 +73,12 @@ def _rates(fleet: Fleet, bounds_h: Sequence[float]) -> list[tuple[float, ...]]:
 
 def _highest(fleet: Fleet) -> tuple[float, ...]:
     """Return the highest rate of each service on one GPU."""
-    return tuple(highest_rate(each.service_s, each.objective_s, fleet.late_s) for each in fleet.services)
+    return tuple(highest_rate(each.service_s, each.objective_s, _late_s(fleet, [each])) for each in fleet.services)
+
+
+def _late_s(fleet: Fleet, services: Sequence[Service]) -> float:
+    """Return how much later a request may begin on a GPU with some services."""
+    return fleet.late_s if all(each.has_be for each in services) else 0.0
 
 
 def _pack(fleet: Fleet, highest: Sequence[float], rates: Sequence[tuple[float, ...]]) -> tuple[Parts, ...]:
@@ -130,8 +130,9 @@ class _Fitting:
                 if rates[index] > 0
             ]
             if loads and not holds(
-                [(rate, service_s) for rate, service_s, _ in loads], [each[2] for each in loads], self._fleet.late_s
-            ):
+                [(rate, service_s) for rate, service_s, _ in loads], [each[2] for each in loads],
+                _late_s(self._fleet, services),
+            ):  # fmt: skip
                 return False
         return True
 

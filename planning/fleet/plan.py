@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import reasons
-from .fleets import TOLERANCE_H, End, Fleet, Placement, Unplaced
+from .beneath import choices
+from .fleets import TOLERANCE_H, Batch, End, Fleet, Placement, Service, Training, Unplaced
 from .gaps import Run
 from .jobs import Job, all_jobs
 from .layout import hourly, steady
-from .search import Found, fewest_gpus, fluid_bound, on_given, without
+from .search import Found, bound, fewest_gpus, fluid_bound, on_given, without
 from .separate import separate
 from .supply import Supply
 
@@ -45,30 +46,80 @@ def plan(asked: Fleet, *, is_finish: bool = False) -> FleetPlan:
     """Return the plan with the fewest GPUs, or the one with early ends on `at_most` GPUs.
 
     Args:
-        asked: the fleet.
+        asked: the fleet; the order of its workloads changes nothing but the order in which the plan lists them.
         is_finish: whether jobs should end early on all GPUs that there are; `at_most` must be given then.
     """
+    found = _plan(_by_name(asked), is_finish=is_finish)
+    kept = {each.name: each for each in found.fleet.services}
+    workloads: list[Service | Batch | Training] = [*asked.services, *asked.batches, *asked.training]
+    places = {each.name: place for place, each in enumerate(workloads)}
+    given = without(asked, [each.name for each in found.unplaced if each.name not in found.separate])
+    return replace(
+        found,
+        fleet=replace(given, services=tuple(kept[each.name] for each in given.services if each.name in kept)),
+        separate={each.name: found.separate[each.name] for each in workloads if each.name in found.separate},
+        ends=tuple(sorted(found.ends, key=lambda each: (places[each.name], each.copy))),
+        unplaced=tuple(sorted(found.unplaced, key=lambda each: places[each.name])),
+    )
+
+
+def _by_name(fleet: Fleet) -> Fleet:
+    """Return the fleet in one order, because ties are decided by the order of workloads."""
+    return replace(
+        fleet,
+        services=tuple(sorted(fleet.services, key=lambda each: each.name)),
+        batches=tuple(sorted(fleet.batches, key=lambda each: each.name)),
+        training=tuple(sorted(fleet.training, key=lambda each: each.name)),
+    )
+
+
+def _plan(asked: Fleet, *, is_finish: bool) -> FleetPlan:
     impossible = reasons.impossible(asked)
     fleet = without(asked, [each.name for each in impossible])
     jobs = all_jobs(fleet.batches, fleet.training)
     most = fleet.at_most
-    full = None if is_finish else fewest_gpus(fleet, jobs)
+    separated = separate(fleet)
+    full = None if is_finish else _fewest(fleet, jobs)
     if full is not None and (most is None or full.gpus <= most):
+        fleet = full.fleet
         early = on_given(fleet, jobs, full.gpus, is_early=True)
         found = full if early.left_out else early
         left = reasons.left_out(fleet, found, (), found.gpus)
     else:
         assert most is not None
-        kept, dropped = _services_that_fit(fleet, most)
-        found = on_given(kept, jobs, most, is_early=is_finish)
-        full = full or (fewest_gpus(fleet, jobs) if dropped or found.left_out else None)
-        left = reasons.left_out(kept, found, dropped, full.gpus if full else most)
-        fleet = kept
+        found, dropped = _on_given(fleet, jobs, most, is_early=is_finish)
+        full = full or (_fewest(fleet, jobs) if dropped or found.left_out else None)
+        left = reasons.left_out(found.fleet, found, dropped, full.gpus if full else most)
+        fleet = found.fleet
     return FleetPlan(
-        fleet, separate(without(asked, [each.name for each in impossible])), found.gpus, full.gpus if full else None,
+        fleet, separated, found.gpus, full.gpus if full else None,
         fluid_bound(fleet, [job for job in jobs if job not in set(found.left_out)]), found.layout.name,
         _placements(fleet, found, jobs), _ends(found, jobs), (*impossible, *left),
     )  # fmt: skip
+
+
+def _fewest(fleet: Fleet, jobs: Sequence[Job]) -> Found:
+    """Return the plan with the fewest GPUs; at equal numbers, best-effort work runs beneath as many services as can."""
+    first, *others = choices(fleet)
+    best = fewest_gpus(first, jobs)
+    for other in others:
+        if min(bound(other, jobs, layout) for layout in (steady(other), hourly(other))) < best.gpus:
+            best = min(best, fewest_gpus(other, jobs), key=lambda found: found.gpus)
+    return best
+
+
+def _on_given(fleet: Fleet, jobs: Sequence[Job], gpus: int, *, is_early: bool) -> tuple[Found, list[str]]:
+    """Return the plan that leaves out the fewest services, then the fewest jobs; and the services without a place."""
+    best: tuple[Found, list[str]] | None = None
+    for each in choices(fleet):
+        kept, dropped = _services_that_fit(each, gpus)
+        found = on_given(kept, jobs, gpus, is_early=is_early)
+        if best is None or (len(dropped), len(found.left_out)) < (len(best[1]), len(best[0].left_out)):
+            best = found, dropped
+        if not best[1] and not best[0].left_out:
+            break
+    assert best is not None  # there is a choice
+    return best
 
 
 def _services_that_fit(fleet: Fleet, gpus: int) -> tuple[Fleet, list[str]]:

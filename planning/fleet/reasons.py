@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from .fleets import TOLERANCE_H, Batch, Fleet, Service, Training, Unplaced
 from .jobs import Job, Placer, Rule
-from .layout import best_objective_s, fewest
+from .layout import fewest
 from .search import Found
 from .separate import alone
 from .supply import Supply
@@ -19,12 +19,11 @@ MOST_GPUS = 10_000
 def impossible(fleet: Fleet) -> list[Unplaced]:
     """Return the workloads that no number of GPUs can run, with the reason of each."""
     found = []
-    late_s = fleet.late_s
     workloads: list[Service | Batch | Training] = [*fleet.services, *fleet.batches, *fleet.training]
     for each in workloads:
         reason = _memory(fleet, each)
         if not reason:
-            reason = _objective(each, late_s) if isinstance(each, Service) else _time(each)
+            reason = _objective(each) if isinstance(each, Service) else _time(each)
         if reason:
             found.append(Unplaced(each.name, reason))
     return found
@@ -36,19 +35,16 @@ def _memory(fleet: Fleet, each: Service | Batch | Training) -> str:
     return f"it needs {each.memory_gb:g} GB on a GPU, and a GPU has {fleet.memory_gb:g} GB: reduce memory to that"
 
 
-def _objective(service: Service, late_s: float) -> str:
-    least_s = best_objective_s(service, late_s)
-    peak = max(rate for _, rate in service.rates)
-    if service.objective_s < least_s:
-        beneath = f", and best-effort work can delay it by {late_s * 1e3:g} ms" if late_s else ""
+def _objective(service: Service) -> str:
+    if service.objective_s < service.service_s:
         return (
-            f"no number of GPUs holds {_ms(service.objective_s)}: one request takes {_ms(service.service_s)}{beneath}; "
-            f"the best objective is {_ms(least_s)}: raise objective to that"
+            f"no number of GPUs holds {_ms(service.objective_s)}: one request takes {_ms(service.service_s)}; "
+            f"the best objective is {_ms(service.service_s)}: raise objective to that"
         )
-    highest = highest_rate(service.service_s, service.objective_s, late_s)
-    if peak > 0 and (highest <= 0 or fewest(service, peak, late_s) > MOST_GPUS):
+    highest = highest_rate(service.service_s, service.objective_s)
+    if service.peak > 0 and (highest <= 0 or fewest(service, service.peak, 0.0) > MOST_GPUS):
         return (
-            f"{peak:g} requests/s within {_ms(service.objective_s)} need more than {MOST_GPUS} GPUs: "
+            f"{service.peak:g} requests/s within {_ms(service.objective_s)} need more than {MOST_GPUS} GPUs: "
             "reduce rate or raise objective"
         )
     return ""

@@ -26,12 +26,14 @@ class Found:
     """Services and jobs on a number of GPUs.
 
     Attributes:
+        fleet: the workloads.
         layout: the services of each GPU.
         gpus: the number of GPUs.
         placed: the runs of each job that has a place.
         left_out: jobs without a place.
     """
 
+    fleet: Fleet
     layout: Layout
     gpus: int
     placed: Placed
@@ -141,7 +143,7 @@ def _best(supply: Supply, jobs: Sequence[Job], *, is_early: bool, is_quick: bool
         if best is not None and not best[2]:
             break
     assert best is not None  # there are orders
-    return Found(supply.layout, supply.gpus, best[1], best[2])
+    return Found(supply.fleet, supply.layout, supply.gpus, best[1], best[2])
 
 
 def _orders(jobs: Sequence[Job]) -> list[list[Job]]:

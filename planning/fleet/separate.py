@@ -17,8 +17,7 @@ def separate(fleet: Fleet) -> dict[str, int]:
     """
     found = {}
     for service in fleet.services:
-        peak = max(rate for _, rate in service.rates)
-        found[service.name] = fewest(service, peak, 0.0) if peak > 0 else 0
+        found[service.name] = fewest(service, service.peak, 0.0) if service.peak > 0 else 0
     for batch in fleet.batches:
         found[batch.name] = alone(batch)
     for training in fleet.training:

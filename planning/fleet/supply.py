@@ -96,6 +96,8 @@ def _speed(fleet: Fleet, parts: Parts, at_h: float) -> float:
 
 
 def _free_gb(fleet: Fleet, parts: Parts, at_h: float) -> float:
+    if not all(fleet.services[index].has_be for index, _ in parts):
+        return -1.0  # not even work without memory runs here
     return fleet.memory_gb - sum(fleet.services[index].memory_gb for index, _ in parts)
 
 

@@ -39,16 +39,13 @@ class Answer:
 
     @property
     def growth(self) -> tuple[str, float] | None:
-        """The service with the highest p99, and the part by which its p99 grows; None without requests."""
-        pairs = [
-            (after.p99_ms, after.name, before.p99_ms)
+        """The service whose p99 grows most, and the part by which it grows; None without requests."""
+        found = [
+            (after.name, after.p99_ms / before.p99_ms - 1)
             for before, after in zip(self.apart, self.shared, strict=True)
             if after.p99_ms and before.p99_ms
         ]
-        if not pairs:
-            return None
-        p99_ms, name, alone_ms = max(pairs)
-        return name, p99_ms / alone_ms - 1
+        return max(found, key=lambda each: each[1], default=None)
 
 
 def answer(fleet: Fleet, seed: int, *, is_finish: bool) -> Answer:
@@ -96,15 +93,18 @@ def sentence(found: Answer) -> str:
     asked, separate = found.plan, sum(found.plan.separate.values())
     parts = [_gpus(found, separate)]
     if found.growth is not None:
-        name, growth = found.growth
-        percent = round(growth * 100)
-        how = f"grows by {percent} %" if percent > 0 else f"falls by {-percent} %" if percent < 0 else "stays the same"
-        slowest = "the slowest service's p99" if len(found.shared) > 1 else f"the p99 of {name}"
-        parts.append(f"{slowest} {how}")
+        parts.append(_felt(*found.growth, is_only=len(found.shared) == 1))
     if asked.unplaced:
         names = [each.name for each in asked.unplaced]
         parts.append(f"{_listed(names)} {'does' if len(names) == 1 else 'do'} not fit")
     return "; ".join(parts) + "."
+
+
+def _felt(name: str, growth: float, *, is_only: bool) -> str:
+    percent = round(growth * 100)
+    if percent <= 0:
+        return f"the p99 of {name} does not grow" if is_only else "no service's p99 grows"
+    return f"the p99 of {name} grows by {percent} %" + ("" if is_only else ", and no other service's grows more")
 
 
 def _gpus(found: Answer, separate: int) -> str:

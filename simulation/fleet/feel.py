@@ -10,7 +10,7 @@ import numpy as np
 from orion.planning.fleet.fleets import Fleet, Placement, Service
 from orion.simulation.serving.batches import Queue, serve
 
-_REQUESTS, _LEAST, _MOST, _LEAST_OF_CASE = 400_000, 20_000, 100_000, 300
+_REQUESTS, _LEAST, _MOST, _LEAST_OF_CASE = 600_000, 30_000, 300_000, 300
 _NS = 1e9
 
 _Case = tuple[tuple[tuple[str, float], ...], bool]  # (service, rate) of a GPU; whether best-effort work is beneath
@@ -35,9 +35,10 @@ class Felt:
 def feel(fleet: Fleet, placements: Sequence[Placement], seed: int) -> list[Felt]:
     """Return what each service will feel.
 
-    A GPU's load is constant between the bounds of placements. Each different load is simulated once, for as many
-    requests as its part of the day says. A request that finds its GPU without other requests, and best-effort work on
-    the GPU, begins `switch` late.
+    A GPU's load is constant between the bounds of placements. Each different load is simulated for as many requests as
+    its part of the day says, with and without best-effort work for the same requests, so that two plans differ by what
+    sharing does and not by chance. A request that finds its GPU without other requests, and best-effort work on the
+    GPU, begins `switch` late.
 
     Args:
         fleet: the services.
@@ -92,12 +93,14 @@ def _simulated(fleet: Fleet, cases: Mapping[_Case, float], seed: int) -> dict[_C
     services = {each.name: each for each in fleet.services}
     most = min(max(_REQUESTS // max(1, len(services)), _LEAST), _MOST)
     totals: dict[str, float] = {}
+    hours_of: dict[tuple[tuple[str, float], ...], float] = {}
     for (loads, _), hours in cases.items():
+        hours_of[loads] = hours_of.get(loads, 0.0) + hours
         for name, rate in loads:
             totals[name] = totals.get(name, 0.0) + rate * hours
     found = {}
-    for (loads, has_be), hours in cases.items():
-        part = max(hours / totals[name] for name, _ in loads)
+    for loads, has_be in cases:
+        part = max(hours_of[loads] / totals[name] for name, _ in loads)
         seconds = max(part * most, max(_LEAST_OF_CASE / rate for _, rate in loads))
         late_s = fleet.switch_s if has_be else 0.0
         found[loads, has_be] = _latencies([(services[name], rate) for name, rate in loads], seconds, late_s, seed)

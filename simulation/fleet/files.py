@@ -99,7 +99,13 @@ class _Batch(_Written):
     @model_validator(mode="after")
     def _window(self) -> Self:
         if self.between[1] <= self.between[0]:
-            raise ValueError(f"between ends at {self.between[1]:g}, and does not begin before: give [begin, later end]")
+            begin, end = self.between
+            after = (
+                f"; over midnight, give [{begin:g}, {end + DAY_H:g}] and hours: {end + DAY_H:g}"
+                if begin < DAY_H
+                else ""
+            )
+            raise ValueError(f"between ends at {end:g}, and does not begin before: give [begin, later end]{after}")
         return self
 
 

@@ -63,6 +63,7 @@ def assumptions(found: Answer) -> list[str]:
         "services queue for itself and takes the same time; there are no batches of requests.",
         "An objective holds if 99 of 100 requests are faster, in each hour.",
         _beneath(fleet),
+        *_without_be(fleet),
         f"A request may begin {fleet.switch_s * 1e3:g} ms late if best-effort work must leave the GPU first.",
         "A training job holds all its GPUs at once and runs as fast as on the slowest of them. It keeps its GPUs, "
         f"unless a move saves a GPU; a move costs {RESTART_H * 3600:g} s.",
@@ -77,6 +78,11 @@ def _beneath(fleet: Fleet) -> str:
         "Beneath a service, best-effort work runs at the speed 1 - busy - busy periods x switch, with a switch of "
         f"{fleet.switch_s * 1e3:g} ms; busy is rate x time of a request, and busy periods come at rate x (1 - busy)."
     )
+
+
+def _without_be(fleet: Fleet) -> list[str]:
+    names = [each.name for each in fleet.services if not each.has_be]
+    return [f"No best-effort work runs beneath {', '.join(names)}: the switch would cost GPUs."] if names else []
 
 
 def _layout(found: Answer) -> str:

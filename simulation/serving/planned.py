@@ -93,7 +93,11 @@ def _by_orion(setting: Setting) -> Plan:
         fitting = [kind for kind, numbers in of_kind.items() if service.fits(setting.gpus[numbers[0]])]
         known = {_kind_name(*kind): profiles[service.name] for kind in fitting}
         limit_ms, quantile = service.objective.latency / 1e6, service.objective.quantile
-        services.append(orion.Service(service.name, _rate(setting, number), limit_ms, known, quantile))
+        services.append(
+            orion.Service(
+                service.name, _rate(setting, number), limit_ms, known, quantile, max_delay_ms=service.max_delay / 1e6
+            )
+        )
     positions = [number for numbers in of_kind.values() for number in numbers]
     decided = choosing.plan(services, gpus)
     parts = tuple(replace(part, gpu=positions[part.gpu]) for part in decided.plan.parts)
@@ -154,10 +158,16 @@ def _by_number(setting: Setting, planner: str) -> Plan:
 
 
 def _model(number: int, service: Service) -> Model:
-    """Return a service as a model with every time that a planner looks up."""
+    """Return a service as a model with every time that a planner looks up.
+
+    Below the smallest measured share, times grow as the share shrinks: a planner must not gain by what nobody measured.
+    """
     latency = service.latency or Latency({})
-    shares = sorted({*SHARES, *latency.points})
-    times = {share: {batch: latency.ms(batch, share) for batch in range(1, MAX_BATCH + 1)} for share in shares}
+    shares, smallest = sorted({*SHARES, *latency.points}), min(latency.points)
+    times = {
+        share: {batch: latency.ms(batch, share) * max(1.0, smallest / share) for batch in range(1, MAX_BATCH + 1)}
+        for share in shares
+    }
     return Model(number, service.name, Latency(times), (0.0,), service.memory_gb * 1000)
 
 

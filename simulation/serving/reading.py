@@ -64,6 +64,7 @@ def _setting(written: scenario.Scenario, path: Path) -> Setting:
     setting = Setting(
         path, gpus, services, None, seconds, written.seed, Drop(written.drop.rule, written.drop.ratio),
         tuple(folder / name for service in written.services for name in _files(service)), written.slowdowns,
+        written.slices.slice.exact_nanoseconds, written.slices.change.exact_nanoseconds,
     )  # fmt: skip
     if written.plan is None:
         return setting
@@ -85,9 +86,11 @@ def _service(written: scenario.Service, folder: Path) -> Service:
     lengths = written.lengths
     if lengths is not None and lengths.file is not None:
         lengths = lengths.model_copy(update={"file": str(folder / lengths.file)})
+    delay = written.max_delay.exact_nanoseconds
     return Service(
-        written.name, found, written.memory, latency, engine, _rates(written, folder), process, file, lengths, gpu_model
-    )
+        written.name, found, written.memory, latency, engine, _rates(written, folder), process, file, lengths,
+        gpu_model, delay,
+    )  # fmt: skip
 
 
 def _files(written: scenario.Service) -> Iterator[str]:

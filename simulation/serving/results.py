@@ -1,7 +1,7 @@
 """The log and the report of a simulated scenario."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,18 @@ _CHUNK = 10_000
 def log_lines(simulated: Simulated) -> Iterator[str]:
     """Yield the lines of the log: service by service, requests in the order of arrival; in pieces of many lines."""
     yield LOG_HEADER
-    gpus = [gpu.name for gpu in simulated.setting.gpus]
+    gpus = [_cell(gpu.name) for gpu in simulated.setting.gpus]
     for found in simulated.services:
         for begin in range(0, len(found.starts), _CHUNK):
             yield "".join(_lines(found, gpus, slice(begin, begin + _CHUNK)))
 
 
+def _cell(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if any(each in name for each in ',"\r\n') else name
+
+
 def _lines(found: Results, gpus: Sequence[str], which: slice) -> Iterator[str]:
-    name = found.service.name
-    if any(character in name for character in ',"\r\n'):
-        name = '"' + name.replace('"', '""') + '"'
+    name = _cell(found.service.name)
     times = (found.requests.arrivals, found.starts, found.first_tokens, found.ends)
     columns = [(each[which] / 1e9).tolist() for each in times]
     others = (found.requests.numbers, found.gpus, found.batches, found.outcomes)
@@ -141,11 +143,20 @@ def notes(simulated: Simulated) -> list[str]:
                 f"the service {service.name} was not measured with {share} % of a GPU: its times are interpolated "
                 f"between those with {measured} %, and are those of the nearest one outside of them"
             )
-        largest = max(max(times) for times in latency.points.values())
-        batch = max((each.batch for _, each in parts), default=0)
-        if batch > largest:
-            found.append(
-                f"the service {service.name} was measured up to a batch of {largest}: the times of larger ones, up to "
-                f"{batch}, are extrapolated"
-            )
+        for share in sorted({part.share for part, _ in parts}):
+            largest = min(max(latency.points[each]) for each in _around(share, latency.points))
+            batch = max(each.batch for part, each in parts if part.share == share)
+            if batch > largest:
+                found.append(
+                    f"the service {service.name} was measured up to a batch of {largest} for {share} % of a GPU: the "
+                    f"times of larger ones, up to {batch}, are extrapolated"
+                )
     return found
+
+
+def _around(share: float, measured: Iterable[int]) -> set[int]:
+    """Return the measured shares from which the time at a share comes."""
+    shares = list(measured)
+    above = [each for each in shares if each >= share] or [max(shares)]
+    below = [each for each in shares if each <= share] or [min(shares)]
+    return {min(above), max(below)}

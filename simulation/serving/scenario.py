@@ -166,6 +166,8 @@ class Service(Written):
     """ GB of each copy. """
     objective: Objective
     latency: Annotated[list[Point], Field(min_length=1)] | None = None
+    max_delay: Duration = Duration("0s")
+    """ How long the service's server waits for a batch to fill, where the planner `orion` decides the rest. """
     profile: str | None = None
     engine: Engine | None = None
     rate: Rate | None = None
@@ -217,6 +219,21 @@ class Part(Written):
     _gpu_text = field_validator("gpu", mode="before")(_text)
 
 
+class Slices(Written):
+    """How a GPU alternates between processes, for parts with the order `slices`."""
+
+    slice: Duration = Duration("2ms")
+    """ How long one process has the GPU while another one waits. """
+    change: Duration = Duration("0s")
+    """ For how long no process has the GPU when it goes to another process. """
+
+    @model_validator(mode="after")
+    def _is_positive(self) -> Self:
+        if not self.slice.exact_nanoseconds > 0:
+            raise ValueError("slice must be above 0")
+        return self
+
+
 class Scenario(Written):
     """The whole file."""
 
@@ -227,6 +244,7 @@ class Scenario(Written):
     services: Annotated[list[Service], Field(min_length=1)]
     slowdowns: dict[Name, dict[Name, Annotated[float, Field(ge=1, allow_inf_nan=False)]]] = Field(default_factory=dict)
     """ How many times longer a service's batches take beside another service on another part of the GPU. """
+    slices: Slices = Slices()
     plan: Annotated[list[Part], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from orion.simulation.engine.batching import Engine
 from .batches import NONE, Drop
 from .rates import Rates
 from .scenario import Lengths
+from .slices import CHANGE_NS, SLICE_NS
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Service:
         arrivals: the file of arrivals.
         lengths: where the requests' tokens come from, unless the file of arrivals has them.
         gpu_model: the GPU model on which the times were measured; empty: unknown.
+        max_delay: for how many nanoseconds its server waits for a batch to fill, under a plan of the planner orion.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Service:
     arrivals: Path | None = None
     lengths: Lengths | None = None
     gpu_model: str = ""
+    max_delay: float = 0.0
 
     def fits(self, gpu: Gpu) -> bool:
         """Return whether the times were measured on a GPU of this type, as far as both are known."""
@@ -84,6 +87,8 @@ class Setting:
         drop: the rule for drops.
         inputs: the files beside the scenario's file.
         slowdowns: by service and neighbour, how many times longer a batch takes beside that neighbour.
+        slice_ns: how long one process has a GPU while another one waits, with the order `slices`.
+        change_ns: for how long no process has the GPU when it goes from one process to another one.
     """
 
     source: Path
@@ -95,6 +100,8 @@ class Setting:
     drop: Drop = NONE
     inputs: Sequence[Path] = ()
     slowdowns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    slice_ns: float = SLICE_NS
+    change_ns: float = CHANGE_NS
 
     def slowdown(self, plan: Plan, part: Part, service: str) -> float:
         """Return how many times longer a service's batches take because of the GPU's other parts."""

@@ -109,7 +109,7 @@ def _serve(setting: Setting, plan: Plan, part: Part, results: dict[str, Results]
         delay = float(round(each.max_delay_ms * 1e6))
         queues.append(Queue(arrivals, times, delay, found.service.objective.latency))
     if part.order == "slices":
-        served = slices.serve(queues, setting.drop)
+        served = slices.serve(queues, setting.drop, setting.slice_ns, setting.change_ns)
     else:
         served = batches.serve(queues, part.order, setting.drop)
     for each, one in zip(part.services, served, strict=True):

@@ -171,6 +171,8 @@ def test_holes_of_the_table_are_interpolated_and_named(plan: Call) -> None:
         (("--part-sizes", "20,40"), "greedy", "--part-sizes is for --planner orion"),
         (("--gpus", "9"), "full-search", "give at most 8 --gpus"),
         (("--confirm", "inf"), "glet", "--confirm cannot be inf"),
+        (("--part-sizes", "10,60"), "orion", "--part-sizes cannot have 10: "),
+        (("--log", "log.csv"), "glet", "--log is for a scenario"),
     ],
 )
 def test_wrong_options_are_refused(plan: Call, arguments: tuple[str, ...], planner: str, reason: str) -> None:
@@ -182,6 +184,12 @@ def test_wrong_options_are_refused(plan: Call, arguments: tuple[str, ...], plann
 def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "serving", "--cases", "cases.txt"]) == 2
     assert "--cases needs --profiles TABLE.csv" in capsys.readouterr().err
+
+
+def test_an_option_of_cases_is_refused_beside_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag, value in (("--gpus", "4"), ("--output", "out"), ("--confirm", "5"), ("--part-sizes", "20,40")):
+        assert main(["simulate", "serving", "services.yaml", flag, value]) == 2
+        assert f"{flag} is for --cases" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_plans_and_the_same_command_goes_on(

@@ -204,7 +204,7 @@ def test_what_does_not_fit_says_why_and_what_would_help() -> None:
         training=(training(3, 1, 20.0), Training("slow", 1, 2, 60.0, 10.0, 24.0)),
     )
     reasons = {each.name: each.reason for each in plan(asked).unplaced}
-    assert "the best objective is 10.3 ms" in reasons["fast"]
+    assert "the best objective is 10 ms" in reasons["fast"]
     assert "a GPU has 80 GB" in reasons["large"]
     assert "set by to 30 or later, or gpus to 3 or more" in reasons["slow"]
     assert "2 of 3 jobs" in reasons["tune"]
@@ -221,3 +221,32 @@ def test_the_change_that_would_help_helps() -> None:
 def test_an_empty_fleet_needs_no_gpus() -> None:
     found = plan(FLEET)
     assert (found.gpus, found.separate, found.placements, found.unplaced) == (0, {}, (), ())
+
+
+def test_a_service_that_tolerates_no_switch_runs_without_work_beneath() -> None:
+    tight = service("tight", (0.0, 50.0), objective_s=0.0101, memory_gb=1.0)
+    found = plan(replace(FLEET, services=(tight,), training=(training(1, 1, 6.0),)))
+    assert not found.unplaced
+    assert {each.way for each in found.placements if each.role == "be"} == {"exclusive"}
+    assert found.gpus == found.separate["tight"] + found.separate["tune"]
+
+
+def test_sharing_never_takes_more_gpus_than_gpus_apart() -> None:
+    tight = service("tight", (0.0, 500.0), objective_s=0.012, memory_gb=1.0)
+    found = plan(replace(FLEET, services=(tight,), training=(training(1, 1, 6.0),)))
+    assert not found.unplaced
+    assert found.gpus <= sum(found.separate.values())
+
+
+def test_the_order_of_workloads_decides_nothing() -> None:
+    services = tuple(
+        replace(service(name, (0.0, rate), (8.0, 60.0), memory_gb=memory), service_s=time_s)
+        for name, rate, memory, time_s in (("a", 90.0, 40.0, 0.01), ("b", 30.0, 20.0, 0.02), ("c", 0.0, 30.0, 0.03))
+    )
+    batches = (Batch("d", 3.0, 0.0, 6.0, 30.0), Batch("e", 3.0, 0.0, 6.0, 30.0))
+    asked = replace(FLEET, hp_per_gpu=2, services=services, batches=batches, training=(training(3, 2, 20.0),))
+    turned = replace(asked, services=services[::-1], batches=batches[::-1])
+    one, other = plan(asked), plan(turned)
+    assert one.placements == other.placements
+    assert [each.name for each in one.fleet.services] == ["a", "b", "c"]
+    assert [each.name for each in other.fleet.services] == ["c", "b", "a"]

@@ -172,6 +172,32 @@ def test_a_service_that_cannot_wait_for_anothers_batch_gets_a_part_and_the_sente
     assert "quick cannot wait for a batch of large within 10 ms" in found.plan.reason
 
 
+def test_where_all_ways_of_one_gpu_hold_the_shortest_latency_decides() -> None:
+    services = [service("quick", 20.0, objective_ms=60.0), service("large", 10.0)]
+    found = choosing.plan(services, [gpu()], figures=FIGURES)
+    assert {part.way for part in found.plan.parts} == {"part"}
+    work = [BestEffort("training", 1000.0)]
+    assert choosing.plan(services, [gpu()], best_effort=work, figures=FIGURES).gpus[0].way == "turns"
+    alike = [service("small", 60.0), service("also", 60.0)]
+    assert choosing.plan(alike, [gpu()], figures=FIGURES).gpus[0].way == "turns"
+
+
+def test_a_service_that_waits_for_its_batch_to_fill_is_predicted_so() -> None:
+    times = PROFILES["middle"].times_ms(100)[:8]
+    loads = [Load(100.0, 60.0, times, delay) for delay in (0.0, 30.0)]
+    part = Part(0, 100, 0, "exclusive", "edf", (Assignment("middle", 8, 100.0, 30.0),))
+    simulated = miss_ratios(
+        Plan((part,)), {"middle": 100.0}, {"middle": 60.0}, lambda part, name, size: times[size - 1], 600.0, 0
+    )
+    waiting = Predictor().predicted((loads[1],), 256).misses[0]
+    assert waiting == pytest.approx(simulated["middle"], abs=0.003)
+    assert Predictor().worst((loads[1],), (0.99,)) > Predictor().worst((loads[0],), (0.99,))
+    found = choosing.plan([service("middle", 60.0, max_delay_ms=5.0)], [gpu()], figures=FIGURES)
+    assert found.plan.parts[0].services[0].max_delay_ms == 5.0
+    with pytest.raises(ValueError, match="below the objective"):
+        service("middle", 60.0, max_delay_ms=200.0)
+
+
 def test_services_of_one_process_get_green_contexts() -> None:
     services = [service(name, 20.0, process="app") for name in ("quick", "large")]
     found = choosing.plan(services, [gpu()], figures=FIGURES)

@@ -72,6 +72,7 @@ def test_a_fleet_may_be_empty() -> None:
         ({"services": [{**SERVICE, "service": "0ms"}]}, "longer than 0"),
         ({"services": [{**SERVICE, "profile": "p.yaml"}]}, "give either service"),
         ({"batch": [{**BATCH, "between": [6, 2]}]}, "between ends at 2"),
+        ({"batch": [{**BATCH, "between": [22, 6]}]}, "over midnight, give [22, 30] and hours: 30"),
         ({"batch": [{**BATCH, "between": [20, 30]}]}, "b's window ends at 30, after hours (24)"),
         ({"batch": [{**BATCH, "work": -1}]}, "batch.0.work (b)"),
         ({"training": [{**TRAINING, "by": 25}]}, "t's by is 25, after hours (24)"),

@@ -115,6 +115,14 @@ def test_two_batches_alternate_in_slices() -> None:
     assert (first.ends.tolist(), second.starts.tolist(), second.ends.tolist()) == ([8.0], [1.0], [7.0])
 
 
+def test_a_change_of_the_process_takes_its_time_and_a_process_that_goes_on_pays_none() -> None:
+    queues = [Queue([0.0, 20.0], [0.0, 5.0]), Queue([1.0, 25.0], [0.0, 3.0])]
+    first, second = slices.serve(queues, slice_ns=2.0, change_ns=0.5)
+    # 0-2 first, 2.5-4.5 second, 5-7 first, 7.5-8.5 second, 9-10 first; then 20-25 first, 25.5-28.5 second
+    assert first.ends.tolist() == [10.0, 25.0]
+    assert second.ends.tolist() == [8.5, 28.5]
+
+
 @pytest.mark.parametrize("load", [0.5, 0.8])
 def test_the_mean_wait_with_poisson_arrivals_and_equal_times_is_that_of_theory(load: float) -> None:
     arrivals = constant(load * 1000).arrivals(400, "poisson", np.random.default_rng(7))
@@ -128,6 +136,12 @@ def test_each_part_gets_its_proportion_of_the_requests(count: int, throughputs: 
     assert len(owners) == count
     for part, throughput in enumerate(throughputs):
         assert abs((owners == part).sum() - count * throughput / sum(throughputs)) <= len(throughputs)
+
+
+def test_a_large_part_beside_many_small_ones_gets_each_request_that_it_would_finish_first() -> None:
+    throughputs = [50.0] + [1.0] * 50
+    assert weighted(50, throughputs).tolist() == [0] * 50
+    assert weighted(52, throughputs).tolist() == [0] * 50 + [1, 2]
 
 
 def test_a_plan_is_tried_out_with_poisson_requests_on_each_part() -> None:

@@ -110,6 +110,26 @@ def test_a_file_of_arrivals_by_hand(tmp_path: Path) -> None:
     assert report["gpus"][0]["busy"] == pytest.approx(0.013 / 0.106)
 
 
+def test_a_batch_that_the_share_of_a_part_lacks_is_named(tmp_path: Path) -> None:
+    plain = scenario()
+    del plain["services"][1], plain["plan"][1]
+    plain["services"][0]["latency"] += [
+        {"batch": size, "smShare": 0.2, "medianNs": size * 9_000_000} for size in (1, 2)
+    ]
+    plain["plan"][0]["share"] = 20
+    (note,) = ran(tmp_path, plain)[0]["notes"]
+    assert "was measured up to a batch of 2 for 20 % of a GPU" in note
+
+
+def test_names_with_commas_and_quotation_marks_are_cells_of_the_log(tmp_path: Path) -> None:
+    plain = scenario()
+    del plain["services"][1], plain["plan"][1]
+    plain["services"][0]["name"] = plain["plan"][0]["services"][0]["name"] = 'search,"new"'
+    plain["gpus"][0]["name"] = plain["plan"][0]["gpu"] = 'g,"0"'
+    first = ran(tmp_path, plain)[1][0]
+    assert (first["service"], first["gpu"], first["outcome"]) == ('search,"new"', 'g,"0"', "served")
+
+
 def test_two_parts_of_one_gpu_slow_each_other_and_share_the_requests(tmp_path: Path) -> None:
     plain = scenario()
     plain["services"][1] = {**plain["services"][0], "name": "other", "rate": 50}
@@ -307,6 +327,20 @@ def test_a_planner_plans_a_scenario_without_a_plan(planner: str, tmp_path: Path)
     found = planned.plan(setting, planner)
     assert {each.service for part in found.parts for each in part.services} == {"search"}
     assert results.report(simulate(setting, found))["services"][0]["requests"] > 0
+
+
+def test_a_share_below_the_measured_ones_is_not_as_fast_as_the_smallest_of_them(tmp_path: Path) -> None:
+    plain = scenario()
+    del plain["services"][1], plain["plan"]
+    plain["services"][0] |= {
+        "objective": {"latency": "20ms"},
+        "latency": [{"batch": 1, "smShare": share, "medianNs": 9_000_000} for share in (0.5, 1)],
+        "rate": 20,
+    }
+    setting = reading.read(write(tmp_path, plain))
+    assert min(part.share for part in planned.plan(setting, "glet").parts) > 20  # where a request would take 22.5 ms
+    with pytest.raises(NotFound, match="no place"):  # greedy looks at the rate alone, and takes 20 %
+        planned.plan(setting, "greedy")
 
 
 def test_the_planner_orion_uses_the_gpus_on_which_profiles_were_measured(tmp_path: Path) -> None:

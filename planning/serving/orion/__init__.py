@@ -10,6 +10,7 @@ partitions  how a GPU can be cut
 filling     services put into parts, up to one level of load
 checking    a filled layout against the prediction
 searching   the search over numbers of GPUs, cuts and levels
+comparing   all ways to share one GPU, by the shortest latency
 moving      from a running plan to the next one
 beneath     best-effort work below the services
 reasons     sentences

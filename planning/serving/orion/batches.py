@@ -17,22 +17,29 @@ CLOSE = 1.015
 """ A smaller batch is taken if it costs at most so much more a request. """
 
 
-def fitted(rates: Sequence[float], objectives: Sequence[float], times: Sequence[tuple[float, ...]]) -> tuple[Load, ...]:
+def fitted(
+    rates: Sequence[float],
+    objectives: Sequence[float],
+    times: Sequence[tuple[float, ...]],
+    delays: Sequence[float],
+) -> tuple[Load, ...]:
     """Return the services of a part with the batches that they should form; empty: they cannot share a part.
 
     Args:
         rates: requests/s of each service on the part.
         objectives: milliseconds.
         times: how long a batch takes, by batch, on this part.
+        delays: for how many milliseconds each service waits for a batch to fill.
     """
-    waits = [_can_wait_ms(*each) for each in zip(rates, objectives, times, strict=True)]
+    left = [objective - delay for objective, delay in zip(objectives, delays, strict=True)]
+    waits = [_can_wait_ms(*each) for each in zip(rates, left, times, strict=True)]
     loads = []
-    for place, (rate, objective, own) in enumerate(zip(rates, objectives, times, strict=True)):
+    for place, (rate, objective, own) in enumerate(zip(rates, left, times, strict=True)):
         others = [room for other, room in enumerate(waits) if other != place]
         if min(others, default=objective) < own[0] or own[0] > objective:
             return ()
         batch = _largest(own, min([objective * OWN_ROOM, *(room * OTHERS_ROOM for room in others)]))
-        loads.append(Load(rate, objective, own[:batch]))
+        loads.append(Load(rate, objectives[place], own[:batch], delays[place]))
     return tuple(loads)
 
 

@@ -16,7 +16,7 @@ SHORT = 48
 """ Steps of a prediction that only orders the search. """
 TYPICAL_BATCH = 8
 
-Key = tuple[Profile, float, float]
+Key = tuple[Profile, float, float, float]
 
 
 def allowed(service: Service, margin: float) -> float:
@@ -57,7 +57,8 @@ class Capacities:
             self.times(service.profiles[gpu], share, slowdown)
             for service, slowdown in zip(services, slowdowns, strict=True)
         ]
-        return fitted(rates, [service.objective_ms for service in services], times)
+        objectives = [service.objective_ms for service in services]
+        return fitted(rates, objectives, times, [service.max_delay_ms for service in services])
 
     def alone(self, service: Service, gpu: str, share: int, slowdown: float, margin: float) -> float:
         """Return the highest rate (requests/s) at which a service alone on a part holds its objective; 0: none."""
@@ -77,7 +78,7 @@ class Capacities:
         low, high = 0.0, 1.0
         for step in range(HALVINGS):
             middle = 0.95 if step == 0 else (low + high) / 2
-            load = Load(most * middle, service.objective_ms, loads[0].times_ms)
+            load = Load(most * middle, service.objective_ms, loads[0].times_ms, service.max_delay_ms)
             if self.predictor.predicted((load,), SHORT).misses[0] <= most_missed:
                 low = middle
             else:
@@ -87,7 +88,7 @@ class Capacities:
     def can_wait(self, one: Service, other: Service, gpu: str) -> bool:
         """Return whether a request of one service on the whole GPU can wait for a single request of the other."""
         first, second = (self.times(service.profiles[gpu], 100, 1.0)[0] for service in (one, other))
-        return first + second <= one.objective_ms
+        return first + second <= one.objective_ms - one.max_delay_ms
 
     def together(self, one: Service, other: Service, gpu: str, share: int, slowdown: float, margin: float) -> float:
         """Return which sum of loads (rate over `alone`) two services can have on one part; 0: they cannot share it."""
@@ -133,4 +134,4 @@ def expected_slowdown(
 
 
 def _key(service: Service, gpu: str, margin: float) -> Key:
-    return service.profiles[gpu], service.objective_ms, allowed(service, margin)
+    return service.profiles[gpu], service.objective_ms, service.max_delay_ms, allowed(service, margin)

@@ -32,12 +32,14 @@ class Filled:
         kind: the kind of part.
         pieces: its services.
         busy: the part of the time in which it runs a batch.
+        loads: the services as the prediction saw them.
     """
 
     gpu: int
     kind: int
     pieces: tuple[Piece, ...]
     busy: float
+    loads: tuple[Load, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def _filled(open_part: OpenPart, loads: tuple[Load, ...], prediction: Prediction
         Piece(service, load.rate, len(load.times_ms), misses)
         for service, load, misses in zip(open_part.pieces, loads, prediction.misses, strict=True)
     )
-    return Filled(open_part.gpu, open_part.kind, pieces, prediction.busy)
+    return Filled(open_part.gpu, open_part.kind, pieces, prediction.busy, loads)
 
 
 def _layout(tables: Tables, parts: Sequence[Filled]) -> Layout | None:

@@ -9,6 +9,7 @@ from . import reasons
 from .beneath import Beneath, beneath
 from .capacities import Capacities
 from .checking import Filled, Layout
+from .comparing import shortest
 from .moving import kept, renamed
 from .prediction import STEPS
 from .searching import search
@@ -77,6 +78,8 @@ def plan(
 ) -> Decision:
     """Return the plan with the fewest GPUs, then the fewest predicted misses, then the most time for best effort.
 
+    If nothing runs beneath the services and one GPU is enough, the shortest latency decides instead of that time.
+
     Args:
         services: with rates, objectives and profiles; no two have the same name.
         gpus: the types of GPU, the preferred one first.
@@ -98,6 +101,8 @@ def plan(
         reason = reasons.impossible(tables)
         layout = None if reason else search(tables)
         if layout is not None:
+            if not best_effort:
+                layout = shortest(tables, layout)
             return _decided(tables, kept(tables, layout, previous) or layout, best_effort, previous)
         reason = reason or reasons.too_much(tables)
     return Decision(Plan((), reason, is_schedulable=False))
@@ -136,7 +141,13 @@ def _numbered(tables: Tables, layout: Layout) -> list[tuple[Part, Filled]]:
         number = numbers[filled.gpu]
         there = [other for other in layout.parts if other.gpu == filled.gpu]
         services = tuple(
-            Assignment(tables.services[piece.service].name, piece.batch, piece.rate, 0.0) for piece in filled.pieces
+            Assignment(
+                tables.services[piece.service].name,
+                piece.batch,
+                piece.rate,
+                tables.services[piece.service].max_delay_ms,
+            )
+            for piece in filled.pieces
         )
         copy = copies[number, kind.share]
         copies[number, kind.share] += 1

@@ -11,6 +11,7 @@ two and more beside a simulation), and a chain over all queue lengths (its state
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +37,13 @@ class Load:
         rate: requests/s.
         objective_ms: time from arrival to answer.
         times_ms: how long a batch takes, by batch; the first is of batch 1. Its length is the largest batch.
+        max_delay_ms: how long the oldest request waits for a batch to fill.
     """
 
     rate: float
     objective_ms: float
     times_ms: tuple[float, ...]
+    max_delay_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Predictor:
     def __init__(self) -> None:
         self._tables: list[Floats] = []
         self._known: dict[tuple[tuple[Load, ...], int], Prediction] = {}
+        self._worst: dict[tuple[tuple[Load, ...], tuple[float, ...], int], float] = {}
 
     def predicted(self, loads: tuple[Load, ...], steps: int = STEPS) -> Prediction:
         """Return what a part will do; with fewer steps it costs less and is less exact."""
@@ -69,18 +73,42 @@ class Predictor:
             self._known[loads, steps] = self._worked_out(loads, steps)
         return self._known[loads, steps]
 
-    def _worked_out(self, loads: tuple[Load, ...], steps: int) -> Prediction:
+    def worst(self, loads: tuple[Load, ...], quantiles: tuple[float, ...], steps: int = STEPS) -> float:
+        """Return the largest latency among the services, each at its quantile and over its objective."""
+        if (loads, quantiles, steps) not in self._worst:
+            self._worst[loads, quantiles, steps] = self._worst_worked_out(loads, quantiles, steps)
+        return self._worst[loads, quantiles, steps]
+
+    def _worst_worked_out(self, loads: tuple[Load, ...], quantiles: tuple[float, ...], steps: int) -> float:
+        queues, shares = self._warm(loads), [list[Floats]() for _ in loads]
+        for _ in range(steps):
+            step = queues.step()
+            waited = (queues.clock[:, None] - step.batch) / queues.objective[step.chosen][:, None]
+            is_served = queues.window < step.size[:, None]
+            for place, share in enumerate(shares):
+                share.append(waited[is_served & (step.chosen == place)[:, None]])
+        found = [np.concatenate(share) for share in shares]
+        return max(
+            (float(np.quantile(each, quantile)) for each, quantile in zip(found, quantiles, strict=True) if len(each)),
+            default=0.0,
+        )
+
+    def _warm(self, loads: tuple[Load, ...]) -> "_Queues":
         queues = _Queues(loads, [self._table(place) for place in range(len(loads))])
         for _ in range(WARM_UP):
             queues.step()
+        return queues
+
+    def _worked_out(self, loads: tuple[Load, ...], steps: int) -> Prediction:
+        queues = self._warm(loads)
         began = queues.clock
         busy = np.zeros(COPIES)
         served, missed = np.zeros(len(loads)), np.zeros(len(loads))
         for _ in range(steps):
-            chosen, size, late, took = queues.step()
-            served += np.bincount(chosen, size, len(loads))
-            missed += np.bincount(chosen, late, len(loads))
-            busy += took
+            step = queues.step()
+            served += np.bincount(step.chosen, step.size, len(loads))
+            missed += np.bincount(step.chosen, step.late, len(loads))
+            busy += step.took
         misses = missed / np.maximum(served, 1.0)
         return Prediction(tuple(float(value) for value in misses), float(busy.sum() / (queues.clock - began).sum()))
 
@@ -88,6 +116,19 @@ class Predictor:
         while len(self._tables) <= place:
             self._tables.append(_arrivals(len(self._tables)))
         return self._tables[place]
+
+
+class _Step(NamedTuple):
+    """One batch of each copy: its service, when those arrived who may be in it, its size, how many are late, its time.
+
+    The first `size` of `batch` (copies x largest batch) are in the batch.
+    """
+
+    chosen: Places
+    batch: Floats
+    size: Places
+    late: Places
+    took: Floats
 
 
 class _Queues:
@@ -102,6 +143,8 @@ class _Queues:
         width = int(self.largest.max())
         self.times = np.array([(0.0, *load.times_ms) + (0.0,) * (width - len(load.times_ms)) for load in loads])
         self.objective = np.array([load.objective_ms for load in loads])
+        delays = np.array([load.max_delay_ms for load in loads])[:, None]
+        self.delays = delays if delays.any() else None
         self.copies = np.arange(COPIES)
         self.window = np.arange(width)
         self.begin = np.arange(count * COPIES).reshape(count, COPIES) * ARRIVALS
@@ -109,16 +152,19 @@ class _Queues:
         self.clock = np.full(COPIES, BACKLOG * float(self.times.max()))
         self.ahead = ARRIVALS - width
 
-    def step(self) -> tuple[Places, Places, Places, Floats]:
-        """Run one batch of each copy; return the service, the batch, how many of it are late, and its time."""
+    def step(self) -> _Step:
+        """Run one batch of each copy."""
         self.ahead -= len(self.window)
         if self.ahead < 0:
             self.ahead = ARRIVALS - len(self.window) - int((self.next - self.begin).max())
         if self.ahead < 0:
             self._go_round()
         oldest = self.arrivals.take(self.next)
-        clock = np.maximum(self.clock, oldest.min(axis=0))
-        deadlines = np.where(oldest <= clock, oldest + self.objective[:, None], np.inf)
+        ready = oldest
+        if self.delays is not None:
+            ready = np.minimum(oldest + self.delays, self.arrivals.take(self.next + self.largest[:, None] - 1))
+        clock = np.maximum(self.clock, ready.min(axis=0))
+        deadlines = np.where(ready <= clock, oldest + self.objective[:, None], np.inf)
         chosen = deadlines.argmin(axis=0)
         first = self.next[chosen, self.copies]
         batch = self.arrivals.take(first[:, None] + self.window)
@@ -127,7 +173,7 @@ class _Queues:
         self.clock = clock + took
         late = np.minimum((batch < (self.clock - self.objective[chosen])[:, None]).sum(axis=1), size)
         self.next[chosen, self.copies] += size
-        return chosen, size, late, took
+        return _Step(chosen, batch, size, late, took)
 
     def _go_round(self) -> None:
         """Begin each row of arrivals at its next request; those that are used up come again after its end."""

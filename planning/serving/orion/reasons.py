@@ -51,7 +51,7 @@ def _why_cut(tables: Tables, filled: Sequence[Filled]) -> str:
         least = min(least, together or 1.0)
     if load > least:
         return f"with turns they would need {load / least:.0%} of what the whole GPU can do for them"
-    return f"with turns the GPU would do {load / least:.0%} of what it can do for them, and more requests would be late"
+    return f"with turns the GPU would do {load / least:.0%} of what it can do for them, and requests would wait longer"
 
 
 def impossible(tables: Tables) -> str:

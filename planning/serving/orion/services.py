@@ -53,6 +53,7 @@ class Service:
         profiles: what is measured of it, by type of GPU. On other types it cannot run.
         quantile: the part of the requests that must meet the objective.
         process: services that name the same process run in one process, and can divide a GPU by green contexts.
+        max_delay_ms: how long the service's oldest request waits for a batch to fill.
     """
 
     name: str
@@ -61,12 +62,15 @@ class Service:
     profiles: Mapping[str, Profile]
     quantile: float = 0.99
     process: str | None = None
+    max_delay_ms: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < float("inf"):
             raise ValueError(f"the rate of {self.name} is {self.rate}; it must be 0 or more requests/s")
         if not 0 < self.objective_ms < float("inf"):
             raise ValueError(f"the objective of {self.name} is {self.objective_ms} ms; it must be above 0")
+        if not 0 <= self.max_delay_ms < self.objective_ms:
+            raise ValueError(f"{self.name} waits {self.max_delay_ms} ms; it must be 0 or more, and below the objective")
         if not 0 < self.quantile < 1:
             raise ValueError(f"the quantile of {self.name} is {self.quantile}; it must lie between 0 and 1")
 
