@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from orion.crds.durations import Duration
@@ -23,6 +22,7 @@ from orion.crds.quantities import Memory
 from orion.errors import Unreadable
 from orion.planning.queues.resources import Server
 from orion.planning.sharing.harvest import Tenant, speed_beneath
+from orion.simulation import yaml_files
 
 from .synergy_ini import MOST_SERVERS, shape
 
@@ -200,17 +200,11 @@ def from_yaml(path: Path, text: str) -> Cluster:
     Raises:
         Unreadable: with a sentence.
     """
+    plain = yaml_files.parse(path, text)
     try:
-        written = _File.model_validate(yaml.safe_load(text))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise Unreadable(f"{path}{where}: this is no YAML ({problem}): correct it") from error
+        written = _File.model_validate(plain)
     except ValidationError as error:
         raise Unreadable(f"{path}: {_reason(error)}: correct it") from error
-    except (ValueError, RecursionError) as error:  # a day that is in no calendar; a list in a list in a list ..
-        raise Unreadable(f"{path}: this is no YAML ({error}): correct it") from error
     gpus = tuple(sorted({group.gpu for group in written.servers if group.gpu}))
     servers = tuple(_server(group) for group in written.servers for _ in range(group.count))
     return Cluster(path.name, servers, gpus)

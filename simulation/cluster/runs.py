@@ -8,19 +8,17 @@ the results.
 
 import hashlib
 import json
-import multiprocessing
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from orion.errors import Conflict
 from orion.planning.queues.demands import Profile
+from orion.simulation import processes
 from orion.simulation.whole_files import write
 
 from . import loop, results
@@ -159,28 +157,12 @@ def make_all(
             make(task, begun(task))
             ended(task)
         return
-    with ProcessPoolExecutor(min(workers, len(left)), multiprocessing.get_context("spawn")) as pool:
-        try:
-            running = _started(pool, left)
-            for future in as_completed(running):
-                future.result()
-                ended(running[future])
-        except BrokenProcessPool as error:
-            raise Conflict("a process ended in its run; is memory short? give fewer --workers") from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
-
-
-def _started(pool: ProcessPoolExecutor, left: Sequence[Task]) -> dict[Future[None], Task]:
-    """Start processes that ignore Ctrl-C: this process handles it and ends them."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # processes inherit an ignored signal
-    try:
-        return {pool.submit(make, task): task for task in left}
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with processes.started(min(workers, len(left))) as pool:
+        with processes.deaf_to_interrupts():
+            running = {pool.submit(make, task): task for task in left}
+        for future in as_completed(running):
+            future.result()
+            ended(running[future])
 
 
 def gather(wanted: Sequence[Task], output: Path) -> list[Path]:

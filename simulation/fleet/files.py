@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from orion.crds.durations import Duration
@@ -23,6 +22,7 @@ from orion.crds.quantities import Memory
 from orion.errors import Unreadable
 from orion.planning.fleet.fleets import Batch, Fleet, Service, Training
 from orion.planning.sharing.harvest import Tenant
+from orion.simulation import yaml_files
 
 DAY_H = 24.0
 MOST_HOURS = 24.0 * 31
@@ -155,18 +155,12 @@ def parse(path: Path) -> dict[str, Any]:
         Unreadable: with a sentence.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise Unreadable(f"{path}: {error.strerror}: give a fleet as YAML") from error
     except UnicodeDecodeError as error:
         raise Unreadable(f"{path}: this is no text: give a fleet as YAML") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise Unreadable(f"{path}{where}: this is no YAML ({problem}): correct it") from error
-    except (ValueError, RecursionError) as error:  # a day that is in no calendar; a list in a list in a list ..
-        raise Unreadable(f"{path}: this is no YAML ({error}): correct it") from error
+    found = yaml_files.parse(path, text)
     if isinstance(found, dict) and set(found) == {"fleet"}:
         found = found["fleet"]
     if not isinstance(found, dict):

@@ -5,20 +5,17 @@ number of processes: a planner's decision depends on its case alone, and the num
 """
 
 import hashlib
-import multiprocessing
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from orion.errors import Conflict
 from orion.planning.serving.cases import Case, Decide, Limits, Measured
 from orion.planning.serving.planners import PLANNERS
 from orion.planning.serving.plans import Part, Plan
+from orion.simulation import processes
 
 from .confirm import miss_ratios
 
@@ -113,17 +110,8 @@ def decide_all(
         worker = _Worker(setting)
         yield from (worker.decide(*task) for task in tasks)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(tasks)), context, _begin, (setting,)) as pool:
-        try:
-            yield from _in_order(pool, tasks, 4 * workers)
-        except BrokenProcessPool as error:
-            raise Conflict("a process ended in its run; is memory short? give fewer --workers") from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
+    with processes.started(min(workers, len(tasks)), _begin, setting) as pool:
+        yield from _in_order(pool, tasks, 4 * workers)
 
 
 def _in_order(
@@ -133,11 +121,8 @@ def _in_order(
     left = iter(tasks)
     running: list[Future[Chunk]] = []
     while True:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # processes inherit it: this process handles Ctrl-C
-        try:
+        with processes.deaf_to_interrupts():
             running += [pool.submit(_decide, *task) for task in islice(left, ahead - len(running))]
-        finally:
-            signal.signal(signal.SIGINT, before)
         if not running:
             return
         yield running.pop(0).result()

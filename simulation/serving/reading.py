@@ -12,6 +12,7 @@ from orion.crds.profile_file import parse_profile
 from orion.errors import OrionError, Unreadable
 from orion.planning.serving.latency import Latency
 from orion.planning.serving.plans import Assignment, Part, Plan
+from orion.simulation import yaml_files
 from orion.simulation.engine.batching import Engine
 
 from . import rates, scenario
@@ -27,16 +28,12 @@ def read(path: Path) -> Setting:
         Unreadable: a file cannot be read, or does not fit together; with a sentence.
     """
     try:
-        plain = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror or error}; check the path") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        problem = " ".join(str(getattr(error, "problem", error)).split())
-        raise Unreadable(f"{path}{where}: this is no YAML ({problem}): correct it") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8; a day that is in no calendar; lists in lists in lists
+    except UnicodeDecodeError as error:
         raise Unreadable(f"{path}: this is no YAML ({error}): correct it") from error
+    plain = yaml_files.parse(path, text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     try:
         written = scenario.Scenario.read(plain, str(path))
         return _setting(written, path)
