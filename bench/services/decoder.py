@@ -41,7 +41,7 @@ class SlotDecoder:
         torch.backends.cuda.enable_cudnn_sdp(False)  # it compiles a plan for each shape
         self._settings, self._device = settings, device
         layers, width, self._heads = GPT if device == "cuda" else TINY
-        self._width, self._layers = width, layers
+        self._width = width
         self._capacity = -(-(settings.prompt[1] + settings.output[1]) // ALIGNMENT) * ALIGNMENT
         self.gpu = torch.cuda.get_device_name() if device == "cuda" else "CPU"
         self._stream = torch.cuda.Stream() if device == "cuda" else None

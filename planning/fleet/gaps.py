@@ -39,11 +39,6 @@ class Gaps:
         for gpu in run.gpus:
             insort(self._held[gpu], (run.from_h, run.to_h))
 
-    def release(self, run: Run) -> None:
-        """Give the GPUs of a run back."""
-        for gpu in run.gpus:
-            self._held[gpu].remove((run.from_h, run.to_h))
-
     def free(self, gpus: tuple[int, ...], track: Track, from_h: float, to_h: float) -> Iterator[Gap]:
         """Yield the times at which all of some GPUs are free and have room for the track's memory, ascending."""
         taken = self._held[gpus[0]] if len(gpus) == 1 else sorted(each for gpu in gpus for each in self._held[gpu])

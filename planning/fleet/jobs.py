@@ -13,7 +13,7 @@ times that no large job can use.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .fleets import RESTART_H, TOLERANCE_H, Batch, Fleet, Training
+from .fleets import RESTART_H, TOLERANCE_H, Batch, Training
 from .gaps import Gaps, Run
 from .supply import Supply, Track
 
@@ -74,11 +74,6 @@ def all_jobs(batches: Iterable[Batch], training: Iterable[Training]) -> list[Job
         jobs += [Job(each.name, copy, each.gpus, each.alone_h, 0.0, each.by_h, each.memory_gb)
                  for copy in range(each.count)]  # fmt: skip
     return jobs
-
-
-def is_possible(fleet: Fleet, job: Job) -> bool:
-    """Return whether a job fits on GPUs that run nothing else."""
-    return job.memory_gb <= fleet.memory_gb and (job.gpus == 0 or job.work_h <= job.by_h - job.from_h + TOLERANCE_H)
 
 
 class Placer:

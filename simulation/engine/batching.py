@@ -23,8 +23,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-ADMISSIONS = ("reserve", "paged")
-
 
 @dataclass(frozen=True)
 class Engine:

@@ -27,7 +27,6 @@ class Costs:
         second_client: how much longer work takes when any second process has a context on the GPU.
         busy_period_ms: GPU time that best-effort work loses for each busy period of the services above it.
         co_runs: the most work that services on parts of one GPU do together; 1: what one of them does alone.
-        green_context_ms: the time to create a green context.
     """
 
     gpu: str
@@ -35,7 +34,6 @@ class Costs:
     second_client: Figure
     busy_period_ms: Figure
     co_runs: Figure
-    green_context_ms: Figure
 
 
 H200 = Costs(
@@ -44,7 +42,6 @@ H200 = Costs(
     second_client=Figure(0.10, "one H200: any second client 5 to 10 %; the larger is taken"),
     busy_period_ms=Figure(0.30, "docs/results/colocation.md: what be loses for each busy period of hp"),
     co_runs=Figure(1.33, "one H200: hp and be under MPS did 1.05 to 1.33 times the work of one of them"),
-    green_context_ms=Figure(1.0, "one H200: a green context over 96 of 132 SMs"),
 )
 
 _ALL = (H200,)
