@@ -44,6 +44,14 @@ def webhook(
     leave_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="How long to answer reviews after SIGTERM, in seconds.")
     ] = 5.0,
+    finish_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=600,
+            help="How long to keep open connections after that, in seconds. API servers close idle ones after 90.",
+        ),
+    ] = 95.0,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="The kubeconfig for the API server.", show_default="the pod's, else $KUBECONFIG")
     ] = None,
@@ -58,7 +66,7 @@ def webhook(
         raise Invalid(f"--log-level must be debug, info, warning or error, not {log_level!r}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
-    _run(certificates, _address("--listen", listen), health, defaults, leave_seconds, kubeconfig)
+    _run(certificates, _address("--listen", listen), health, defaults, (leave_seconds, finish_seconds), kubeconfig)
 
 
 def installation(**options: object) -> "Defaults":
@@ -77,7 +85,7 @@ def _run(
     listen: tuple[str, int],
     health: str,
     defaults: "Defaults",
-    leave_s: float,
+    shutdown_s: tuple[float, float],
     kubeconfig: Path | None,
 ) -> None:
     from orion.api_server.credentials import find_access
@@ -91,7 +99,8 @@ def _run(
         certificate=folder / CERTIFICATE,
         key=folder / KEY,
         exposition=health,
-        leave_s=leave_s,
+        leave_s=shutdown_s[0],
+        finish_s=shutdown_s[1],
     )
     server = Webhook(find_access(kubeconfig), defaults, listening)
     asyncio.run(server.run(started=_log_port))

@@ -5,8 +5,8 @@ can deny a pod.
 
 On SIGTERM, the readiness probe fails, and the cluster removes this replica from the Service. Meanwhile the webhook
 still answers reviews, each with `Connection: close`, so that the API server's persistent connections move to other
-replicas. Then the listener closes. Connections that are still open may send and finish reviews for a while. Then the
-process ends.
+replicas. Then the listener closes, and the webhook waits until the API servers have closed their idle connections.
+It does not close them itself: an API server that sends a review at that moment would fail, and does not try again.
 """
 
 import asyncio
@@ -36,8 +36,11 @@ from orion.operator.webhook.tls import LiveCertificate
 
 _LARGEST_REVIEW = 8 * 2**20
 """ Bytes. The API server accepts pods of up to 1.5 MiB, and a review contains the new and the old pod. """
+FINISH_S = 95.0
+""" Longer than the 90 s after which an API server closes an idle connection (IdleConnTimeout of Go's transport). """
 _KEEP_ALIVE_S = 120.0
-""" Longer than the API server's 90 s, so that the API server always closes an idle connection first. """
+""" Longer than those 90 s, too: the API server always closes an idle connection first. """
+_ANSWER_S = 5.0  # what reviews that have arrived may still take at the end
 _HANDSHAKE_S = 0.5  # ten times what a handshake takes on a busy machine
 _log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ class Listening:
         exposition: HOST:PORT for probes and metrics in plain HTTP; empty: only the HTTPS port serves them.
         certificate, key: PEM files.
         leave_s: how long the webhook accepts connections after SIGTERM, in seconds.
-        finish_s: seconds that open connections may send reviews after `leave_s`. Then answers may take as long again.
+        finish_s: how long connections may stay open and send reviews after `leave_s`, in seconds.
     """
 
     address: str
@@ -60,7 +63,7 @@ class Listening:
     key: Path
     exposition: str = ""
     leave_s: float = 5.0
-    finish_s: float = 5.0
+    finish_s: float = FINISH_S
 
 
 class Webhook:
@@ -132,8 +135,7 @@ class Webhook:
         application.router.add_post(reviews.PATH, self._review)
         for path in PATHS:
             application.router.add_get(path, self._answers.answer)
-        finish_s = self._listening.finish_s
-        return web.AppRunner(application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=finish_s)
+        return web.AppRunner(application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_ANSWER_S)
 
     async def _listen(self, runner: web.AppRunner) -> None:
         await runner.setup()
@@ -144,7 +146,7 @@ class Webhook:
             await self._exposition.start()
 
     async def _leave(self, runner: web.AppRunner) -> None:
-        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` for open connections.
+        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` until all have closed.
 
         A connection that the kernel accepted just before is not listed until its TLS handshake is over. So the listener
         has to be without a connection for `_HANDSHAKE_S`.

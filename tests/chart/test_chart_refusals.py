@@ -21,7 +21,7 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
         ({"webhook": {"healthPort": 9443}}, "webhook.port and webhook.healthPort are the same"),
         ({"node": {"agent": {"metricsPort": 9436}}}, "node.devicePlugin.metricsPort are the same"),
         ({"nodeConfiguration": {"slots": {"hp": 0, "be": 0}}}, "neither hp nor be slots"),
-        ({"webhook": {"leaveSeconds": 30}}, "webhook.leaveSeconds must be less"),
+        ({"webhook": {"leaveSeconds": 110}}, "webhook.leaveSeconds must be less"),
         (MONITORED, "name your Prometheus in networkPolicy.metricsFrom"),
         (
             {

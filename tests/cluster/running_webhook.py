@@ -5,6 +5,7 @@ import contextlib
 import functools
 import os
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -57,25 +58,28 @@ class RunningWebhook:
     def start(self) -> None:
         """Start the webhook, and wait until it is ready."""
         log = self.folder / "log"
+        logged = log.stat().st_size if log.exists() else 0
         kubeconfig = self.access.kubeconfig_for(SERVICE_ACCOUNT, [], self.folder / "kubeconfig")
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "orion.cli", "webhook", "--certificates", str(self.folder)),
                     *("--listen", f"127.0.0.1:{self.port}", "--health", f"127.0.0.1:{self.health}"),
-                    *("--kubeconfig", str(kubeconfig), "--leave-seconds", "0.2", *self.arguments),
+                    *("--kubeconfig", str(kubeconfig), "--leave-seconds", "0.2", "--finish-seconds", "5"),
+                    *self.arguments,
                 ],
                 stderr=output,
                 env={**os.environ, "NO_PROXY": "127.0.0.1"},
             )
-        eventually(functools.partial(self._listens, log))
+        eventually(functools.partial(self._listens, log, logged))
         eventually(self.is_ready, what=f"the webhook is not ready: {log.read_text()}")
 
-    def _listens(self, log: Path) -> bool:
+    def _listens(self, log: Path, logged: int) -> bool:
         """Return whether the webhook has printed its address; later starts use the same ports as the first."""
         assert self.process is not None
         assert self.process.poll() is None, log.read_text()
-        printed = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", log.read_text())
+        new = log.read_bytes()[logged:].decode()
+        printed = re.findall(r"metrics: on http://\S+:(\d+)/metrics\n.*reviews on port (\d+)", new)
         if printed:
             self.health, self.port = map(int, printed[-1])
         return bool(printed)
@@ -87,6 +91,20 @@ class RunningWebhook:
         with contextlib.suppress(OSError):
             return self.read("readyz") == "ok\n"
         return False
+
+    def start_again(self) -> None:
+        """Start another process on the port for reviews, once the first, which is ending, no longer listens there.
+
+        The first may still have connections, so it still has its port for health.
+        """
+        eventually(self._is_free)
+        self.health = 0
+        self.start()
+
+    def _is_free(self) -> bool:
+        """Return whether nobody listens on the port for reviews."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) != 0
 
     def read(self, path: str) -> str:
         """Return the answer of the webhook's plain HTTP port."""

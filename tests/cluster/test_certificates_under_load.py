@@ -17,6 +17,7 @@ from orion.operator.certificates.deciding import Phase
 from orion.operator.certificates.state import State
 from orion.operator.webhook import manifests
 from orion.operator.webhook.reviews import PATH
+from orion.operator.webhook.serving import FINISH_S
 from testbed.access import Access
 from tests.cluster import api_types, running_webhook
 from tests.cluster.certificates_process import SECRET, Certificates, grant_rights
@@ -74,7 +75,10 @@ def scene(
         stack.enter_context(Background(StandInKubelet(api, namespace, SECRET, volumes).work, every=0.1))
         webhooks = [
             RunningWebhook(
-                control_plane, volume.parent, namespace, ("--certificates", str(volume), "--leave-seconds", "1")
+                control_plane,
+                volume.parent,
+                namespace,
+                ("--certificates", str(volume), "--leave-seconds", "1", "--finish-seconds", str(FINISH_S)),
             )
             for volume in volumes
         ]
@@ -145,6 +149,7 @@ def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, 
         scene.fleet.roll_out()
     found: Any = client.AdmissionregistrationV1Api(scene.api).read_mutating_webhook_configuration(scene.namespace)
     assert found.webhooks[0].timeout_seconds == 7
+    assert {each.poll() for each in scene.fleet.leaving} <= {None, 0}
 
 
 def test_two_rotating_processes_that_are_killed_repeatedly_refuse_no_pod(scene: Scene) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -184,10 +185,12 @@ class Fleet:
     Args:
         service: the stand-in.
         webhooks: the processes.
+        leaving: processes that were replaced; each ends once the API server has closed its connections.
     """
 
     service: StandInService
     webhooks: list[RunningWebhook]
+    leaving: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def admit(self) -> None:
         """Let the Service use all webhooks that are ready."""
@@ -201,8 +204,8 @@ class Fleet:
             assert process is not None
             process.terminate()  # the webhook still answers for --leave-seconds, until the Service no longer uses it
             self.service.ready = others
-            assert process.wait(30) == 0
-            webhook.start()
+            self.leaving.append(process)
+            webhook.start_again()
             self.admit()
 
 
@@ -217,6 +220,7 @@ def fleet(webhooks: list[RunningWebhook]) -> Iterator[Fleet]:
             made.admit()
             yield made
         finally:
-            for webhook in webhooks:
-                if webhook.process is not None and webhook.process.poll() is None:
-                    webhook.stop()
+            for process in (*made.leaving, *(each.process for each in webhooks)):
+                if process is not None:
+                    process.kill()  # the API server still holds connections, so that SIGTERM would take 90 s
+                    process.wait(30)

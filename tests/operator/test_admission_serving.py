@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -75,7 +76,7 @@ async def served(script: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
     listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1:0", leave_s=0.3)
     webhook = Webhook(Access(script.url, None), Defaults(), listening)
     started = asyncio.Event()
-    running = asyncio.create_task(webhook.run(lambda _: started.set()))
+    running = asyncio.create_task(webhook.run(lambda _: started.set()), name="webhook")
     await asyncio.wait_for(started.wait(), 10)
     found = Served(webhook, tmp_path, authority)
     await eventually_async(lambda: webhook.admission.ready)
@@ -251,6 +252,21 @@ def test_the_webhook_does_not_start_without_a_certificate(tmp_path: Path) -> Non
 
 
 # -- Shutdown ----------------------------------------------------------------------------------------------------------
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_an_idle_connection_stays_until_the_client_closes_it(served: Served) -> None:
+    assert served.webhook._listening.finish_s > 90  # after which an API server closes an idle connection
+    (running,) = (each for each in asyncio.all_tasks() if each.get_name() == "webhook")
+    assert (await served.review(pod()))["allowed"]
+    os.kill(os.getpid(), signal.SIGTERM)
+    await eventually_async(lambda: not listens(served.webhook.port))
+    assert (await served.review(pod()))["allowed"]  # on the connection that was idle; its answer closes it
+    await asyncio.wait_for(running, 20)
 
 
 async def test_sigterm_ends_readiness_first_and_loses_no_review(served: Served) -> None:

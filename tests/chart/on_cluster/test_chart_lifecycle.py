@@ -27,7 +27,8 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
 
-SIMULATED = {"simulatedGPUs": 2}
+SIMULATED = {"simulatedGPUs": 2, "webhook.terminationGracePeriodSeconds": 30}
+""" A webhook's pod ends within 30 s, even if an API server still has connections to it. """
 PATIENT = {"node.agent.recoverySeconds": 1, "node.agent.extraArgs[0]": "--claim-seconds=1"}
 """ Shorter than the defaults (10 s, 60 s), so that Orion soon advertises a GPU that another plugin releases. """
 VALUES = {**SIMULATED, **PATIENT, "mps.enabled": True}

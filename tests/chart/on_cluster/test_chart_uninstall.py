@@ -27,7 +27,11 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # the time for which Helm waits on a busy machine
 
 DEADLINE = 12
-SIMULATED: dict[str, Any] = {"simulatedGPUs": 1, "uninstall.deadlineSeconds": DEADLINE}
+SIMULATED: dict[str, Any] = {
+    "simulatedGPUs": 1,
+    "uninstall.deadlineSeconds": DEADLINE,
+    "webhook.terminationGracePeriodSeconds": 30,
+}
 MORE_SECONDS = 90.0
 """ Helm's work before and after the Job takes some 5 s. """
 CLEANUP = "system:serviceaccount:orion-system:orion-cleanup"
