@@ -45,6 +45,11 @@ def _known(functions: dict[str, Function], declarations: dict[str, Declaration])
     return sorted(name for name, function in functions.items() if function.base in bases)
 
 
+def _passed(functions: dict[str, Function], declarations: dict[str, Declaration]) -> list[str]:
+    """Return the functions of cuda.h that have no row in the look-up table: none of their variants is interposed."""
+    return sorted(functions.keys() - set(_known(functions, declarations)))
+
+
 def _guarded(since: int, lines: str) -> str:
     return f"#if CUDA_VERSION >= {since}\n{lines}#endif\n" if since else lines
 
@@ -97,6 +102,11 @@ def table_include(functions: dict[str, Function], declarations: dict[str, Declar
     return f"{_OPENING}{_each(_known(functions, declarations), declarations, row)}"
 
 
+def passed_include(functions: dict[str, Function], declarations: dict[str, Declaration]) -> str:
+    """Return the text of `passed.inc`: a line for each function that the hook knows and leaves alone, sorted."""
+    return _OPENING + "".join(f'"{name}",\n' for name in _passed(functions, declarations))
+
+
 def outputs(functions: dict[str, Function], declarations: dict[str, Declaration]) -> dict[Path, str]:
     """Return the text of every generated file."""
     return {
@@ -105,6 +115,7 @@ def outputs(functions: dict[str, Function], declarations: dict[str, Declaration]
         GENERATED / "driver.c": driver_source(),
         GENERATED / "wrappers.inc": wrappers_include(functions, declarations),
         GENERATED / "table.inc": table_include(functions, declarations),
+        GENERATED / "passed.inc": passed_include(functions, declarations),
     }
 
 

@@ -99,15 +99,18 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
     details = f".stream = {stream}, .identity = {_identity(declaration)}{_launch(declaration)}{movable}"
     before = [f"struct orion_work work = {{{details}}};"]
     proves = declaration.options.get("proves")
+    blocks = declaration.options.get("blocks")
+    begin = ["orion_work_begin(&work);", *elsewhere]
+    if blocks is not None:
+        begin += [f"if (orion_work_is_admitted(&work) && {blocks}) orion_work_blocks(&work);"]
     if proves is None:
-        begin = ["orion_work_begin(&work);", *elsewhere]
         return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);", *after])]
     when = "" if proves == "true" else f"if ({proves}) "
     proof = f"{{.scope = ORION_PROOF_STREAM, .blocks = true, .of_itself = true, .stream = {stream}}}"
     return [
         *before,
         f"struct orion_proof proof = {proof};",
-        "orion_work_begin(&work);",
+        *begin,
         f"{when}orion_proof_begin(&proof);",
         *_calling(function, ["orion_work_end(&work, result);", f"{when}orion_proof_end(&proof, result);", *after]),
     ]
@@ -230,7 +233,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
 
 def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
     """Return lines that pass the call on unchanged if a pointer that the wrapper would dereference is null."""
-    options = [declaration.options.get(option, "") for option in ("stream", "proves")]
+    options = [declaration.options.get(option, "") for option in ("stream", "proves", "blocks")]
     details = [*declaration.calls.values(), *options]
     followed = {name for detail in details for name in re.findall(r"(\w+)->", detail)}
     followed |= {arguments for kind, arguments in declaration.calls.items() if kind.startswith("orion_copy_")}

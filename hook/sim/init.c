@@ -4,6 +4,7 @@
 
 #include "client.h"
 #include "effect.h"
+#include "queue.h"
 #include "sim.h"
 #include "trace.h"
 
@@ -31,12 +32,14 @@ CUresult CUDAAPI cuInit(unsigned flags)
     pthread_mutex_lock(&mutex);
     CUresult result = CUDA_SUCCESS;
     if (!atomic_load(&initialised)) {
+        sim_trace_choose();
         if (!sim_open()) /* no machine: the same error as without a loaded driver */
             result = CUDA_ERROR_NO_DEVICE;
         else if (!sim_handles_open()) result = CUDA_ERROR_UNKNOWN;
         else sim_choose_devices();
         if (!result && sim_device_count() == 0) result = CUDA_ERROR_NO_DEVICE;
         if (!watching) watching = pthread_atfork(NULL, NULL, in_child) == 0;
+        if (!result) sim_choose_waiting();
         if (!result) atomic_store(&initialised, true);
     }
     pthread_mutex_unlock(&mutex);

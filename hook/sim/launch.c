@@ -84,3 +84,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
     }
     return CUDA_SUCCESS;
 }
+
+/* A function that CUDA does not have. It stands for those of a newer driver, which a hook does not know. */
+SIM_EXPORT CUresult CUDAAPI cuLaunchOfTheFuture(CUfunction function, CUstream stream, void **parameters);
+CUresult CUDAAPI cuLaunchOfTheFuture(CUfunction function, CUstream stream, void **parameters)
+{
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}

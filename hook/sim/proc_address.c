@@ -9,6 +9,8 @@ SIM_EXPORT CUresult CUDAAPI cuProfilerInitialize(const char *config, const char 
 SIM_EXPORT CUresult CUDAAPI cuProfilerStart(void);
 SIM_EXPORT CUresult CUDAAPI cuProfilerStop(void);
 
+SIM_EXPORT CUresult CUDAAPI cuLaunchOfTheFuture(CUfunction function, CUstream stream, void **parameters);
+
 static const struct entry {
     const char *name;
     int version;
@@ -18,6 +20,7 @@ static const struct entry {
 #define ENTRY(function, version, per_thread, symbol) {#function, version, per_thread, (void *)symbol},
 #include "generated/entries.inc"
 #undef ENTRY
+    {"cuLaunchOfTheFuture", 13000, false, (void *)cuLaunchOfTheFuture},
 };
 
 #define FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)

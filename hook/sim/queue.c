@@ -4,6 +4,9 @@
  * bound: the sum of the times of the operations that are earlier in the queue, as if they had the device alone. The
  * bound is never before the machine's next change. When two contexts are time-sliced, each check halves the remaining
  * time, so a few checks find the end to the microsecond. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "queue.h"
 #include "clock.h"
 #include "dispatch.h"
@@ -15,6 +18,7 @@
 #define DEPTH 4           /* an operation may wait for a second that also waits; follow at most this many */
 #define ROOM 32           /* wait until a full queue has this many free entries, to wake less often */
 #define VIRTUAL_QUERY_NS 1000u
+#define SPIN_CHECK_NS 20000u
 
 uint64_t sim_push(uint64_t stream, const struct sim_op *op)
 {
@@ -79,6 +83,23 @@ bool sim_query(const struct sim_position *position)
     return reached;
 }
 
+static bool spins;
+
+void sim_choose_waiting(void)
+{
+    const char *set = getenv("ORION_SIM_SPIN");
+    spins = set && !strcmp(set, "1") && !sim_machine->parameters.virtual_clock;
+}
+
+static void spin(uint64_t until_ns)
+{
+    uint64_t now = sim_monotonic_ns(), soon = now + SPIN_CHECK_NS;
+    while (now < until_ns && now < soon) {
+        sim_pause();
+        now = sim_monotonic_ns();
+    }
+}
+
 void sim_wait(const struct sim_position *position)
 {
     sim_refresh();
@@ -90,7 +111,8 @@ void sim_wait(const struct sim_position *position)
         sim_leave();
         if (reached) return;
         if (until != SIM_NEVER && until > now + CHECK_NS && !sim_machine->parameters.virtual_clock) until = now + CHECK_NS;
-        sim_sleep_until(until, &sim_effects_done, seen);
+        if (spins) spin(until);
+        else sim_sleep_until(until, &sim_effects_done, seen);
     }
 }
 

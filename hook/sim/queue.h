@@ -23,6 +23,9 @@ bool sim_query(const struct sim_position *position);
 
 void sim_wait(const struct sim_position *position);
 
+/* Reads ORION_SIM_SPIN: whether waits keep a CPU busy, as a driver's do by default, or sleep. cuInit calls this. */
+void sim_choose_waiting(void);
+
 /* Under the lock: a lower bound of the time at which the position is reached; SIM_NEVER: time alone does not reach
  * it. */
 uint64_t sim_earliest(const struct sim_position *position);

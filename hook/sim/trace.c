@@ -16,11 +16,16 @@
 
 #define PORTION 256 /* pieces taken at a time */
 
-bool sim_trace_wanted(void)
+/* Copied at cuInit: the keeper must not read the environment, which the program may change at any time. */
+static char path[4096];
+
+void sim_trace_choose(void)
 {
-    const char *path = getenv("ORION_SIM_TRACE");
-    return path && *path;
+    const char *named = getenv("ORION_SIM_TRACE");
+    if (named && strlen(named) < sizeof path) strcpy(path, named);
 }
+
+bool sim_trace_wanted(void) { return path[0] != '\0'; }
 
 void sim_trace_piece(struct sim_state *state, uint64_t stream, uint64_t start_ns, uint64_t label)
 {
@@ -105,7 +110,7 @@ void sim_trace_drain(void)
     if (!sim_trace_wanted() || !sim_own_client()) return;
     pthread_mutex_lock(&one);
     struct sim_piece pieces[PORTION];
-    int file = open(getenv("ORION_SIM_TRACE"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int count = PORTION;
     if (!begun) /* skip the pieces of an earlier client that had our index */
         at = sim_trace_begin();

@@ -4,6 +4,9 @@
 
 #include "shared.h"
 
+/* Read ORION_SIM_TRACE. cuInit calls this once, before the process has a keeper. */
+void sim_trace_choose(void);
+
 /* Is this process tracing? */
 bool sim_trace_wanted(void);
 

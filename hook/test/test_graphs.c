@@ -1,17 +1,19 @@
 /* The hook identifies a graph by its nodes. The test instantiates a graph twice, changes its length, changes single
  * nodes and changes them back, and uses child graphs and nodes that the hook cannot read. It also limits the duration of
- * a walk over the nodes. It runs on the simulated driver. */
+ * a walk over the nodes, and counts the hook's driver calls for hp's graphs. It runs on the simulated driver. */
 #include "check.h"
 
 #include <dlfcn.h>
 #include <time.h>
 
 #include "core/core.h"
+#include "fake_driver.h"
 #include "generated/driver.h"
 #include "interposition/launched.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "learning/launch.h"
+#include "process/policy.h"
 #include "process/process.h"
 
 #define MUST(call) CHECK((call) == CUDA_SUCCESS)
@@ -24,6 +26,7 @@
 #endif
 
 static struct orion_process *process;
+static struct orion_gpu *gpu;
 static CUfunction function, other;
 
 static void *find(void *where, const char *name) { return dlsym(where, name); }
@@ -33,10 +36,10 @@ static void begin(void)
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    setenv("ORION_ROOT", "/nonexistent", 1);
     orion_driver_fill(find, RTLD_DEFAULT);
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
+    gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
     MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n"));
@@ -231,6 +234,65 @@ static void a_walk_is_quick(void)
     CHECK(walk < WALK_MOST_US);
 }
 
+static unsigned driver_calls;
+
+static CUresult CUDAAPI a_counted_call(void)
+{
+    driver_calls++;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* The program changes its graph in every way. Returns how often the hook itself calls the driver meanwhile. */
+static unsigned calls_for_changes(CUgraphExec exec, CUgraph graph, const CUgraphNode *nodes)
+{
+    struct orion_driver driver = orion_driver;
+    CUfunction unseen = (CUfunction)(uintptr_t)0x1230;
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel(unseen, 9);
+    void *(*counted)[sizeof driver / sizeof(void *)] = (void *)&orion_driver;
+    for (size_t i = 0; i < sizeof driver / sizeof(void *); i++) (*counted)[i] = (void *)a_counted_call;
+    driver_calls = 0;
+    orion_graph_made(exec, graph);
+    orion_graph_node_set(exec, nodes[1], orion_identity_kernel_node(&parameters, parameters.func));
+    orion_graph_node_enabled(exec, nodes[1], false);
+    orion_graph_child_set(exec, nodes[2], graph);
+    orion_driver = driver;
+    return driver_calls;
+}
+
+static void set_overlap(bool granted)
+{
+    struct orion_policy *policy = (struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu);
+    policy->kind = ORION_POLICY_ORION;
+    policy->max_slowdown_milli = granted ? 1500 : 1000;
+    atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
+}
+
+static void graphs_of_hp_are_not_walked(void)
+{
+    static CUgraphNode nodes[1000];
+    CUgraph graph = chain(1000, nodes);
+    CUgraphExec exec = instantiated(graph);
+    uint64_t whole = of(exec);
+    CHECK(!orion_identity_is_local(whole));
+    CHECK(calls_for_changes(exec, graph, nodes) > 0);
+    orion_graph_made(exec, graph);
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    CHECK(of(exec) == whole); /* made before the role was known */
+    CHECK(calls_for_changes(exec, graph, nodes) == 0);
+    CHECK(orion_identity_is_local(of(exec))); /* the earlier walk no longer describes the graph */
+
+    atomic_store(&process->joining, 1); /* a second GPU: its role may be be */
+    CHECK(calls_for_changes(exec, graph, nodes) > 0);
+    atomic_store(&process->joining, 0);
+    set_overlap(true); /* hp publishes its launches */
+    CHECK(calls_for_changes(exec, graph, nodes) > 0);
+    orion_graph_made(exec, graph);
+    CHECK(of(exec) == whole);
+    set_overlap(false);
+    CHECK(calls_for_changes(exec, graph, nodes) == 0);
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+}
+
 int main(void)
 {
     begin();
@@ -242,6 +304,7 @@ int main(void)
     facts_are_the_mean_over_kernels();
     a_full_table_replaces_graphs();
     a_walk_is_quick();
+    graphs_of_hp_are_not_walked();
     puts("graphs: ok");
     return 0;
 }

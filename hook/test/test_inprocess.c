@@ -148,7 +148,6 @@ static void end_a_context_while_a_thread_is_bound(void)
 int main(void)
 {
     fake_threads_driver();
-    unsetenv("ORION_HP_CLIENT");
     run_scheduler();
     uint64_t first = atomic_load(&created);
     CHECK(first == CLIENTS);

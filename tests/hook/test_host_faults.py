@@ -43,6 +43,17 @@ def test_be_runs_when_a_busy_hp_is_killed(machine: Machine) -> None:
     assert sorted(times)[3] * MILLISECOND < DEATH_TO_RUN
 
 
+def test_a_program_that_changes_its_environment_keeps_its_slot(machine: Machine) -> None:
+    # The hook's thread reads no variable while the program may change it, and joins the slot of the first value.
+    client = machine.start_in(machine.client_root("be-0"))
+    client.must("moveroot")
+    client.must("init 0")
+    machine.until_joined(client)
+    child = client.do("fork 30").result
+    os.kill(child, signal.SIGKILL)
+    client.must("run 1 10")
+
+
 @pytest.mark.parametrize("command", ["closefds", "fork 30"])
 def test_be_runs_when_a_busy_hp_is_killed_that(machine: Machine, command: str) -> None:
     be = machine.start("be-0")

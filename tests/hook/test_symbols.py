@@ -117,3 +117,8 @@ def test_loads_here(library: Path) -> None:
         ["/bin/sh", "-c", "echo fine"], env={"LD_PRELOAD": str(library)}, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+def test_reads_the_environment_in_one_place() -> None:
+    """Reading it later, or in a thread of the hook, would race with a program that changes it."""
+    assert [path.name for path in _sources() if "getenv(" in path.read_text(errors="replace")] == ["environment.c"]

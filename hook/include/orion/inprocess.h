@@ -15,7 +15,8 @@
  * orion_start_scheduler and orion_stop_scheduler only while no client has work in progress.
  *
  * Environment: ORION_HP_CLIENT is the number of the hp client (default: the last one). ORION_LOG_LEVEL selects what the
- * hook writes to standard error: 1 errors, 2 warnings (the default), 3 events, 4 every stream and wait. */
+ * hook writes to standard error: 1 errors, 2 warnings (the default), 3 events, 4 every stream and wait. The hook reads
+ * both when it is loaded. A program that chooses hp itself calls orion_set_client_role. */
 #ifndef ORION_INPROCESS_H
 #define ORION_INPROCESS_H
 

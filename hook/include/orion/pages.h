@@ -146,7 +146,7 @@ struct orion_record_page {
     _Atomic uint64_t memory_bytes;      /* device memory allocated through the driver */
     _Atomic uint64_t memory_refusals;   /* allocations that failed because of the limit */
     _Atomic uint64_t given_up;          /* be: waits that ended because hp made no progress or was stopped */
-    _Atomic uint64_t unknown_functions; /* look-ups of function versions that the hook does not know */
+    _Atomic uint64_t unknown_functions; /* looked-up driver functions that the hook does not know */
     /* be: waits at the gate; bucket i counts waits of [2^(i-1), 2^i) us, the last bucket also longer ones. */
     _Atomic uint64_t wait_bucket[ORION_WAIT_BUCKETS];
     _Atomic uint64_t gpu_ns;               /* be: expected time of all completed work */

@@ -7,14 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "system/environment.h"
+
 #define ROOT "/run/orion"
-#define PATH_LONGEST 4096
 
 /* If a path is too long for sun_path, this opens its directory and connects through /proc. The path names thread-self,
  * because the calling thread may have its own descriptor table. */
@@ -33,10 +33,10 @@ static int connect_through_directory(int socket_fd, const char *directory)
 
 int orion_agent_connect(const char *gpu)
 {
-    char directory[PATH_LONGEST];
+    char directory[ORION_PATH_LONGEST];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *root = getenv("ORION_ROOT");
-    int length = snprintf(directory, sizeof directory, "%s/slots/%s", root != NULL && root[0] != '\0' ? root : ROOT, gpu);
+    const char *root = orion_environment()->root;
+    int length = snprintf(directory, sizeof directory, "%s/slots/%s", root[0] != '\0' ? root : ROOT, gpu);
     if (length < 0 || (size_t)length >= sizeof directory) {
         errno = ENAMETOOLONG;
         return -1;

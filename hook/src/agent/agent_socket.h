@@ -1,4 +1,5 @@
-/* Connects to the slot's socket: $ORION_ROOT/slots/<GPU uuid>/agent.sock. */
+/* Connects to the slot's socket: $ORION_ROOT/slots/<GPU uuid>/agent.sock, with ORION_ROOT as it was when the
+ * hook was loaded. */
 #ifndef ORION_AGENT_SOCKET_H
 #define ORION_AGENT_SOCKET_H
 

@@ -9,6 +9,7 @@
 
 #include "agent/agent_socket.h"
 #include "agent/knowledge.h"
+#include "agent/unknown_report.h"
 #include "hp/drain.h"
 #include "learning/durations.h"
 #include "orion/join.h"
@@ -175,6 +176,7 @@ static void handle_welcome(struct orion_membership *m, struct incoming *incoming
         return;
     }
     m->welcome = true;
+    m->unknown_reported = 0;
     orion_knowledge_reports_begin(&m->reports, orion_durations(m->process), &incoming->body.welcome, now);
     /* A be client is managed after its first NEIGHBOURS message: only then does it know the hp clients to wait for. */
     if (role == ORION_ROLE_HP || incoming->body.welcome.returned) managed(m, role);
@@ -273,6 +275,7 @@ void orion_membership_poll(struct orion_membership *m, uint64_t now)
     if (m->socket < 0 && now >= m->try_again_ns) try_to_connect(m, now);
     if (m->socket < 0) return;
     handle_messages(m, now);
+    if (m->socket >= 0 && m->welcome) orion_unknown_report(m->process, m->gpu, m->socket, &m->unknown_reported);
     if (m->socket >= 0 && m->welcome) orion_knowledge_reports_poll(&m->reports, orion_durations(m->process), m->socket, now);
     if (m->socket < 0 || m->welcome || now < m->answer_by_ns) return;
     unmanaged(m, ORION_SAY_NO_AGENT, m->gpu->uuid);

@@ -16,6 +16,7 @@
 #include "process/process.h"
 #include "process/report.h"
 #include "streams/stream_records.h"
+#include "system/environment.h"
 #include "system/system.h"
 
 /* How often hp's thread reads the socket; no message from the agent is urgent for hp. */
@@ -121,4 +122,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-void orion_thread_start(struct orion_process *process, struct orion_gpu *gpu) { orion_notifier_start(process, gpu, run); }
+void orion_thread_start(struct orion_process *process, struct orion_gpu *gpu)
+{
+    orion_environment(); /* the program's thread reads the environment, never the hook's */
+    orion_notifier_start(process, gpu, run);
+}

@@ -97,23 +97,25 @@ static bool is_done(const struct orion_proof *proof, const struct orion_stream_r
     return asks && orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record)) != CUDA_ERROR_NOT_READY;
 }
 
-/* If a be call would block behind a closed valve, the driver would spin. This function sleeps until hp is idle
- * instead. */
-static void sleep_instead_of_spinning(struct orion_process *process, const struct orion_proof *proof)
+/* If a be call would block behind a closed valve, the driver would spin. This function sleeps until hp is idle instead,
+ * or until the proof's work is done; NULL: the call proves nothing. A thread may hold a lock of the program meanwhile.
+ * That is safe: hp is found idle, or is given up on, without any call of the program. */
+static void sleep_instead_of_spinning(struct orion_process *process, struct orion_stream_record *stream_record,
+                                      const struct orion_proof *proof)
 {
-    struct orion_stream_record *stream_record =
-        proof->scope == ORION_PROOF_CONTEXT ? (mark_count > 0 ? marks[0].stream_record : NULL) : proof->stream_record;
     struct orion_gpu *gpu = stream_record != NULL ? stream_record->gpu : NULL;
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) != ORION_ROLE_BE) return;
     struct orion_gpu *blocked_by = orion_stops_would_block(process, gpu); /* the GPU whose hp stops the work */
     if (blocked_by == NULL) return;
     atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
     for (; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
-        if (atomic_load(&process->captures) > 0 || is_done(proof, stream_record)) break;
+        if (atomic_load(&process->captures) > 0 || (proof != NULL && is_done(proof, stream_record))) break;
         orion_gate_sleep(process, blocked_by, ORION_MILLISECOND);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
 }
+
+void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orion_the_process, work->stream_record, NULL); }
 
 void orion_proof_begin(struct orion_proof *proof)
 {
@@ -133,7 +135,9 @@ void orion_proof_begin(struct orion_proof *proof)
         if (index < ORION_STREAM_RECORDS) proof->stream_record = &orion_stream_records(process)->entry[index];
     }
     if (proof->stream_record != NULL && orion_stream_record_is_shared(process, proof->stream_record)) proof->stream_record = NULL;
-    if (proof->blocks) sleep_instead_of_spinning(process, proof);
+    struct orion_stream_record *waited_for =
+        proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
+    if (proof->blocks) sleep_instead_of_spinning(process, waited_for, proof);
 }
 
 static void proven(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t returned)
@@ -212,13 +216,9 @@ void orion_event_ending(CUevent event)
     if (process != NULL) orion_recordings_forget(orion_recordings(process), event);
 }
 
-void orion_unknown_function(const char *name, int version)
+/* Programs look functions up before they have joined, so the GPUs' threads tell the agent: see membership.c. */
+void orion_unknown_function(const char *name)
 {
     struct orion_process *process = orion_process_started();
-    (void)version;
-    if (process == NULL) return;
-    orion_say_once_about(process, ORION_SAY_UNKNOWN, name);
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
-        if (atomic_load(&process->gpus[i].role) != ORION_ROLE_NONE)
-            atomic_fetch_add_explicit(&process->gpus[i].record->unknown_functions, 1, memory_order_relaxed);
+    if (process != NULL && orion_unknown_note(&process->unknown, name)) orion_say_once_about(process, ORION_SAY_UNKNOWN, name);
 }

@@ -25,6 +25,12 @@
 void orion_work_begin(struct orion_work *work);                /* before the driver's call; may wait at the gate */
 void orion_work_end(struct orion_work *work, CUresult result); /* after the driver's call */
 
+/* Called between begin and the driver's call, for admitted work, if the driver blocks until the work's turn comes in its
+ * stream. Sleeps while hp holds the stream's work, because the driver would spin. The work's place in the stream is not
+ * affected: what the stream had before is in the driver already. */
+void orion_work_blocks(struct orion_work *work);
+static inline bool orion_work_is_admitted(const struct orion_work *work) { return work->expected_ns != 0; }
+
 /* -- Proofs of completion. ------------------------------------------------------------------------------------------ */
 enum orion_proof_scope { ORION_PROOF_STREAM, ORION_PROOF_EVENT, ORION_PROOF_CONTEXT };
 struct orion_proof {
@@ -56,7 +62,7 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result); /
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */
 
 /* -- Look-ups. ------------------------------------------------------------------------------------------------------ */
-/* Called when the program looks up a version of an intercepted function that the hook does not know. */
-void orion_unknown_function(const char *name, int version);
+/* Called when the program looks up a function of the driver, or a version of it, that the hook does not know. */
+void orion_unknown_function(const char *name);
 
 #endif

@@ -53,6 +53,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuMemHostGetDevicePointer_v2);
     FILL(cuMemHostRegister_v2);
     FILL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    FILL(cuPointerGetAttribute);
     FILL(cuStreamCreate);
     FILL(cuStreamCreateWithPriority);
     FILL(cuStreamDestroy_v2);

@@ -53,6 +53,7 @@ struct orion_driver {
     __typeof__(cuMemHostGetDevicePointer_v2) *cuMemHostGetDevicePointer_v2;
     __typeof__(cuMemHostRegister_v2) *cuMemHostRegister_v2;
     __typeof__(cuOccupancyMaxActiveBlocksPerMultiprocessor) *cuOccupancyMaxActiveBlocksPerMultiprocessor;
+    __typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
     __typeof__(cuStreamCreate) *cuStreamCreate;
     __typeof__(cuStreamCreateWithPriority) *cuStreamCreateWithPriority;
     __typeof__(cuStreamDestroy_v2) *cuStreamDestroy_v2;

@@ -56,7 +56,7 @@ INTERPOSED(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, c
 {
     REAL(cuGetProcAddress);
     CUresult result = real(symbol, pfn, cudaVersion, flags);
-    if (result == CUDA_SUCCESS && pfn != NULL) *pfn = orion_lookup_procedure(symbol, *pfn, cudaVersion, flags);
+    if (result == CUDA_SUCCESS && pfn != NULL) *pfn = orion_lookup_procedure(symbol, *pfn, flags);
     return result;
 }
 
@@ -65,7 +65,7 @@ INTERPOSED(cuGetProcAddress_v2,
 {
     REAL(cuGetProcAddress_v2);
     CUresult result = real(symbol, pfn, cudaVersion, flags, symbolStatus);
-    if (result == CUDA_SUCCESS && pfn != NULL) *pfn = orion_lookup_procedure(symbol, *pfn, cudaVersion, flags);
+    if (result == CUDA_SUCCESS && pfn != NULL) *pfn = orion_lookup_procedure(symbol, *pfn, flags);
     return result;
 }
 

@@ -10,13 +10,14 @@
 #include "learning/kernels.h"
 #include "process/process.h"
 
-#define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* a placeholder: in an unmanaged process the core ignores it */
+#define ORION_IDENTITY_UNMANAGED UINT64_C(1) /* a placeholder where nobody reads identities */
 
+/* Only for graph nodes: ordinary launches leave their identity unread. */
 static inline uint64_t orion_identity_kernel(const void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (__builtin_expect(process == NULL, 0)) return ORION_IDENTITY_UNMANAGED;
+    if (process == NULL || !orion_graphs_are_read(process)) return ORION_IDENTITY_UNMANAGED;
     struct orion_kernel_key key = orion_kernel_key(orion_kernels(process), function);
     return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
 }

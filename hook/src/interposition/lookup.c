@@ -2,13 +2,13 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "core/core.h"
 #include "interposition/elf_symbols.h"
 #include "interposition/intercept.h"
 #include "interposition/resolve.h"
+#include "interposition/unknown_names.h"
 
 /* What dlsym or dlvsym does next: continue in the C library, as if the caller had called that, or return an answer. The
  * structure has two words, so it is returned in registers. */
@@ -94,7 +94,13 @@ static struct decision decide_look_up(const struct query *query)
     return forwarded(query);
 }
 
-/* For names that the hook does not interpose, this function allocates nothing and takes no lock. */
+/* The answer does not depend on this: the hook never keeps a function of the driver from the program. */
+static void report_if_unknown(const char *name)
+{
+    if (orion_is_unknown_name(name) && orion_resolve_if_loaded() && orion_resolve_exports(name)) orion_unknown_function(name);
+}
+
+/* For names that are not the driver's, this function allocates nothing and takes no lock. */
 __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name, const char *version,
                                                                                 const void *caller)
 {
@@ -104,6 +110,7 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     if (order_of(name, "dlsym") == 0 || order_of(name, "dlvsym") == 0) return decide_look_up(&query);
     if (name[0] != 'c' || name[1] != 'u') return forward;
     const struct orion_function *function = function_of(name);
+    if (function == NULL) report_if_unknown(name);
     return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, function, caller);
 }
 
@@ -187,14 +194,17 @@ static bool is_wrapper(const void *found)
     return false;
 }
 
-void *orion_lookup_procedure(const char *symbol, void *found, int version, uint64_t flags)
+void *orion_lookup_procedure(const char *symbol, void *found, uint64_t flags)
 {
-    static atomic_bool reported;
-    if (found == NULL || symbol == NULL || function_of(symbol) == NULL) return found;
+    if (found == NULL || symbol == NULL) return found;
+    if (function_of(symbol) == NULL) {
+        if (orion_is_unknown_name(symbol)) orion_unknown_function(symbol);
+        return found;
+    }
     bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct orion_function *function = variant_at(found, symbol, per_thread);
     if (function != NULL) return function->wrapper != NULL ? function->wrapper : found;
-    if (!is_wrapper(found) && !atomic_exchange(&reported, true)) orion_unknown_function(symbol, version);
+    if (!is_wrapper(found)) orion_unknown_function(symbol);
     return found;
 }
 

@@ -16,7 +16,8 @@
  * false if it was only opened by dlopen. Weak, so that unit tests can run without an interposed dlsym. */
 __attribute__((weak)) bool orion_lookup_interposes(void);
 
-/* The answer of cuGetProcAddress for `symbol` when the driver's answer is `found`. */
-void *orion_lookup_procedure(const char *symbol, void *found, int version, uint64_t flags);
+/* The answer of cuGetProcAddress for `symbol` when the driver's answer is `found`. A function or a version of it that
+ * the hook does not know is passed through and reported (process/unknown.h). */
+void *orion_lookup_procedure(const char *symbol, void *found, uint64_t flags);
 
 #endif

@@ -9,7 +9,7 @@
 
 #define DRIVER "libcuda.so.1"
 
-static _Atomic(void *) real_dlsym, real_dlvsym;
+static _Atomic(void *) real_dlsym, real_dlvsym, the_driver;
 static atomic_bool resolved;
 
 /* Needs no lock: threads that run this at the same time find the same address. */
@@ -50,11 +50,14 @@ static bool resolve(int mode)
     if (orion_driver.cuDeviceGetUuid_v2 == NULL) *(void **)&orion_driver.cuDeviceGetUuid_v2 = find(driver, "cuDeviceGetUuid");
     for (size_t row = 0; row < orion_function_count; row++)
         __atomic_store_n(&orion_real[row], find(driver, orion_functions[row].name), __ATOMIC_RELEASE);
+    atomic_store_explicit(&the_driver, driver, memory_order_relaxed);
     atomic_store_explicit(&resolved, true, memory_order_release);
     return true;
 }
 
 bool orion_resolve_if_loaded(void) { return resolve(RTLD_NOLOAD); }
+
+bool orion_resolve_exports(const char *name) { return find(atomic_load_explicit(&the_driver, memory_order_relaxed), name) != NULL; }
 
 void *orion_resolve_row(size_t row)
 {

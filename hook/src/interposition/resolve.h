@@ -13,6 +13,10 @@ void *(*orion_real_dlvsym(void))(void *, const char *, const char *);
  * it before the program's own look-up. */
 bool orion_resolve_if_loaded(void);
 
+/* Whether the driver exports the name. Only after orion_resolve_if_loaded has returned true; it changes dlerror's state,
+ * too. */
+bool orion_resolve_exports(const char *name);
+
 /* The driver's function of that row of orion_functions. Loads the driver if it is not loaded. NULL: there is no driver,
  * or the driver is too old. */
 void *orion_resolve_row(size_t row);

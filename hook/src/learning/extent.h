@@ -6,7 +6,9 @@
 #define ORION_EXTENT_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
+#include "generated/driver.h"
 #include "learning/identity.h"
 
 static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, size_t bytes)
@@ -23,6 +25,29 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
     orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height)
 #define orion_copy_3d(copy) \
     orion_identity_copy((copy)->srcMemoryType, (copy)->dstMemoryType, (size_t)(copy)->WidthInBytes *(copy)->Height *(copy)->Depth)
+
+/* Whether a blocking copy waits in the driver until its turn comes in the stream. The driver returns at once from copies
+ * within the device, and from host memory if they are at most 64 KiB (CUDA C++ Programming Guide, Asynchronous Concurrent
+ * Execution). Small copies from pinned memory block, too; they count as copies that do not. */
+#define ORION_COPY_AT_ONCE 65536u
+static inline bool orion_copy_in_blocks(size_t bytes) { return bytes > ORION_COPY_AT_ONCE; }
+#define orion_copy_of_box_blocks(copy, depth) \
+    ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST && \
+     (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) > ORION_COPY_AT_ONCE)
+
+static inline bool orion_is_on_device(CUdeviceptr address)
+{
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    return orion_driver.cuPointerGetAttribute != NULL &&
+           orion_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           type == CU_MEMORYTYPE_DEVICE;
+}
+
+/* For a copy whose direction only its addresses show. */
+static inline bool orion_copy_blocks(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return bytes > ORION_COPY_AT_ONCE && !(orion_is_on_device(to) && orion_is_on_device(from));
+}
 
 #define orion_identity_memset_node(set) \
     orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize *(set)->width *(set)->height)

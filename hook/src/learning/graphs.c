@@ -5,6 +5,7 @@
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/graph_walk.h"
+#include "process/policy.h"
 #include "process/process.h"
 #include "streams/capture.h"
 #include "system/system.h"
@@ -126,10 +127,38 @@ static bool device_may_launch(CUgraphExec exec)
            (flags & DEVICE_LAUNCHES) != 0;
 }
 
+/* A GPU has its role before it stops joining, so this reads `joining` first. */
+bool orion_graphs_are_read(const struct orion_process *process)
+{
+    if (atomic_load(&process->joining) > 0) return true;
+    uint32_t gpus = atomic_load(&process->gpu_count);
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
+        uint32_t role = atomic_load(&process->gpus[i].role);
+        if (role == ORION_ROLE_BE || (role == ORION_ROLE_HP && orion_policy_asks(&process->gpus[i]))) return true;
+    }
+    return false;
+}
+
+/* Drops what an earlier walk found. From now on the graph's identity is made from its handle. */
+static void forget(struct orion_process *process, CUgraphExec exec)
+{
+    struct orion_graphs *graphs = orion_graphs(process);
+    orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
+    if (find(graphs, word_of(exec)) == NULL || !take_lock(graphs)) return;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    forget_nodes(graphs, word_of(exec));
+    if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
+    release_lock(graphs);
+}
+
 void orion_graph_made(CUgraphExec exec, CUgraph graph)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
+    if (!orion_graphs_are_read(process)) {
+        forget(process, exec);
+        return;
+    }
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_graph_walk(process, graph, &walk);
@@ -145,12 +174,7 @@ void orion_graph_made(CUgraphExec exec, CUgraph graph)
 void orion_graph_ending(CUgraphExec exec)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (process == NULL || !take_lock(orion_graphs(process))) return;
-    struct orion_graph *entry = find(orion_graphs(process), word_of(exec));
-    forget_nodes(orion_graphs(process), word_of(exec));
-    if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
-    release_lock(orion_graphs(process));
-    orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
+    if (process != NULL) forget(process, exec);
 }
 
 /* The node's record. If there is none, this makes one with the part of the node from which it was instantiated. A new
@@ -169,6 +193,10 @@ static void change_node(struct orion_process *process, CUgraphExec exec, CUgraph
                         bool local)
 {
     struct orion_graphs *graphs = orion_graphs(process);
+    if (!orion_graphs_are_read(process)) {
+        forget(process, exec);
+        return;
+    }
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_graph_walk_node(process, node, &walk);
@@ -201,8 +229,8 @@ void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
-    struct orion_graph_walk walk;
-    orion_graph_walk(process, child, &walk);
+    struct orion_graph_walk walk = {0};
+    if (orion_graphs_are_read(process)) orion_graph_walk(process, child, &walk);
     change_node(process, exec, node, &walk.sum, true, walk.local);
 }
 

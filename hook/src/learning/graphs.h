@@ -1,7 +1,8 @@
 /* Executable graphs by their handles. The hook learns durations by identity (identity.h). The identity of a graph is
  * made from its nodes, so the hook recognises a graph that is captured again, in this process or a later one.
  *
- * The hook walks the nodes when the program instantiates or updates the graph, never at a launch. On an H200 the walk
+ * The hook walks the nodes when the program instantiates or updates the graph, never at a launch. For an hp client it
+ * does not walk them, unless hp publishes its launches: nobody else reads the identities of hp's graphs. On an H200 the walk
  * takes 35 ns a node; instantiating takes 4 us a node and updating 0.1 us. The identity is a hash of a sum over the
  * nodes, including those of child graphs. So the order in which the driver lists the nodes does not matter. When a node
  * changes, the hook subtracts its old part from the sum and adds the new part. A node's part contains what determines
@@ -64,6 +65,11 @@ struct orion_graph_facts {
     uint32_t sms, kernel_class;
 };
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts);
+
+/* Whether a client of this process reads identities and facts of graphs: a be client, an hp client that publishes its
+ * launches, or a client whose role is not known yet. If none does, the hook does not walk graphs, and a graph that is
+ * made or changed then has an identity that is made from its handle, until the program updates it again. */
+bool orion_graphs_are_read(const struct orion_process *process);
 
 /* The wrappers report changes of graphs, after the driver's call; orion_graph_ending comes before it. */
 void orion_graph_made(CUgraphExec exec, CUgraph graph);                           /* from `graph`, or updated by it */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "process/gpu.h"
+#include "process/unknown.h"
 
 /* Returns the GPU of the client that owns the stream; NULL: no client owns it, or the GPU has no role. An upper layer
  * provides the function. */
@@ -39,6 +40,7 @@ struct orion_process {
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t said;           /* bit i: sentence i of report.h was written */
 
+    struct orion_unknown unknown;
     struct orion_gpu gpus[ORION_GPUS];
 };
 

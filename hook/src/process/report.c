@@ -25,7 +25,7 @@ static const char *const words[ORION_SENTENCES] = {
     [ORION_SAY_NO_AGENT] = "no node agent answers for this GPU; this process runs unmanaged and joins when there is one",
     [ORION_SAY_REFUSED] = "the node agent refused this process, which runs unmanaged",
     [ORION_SAY_GIVEN_UP] = "a high-priority process is busy without completing anything; this process no longer waits for it",
-    [ORION_SAY_UNKNOWN] = "this hook passes a driver function through because it does not know the function's version",
+    [ORION_SAY_UNKNOWN] = "this hook does not know a driver function and passes its calls through unmanaged; update Orion",
     [ORION_SAY_PAGES] = "the node agent's answer is not understood; this process runs unmanaged",
     [ORION_SAY_POLICY] = "this hook does not know the policy of this GPU and applies `gate` instead; update the hook",
 };

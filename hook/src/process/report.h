@@ -10,7 +10,7 @@ enum orion_sentence {
     ORION_SAY_NO_AGENT = 0, /* no agent answers, so this process runs unmanaged */
     ORION_SAY_REFUSED,      /* the agent refused this process; the agent's text follows */
     ORION_SAY_GIVEN_UP,     /* an hp client is busy but completes no work */
-    ORION_SAY_UNKNOWN,      /* the hook does not know this version of a driver function */
+    ORION_SAY_UNKNOWN,      /* the hook does not know this driver function, or its version */
     ORION_SAY_PAGES,        /* a descriptor that the agent passed is not a page of this GPU */
     ORION_SAY_POLICY,       /* this library does not know the policy */
     ORION_SENTENCES,

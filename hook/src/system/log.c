@@ -4,8 +4,9 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
+
+#include "system/environment.h"
 
 #define LINE 256
 
@@ -13,8 +14,8 @@ static _Atomic int chosen = ORION_LOG_WARNING;
 
 void orion_log_begin(void)
 {
-    const char *text = getenv("ORION_LOG_LEVEL");
-    if (text == NULL || text[0] < '1' || text[0] > '4' || text[1] != '\0') return;
+    const char *text = orion_environment()->log_level;
+    if (text[0] < '1' || text[0] > '4' || text[1] != '\0') return;
     atomic_store_explicit(&chosen, text[0] - '0', memory_order_relaxed);
 }
 

@@ -7,7 +7,7 @@
 
 enum orion_log_level { ORION_LOG_ERROR = 1, ORION_LOG_WARNING = 2, ORION_LOG_INFO = 3, ORION_LOG_DEBUG = 4 };
 
-/* Reads ORION_LOG_LEVEL. Called when the scheduler starts. */
+/* Applies ORION_LOG_LEVEL. Called when the scheduler starts. */
 void orion_log_begin(void);
 
 bool orion_log_wants(enum orion_log_level level);

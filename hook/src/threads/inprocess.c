@@ -14,6 +14,7 @@
 #include "process/process.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
+#include "system/environment.h"
 #include "system/log.h"
 #include "system/system.h"
 #include "threads/redirect.h"
@@ -120,8 +121,8 @@ static bool is_managed_by_an_agent(struct orion_process *process)
  * invalid. */
 static int choose_hp(int clients)
 {
-    const char *text = getenv("ORION_HP_CLIENT");
-    if (text == NULL || text[0] == '\0') return clients - 1;
+    const char *text = orion_environment()->hp_client;
+    if (text[0] == '\0') return clients - 1;
     char *end;
     long chosen = strtol(text, &end, 10);
     return *end == '\0' && chosen >= 0 && chosen < clients ? (int)chosen : -1;

@@ -1,6 +1,8 @@
-/* The commands `alloc`, `many`, `unmap` and `info`. `alloc` allocates device memory in every way that programs use,
+/* The commands `alloc`, `many`, `unmap`, `copyin` and `info`. `alloc` allocates device memory in every way that programs use,
  * because the hook must count each of them. */
 #include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "scripted.h"
 
@@ -106,4 +108,36 @@ double information(const struct arguments *at)
     size_t free_bytes = 0, total = 0;
     (void)at;
     return cuMemGetInfo(&free_bytes, &total) ? -1 : (double)total;
+}
+
+static double cpu_of_thread(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+double copy_in(const struct arguments *at)
+{
+    size_t bytes = (size_t)at->a;
+    char *from = calloc(1, bytes);
+    CUdeviceptr to;
+    CUresult result = cuMemAlloc(&to, bytes);
+    const CUDA_MEMCPY2D box = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                               .srcHost = from,
+                               .srcPitch = bytes,
+                               .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .dstDevice = to,
+                               .dstPitch = bytes,
+                               .WidthInBytes = bytes,
+                               .Height = 1};
+    double cpu = cpu_of_thread();
+    if (result == CUDA_SUCCESS)
+        result = at->b < 1   ? cuMemcpyHtoD(to, from, bytes)
+                 : at->b < 2 ? cuMemcpy(to, (CUdeviceptr)(uintptr_t)from, bytes)
+                             : cuMemcpy2D(&box);
+    show_cpu(cpu_of_thread() - cpu);
+    cuMemFree(to);
+    free(from);
+    return result;
 }

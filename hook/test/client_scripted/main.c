@@ -15,6 +15,7 @@
  *   event [STREAM]         cuEventRecord, cuEventSynchronize
  *   query [STREAM]         cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   equery [STREAM]        cuEventRecord, cuEventQuery until the result is not CUDA_ERROR_NOT_READY
+ *   future [WAY]           looks up a function of a newer driver by cuGetProcAddress, or by dlsym if WAY is 1; calls it
  *   loop SECONDS US K      closed loop: K kernels of US, synchronise; RESULT: iterations; MORE: CPU seconds
  *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: start and synchronise of each
  *   flood SECONDS US       closed loop without any synchronise; RESULT: launches
@@ -27,7 +28,10 @@
  *   retain SECONDS US      keeps retaining and releasing the primary context while a thread launches; RESULT: launches
  *   context US             creates another context, launches on it, destroys it
  *   touch GIB              makes this much host memory resident
+ *   moveroot               sets ORION_ROOT to a folder that does not exist
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
+ *   copyin BYTES [WAY]     a blocking copy from pageable memory; WAY: 0 cuMemcpyHtoD, 1 cuMemcpy, 2 cuMemcpy2D;
+ *                          MORE: CPU seconds of the calling thread
  *   info                   cuMemGetInfo; RESULT: total bytes
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
@@ -83,6 +87,7 @@ static const struct {
     {"event", synchronise_event},
     {"query", query},
     {"equery", query_event},
+    {"future", future},
     {"loop", loop},
     {"stamps", stamps},
     {"flood", flood},
@@ -98,7 +103,9 @@ static const struct {
     {"alloc", allocate},
     {"many", allocate_many},
     {"unmap", unmap},
+    {"copyin", copy_in},
     {"info", information},
+    {"moveroot", move_root},
     {"fork", forks},
     {"forklaunch", fork_and_launch},
     {"spawn", spawn},

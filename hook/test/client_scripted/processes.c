@@ -17,6 +17,12 @@ double touch(const struct arguments *at)
     return memory == NULL;
 }
 
+double move_root(const struct arguments *at)
+{
+    (void)at;
+    return setenv("ORION_ROOT", "/nonexistent", 1);
+}
+
 double forks(const struct arguments *at)
 {
     pid_t child = fork();
@@ -93,4 +99,21 @@ double leave_at_once(const struct arguments *at)
 {
     (void)at;
     _exit(0);
+}
+
+/* Looks up a function that only a newer driver has, and calls it. */
+double future(const struct arguments *at)
+{
+    void *found = NULL;
+    uint64_t microseconds = 10;
+    uint32_t sms = 1;
+    void *parameters[] = {&microseconds, &sms};
+    const char *name = "cuLaunchOfTheFuture";
+    if (at->a > 0) found = dlsym(RTLD_DEFAULT, name);
+    else if (cuGetProcAddress(name, &found, 13000, CU_GET_PROC_ADDRESS_DEFAULT, NULL) != CUDA_SUCCESS) return -1;
+    CUresult(CUDAAPI * call)(CUfunction, CUstream, void **);
+    memcpy(&call, &found, sizeof call);
+    if (call == NULL) return -1;
+    CUresult result = call(used->timed, NULL, parameters);
+    return result != CUDA_SUCCESS ? result : cuCtxSynchronize();
 }

@@ -33,8 +33,8 @@ command open_only, initialise, use, launches, cooperate, run, synchronise, synch
 
 command loop, stamps, flood, serve, threads, handshake;
 command streams, crowd, reset, retain, another_context;
-command allocate, allocate_many, unmap, information;
-command touch, forks, fork_and_launch, spawn, replace, open_and_close, close_descriptors, leave, leave_at_once;
+command allocate, allocate_many, unmap, copy_in, information;
+command touch, move_root, forks, fork_and_launch, spawn, replace, open_and_close, future, close_descriptors, leave, leave_at_once;
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */
 

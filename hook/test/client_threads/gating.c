@@ -57,3 +57,35 @@ void unbound_threads_pass(void)
     all_of(HP, hp_ends);
     CHECK(marks[0] < marks[1]);
 }
+
+/* As Python's interpreter lock: be's thread keeps it during a blocking copy, and hp's thread needs it before it can
+ * synchronise. hp is found idle without that call, so neither waits for ever. */
+static pthread_mutex_t interpreter = PTHREAD_MUTEX_INITIALIZER;
+
+static void be_copies(void)
+{
+    static char from[1 << 20];
+    CUdeviceptr to;
+    DONE(cuMemAlloc(&to, sizeof from));
+    pthread_mutex_lock(&interpreter);
+    all_of(HP, hp_begins);
+    DONE(cuMemcpyHtoD(to, from, sizeof from));
+    marks[0] = now();
+    pthread_mutex_unlock(&interpreter);
+}
+
+static void hp_ends_with_the_lock(void)
+{
+    pthread_mutex_lock(&interpreter);
+    hp_ends();
+    pthread_mutex_unlock(&interpreter);
+}
+
+void a_held_copy_may_keep_a_lock_that_hp_needs(void)
+{
+    CHECK(start(2) == 0);
+    pthread_t be = in_thread(BE, be_copies), hp = in_thread(HP, hp_ends_with_the_lock);
+    pthread_join(be, NULL);
+    pthread_join(hp, NULL);
+    CHECK(marks[0] > hp_worked_until);
+}

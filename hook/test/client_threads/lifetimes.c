@@ -108,6 +108,7 @@ void a_client_of_an_agent_is_refused(void)
 
 void the_environment_names_hp(void) /* ORION_HP_CLIENT=0 */
 {
+    CHECK(setenv("ORION_HP_CLIENT", "1", 1) == 0); /* the value at the start of the process holds */
     CHECK(start(2) == 0);
     CHECK(figures(0).role == ORION_CLIENT_HP && figures(1).role == ORION_CLIENT_BE);
 }
