@@ -144,9 +144,23 @@ CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memor
     return CUDA_SUCCESS;
 }
 
+CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t size)
+{
+    struct sim_allocation allocation = {.start = start,
+                                        .size = size,
+                                        .charged = charge(size),
+                                        .memory = SIM_OF_GRAPH,
+                                        .context = context};
+    SIM_REFUSE(!sim_memory_take(context, allocation.charged), CUDA_ERROR_OUT_OF_MEMORY);
+    if (sim_allocation_add(&allocation)) return CUDA_SUCCESS;
+    sim_memory_return(context, allocation.charged);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void sim_device_memory_free(const struct sim_allocation *allocation)
 {
-    sim_pages_free((void *)allocation->start, allocation->charged);
+    if (allocation->memory == SIM_OF_GRAPH) madvise((void *)allocation->start, allocation->size, MADV_DONTNEED);
+    else sim_pages_free((void *)allocation->start, allocation->charged);
     if (sim_handle_is(allocation->context, SIM_CONTEXT) && !allocation->context->dead)
         sim_memory_return(allocation->context, allocation->charged);
 }

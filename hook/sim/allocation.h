@@ -4,7 +4,7 @@
 
 #include "sim.h"
 
-enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SIM_POOLED, SIM_MAPPED };
+enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SIM_POOLED, SIM_MAPPED, SIM_OF_GRAPH };
 
 struct sim_allocation {
     uintptr_t start;
@@ -35,6 +35,9 @@ bool sim_on_device(const void *address);
 /* Allocate device memory and charge `context` for it; the second function frees the memory. */
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
+
+/* Charge `context` for `size` bytes at an address that stays reserved; sim_device_memory_free ends that, too. */
+CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t size);
 
 /* Return memory to its pool. */
 CUresult sim_pool_free(const struct sim_allocation *allocation);

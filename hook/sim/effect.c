@@ -103,8 +103,12 @@ static uint64_t attempt(struct effect *effect)
     return 0;
 }
 
+/* One round: an effect behind another one of its stream is not due before that one is done. Without this rule, a graph
+ * that waits and has many waits behind it would keep the keeper, and so the lock of the state, busy. */
 void sim_effects_work(void)
 {
+    static uint64_t round, stays[SIM_STREAMS]; /* by stream: the last round in which an effect of it was not due */
+    round++;
     uint32_t seen = atomic_load(&announcements);
     uint64_t until = SIM_NEVER;
     pthread_mutex_lock(&mutex);
@@ -114,9 +118,13 @@ void sim_effects_work(void)
         pthread_mutex_lock(&mutex);
         struct effect *next = effect->next;
         pthread_mutex_unlock(&mutex);
-        uint64_t when = attempt(effect);
-        if (when == 0) until = 0;
-        else if (when < until) until = when;
+        uint64_t stream = effect->position.stream;
+        if (stays[stream] != round) {
+            uint64_t when = attempt(effect);
+            if (when == 0) until = 0;
+            else if (when < until) until = when;
+            if (when) stays[stream] = round;
+        }
         effect = next;
     }
     if (until == 0) return;

@@ -15,20 +15,32 @@ struct CUgraph_st *sim_graph_new(void) { return sim_handle_new(SIM_GRAPH, sizeof
 
 void sim_graph_free(struct CUgraph_st *graph)
 {
+    if (graph->only) graph->only->source = NULL;
     while (graph->count) sim_node_free(graph->nodes[graph->count - 1]);
     free(graph->nodes);
     sim_handle_free(graph);
 }
 
-bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on)
+bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on, const CUgraphEdgeData *edge)
 {
     for (size_t i = 0; i < node->dependency_count; i++)
         if (node->dependencies[i] == on) return true;
     void *grown = realloc(node->dependencies, (node->dependency_count + 1) * sizeof *node->dependencies);
     if (!grown) return false;
     node->dependencies = grown;
+    grown = realloc(node->edges, (node->dependency_count + 1) * sizeof *node->edges);
+    if (!grown) return false;
+    node->edges = grown;
+    node->edges[node->dependency_count] = edge ? *edge : (CUgraphEdgeData){0};
     node->dependencies[node->dependency_count++] = on;
     return true;
+}
+
+void sim_node_undepend(struct CUgraphNode_st *node, size_t at)
+{
+    size_t last = --node->dependency_count;
+    node->dependencies[at] = node->dependencies[last];
+    node->edges[at] = node->edges[last];
 }
 
 CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies, size_t count,
@@ -50,7 +62,7 @@ CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUg
     node->graph = graph;
     graph->nodes[graph->count++] = node;
     for (size_t i = 0; i < count; i++)
-        if (!sim_node_depend(node, dependencies[i])) {
+        if (!sim_node_depend(node, dependencies[i], NULL)) {
             sim_node_free(node);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -60,10 +72,15 @@ CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUg
 
 static void forget_dependency(struct CUgraphNode_st *node, const struct CUgraphNode_st *on)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < node->dependency_count; i++)
-        if (node->dependencies[i] != on) node->dependencies[kept++] = node->dependencies[i];
-    node->dependency_count = kept;
+    for (size_t i = node->dependency_count; i-- > 0;)
+        if (node->dependencies[i] == on) sim_node_undepend(node, i);
+}
+
+static void free_bodies(struct CUgraphNode_st *node)
+{
+    for (unsigned i = 0; node->condition.bodies && i < node->condition.size; i++)
+        if (node->condition.bodies[i]) sim_graph_free(node->condition.bodies[i]);
+    free(node->condition.bodies);
 }
 
 void sim_node_free(struct CUgraphNode_st *node)
@@ -77,7 +94,10 @@ void sim_node_free(struct CUgraphNode_st *node)
     graph->count = kept;
     if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) free(node->call.parameters);
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child) sim_graph_free(node->child);
+    if (node->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) free(node->batch.paramArray);
+    if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) free_bodies(node);
     free(node->dependencies);
+    free(node->edges);
     sim_handle_free(node);
 }
 
@@ -99,6 +119,21 @@ CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launc
     return CUDA_SUCCESS;
 }
 
+static CUresult copy_bodies(struct CUgraphNode_st *node, const struct CUgraphNode_st *other)
+{
+    CUgraph *bodies = calloc(other->condition.size, sizeof(CUgraph));
+    bool good = bodies != NULL;
+    for (unsigned i = 0; good && i < other->condition.size; i++) {
+        bodies[i] = sim_graph_clone(other->condition.bodies[i]);
+        good = bodies[i] != NULL;
+        if (good) bodies[i]->owned = true;
+    }
+    free_bodies(node);
+    node->condition = other->condition;
+    node->condition.bodies = bodies;
+    return good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other)
 {
     switch (other->type) {
@@ -108,6 +143,10 @@ CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode
     case CU_GRAPH_NODE_TYPE_HOST: node->host = other->host; break;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: node->event = other->event; break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return sim_node_set_batch(node, &other->batch);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: node->memory = other->memory; break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return copy_bodies(node, other);
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         struct CUgraph_st *child = sim_graph_clone(other->child);
         SIM_REFUSE(!child, CUDA_ERROR_OUT_OF_MEMORY);
@@ -142,7 +181,8 @@ struct CUgraph_st *sim_graph_clone(const struct CUgraph_st *graph)
     }
     for (size_t i = 0; good && i < graph->count; i++)
         for (size_t j = 0; good && j < graph->nodes[i]->dependency_count; j++)
-            good = sim_node_depend(clone->nodes[i], clone->nodes[graph->nodes[i]->dependencies[j]->mark]);
+            good =
+                sim_node_depend(clone->nodes[i], clone->nodes[graph->nodes[i]->dependencies[j]->mark], &graph->nodes[i]->edges[j]);
     if (!good && clone) {
         sim_graph_free(clone);
         clone = NULL;

@@ -18,6 +18,7 @@ struct CUgraphNode_st {
     CUgraphNodeType type;
     struct CUgraph_st *graph;
     struct CUgraphNode_st **dependencies;
+    CUgraphEdgeData *edges; /* one for each dependency; kept for the program, without effect on the order of kernels */
     size_t dependency_count;
     struct CUgraphNode_st *origin; /* the node that this node is a copy of */
     unsigned mark;                 /* set by walks over the graph: the number of the last walk, or an index */
@@ -32,6 +33,18 @@ struct CUgraphNode_st {
         CUDA_HOST_NODE_PARAMS host;
         struct CUgraph_st *child;
         CUevent event;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch; /* `paramArray` belongs to the node */
+        struct {
+            CUdeviceptr start;
+            size_t size;
+            int device;
+        } memory; /* what an allocation node allocates; a free node frees `start` */
+        struct {
+            CUgraphConditionalHandle handle;
+            CUgraphConditionalNodeType type;
+            unsigned size;
+            CUgraph *bodies; /* `size` graphs, which the program may not destroy */
+        } condition;
     };
 };
 
@@ -39,13 +52,15 @@ struct CUgraph_st {
     uint32_t kind;
     struct CUgraphNode_st **nodes;
     size_t count, capacity;
-    bool owned; /* true: this is the child graph of a node, and the program may not destroy it */
+    bool owned;                  /* true: this is the child graph of a node, and the program may not destroy it */
+    struct CUgraphExec_st *only; /* of a graph of which only one executable may exist: that executable */
 };
 
 struct CUgraphExec_st {
     uint32_t kind;
     struct CUgraph_st *graph; /* a copy of the graph; its nodes are ordered by their dependencies */
     unsigned long long flags;
+    struct CUgraph_st *source; /* the graph whose `only` this is; NULL: none */
 };
 
 struct CUgraph_st *sim_graph_new(void);
@@ -57,7 +72,10 @@ bool sim_node_is(const void *handle);
 /* Make a node that depends on `dependencies`, which are nodes of the same graph. */
 CUresult sim_node_new(struct CUgraph_st *graph, CUgraphNodeType type, struct CUgraphNode_st *const *dependencies, size_t count,
                       struct CUgraphNode_st **made);
-bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on);
+/* `edge`: NULL: an ordinary dependency. */
+bool sim_node_depend(struct CUgraphNode_st *node, struct CUgraphNode_st *on, const CUgraphEdgeData *edge);
+/* Remove the dependency at this index. */
+void sim_node_undepend(struct CUgraphNode_st *node, size_t at);
 void sim_node_free(struct CUgraphNode_st *node);
 /* Find the copy of `node` in `graph`. NULL: there is no copy. */
 struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const struct CUgraphNode_st *node);
@@ -65,6 +83,34 @@ struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const st
 /* Set what a node does. Parameters are copied. */
 CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other);
+
+/* The copy of a graph's node in an executable. NULL: there is none of this type. */
+struct CUgraphNode_st *sim_node_in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type);
+
+/* Whether only one executable of the graph may exist, and nothing may copy the graph: it has nodes that allocate, free
+ * or decide. */
+bool sim_graph_is_single(const struct CUgraph_st *graph);
+/* Whether the graph has nodes that allocate or free. None of its nodes and dependencies can be removed. */
+bool sim_graph_has_memory(const struct CUgraph_st *graph);
+
+/* Batches of memory operations (graph_batch.c). */
+CUresult sim_node_set_batch(struct CUgraphNode_st *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch);
+bool sim_node_same_batch(const struct CUgraphNode_st *a, const struct CUgraphNode_st *b); /* differ only in what may change */
+
+/* Memory of graphs (graph_memory.c). The address of an allocation node stays the same for ever. */
+CUresult sim_graph_allocate(struct CUctx_st *context, const struct CUgraphNode_st *node);
+CUresult sim_graph_free_memory(CUdeviceptr start);
+/* Whether an allocation of this graph exists that no free node of this graph will free. */
+bool sim_graph_unfreed(const struct CUgraph_st *graph, bool free_it);
+
+/* Conditional nodes (graph_condition.c). The body that the node would run, NULL: none. */
+const struct CUgraph_st *sim_node_chosen_body(const struct CUgraphNode_st *node);
+CUresult sim_node_set_condition(struct CUgraphNode_st *node, CUDA_CONDITIONAL_NODE_PARAMS *parameters);
+/* Whether the graph has only nodes of types that a conditional body may have. */
+bool sim_graph_fits_body(const struct CUgraph_st *graph);
+
+/* Queue the nodes of an executable (graph_run.c). */
+CUresult sim_graph_run(struct CUstream_st *stream, const struct CUgraph_st *graph);
 
 /* Order the nodes by their dependencies; false: there is a cycle. */
 bool sim_graph_sort(struct CUgraph_st *graph);

@@ -3,14 +3,7 @@
 
 #include "capture.h"
 #include "copy.h"
-#include "graph.h"
-
-#define GRAPH(graph, pointer) \
-    SIM_READY(); \
-    SIM_REFUSE(!(pointer) || !sim_graph_is(graph), CUDA_ERROR_INVALID_VALUE)
-#define NODE(node, of_type, pointer) \
-    SIM_READY(); \
-    SIM_REFUSE(!(pointer) || !sim_node_is(node) || (node)->type != (of_type), CUDA_ERROR_INVALID_VALUE)
+#include "graph_calls.h"
 
 static CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
@@ -54,18 +47,6 @@ static CUresult set_event(CUgraphNode node, CUevent event)
     node->event = event;
     return CUDA_SUCCESS;
 }
-
-/* Add a node and call `set` to define it; remove the node if that fails. */
-#define ADD(kind, set) \
-    do { \
-        GRAPH(graph, made); \
-        struct CUgraphNode_st *node; \
-        SIM_TRY(sim_node_new(graph, CU_GRAPH_NODE_TYPE_##kind, dependencies, count, &node)); \
-        CUresult result_ = (set); \
-        if (result_) sim_node_free(node); \
-        else *made = node; \
-        return result_; \
-    } while (0)
 
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, size_t count,
                                          const CUDA_KERNEL_NODE_PARAMS *parameters)
@@ -124,6 +105,7 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *made, CUgraph graph, cons
                                           CUgraph child)
 {
     SIM_REFUSE(!sim_graph_is(child) || child == graph, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(sim_graph_is_single(child), CUDA_ERROR_NOT_SUPPORTED);
     ADD(GRAPH, set_child(node, child));
 }
 
@@ -155,6 +137,20 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *made, CUgraph graph, const CUgra
         return cuGraphAddEventWaitNode(made, graph, dependencies, count, parameters->eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuGraphAddEventRecordNode(made, graph, dependencies, count, parameters->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+        memcpy(&batch, &parameters->memOp, sizeof batch);
+        return cuGraphAddBatchMemOpNode(made, graph, dependencies, count, &batch);
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        memcpy(&alloc, &parameters->alloc, sizeof alloc);
+        CUresult result = cuGraphAddMemAllocNode(made, graph, dependencies, count, &alloc);
+        parameters->alloc.dptr = alloc.dptr;
+        return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return cuGraphAddMemFreeNode(made, graph, dependencies, count, parameters->free.dptr);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: ADD(CONDITIONAL, sim_node_set_condition(node, &parameters->conditional));
     default: return CUDA_ERROR_NOT_SUPPORTED;
     }
 }
@@ -174,20 +170,6 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NOD
     return CUDA_SUCCESS;
 }
 
-#define GETS(function, kind, type_of, member) \
-    CUresult CUDAAPI function(CUgraphNode node, type_of *value) \
-    { \
-        NODE(node, CU_GRAPH_NODE_TYPE_##kind, value); \
-        *value = node->member; \
-        return CUDA_SUCCESS; \
-    }
-#define SETS(function, kind, type_of, set) \
-    CUresult CUDAAPI function(CUgraphNode node, const type_of *value) \
-    { \
-        NODE(node, CU_GRAPH_NODE_TYPE_##kind, value); \
-        return set(node, value); \
-    }
-
 SETS(cuGraphKernelNodeSetParams_v2, KERNEL, CUDA_KERNEL_NODE_PARAMS, set_kernel)
 GETS(cuGraphMemcpyNodeGetParams, MEMCPY, CUDA_MEMCPY3D, box)
 SETS(cuGraphMemcpyNodeSetParams, MEMCPY, CUDA_MEMCPY3D, set_box)
@@ -199,18 +181,12 @@ GETS(cuGraphChildGraphNodeGetGraph, GRAPH, CUgraph, child)
 GETS(cuGraphEventRecordNodeGetEvent, EVENT_RECORD, CUevent, event)
 GETS(cuGraphEventWaitNodeGetEvent, WAIT_EVENT, CUevent, event)
 
-/* The program names a node of an executable graph by the node of the original graph. */
-static struct CUgraphNode_st *in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type)
+struct CUgraphNode_st *sim_node_in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type)
 {
     if (!sim_handle_is(exec, SIM_EXEC) || !sim_node_is(node)) return NULL;
     struct CUgraphNode_st *copy = sim_node_copy_in(exec->graph, node);
     return copy && copy->type == type ? copy : NULL;
 }
-
-#define IN_EXEC(kind, pointer) \
-    SIM_READY(); \
-    struct CUgraphNode_st *copy = in_exec(exec, node, CU_GRAPH_NODE_TYPE_##kind); \
-    SIM_REFUSE(!copy || !(pointer), CUDA_ERROR_INVALID_VALUE)
 
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
@@ -262,7 +238,7 @@ static struct CUgraphNode_st *switchable(CUgraphExec exec, CUgraphNode node)
 {
     static const CUgraphNodeType types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET};
     struct CUgraphNode_st *copy = NULL;
-    for (size_t i = 0; !copy && i < sizeof types / sizeof types[0]; i++) copy = in_exec(exec, node, types[i]);
+    for (size_t i = 0; !copy && i < sizeof types / sizeof types[0]; i++) copy = sim_node_in_exec(exec, node, types[i]);
     return copy;
 }
 

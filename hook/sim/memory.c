@@ -52,7 +52,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr pointer)
     SIM_REFUSE(!pointer, CUDA_SUCCESS);
     SIM_TRY(sim_capture_unsafe());
     SIM_REFUSE(!sim_allocation_find(pointer, &allocation) || allocation.start != pointer, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(allocation.memory != SIM_DEVICE_MEMORY && allocation.memory != SIM_MANAGED && allocation.memory != SIM_POOLED,
+    SIM_REFUSE(allocation.memory != SIM_DEVICE_MEMORY && allocation.memory != SIM_MANAGED && allocation.memory != SIM_POOLED &&
+                   allocation.memory != SIM_OF_GRAPH,
                CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(synchronise(context));
     SIM_REFUSE(!sim_allocation_remove(pointer, &allocation), CUDA_ERROR_INVALID_VALUE);

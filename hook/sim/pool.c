@@ -232,7 +232,8 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
     if (stream->capture) return sim_capture_refuse(stream);
     SIM_REFUSE(!pointer, CUDA_SUCCESS);
     SIM_REFUSE(!sim_allocation_find(pointer, &allocation) || allocation.start != pointer, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(allocation.memory != SIM_POOLED && allocation.memory != SIM_DEVICE_MEMORY, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(allocation.memory != SIM_POOLED && allocation.memory != SIM_DEVICE_MEMORY && allocation.memory != SIM_OF_GRAPH,
+               CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_allocation_remove(pointer, &allocation), CUDA_ERROR_INVALID_VALUE);
     if (allocation.memory == SIM_POOLED) return sim_pool_free(&allocation);
     sim_device_memory_free(&allocation);

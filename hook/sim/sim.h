@@ -41,6 +41,7 @@ enum sim_handle_kind {
     SIM_CAPTURE,
     SIM_GREEN,
     SIM_RESOURCES,
+    SIM_CONDITION,
 };
 
 struct sim_capture;
@@ -171,6 +172,9 @@ CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event)
 /* Make a stream wait for all work queued in the streams of its context, or of its green context if it has one. */
 CUresult sim_wait_for_streams(struct CUstream_st *stream);
 CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on);
+
+/* Whether a batch of memory operations of a stream is valid. */
+CUresult sim_check_memory_ops(const CUstreamBatchMemOpParams *ops, unsigned count, unsigned flags);
 
 /* The position of an event's last record. Threads may record and query at the same time. */
 struct sim_position sim_event_position(struct CUevent_st *event);

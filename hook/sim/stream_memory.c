@@ -91,16 +91,23 @@ static bool decode(const CUstreamBatchMemOpParams *op, struct word *word)
     }
 }
 
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
+CUresult sim_check_memory_ops(const CUstreamBatchMemOpParams *ops, unsigned count, unsigned flags)
 {
     struct word word;
-    SIM_READY();
     SIM_REFUSE(!ops || count > 256 || flags, CUDA_ERROR_INVALID_VALUE);
-    for (unsigned i = 0; i < count; i++) /* check all before queuing any */
+    for (unsigned i = 0; i < count; i++)
         if (ops[i].operation != CU_STREAM_MEM_OP_BARRIER && ops[i].operation != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES) {
             SIM_REFUSE(!decode(&ops[i], &word), CUDA_ERROR_INVALID_VALUE);
             SIM_TRY(check(&word));
         }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    struct word word;
+    SIM_READY();
+    SIM_TRY(sim_check_memory_ops(ops, count, flags)); /* all of them before any is queued */
     for (unsigned i = 0; i < count; i++)
         if (decode(&ops[i], &word)) SIM_TRY(submit(stream, &word));
     return CUDA_SUCCESS;

@@ -100,6 +100,27 @@ def test_two_contexts_are_time_sliced(start_worker: StartWorker, tmp_path: Path)
     assert set(turns[1:]) == {SLICE_NS}
 
 
+def test_a_process_blocked_in_a_graph_costs_another_no_time_and_may_be_killed(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    blocked, beside = start_worker(), start_worker(ORION_SIM_TRACE=str(trace))
+    free = int(beside.do("free"))
+    blocked.do("alloc 1000000000")
+    blocked.do("wait")
+    blocked.do("launch 50 7000 132")
+    for _ in range(2):
+        beside.do("launch 10 7000 132")
+        beside.do("sync")
+        blocked.process.kill()
+        blocked.process.wait(timeout=20)
+    assert int(beside.do("free")) == free
+    beside.begin("exit")
+    beside.process.wait(timeout=20)
+    whole = [end - start for start, end, *_ in pieces(trace)]
+    assert whole.count(7_000_000) >= 19  # only the graph's own first kernel may have been cut in
+
+
 def test_under_mps_contexts_run_together(start_worker: StartWorker, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     both = [start_worker(ORION_SIM_MODE="mps", ORION_SIM_TRACE=str(trace)) for _ in range(2)]

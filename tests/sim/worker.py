@@ -7,10 +7,14 @@ import time
 from cuda.bindings import driver as cuda
 
 from tests.sim.cuda_client import Device, ok
+from tests.sim.scenario_graph import Word, cut_graph
 
 
 def main() -> None:
-    """Commands: launch N US SMS | sync | green SMS GROUP | alloc BYTES | free | busy SECONDS US SMS | close | exit."""
+    """Commands: launch N US SMS | sync | green SMS GROUP | alloc BYTES | free | busy SECONDS US SMS | wait.
+
+    And: close | exit.
+    """
     gpu = Device()
     stream = gpu.stream()
     print(os.getpid(), flush=True)
@@ -38,6 +42,8 @@ def main() -> None:
                 ok(cuda.cuStreamSynchronize(stream))
                 count += 1
             answer = count
+        elif command == "wait":  # launch a graph that a closed word blocks; later work of the stream is behind it
+            ok(cuda.cuGraphLaunch(ok(cuda.cuGraphInstantiate(cut_graph(gpu, Word())[0], 0)), stream))
         elif command == "close":
             os.closerange(3, 4096)
         elif command == "exit":
