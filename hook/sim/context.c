@@ -80,6 +80,7 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext context)
     SIM_READY();
     SIM_REFUSE(context && !sim_context_alive(context), CUDA_ERROR_INVALID_CONTEXT);
     SIM_REFUSE(depth == STACK, CUDA_ERROR_UNKNOWN);
+    SIM_REFUSE(!sim_green_enter(context), CUDA_ERROR_INVALID_CONTEXT);
     stack[depth++] = context;
     return CUDA_SUCCESS;
 }
@@ -89,6 +90,7 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *context)
     SIM_READY();
     SIM_REFUSE(!depth, CUDA_ERROR_INVALID_CONTEXT);
     depth--;
+    sim_green_leave(stack[depth]);
     if (context) *context = stack[depth];
     return CUDA_SUCCESS;
 }
@@ -97,7 +99,9 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
     SIM_READY();
     SIM_REFUSE(context && !sim_context_alive(context), CUDA_ERROR_INVALID_CONTEXT);
-    if (!depth) depth = 1;
+    SIM_REFUSE(!sim_green_enter(context), CUDA_ERROR_INVALID_CONTEXT);
+    if (depth) sim_green_leave(stack[depth - 1]);
+    else depth = 1;
     stack[depth - 1] = context;
     if (!context) depth--;
     return CUDA_SUCCESS;

@@ -7,6 +7,9 @@
  * SMs when other kernels end. On the hardware, the remaining blocks of a kernel get more SMs in the same way. A kernel
  * keeps its SMs until it ends or its context loses the engine, because blocks are not preempted.
  *
+ * A kernel whose blocks wait for each other (a grid barrier) advances only while it has all the SMs that it needs. With
+ * fewer, its blocks spin: the kernel keeps its SMs and never ends, unless it gets the others.
+ *
  * Ordinary kernels get SMs with high numbers first, because green contexts have the SMs with low numbers. So an
  * ordinary kernel uses the SMs of green contexts last.
  *
@@ -55,6 +58,8 @@ static struct sim_sms highest(const struct sim_sms *sms, uint64_t most)
 
 static bool anywhere(const struct sim_op *op) { return op->b == 1; }
 
+static bool spins(const struct sim_op *op) { return op->kind == SIM_KERNEL && op->end_ns == SIM_NEVER; }
+
 static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
 /* The largest number of SMs that the kernel can ever have. */
@@ -72,6 +77,7 @@ static uint64_t rescale(uint64_t work_ns, uint64_t from, uint64_t to)
 uint64_t sim_remaining_ns(struct sim_state *state, uint64_t stream)
 {
     const struct sim_op *op = sim_head_of(state, stream);
+    if (spins(op)) return op->remaining_ns;
     uint64_t left = op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0;
     return op->kind == SIM_KERNEL ? rescale(left, sim_count_sms(&state->streams[stream].held), op->sms) : left;
 }
@@ -80,8 +86,8 @@ uint64_t sim_least_ns(struct sim_state *state, uint64_t stream, const struct sim
 {
     uint64_t left = op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0;
     if (op->kind != SIM_KERNEL) return op->end_ns ? left : op->remaining_ns;
-    uint64_t most = width(state, stream, op);
-    if (!op->end_ns) return rescale(op->remaining_ns, op->sms, most);
+    uint64_t most = op->c ? op->sms : width(state, stream, op);
+    if (!op->end_ns || spins(op)) return rescale(op->remaining_ns, op->sms, most);
     return (uint64_t)((unsigned __int128)left * sim_count_sms(&state->streams[stream].held) / most);
 }
 
@@ -130,7 +136,10 @@ static void give_sms(struct sim_state *state, uint64_t stream, struct sim_sms *u
         SIM_PUT(gpu->held.word[i], gpu->held.word[i] | more.word[i]);
     }
     if (!op->end_ns) SIM_PUT(op->a, state->now_ns);
-    SIM_PUT(op->end_ns, state->now_ns + rescale(left, op->sms, held + sim_count_sms(&more)));
+    held += sim_count_sms(&more);
+    bool waits = op->c && held < op->sms;
+    if (waits) SIM_PUT(op->remaining_ns, left);
+    SIM_PUT(op->end_ns, waits ? SIM_NEVER : state->now_ns + rescale(left, op->sms, held));
     sim_commit_if_full();
 }
 

@@ -1,4 +1,7 @@
 /* Green contexts: creates and destroys them, their streams, and queries of both (see green.h). */
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "capture.h"
 #include "context.h"
 #include "dispatch.h"
@@ -57,6 +60,26 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *made, CUdevResourceDesc resources,
     sim_leave();
     *made = green;
     return CUDA_SUCCESS;
+}
+
+bool sim_green_enter(struct CUctx_st *context)
+{
+    if (!sim_context_alive(context) || !context->green) return true;
+    int self = (int)syscall(SYS_gettid), holder = 0;
+    while (!atomic_compare_exchange_strong(&context->holder, &holder, self)) {
+        if (holder == self) break;
+        if (syscall(SYS_tgkill, getpid(), holder, 0) == 0) return false;
+        atomic_compare_exchange_strong(&context->holder, &holder, 0); /* that thread has ended */
+        holder = 0;
+    }
+    context->holds = holder == self ? context->holds + 1 : 1;
+    return true;
+}
+
+void sim_green_leave(struct CUctx_st *context)
+{
+    if (!sim_context_alive(context) || !context->green || context->holder != (int)syscall(SYS_gettid)) return;
+    if (--context->holds == 0) context->holder = 0;
 }
 
 static void detach_streams(struct CUgreenCtx_st *green)

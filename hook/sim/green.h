@@ -3,7 +3,10 @@
  * Streams, events, memory and kernels all belong to the primary context. A stream of a green context has fewer SMs; the
  * shared state knows nothing else of green contexts. cuCtxFromGreenCtx returns a second CUctx_st, which this code
  * calls the green context's name. A call with this handle acts on the primary context. Only a query of streams or SMs
- * answers for the green context. */
+ * answers for the green context.
+ *
+ * A green context can be current to one thread at a time (CUDA's documentation of cuGreenCtxCreate). The documentation
+ * does not say what happens otherwise; this code refuses it with CUDA_ERROR_INVALID_CONTEXT, so that tests notice. */
 #ifndef ORION_SIM_GREEN_H
 #define ORION_SIM_GREEN_H
 
@@ -26,6 +29,11 @@ struct CUdevResourceDesc_st {
     int device;
     struct sim_sms sms;
 };
+
+/* Called when a context enters and leaves the calling thread's stack of contexts. False: the context is a green context
+ * that another living thread has in its stack. */
+bool sim_green_enter(struct CUctx_st *context);
+void sim_green_leave(struct CUctx_st *context);
 
 /* Store a set of SMs in `resource`, so that the program can read the set and split it. */
 CUresult sim_resource_describe(CUdevResource *resource, CUdevResourceType type, int device, const struct sim_sms *sms);

@@ -52,6 +52,7 @@ static bool parse_field(char *field, struct sim_kernel *kernel)
     *value++ = 0;
     if (!strcmp(field, "duration_us")) return parse_amount(value, 1000, &kernel->duration_ns, &kernel->duration_parameter);
     if (!strcmp(field, "sms") && !strcmp(value, "grid")) return kernel->sms_of_grid = true;
+    if (!strcmp(field, "barrier")) return kernel->barrier = !strcmp(value, "grid");
     if (!strcmp(field, "sms")) return parse_amount(value, 1, &kernel->sms, &kernel->sms_parameter);
     if (!strcmp(field, "error")) {
         uint64_t error = 0;

@@ -56,7 +56,8 @@ struct sim_op {
     uint64_t remaining_ns; /* valid while the operation does not run; a kernel: its time on `sms` SMs */
     uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
-    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed` */
+    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed`;
+                            * c = 1: its blocks wait for each other */
     uint64_t name;         /* valid in the owning process only */
 };
 

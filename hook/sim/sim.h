@@ -62,6 +62,8 @@ struct CUctx_st {
     struct CUstream_st *streams;    /* all streams, including the two above and those of its green contexts */
     struct CUgreenCtx_st *greens;
     struct CUgreenCtx_st *green; /* not NULL: this is only a name for that green context; see green.h */
+    _Atomic int holder;          /* of such a name: the thread whose stack contains it; 0: none */
+    unsigned holds;              /* how often that stack contains it; only that thread uses this */
 };
 
 struct CUstream_st {
@@ -103,6 +105,7 @@ struct sim_kernel {
     uint64_t duration_ns, sms;
     bool sms_of_grid;                      /* the kernel uses as many SMs as its blocks fill */
     int duration_parameter, sms_parameter; /* the launch takes the value from this parameter; -1: fixed */
+    bool barrier;                          /* its blocks wait for each other, so all of them must run at once */
     CUresult error;                        /* the permanent error of the context after this kernel; CUDA_SUCCESS: none */
     int parameter_count;
     uint16_t parameter_size[SIM_PARAMETERS], parameter_offset[SIM_PARAMETERS];

@@ -116,13 +116,13 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
     if (kernel->duration_parameter >= 0) duration = parameter(kernel, parameters, kernel->duration_parameter) * 1000;
     if (kernel->sms_parameter >= 0) sms = parameter(kernel, parameters, kernel->sms_parameter);
     uint64_t most = sim_machine->parameters.sms;
+    if (sms < 1) sms = 1;
     struct sim_op op = {.kind = SIM_KERNEL,
                         .remaining_ns = duration ? duration : 1,
                         .name = kernel->label,
-                        .sms = sms < 1      ? 1
-                               : sms > most ? most
-                                            : sms,
-                        .b = launch->anywhere};
+                        .sms = sms > most && !kernel->barrier ? most : sms,
+                        .b = launch->anywhere,
+                        .c = kernel->barrier};
     SIM_TRY(sim_submit(stream, &op, NULL));
     return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
 }

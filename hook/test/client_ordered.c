@@ -99,11 +99,12 @@ static CUresult initialise(void)
     return result;
 }
 
-/* A grid that fills as many SMs as the kernel uses: blocks of 1024 threads, two per SM. */
+/* Blocks of 1024 threads, two per SM: several waves on the SMs that the kernel uses, and more than the GPU can run at
+ * once. So the hook may move the kernel. */
 static CUresult launch(unsigned number, CUstream stream, uint64_t microseconds, uint32_t sms)
 {
     void *parameters[] = {&microseconds, &sms};
-    return cuLaunchKernel(kernels[number], 2 * sms, 1, 1, 1024, 1, 1, 0, stream, parameters, NULL);
+    return cuLaunchKernel(kernels[number], 2 * sms, 140, 1, 1024, 1, 1, 0, stream, parameters, NULL);
 }
 
 static CUresult launch_moved(unsigned number, CUstream stream, uint64_t microseconds, uint32_t sms)

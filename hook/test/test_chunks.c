@@ -17,10 +17,16 @@ static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
     timed_ends++;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_running(CUevent event)
+static CUresult answer = CUDA_ERROR_NOT_READY; /* of every query */
+static CUresult CUDAAPI fake_answer(CUevent event)
 {
     (void)event;
-    return CUDA_ERROR_NOT_READY;
+    return answer;
+}
+static CUresult CUDAAPI fake_elapsed(float *milliseconds, CUevent start, CUevent end)
+{
+    (void)milliseconds, (void)start, (void)end;
+    return answer;
 }
 
 static void know(uint64_t identity)
@@ -38,7 +44,8 @@ int main(void)
     struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     policy->copy[0].kind = ORION_POLICY_GATE;
     orion_driver.cuEventRecord = fake_record_in;
-    orion_driver.cuEventQuery = fake_running;
+    orion_driver.cuEventQuery = fake_answer;
+    orion_driver.cuEventElapsedTime_v2 = fake_elapsed;
     know(first_identity);
     know(other_identity);
 
@@ -56,6 +63,16 @@ int main(void)
     CHECK(!chunks->sampling);
     CHECK(chunks->count == 1 && chunks->ring[chunks->first].identity == first_identity);
     CHECK(timed_ends == 2);
+
+    /* Only success and the loss of the context show that the work has ended. */
+    static const CUresult unknown[] = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_OUT_OF_MEMORY,
+                                       CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+    for (unsigned i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        answer = unknown[i];
+        CHECK(orion_chunks_reap(orion_the_process, first.stream_record) == 0 && chunks->count == 1);
+    }
+    answer = CUDA_ERROR_ILLEGAL_ADDRESS;
+    CHECK(orion_chunks_reap(orion_the_process, first.stream_record) == 1 && chunks->count == 0);
     puts("chunks: ok");
     return 0;
 }

@@ -48,8 +48,19 @@ static CUresult CUDAAPI attribute(int *value, CUfunction_attribute which, CUfunc
 }
 static CUresult CUDAAPI device_attribute(int *value, CUdevice_attribute which, CUdevice device)
 {
-    (void)which, (void)device;
-    *value = 132;
+    (void)which;
+    *value = device == 0 ? 132 : 100;
+    return CUDA_SUCCESS;
+}
+static int devices = 2;
+static CUresult CUDAAPI device_count(int *count)
+{
+    *count = devices;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI on_the_small_device(CUdevice *device)
+{
+    *device = 1;
     return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI occupancy(int *blocks, CUfunction function, int threads, size_t shared)
@@ -179,6 +190,19 @@ static void a_profile_is_used_until_measured(void)
     CHECK(orion_duration_expect(orion_durations(process), identity, &sample) == 10100);
 }
 
+/* Blocks that the largest GPU of the process can run at once may wait for each other, whichever GPU the hook asked. */
+static void a_grid_exceeds_the_gpu_or_not(void)
+{
+    CHECK(!orion_kernel_exceeds_gpu(function(1), 264, 1024, 0) && orion_kernel_exceeds_gpu(function(1), 265, 1024, 0));
+    orion_driver.cuCtxGetDevice = on_the_small_device;
+    CHECK(!orion_kernel_exceeds_gpu(function(1), 264, 1024, 0) && orion_kernel_exceeds_gpu(function(1), 265, 1024, 0));
+    devices = 0;
+    CHECK(!orion_kernel_exceeds_gpu(function(1), 200, 1024, 0) && orion_kernel_exceeds_gpu(function(1), 201, 1024, 0));
+    orion_driver.cuCtxGetDevice = fake_get_device;
+    orion_driver.cuDeviceGetCount = NULL; /* unknown */
+    CHECK(!orion_kernel_exceeds_gpu(function(1), 1000000, 1024, 0));
+}
+
 int main(void)
 {
     fake_gpu(ORION_ROLE_BE);
@@ -188,6 +212,7 @@ int main(void)
     orion_driver.cuKernelGetFunction = kernel_function;
     orion_driver.cuFuncGetAttribute = attribute;
     orion_driver.cuDeviceGetAttribute = device_attribute;
+    orion_driver.cuDeviceGetCount = device_count;
     orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
     either_kind_of_handle_is_one_kernel();
     unloaded_code_is_asked_about_again();
@@ -195,6 +220,7 @@ int main(void)
     many_kernels_are_bounded_and_right();
     facts_come_before_the_first_sample();
     a_profile_is_used_until_measured();
+    a_grid_exceeds_the_gpu_or_not();
     threads_do_no_harm();
     puts("kernels: ok");
     return 0;

@@ -1,6 +1,7 @@
 """Green contexts, on the virtual clock: times are exact."""
 
 import ctypes
+import threading
 from typing import Any
 
 from cuda.bindings import driver as cuda
@@ -188,6 +189,32 @@ def a_green_context_can_be_the_current_context() -> None:
     fails(cuda.cuMemAlloc(4096), "CONTEXT_IS_DESTROYED")
 
 
+def a_green_context_is_current_to_one_thread_at_a_time() -> None:
+    gpu = Device()
+    name = ok(cuda.cuCtxFromGreenCtx(gpu.green(64)))
+
+    def elsewhere(context: Any) -> Any:
+        """Make the context current to a thread that then ends, and return the answer."""
+        answers: list[Any] = []
+        thread = threading.Thread(target=lambda: answers.append(cuda.cuCtxSetCurrent(context)))
+        thread.start()
+        thread.join()
+        return answers[0]
+
+    ok(cuda.cuCtxPushCurrent(name))
+    ok(cuda.cuCtxPushCurrent(name))
+    ok(cuda.cuCtxPopCurrent())
+    fails(elsewhere(name), "INVALID_CONTEXT")
+    ok(elsewhere(gpu.context))
+    ok(cuda.cuCtxPopCurrent())
+    ok(elsewhere(name))
+    ok(cuda.cuCtxSetCurrent(gpu.context))
+    while cuda.cuCtxSetCurrent(name)[0] == cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+        pass  # Python no longer knows the other thread, but it may not have ended yet
+    ok(cuda.cuCtxSetCurrent(gpu.context))
+    ok(elsewhere(name))
+
+
 def the_second_version_of_stream_get_ctx_returns_the_primary_and_the_green_context() -> None:
     gpu = Device()
     driver = ctypes.CDLL("libcuda.so.1")
@@ -272,6 +299,28 @@ def a_kernel_may_need_the_sms_that_its_blocks_fill() -> None:
         ok(cuda.cuLaunchKernel(gpu.filled, blocks, 1, 1, threads, 1, 1, shared, green, arguments, 0))
         near(gpu.between(start, gpu.mark(green)), 1000 * max(1, sms / 64))
     assert ok(cuda.cuFuncGetName(gpu.filled)) == b"filled"
+
+
+def blocks_that_wait_for_each_other_need_all_their_sms_at_once() -> None:
+    gpu = Device()
+    plain, green = gpu.stream(), gpu.green_stream(64)
+
+    def meet(stream: Any, blocks: int) -> Any:
+        """Launch blocks of which two fit on an SM."""
+        arguments = ((1000,), (ctypes.c_uint64,))
+        ok(cuda.cuLaunchKernel(gpu.meeting, blocks, 1, 1, 1024, 1, 1, 0, stream, arguments, 0))
+        return gpu.mark(stream)
+
+    start = gpu.mark(green)
+    near(gpu.between(start, meet(green, 128)), 1000)
+    start = gpu.mark(plain)
+    gpu.launch(green, 1000, 64)
+    near(gpu.between(start, meet(plain, 264)), 2000)  # until the other kernel ends, the blocks spin on the other SMs
+    stuck = meet(green, 130)
+    gpu.launch(plain, 5000, 68)
+    ok(cuda.cuStreamSynchronize(plain))
+    fails(cuda.cuEventQuery(stuck), "NOT_READY")
+    assert gpu.between(start, gpu.mark(plain)) > 7000
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ static bool enter_overlapping(struct orion_process *process, struct orion_stream
     if (stop->went_unarmed != NULL) stop->went_unarmed(process, gpu, work);
     work->expected_ns = cost;
     if (go == ORION_GO_FREELY) return true;
-    if (work->movable && work->launch.graph == NULL) work->flags |= ORION_ADMITTED_PARTITIONED;
+    if (orion_overlap_may_move(process, work)) work->flags |= ORION_ADMITTED_PARTITIONED;
     atomic_fetch_add_explicit(&gpu->record->overlapped_launches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->record->overlapped_ns, expected, memory_order_relaxed);
     return true;
@@ -100,7 +100,8 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
 static void choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                        uint64_t expected)
 {
-    bool fewer = (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_leaves_sms(stream_record->gpu, work, expected);
+    bool fewer =
+        (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_leaves_sms(process, stream_record->gpu, work, expected);
     work->flags &= ~ORION_ADMITTED_PARTITIONED;
     if (!fewer) return;
     work->elsewhere = orion_partition_fork(process, stream_record);

@@ -10,6 +10,7 @@
 #include "process/policy.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -122,8 +123,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
     while (chunks->count > 0) {
         struct orion_chunk *chunk = &chunks->ring[chunks->first];
         CUevent end = chunk->identity != 0 ? chunk->timed_end : chunk->end;
-        CUresult result = orion_driver.cuEventQuery(end);
-        if (result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) break;
+        if (orion_outcome_of(orion_driver.cuEventQuery(end)) == ORION_OUTCOME_UNKNOWN) break;
         retire(process, stream_record);
         retired++;
     }

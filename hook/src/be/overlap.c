@@ -37,6 +37,14 @@ static bool every_hp_permits(const struct orion_gpu *gpu, uint32_t be_class)
     return true;
 }
 
+bool orion_overlap_may_move(struct orion_process *process, const struct orion_work *work)
+{
+    struct orion_kernel_facts facts;
+    if (!work->movable || work->launch.graph != NULL) return false;
+    orion_kernel_facts(orion_durations(process), work->identity, &facts);
+    return facts.exceeds_gpu;
+}
+
 bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                           uint64_t expected_ns)
 {
@@ -46,7 +54,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
     if (!every_hp_permits(gpu, facts.kernel_class)) return false;
     if (expected_ns <= orion_window_share(gpu)) return true;
-    return work->movable && work->launch.graph == NULL && orion_partition_can_move(process, stream_record);
+    return orion_overlap_may_move(process, work) && orion_partition_can_move(process, stream_record);
 }
 
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu)
@@ -79,12 +87,13 @@ uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns)
     return limit > share_ns ? limit : share_ns;
 }
 
-bool orion_overlap_leaves_sms(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns)
+bool orion_overlap_leaves_sms(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work,
+                              uint64_t expected_ns)
 {
     const struct orion_policy *policy = orion_gpu_policy(gpu);
     if (policy->kind != ORION_POLICY_ORION || policy->long_kernel_ns == 0 || expected_ns <= policy->long_kernel_ns) return false;
-    if (!work->movable || work->launch.graph != NULL || !orion_runs_together(gpu)) return false;
-    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+    if (!orion_runs_together(gpu) || atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0) return false;
+    return orion_overlap_may_move(process, work);
 }
 
 /* -- Overlap as a stop ----------------------------------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
  * overlap now, within that budget (budget.h). The launch's duration is known. Memory bandwidth does not limit both the
  * launch and hp's kernels. The launch does not fill the GPU, because the hook moves kernels to a part of the SMs
  * (partition.h). The hook cannot move graphs (their kernels ignore the stream's partition: measured on an H200),
- * copies, and kernels of a context that is not the primary one. Such work must fit into the client's share of the
- * window. */
+ * copies, kernels whose blocks may wait for each other, and kernels of a context that is not the primary one. Such work
+ * must fit into the client's share of the window. */
 #ifndef ORION_OVERLAP_H
 #define ORION_OVERLAP_H
 
@@ -24,6 +24,9 @@ struct orion_work;
 bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                           uint64_t expected_ns);
 
+/* Whether the hook may run the launch on fewer SMs than the program gave it: see partition.h. */
+bool orion_overlap_may_move(struct orion_process *process, const struct orion_work *work);
+
 /* Whether any be work may run beside the hp clients that are busy: a budget is granted, and each of them permits
  * overlap now. */
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu);
@@ -34,7 +37,8 @@ uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns);
 
 /* Whether a kernel should run on a part of the SMs although hp is idle, because the kernel would occupy all SMs for too
  * long. */
-bool orion_overlap_leaves_sms(const struct orion_gpu *gpu, const struct orion_work *work, uint64_t expected_ns);
+bool orion_overlap_leaves_sms(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work,
+                              uint64_t expected_ns);
 
 /* Called by hp: publishes the launch, so that be can choose what runs beside it. */
 void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);

@@ -18,17 +18,6 @@ static bool driver_has_partitions(void)
            orion_driver.cuGreenCtxStreamCreate != NULL && orion_driver.cuStreamWaitEvent != NULL;
 }
 
-static bool is_primary(const struct orion_gpu *gpu, CUcontext context)
-{
-    CUcontext primary = NULL;
-    unsigned flags;
-    int active = 0; /* retaining an inactive primary context would create it */
-    if (orion_driver.cuDevicePrimaryCtxGetState(gpu->device, &flags, &active) != CUDA_SUCCESS || !active) return false;
-    if (orion_driver.cuDevicePrimaryCtxRetain(&primary, gpu->device) != CUDA_SUCCESS) return false;
-    orion_driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
-    return primary == context;
-}
-
 static uint32_t wanted_sms(const struct orion_gpu *gpu, uint32_t all)
 {
     uint32_t wanted = orion_gpu_policy(gpu)->overlap_sms;
@@ -95,7 +84,7 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
         orion_driver.cuStreamDestroy_v2(mine->stream);
     mine->stream = NULL;
     mine->of = NULL;
-    mine->refused = !is_primary(stream_record->gpu, stream_record->context);
+    mine->refused = stream_record->green != NULL || orion_primary_of(stream_record->gpu->device) != stream_record->context;
     if (mine->refused || !event_ready(&mine->fork) || !event_ready(&mine->join)) return false;
     if (orion_driver.cuGreenCtxStreamCreate(&mine->stream, context, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return false;
     mine->of = context;

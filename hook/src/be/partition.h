@@ -6,6 +6,13 @@
  * stay those of the program's stream. Cost, measured on an H200 (docs/results/raw/partition.txt): up to 0.8 us of CPU
  * and 1 us of stream time a launch; 1-2 ms and 6 MiB once for the green context.
  *
+ * The blocks of a kernel may wait for each other, also without a cooperative launch: a grid barrier of its own, a
+ * persistent kernel that hands on partial results. Such a kernel spins for ever on fewer SMs than its grid needs at
+ * once. So the hook moves only grids with more blocks than the whole GPU can run at once; the blocks of those cannot all
+ * wait for each other. Their blocks may still wait for blocks with lower numbers, which begin first on any SMs. Rejected:
+ * moving each grid of a function that has run with such a grid, because one function can have both modes; a list of
+ * names, which is never complete; a time limit, because a kernel that spins cannot be stopped.
+ *
  * The hook does not move graphs, because their kernels run on all SMs whatever the stream. It moves kernels of the
  * primary context only, because the green context shares the modules and memory of the primary context.
  *
@@ -42,7 +49,7 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
     CUstream stream;
     CUevent fork, join;
     CUgreenCtx of;
-    bool refused; /* not a stream of the primary context */
+    bool refused; /* not a stream of the primary context, or a stream of a green context of the program */
 };
 
 /* Whether the stream record's kernels can be moved now. Creates the green context, stream and events that the move

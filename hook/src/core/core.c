@@ -81,7 +81,7 @@ static void mark_context(struct orion_process *process, CUcontext context)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used && mark_count < MARKS; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == NULL || stream_record->context != context) continue;
+        if (stream_record->gpu == NULL || !orion_stream_record_is_in(stream_record, context)) continue;
         uint64_t returned = atomic_load(&stream_record->returned);
         if (returned == atomic_load(&stream_record->drained)) continue;
         marks[mark_count].stream_record = stream_record;
@@ -89,7 +89,8 @@ static void mark_context(struct orion_process *process, CUcontext context)
     }
 }
 
-/* Also true if the query fails: the program must see that error at once, not only when hp is idle. */
+/* Also true if the query fails: the program must see that error at once, not only when hp is idle. This proves
+ * nothing: the program's own call follows. */
 static bool is_done(const struct orion_proof *proof, const struct orion_stream_record *stream_record)
 {
     if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) != CUDA_ERROR_NOT_READY;

@@ -3,30 +3,8 @@
 #include "hp/busy.h"
 #include "process/gpu.h"
 #include "process/process.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
-
-bool orion_fault_is_final(CUresult result)
-{
-    switch (result) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_CONTAINED:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_MPS_CONNECTION_FAILED:
-    case CUDA_ERROR_MPS_RPC_FAILURE:
-    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
-    default: return false;
-    }
-}
 
 /* Marks all work of a lost context as complete, because no later call can prove it. */
 static void drain(struct orion_process *process, const struct orion_gpu *gpu, CUcontext context)
@@ -41,7 +19,8 @@ static void drain(struct orion_process *process, const struct orion_gpu *gpu, CU
 
 void orion_fault_seen(struct orion_process *process, struct orion_stream_record *stream_record, CUresult result)
 {
-    if (!orion_fault_is_final(result)) return;
+    /* A driver that has shut down is no fault: the process ends. */
+    if (result == CUDA_ERROR_DEINITIALIZED || orion_outcome_of(result) != ORION_OUTCOME_LOST) return;
     struct orion_gpu *gpu = atomic_load(&stream_record->gpu);
     uint64_t none = 0; /* record only the first fault, because it caused the later ones */
     atomic_compare_exchange_strong(&gpu->record->fault, &none, (uint64_t)result);

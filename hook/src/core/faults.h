@@ -10,15 +10,11 @@
 #define ORION_FAULTS_H
 
 #include <cuda.h>
-#include <stdbool.h>
 
 struct orion_stream_record;
 struct orion_process;
 
-/* Whether the error is final: every later call in the context will fail, too. */
-bool orion_fault_is_final(CUresult result);
-
-/* Called when a call for work of that stream record failed. Ignores results that are not final faults. */
+/* Called when a call for work of that stream record failed. Ignores errors after which the context still works. */
 void orion_fault_seen(struct orion_process *process, struct orion_stream_record *stream_record, CUresult result);
 
 #endif

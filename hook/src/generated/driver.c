@@ -59,6 +59,8 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuStreamDestroy_v2);
     FILL(cuStreamGetCtx);
     FILL(cuStreamGetCtx_ptsz);
+    FILL(cuStreamGetCtx_v2);
+    FILL(cuStreamGetGreenCtx);
     FILL(cuStreamIsCapturing);
     FILL(cuStreamIsCapturing_ptsz);
     FILL(cuStreamQuery);

@@ -7,6 +7,7 @@
 #include "hp/state.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
 #include "system/spawn.h"
 #include "system/system.h"
@@ -21,8 +22,8 @@ struct mark {
     uint64_t returned;
 };
 struct marks {
-    CUcontext context;
-    bool one_stream; /* true: one stream record's stream; false: all streams of the context */
+    CUcontext context; /* never a green context of the program: see struct orion_stream_record */
+    bool one_stream;   /* true: one stream record's stream; false: all streams of the context */
     uint32_t count;
     struct mark mark[MARKS];
 };
@@ -33,7 +34,7 @@ struct marks {
 static bool is_proven_by_stream(struct orion_process *process, const struct orion_gpu *gpu,
                                 const struct orion_stream_record *stream_record)
 {
-    if (gpu->client == 0 || orion_stream_record_is_shared(process, stream_record)) return false;
+    if (gpu->client == 0 || !orion_stream_record_has_handle(process, stream_record)) return false;
     return atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY || atomic_load(&stream_record->last) != NULL;
 }
 
@@ -131,10 +132,10 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     }
     uint32_t epoch = atomic_load(&process->context_epoch);
     CUresult result = record(process, &marks, &event);
-    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) return false;
     if (result == CUDA_SUCCESS && event != NULL) result = await(process, epoch, event);
-    /* If the calls fail permanently (a sticky error, a driver that has shut down), no work is left to wait for. */
-    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) return false;
+    /* Whoever ends a context also ends its stream records (lifetimes.c). In a context that is lost otherwise, no work is
+     * left to wait for. Of the work of an unknown outcome the next request asks again. */
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || orion_outcome_of(result) == ORION_OUTCOME_UNKNOWN) return false;
     for (uint32_t i = 0; i < marks.count; i++) orion_stream_record_prove(marks.mark[i].stream_record, marks.mark[i].returned);
     orion_busy_try_close(process, gpu);
     return marks.one_stream;

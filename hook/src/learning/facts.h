@@ -1,5 +1,5 @@
-/* What the hook finds out about work before it measures the work: how many SMs a kernel fills, the kernel's name, and
- * the kernel's row in a profile. */
+/* What the hook finds out about work before it measures the work: how many SMs a kernel fills, whether its
+ * blocks can all run at once, the kernel's name, and the kernel's row in a profile. */
 #ifndef ORION_FACTS_H
 #define ORION_FACTS_H
 

@@ -152,28 +152,58 @@ bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text,
 
 /* -- SMs ------------------------------------------------------------------------------------------------------------- */
 
-/* The number of SMs of the current context's device; 0: there is no current context. */
-static uint32_t multiprocessors(void)
+/* 0: unknown. */
+static uint32_t multiprocessors_of(CUdevice device)
 {
-    CUdevice device;
     int count = 0;
-    if (orion_driver.cuCtxGetDevice == NULL || orion_driver.cuDeviceGetAttribute == NULL) return 0;
-    if (orion_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
+    if (orion_driver.cuDeviceGetAttribute == NULL) return 0;
     if (orion_driver.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) != CUDA_SUCCESS) return 0;
     return count > 0 ? (uint32_t)count : 0;
 }
 
-uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
+/* The number of SMs of the current context's device; 0: there is no current context. */
+static uint32_t multiprocessors(void)
+{
+    CUdevice device;
+    if (orion_driver.cuCtxGetDevice == NULL || orion_driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
+    return multiprocessors_of(device);
+}
+
+/* The number of SMs of the process's largest device; 0: unknown. */
+static uint32_t most_multiprocessors(void)
+{
+    int devices = 0;
+    uint32_t most = multiprocessors();
+    if (orion_driver.cuDeviceGetCount == NULL || orion_driver.cuDeviceGetCount(&devices) != CUDA_SUCCESS) return 0;
+    for (int i = 0; i < devices && most != 0; i++) {
+        uint32_t count = multiprocessors_of(i); /* a device is its number */
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+/* The number of blocks that one SM can run at once; 0: unknown. */
+static uint32_t blocks_on_sm(const void *function, uint32_t threads, uint32_t shared_bytes)
 {
     int each = 0;
-    uint32_t most = multiprocessors();
-    if (function == NULL || threads == 0 || threads > 1024 || most == 0 ||
-        orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == NULL)
+    if (function == NULL || threads == 0 || threads > 1024 || orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor == NULL)
         return 0;
     /* This driver function accepts both kinds of handles. */
     CUresult result = orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&each, (CUfunction)(uintptr_t)function, (int)threads,
                                                                                shared_bytes);
-    if (result != CUDA_SUCCESS || each <= 0) return 0;
-    uint64_t need = (blocks + (uint64_t)each - 1) / (uint64_t)each;
+    return result == CUDA_SUCCESS && each > 0 ? (uint32_t)each : 0;
+}
+
+uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
+{
+    uint32_t most = multiprocessors(), each = most != 0 ? blocks_on_sm(function, threads, shared_bytes) : 0;
+    if (each == 0) return 0;
+    uint64_t need = (blocks + each - 1) / each;
     return need > most ? most : (uint32_t)need;
+}
+
+bool orion_kernel_exceeds_gpu(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
+{
+    uint32_t most = most_multiprocessors(), each = most != 0 ? blocks_on_sm(function, threads, shared_bytes) : 0;
+    return each != 0 && blocks > (uint64_t)each * most;
 }

@@ -102,4 +102,10 @@ bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text,
  * of the current context's device. 0: unknown. */
 uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes);
 
+/* Whether the grid has more blocks than any GPU of the process can run at once, by the occupancy on the current
+ * context's device. Then its blocks cannot all wait for each other, as some begin only after others have ended. False:
+ * it has not, or that is unknown. Clusters can only lower the number of blocks that run at once, so true is right for a
+ * launch with clusters, too. */
+bool orion_kernel_exceeds_gpu(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes);
+
 #endif

@@ -3,6 +3,7 @@
 #include "generated/driver.h"
 #include "process/gpu.h"
 #include "process/process.h"
+#include "streams/capture.h"
 #include "system/log.h"
 #include "system/mix.h"
 #include "system/system.h"
@@ -40,15 +41,64 @@ static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
     return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd, so it differs from every handle */
 }
 
+CUcontext orion_primary_of(CUdevice device)
+{
+    CUcontext primary = NULL;
+    unsigned flags;
+    int active = 0; /* retaining an inactive primary context would create it */
+    if (orion_driver.cuDevicePrimaryCtxGetState == NULL ||
+        orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active)
+        return NULL;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (orion_driver.cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) orion_driver.cuDevicePrimaryCtxRelease_v2(device);
+    orion_capture_unrelax(&relaxed);
+    return primary;
+}
+
+/* -- Where a stream is ----------------------------------------------------------------------------------------------- */
+
+/* A program's green context can be current to one thread at a time. So no thread makes one current for the hook; the
+ * hook uses the primary context instead, to which the streams and events of a green context belong, too. */
+struct place {
+    CUcontext context, green; /* see struct orion_stream_record */
+    CUdevice device;
+};
+
+static bool is_green(CUstream handle)
+{
+    CUgreenCtx green = NULL;
+    return orion_driver.cuStreamGetGreenCtx != NULL && orion_driver.cuStreamGetGreenCtx(handle, &green) == CUDA_SUCCESS &&
+           green != NULL;
+}
+
 static bool find_device(CUcontext context, CUdevice *device)
 {
-    CUcontext current = NULL;
-    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
-    bool switched = context != NULL && current != context;
-    if (switched && orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
+    if (orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
     CUresult result = orion_driver.cuCtxGetDevice(device);
-    if (switched) orion_driver.cuCtxPopCurrent_v2(&current);
+    orion_driver.cuCtxPopCurrent_v2(&context);
     return result == CUDA_SUCCESS;
+}
+
+/* `named`: the stream's context, as the driver names it. False: the place is unknown. That is so for a stream of a green
+ * context that is not current, if the driver is older than CUDA 12.5: such a driver cannot say where the stream is. */
+static bool find_place(CUstream handle, CUcontext named, struct place *place)
+{
+    CUcontext current = NULL;
+    *place = (struct place){.context = named};
+    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
+    bool is_current = named == current;
+    if (is_current && orion_driver.cuCtxGetDevice(&place->device) != CUDA_SUCCESS) return false;
+    /* Asks about a default stream only where its context may be a green one. */
+    if (is_default(handle) && orion_primary_of(place->device) == named) return true;
+    if (is_green(is_default(handle) ? CU_STREAM_LEGACY : handle)) {
+        CUgreenCtx unused;
+        place->green = named;
+        if (is_current) place->context = orion_primary_of(place->device);
+        else if (orion_driver.cuStreamGetCtx_v2 == NULL ||
+                 orion_driver.cuStreamGetCtx_v2(handle, &place->context, &unused) != CUDA_SUCCESS)
+            return false;
+    }
+    return place->context != NULL && (is_current || find_device(place->context, &place->device));
 }
 
 uint32_t orion_stream_records_begin(const struct orion_process *process)
@@ -57,7 +107,7 @@ uint32_t orion_stream_records_begin(const struct orion_process *process)
 }
 
 static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
-                                           struct orion_stream_name stream, CUcontext context, struct orion_gpu *gpu)
+                                           struct orion_stream_name stream, const struct place *place, struct orion_gpu *gpu)
 {
     struct orion_gpu *before = stream_record->gpu;
     uint64_t begun = atomic_load(&stream_record->begun);
@@ -65,7 +115,9 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->begun_before = begun;
     stream_record->key = key;
     stream_record->stream = stream;
-    stream_record->context = context;
+    stream_record->context = place->context;
+    /* An overflow record belongs to several streams, which no wait for a green context includes. */
+    stream_record->green = orion_stream_record_is_shared(process, stream_record) ? NULL : place->green;
     stream_record->gpu = gpu;
     if (orion_stream_record_index(process, stream_record) < ORION_GPUS) atomic_store(&orion_stream_records(process)->overflowed, 1);
     uint32_t index = orion_stream_record_index(process, stream_record),
@@ -94,7 +146,7 @@ static uint32_t settled_state(struct orion_stream_record *stream_record)
 }
 
 static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
-                                           CUcontext context, struct orion_gpu *gpu)
+                                           const struct place *place, struct orion_gpu *gpu)
 {
     /* The first ORION_GPUS stream records are the GPUs' overflow stream records. The streams' own records follow. A new
      * one takes the first free entry, so that a walk over all stream records is short. */
@@ -112,7 +164,7 @@ static struct orion_stream_record *look_up(struct orion_process *process, uint64
         if (open == NULL) open = &orion_stream_records(process)->entry[overflow], state_of_open = settled_state(open);
         if (open == &orion_stream_records(process)->entry[overflow] && state_of_open == ORION_STREAM_RECORD_READY) return open;
         if (atomic_compare_exchange_strong(&open->state, &state_of_open, ORION_STREAM_RECORD_CLAIMED))
-            return claimed(process, open, key, stream, context, gpu);
+            return claimed(process, open, key, stream, place, gpu);
     }
 }
 
@@ -135,14 +187,13 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
 /* For clients that are threads of this process. A stream belongs to no client until a client uses it. Then it belongs
  * to that client, whichever thread uses it later: for example, a backward pass runs in its own thread. */
 static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream,
-                                                           CUcontext context, CUdevice device)
+                                                           uint64_t key, const struct place *place)
 {
-    uint64_t key = key_of(stream, context);
     struct orion_stream_record *stream_record = known_stream_record(process, key);
     if (stream_record != NULL) return stream_record;
-    struct orion_gpu *gpu = owner_of(process, stream, device);
+    struct orion_gpu *gpu = owner_of(process, stream, place->device);
     if (gpu == NULL) return NULL;
-    stream_record = look_up(process, key, stream, context, gpu);
+    stream_record = look_up(process, key, stream, place, gpu);
     atomic_fetch_add(&process->stream_record_epoch, 1); /* threads may have cached that no client owns it */
     orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
     return stream_record;
@@ -151,18 +202,19 @@ static struct orion_stream_record *stream_record_of_client(struct orion_process 
 static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream,
                                                         CUcontext context)
 {
-    CUdevice device;
+    struct place place;
     struct orion_stream_record *stream_record;
     bool by_client = orion_process_has_scheduler(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
     if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
-    if (!find_device(context, &device)) return NULL;
+    if (!find_place(stream.handle, context, &place)) return NULL;
+    uint64_t key = key_of(stream, context);
     if (by_client) {
-        stream_record = stream_record_of_client(process, stream, context, device);
+        stream_record = stream_record_of_client(process, stream, key, &place);
     } else {
-        struct orion_gpu *gpu = owner_of(process, stream, device);
+        struct orion_gpu *gpu = owner_of(process, stream, place.device);
         if (gpu == NULL) return NULL;
-        stream_record = look_up(process, key_of(stream, context), stream, context, gpu);
+        stream_record = look_up(process, key, stream, &place, gpu);
     }
     *remembered_of(stream.handle) =
         (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
@@ -197,6 +249,12 @@ uint32_t orion_stream_record_index(const struct orion_process *process, const st
 bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     return orion_stream_record_index(process, stream_record) < ORION_GPUS;
+}
+
+bool orion_stream_record_has_handle(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    if (orion_stream_record_is_shared(process, stream_record) || is_per_thread(stream_record->stream)) return false;
+    return stream_record->green == NULL || !is_default(stream_record->stream.handle);
 }
 
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned)

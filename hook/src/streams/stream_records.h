@@ -36,9 +36,10 @@ struct orion_gpu;
 
 struct orion_stream_record {
     _Atomic uint64_t begun, returned, drained;
-    _Atomic uint32_t state; /* enum orion_stream_record_state */
-    uint64_t key;           /* written while claimed */
-    CUcontext context;
+    _Atomic uint32_t state;          /* enum orion_stream_record_state */
+    uint64_t key;                    /* written while claimed */
+    CUcontext context;               /* for a stream of a program's green context: the primary context of its device */
+    CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
     uint64_t begun_before;                                /* `begun` at the time when a client got the record */
@@ -68,6 +69,19 @@ uint32_t orion_stream_records_begin(const struct orion_process *process);
 /* The handle of the stream record's stream. The handle is valid in every thread, unless the stream is a per-thread
  * default stream. */
 CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record);
+
+/* Whether every thread can use that handle in the stream record's context. False for an overflow stream record, for a
+ * per-thread default stream, and for the default stream of a green context. */
+bool orion_stream_record_has_handle(const struct orion_process *process, const struct orion_stream_record *stream_record);
+
+/* Whether a wait for the context includes the stream: it is the stream's context or green context. */
+static inline bool orion_stream_record_is_in(const struct orion_stream_record *stream_record, CUcontext context)
+{
+    return context == stream_record->context || (context != NULL && context == stream_record->green);
+}
+
+/* The primary context of a device; NULL: it is not active. */
+CUcontext orion_primary_of(CUdevice device);
 
 /* Raises `drained` to `returned`, but never lowers it. A change counts as progress of the stream record's GPU. */
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned);

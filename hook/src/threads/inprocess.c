@@ -12,6 +12,7 @@
 #include "core/joining.h"
 #include "generated/driver.h"
 #include "process/process.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
 #include "system/environment.h"
@@ -184,6 +185,18 @@ static void end_stream_record(struct orion_stream_record *stream_record, bool is
     if (!is_shared) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
 }
 
+static CUresult wait_for(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    CUcontext popped;
+    CUresult result = orion_driver.cuCtxPushCurrent_v2(stream_record->context);
+    if (result != CUDA_SUCCESS) return result;
+    result = orion_stream_record_has_handle(process, stream_record)
+                 ? orion_driver.cuStreamSynchronize(orion_stream_record_handle(stream_record))
+                 : orion_driver.cuCtxSynchronize();
+    orion_driver.cuCtxPopCurrent_v2(&popped);
+    return result;
+}
+
 /* Waits for the work of all clients, in the context of each stream. */
 static void drain(struct orion_process *process)
 {
@@ -191,16 +204,11 @@ static void drain(struct orion_process *process)
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         struct orion_gpu *gpu = stream_record->gpu;
-        CUcontext popped;
         if (gpu == NULL || gpu->client == 0) continue;
         stream_record->begun_before = atomic_load(&stream_record->begun); /* the next scheduler counts from here */
         if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) continue;
-        if (orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) continue;
-        bool is_shared = orion_stream_record_is_shared(process, stream_record);
-        if (is_shared) orion_driver.cuCtxSynchronize();
-        else orion_driver.cuStreamSynchronize(orion_stream_record_handle(stream_record));
-        end_stream_record(stream_record, is_shared);
-        orion_driver.cuCtxPopCurrent_v2(&popped);
+        if (orion_outcome_of(wait_for(process, stream_record)) == ORION_OUTCOME_UNKNOWN) continue;
+        end_stream_record(stream_record, orion_stream_record_is_shared(process, stream_record));
     }
 }
 

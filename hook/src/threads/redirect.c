@@ -135,10 +135,11 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     for (uint32_t i = orion_stream_records_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || stream_record->gpu != gpu ||
-            stream_record->context != context)
+            !orion_stream_record_is_in(stream_record, context))
             continue;
-        if (orion_stream_record_is_shared(process, stream_record))
-            return false; /* some streams have no record of their own: synchronise the whole context */
+        /* Some streams have no record of their own, or no handle in this context: synchronise the whole context. */
+        if (orion_stream_record_is_shared(process, stream_record)) return false;
+        if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
         if (orion_stream_record_handle(stream_record) != own)
             *result = synchronise(process, orion_stream_record_handle(stream_record));
     }

@@ -27,6 +27,10 @@
  *   reset                  cuDevicePrimaryCtxReset with work under way, then init again
  *   retain SECONDS US      keeps retaining and releasing the primary context while a thread launches; RESULT: launches
  *   context US             creates another context, launches on it, destroys it
+ *   green N US OTHER       makes a green context current and launches on its default stream; OTHER is 1: makes it
+ *                          current to another thread, and launches on one of its streams; 2: launches there
+ *   meet N US STREAM BLOCKS      N kernels of BLOCKS blocks that all wait for each other; two of them fit on an SM
+ *   meetclusters, meetgraph      the same, in clusters of two blocks, or as one graph, which it waits for
  *   touch GIB              makes this much host memory resident
  *   moveroot               sets ORION_ROOT to a folder that does not exist
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
@@ -99,6 +103,10 @@ static const struct {
     {"reset", reset},
     {"retain", retain},
     {"context", another_context},
+    {"green", in_green_context},
+    {"meet", meet},
+    {"meetclusters", meet_in_clusters},
+    {"meetgraph", meet_in_graph},
     {"touch", touch},
     {"alloc", allocate},
     {"many", allocate_many},

@@ -28,6 +28,12 @@ CUresult launch(uint64_t microseconds, double stream);
 command open_only, initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query,
     query_event;
 
+/* -- greens.c: work in a green context of the program; meetings.c: kernels with a grid barrier ----------------------------- */
+
+CUstream stream_of(double number);
+command in_green_context;
+command meet, meet_in_clusters, meet_in_graph;
+
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 
