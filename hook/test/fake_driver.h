@@ -57,6 +57,12 @@ static CUresult CUDAAPI fake_record(CUcontext context, CUevent event)
     (void)context, (void)event;
     return CUDA_SUCCESS;
 }
+/* A test that lets marks be made (hp/marks.h) has its own events. */
+static CUresult CUDAAPI fake_event_record(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
 static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode)
 {
     (void)mode;
@@ -87,6 +93,7 @@ static inline struct orion_gpu *fake_gpu(enum orion_role role)
     orion_driver.cuEventCreate = fake_event_create;
     orion_driver.cuEventDestroy_v2 = fake_event_destroy;
     orion_driver.cuEventQuery = fake_event_query;
+    orion_driver.cuEventRecord = fake_event_record;
     orion_driver.cuCtxRecordEvent = fake_record;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
     struct orion_gpu *gpu = fake_gpu_of(0, role);

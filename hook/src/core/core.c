@@ -12,6 +12,7 @@
 #include "core/faults.h"
 #include "generated/driver.h"
 #include "hp/busy.h"
+#include "hp/marks.h"
 #include "learning/identity.h"
 #include "process/gpu.h"
 #include "process/notifier.h"
@@ -56,6 +57,8 @@ void orion_work_end(struct orion_work *work, CUresult result)
     if (work->expected_ns == 0) {
         /* Waking takes a system call, so it is done after the launch, while the GPU works. */
         if (work->flags == ORION_BUSY_OPENED) orion_thread_wake_by(gpu, 0);
+        bool graph = work->launch.graph != NULL;
+        if (orion_marks_due(stream_record, graph)) orion_marks_launched(orion_the_process, stream_record, graph);
         return;
     }
     /* A failed launch took no time, but a sample that it opened must still be closed. */

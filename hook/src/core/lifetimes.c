@@ -10,6 +10,7 @@
 #include "core/joining.h"
 #include "generated/driver.h"
 #include "hp/busy.h"
+#include "hp/marks.h"
 #include "learning/kernels.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -49,6 +50,8 @@ void orion_context_ending(CUcontext context)
     orion_kernels_forget(orion_kernels(process));
     if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
     atomic_fetch_add(&process->context_epoch, 1);
+    for (uint32_t i = 0; context != NULL && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        orion_marks_end(process, &process->gpus[i], context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
@@ -102,6 +105,8 @@ void orion_primary_ending(CUdevice device)
     for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
         if (process->gpus[i].device == device) orion_partition_end(&process->gpus[i]);
     atomic_fetch_add(&process->context_epoch, 1);
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
+        if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 

@@ -4,6 +4,7 @@
 
 #include "generated/driver.h"
 #include "hp/busy.h"
+#include "hp/marks.h"
 #include "hp/state.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -109,11 +110,14 @@ static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent e
     return result;
 }
 
-static CUresult await(struct orion_process *process, uint32_t epoch, CUevent event)
+/* Meanwhile, marks show the progress of the work in front of the event. */
+static CUresult await(struct orion_process *process, struct orion_gpu *gpu, uint32_t epoch, CUevent event)
 {
     CUresult result;
-    uint64_t pause = POLL_MIN_NS;
+    uint64_t pause = POLL_MIN_NS, looked = 0;
     while ((result = look_at(process, epoch, event)) == CUDA_ERROR_NOT_READY) {
+        uint64_t now = orion_now();
+        if (now > looked + orion_marks_every(gpu)) orion_marks_look(process, gpu), looked = now;
         orion_sleep_precisely(pause);
         if (pause < POLL_MAX_NS) pause += pause / 4;
     }
@@ -130,9 +134,12 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
         orion_busy_try_close(process, gpu);
         return false;
     }
+    /* The synchronisation shows nothing until all work is complete, so it begins behind the last mark. */
+    bool synchronises = !marks.one_stream && orion_driver.cuCtxRecordEvent == NULL;
+    while (synchronises && orion_marks_look(process, gpu) > 0) orion_sleep_precisely(POLL_MAX_NS);
     uint32_t epoch = atomic_load(&process->context_epoch);
     CUresult result = record(process, &marks, &event);
-    if (result == CUDA_SUCCESS && event != NULL) result = await(process, epoch, event);
+    if (result == CUDA_SUCCESS && event != NULL) result = await(process, gpu, epoch, event);
     /* Whoever ends a context also ends its stream records (lifetimes.c). In a context that is lost otherwise, no work is
      * left to wait for. Of the work of an unknown outcome the next request asks again. */
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || orion_outcome_of(result) == ORION_OUTCOME_UNKNOWN) return false;

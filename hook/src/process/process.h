@@ -57,6 +57,7 @@ struct orion_mapping {
     struct orion_process process;
     _Alignas(128) unsigned char stream_records[1048704];
     _Alignas(128) unsigned char recordings[131072];
+    _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2048];
     _Alignas(128) unsigned char kernels[622720];
     _Alignas(128) unsigned char durations[524416];

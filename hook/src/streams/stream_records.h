@@ -42,6 +42,7 @@ struct orion_stream_record {
     CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
+    _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
     uint64_t begun_before;                                /* `begun` at the time when a client got the record */
     _Atomic(CUevent) last;                                /* completes after the last work of a destroyed stream */
     _Alignas(8) unsigned char be[ORION_STREAM_RECORD_BE]; /* be's state for the stream: see be/state.h */

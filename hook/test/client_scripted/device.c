@@ -85,6 +85,21 @@ double cooperate(const struct arguments *at)
     return result;
 }
 
+/* Captures K kernels, and launches the graph N times. */
+double graphs(const struct arguments *at)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUstream stream = used->streams[1];
+    const struct arguments kernels = {at->c, at->b, 1, 0};
+    CUresult result = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    if (result == CUDA_SUCCESS) result = (CUresult)launches(&kernels);
+    if (result == CUDA_SUCCESS) result = cuStreamEndCapture(stream, &graph);
+    if (result == CUDA_SUCCESS) result = cuGraphInstantiate(&executable, graph, 0);
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++) result = cuGraphLaunch(executable, stream);
+    return result;
+}
+
 double synchronise(const struct arguments *at) { return cuStreamSynchronize(stream_of(at->a)); }
 double run(const struct arguments *at)
 {

@@ -9,6 +9,7 @@
  *   use DEVICE             later commands use this initialised device
  *   launch N US [STREAM [LIKE]]  N kernels of US microseconds, with the grid of kernels of LIKE microseconds
  *   cooperate N US STREAM [EX]   N cooperative launches of the kernel; EX: by cuLaunchKernelEx
+ *   graphs N US K          N launches of a graph of K kernels of US on stream 1
  *   run N US [STREAM [LIKE]]     as `launch`, then cuStreamSynchronize
  *   sync [STREAM]          cuStreamSynchronize
  *   ctxsync                cuCtxSynchronize
@@ -85,6 +86,7 @@ static const struct {
     {"use", use},
     {"launch", launches},
     {"cooperate", cooperate},
+    {"graphs", graphs},
     {"run", run},
     {"sync", synchronise},
     {"ctxsync", synchronise_context},

@@ -25,7 +25,7 @@ extern struct used_device *used;
 CUresult load(CUfunction *function); /* loads the kernel into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
-command open_only, initialise, use, launches, cooperate, run, synchronise, synchronise_context, synchronise_event, query,
+command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, query,
     query_event;
 
 /* -- greens.c: work in a green context of the program; meetings.c: kernels with a grid barrier ----------------------------- */
