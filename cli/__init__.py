@@ -1,7 +1,8 @@
 """The command line: `orion`.
 
-`main` lists the commands and prints each error as one sentence. Most commands are in the module of their name; `orion
-mps-daemon` and `orion device-plugin` are in `mps_daemon` and `device_plugin`. The other modules:
+`main` is the entry point, and ends quietly on Ctrl-C. `commands` lists the commands and prints each error as one
+sentence. Most commands are in the module of their name; `orion mps-daemon` and `orion device-plugin` are in
+`mps_daemon` and `device_plugin`. The other modules:
 
     agents, other_agents        the agent of a root, which is the agent's folder; agents of other roots on this machine
     launching, slot_choice      the environment of a client; the choice of a client's slots

@@ -1,4 +1,4 @@
-"""The errors of the command line: `main` prints each as one sentence, and exits with the status of its class.
+"""The errors of the command line: `commands` prints each as one sentence, and exits with the status of its class.
 
 Typer itself reports a wrong option or value, with status 2. `validated` reports values that Typer accepts and the
 settings reject.

@@ -1,6 +1,6 @@
 """Says how to install a package that the plain install leaves out: one sentence for every command.
 
-`main` prints this sentence when a module is missing, so commands just import what they need. The sentence names
+`commands` prints this sentence when a module is missing, so commands just import what they need. The sentence names
 packages, never an extra of orion-gpu: Orion is on no index, so pip would install a package that somebody else
 published under that name. The printed command works in every folder.
 """

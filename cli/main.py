@@ -1,148 +1,85 @@
-"""The entry point of `orion`: its commands and their exit statuses.
+"""The entry point of `orion`. Ctrl-C ends it with status 130 and without a traceback, whenever it comes.
 
-Every failure prints one sentence on standard error. Exit status: 0 success, 1 failure, 2 a wrong option or value, 130
-ended by Ctrl-C; `orion run` exits with the program's status. Rejected: Typer's error panel, which scripts cannot read.
+This module imports next to nothing, because an interrupt before its first line is Python's own to report. While the
+commands load, an interrupt ends the process at once: there is nothing to clean up, and an exception would be lost in
+code that Python calls back during imports. Rejected: SIGINT's default action, because the status would be a signal's.
 """
 
+import os
 import sys
-from importlib import metadata
-from typing import Annotated
 
-import typer
+try:
+    import signal
+except KeyboardInterrupt:
+    os._exit(130)
 
-from orion.cli import (
-    agent,
-    bench,
-    certificates,
-    cleanup,
-    demo,
-    device_plugin,
-    doctor,
-    explain,
-    launch,
-    loadgen,
-    mps_daemon,
-    operator,
-    plan,
-    policy,
-    profile,
-    run,
-    simulate,
-    stop,
-    top,
-    trace,
-    webhook,
-)
-from orion.cli.extras import sentence as sentence_of_missing
-from orion.errors import OrionError
-
-app = typer.Typer(
-    name="orion",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Begin with [bold]orion demo[/bold] (no GPU needed), then [bold]orion doctor[/bold] on a GPU machine.",
-)
-
-
-def version() -> str:
-    """Return the installed package's version."""
-    try:
-        return metadata.version("orion-gpu")
-    except metadata.PackageNotFoundError:
-        return "0+checkout"
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"orion {version()}")
-        raise typer.Exit
-
-
-@app.callback()
-def orion(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Share one NVIDIA GPU: a latency-critical process keeps its speed, best-effort processes get the rest.
-
-    Start a program with [bold]orion run[/bold]; the program needs no change.
-
-    High-priority ([bold]hp[/bold]) work goes first; best-effort ([bold]be[/bold]) work runs while hp is idle.
-    """
-
-
-_MACHINE, _MEASURING, _PLANNING, _CLUSTER, _SERVICES = (
-    "On this machine",
-    "Measure",
-    "Plan",
-    "On Kubernetes",
-    "Services",
-)
-
-# Arguments after the program belong to the program, with or without the --.
-app.command(name="run", context_settings={"allow_interspersed_args": False}, rich_help_panel=_MACHINE)(run.run)
-app.command(name="top", rich_help_panel=_MACHINE)(top.top)
-app.add_typer(policy.app, name="policy", rich_help_panel=_MACHINE)
-app.command(name="stop", rich_help_panel=_MACHINE)(stop.stop)
-app.command(name="doctor", rich_help_panel=_MACHINE)(doctor.doctor)
-app.command(name="demo", rich_help_panel=_MACHINE)(demo.demo)
-app.command(name="launch", rich_help_panel=_MEASURING)(launch.launch)
-app.add_typer(profile.app, name="profile", rich_help_panel=_MEASURING)
-app.add_typer(bench.app, name="bench", rich_help_panel=_MEASURING)
-app.command(name="loadgen", rich_help_panel=_MEASURING)(loadgen.loadgen)
-app.command(name="plan", rich_help_panel=_PLANNING)(plan.plan)
-app.add_typer(simulate.app, name="simulate", rich_help_panel=_PLANNING)
-app.add_typer(trace.app, name="trace", rich_help_panel=_PLANNING)
-app.add_typer(explain.app, name="explain", rich_help_panel=_CLUSTER)
-app.add_typer(certificates.app, name="certificates", rich_help_panel=_CLUSTER)
-app.command(name="cleanup", rich_help_panel=_CLUSTER)(cleanup.cleanup)
-app.command(name="agent", rich_help_panel=_SERVICES)(agent.agent)
-app.command(name="device-plugin", rich_help_panel=_SERVICES)(device_plugin.device_plugin)
-app.command(name="mps-daemon", rich_help_panel=_SERVICES)(mps_daemon.mps_daemon)
-app.command(name="operator", rich_help_panel=_SERVICES)(operator.operator)
-app.command(name="webhook", rich_help_panel=_SERVICES)(webhook.webhook)
-
-
-def _allowed(error: typer.TyperException) -> str:
-    """Return the valid options or commands, for an error about an unknown one."""
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return ""
-    if hasattr(error, "option_name"):
-        names = [n for p in context.command.params for n in (*p.opts, *p.secondary_opts) if n.startswith("--")]
-        return f"; {context.command_path} takes {', '.join([*names, '--help'])}"
-    commands = getattr(context.command, "commands", ())
-    return f"; the commands are {', '.join(commands)}" if commands else ""
-
-
-def _sentence(error: typer.TyperException) -> str:
-    """Return the error on one line, without the library's standard phrases."""
-    sentence = (
-        " ".join(error.format_message().split()).replace("Value error, ", "").replace("Input should be", "it must be")
-    )
-    return sentence and sentence.rstrip(".") + _allowed(error)
+INTERRUPTED = 130
+""" The exit status after Ctrl-C, as shells have it. """
+LATER_S = 0.01
+""" After this time, a callback that lost an interrupt has ended. """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    command = typer.main.get_command(app)
+    """Run the command line and return its exit status.
+
+    Args:
+        arguments: the words after `orion`; None: those of this process, which ends afterwards.
+    """
+    if arguments is None:
+        sys.unraisablehook = _interrupt_again
     try:
-        status = command.main(args=arguments, prog_name="orion", standalone_mode=False)
-    except typer.TyperException as error:
-        if sentence := _sentence(error):  # empty if a group of commands has shown its help
-            print(f"orion: {sentence}", file=sys.stderr)
-        return error.exit_code
-    except (OrionError, OSError) as error:
-        print(f"orion: {error}", file=sys.stderr)
-        return error.exit_status if isinstance(error, OrionError) else 1
-    except ModuleNotFoundError as error:
-        if missing := sentence_of_missing(error.name or ""):
-            print(f"orion: {missing}", file=sys.stderr)
-            return 1
-        raise
+        before = _ends_at_once()
+        from orion.cli import commands
+
+        _set(before)
+        return commands.run_line(arguments)
     except KeyboardInterrupt:
-        return 130
-    return status if isinstance(status, int) else 0
+        return INTERRUPTED
+    except Exception as error:
+        if _is_interrupted(error):
+            return INTERRUPTED
+        raise
+    finally:
+        if arguments is None:
+            _ends_at_once()  # Python's own end takes a while too
+
+
+def _ends_at_once() -> object:
+    """Let an interrupt end the process at once, unless the caller ignores or handles it; return what it did before."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        _set(_end)
+    return before
+
+
+def _set(handler: object) -> None:
+    try:
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+    except ValueError:  # only the main thread can, and only the main thread is interrupted
+        return
+
+
+def _end(number: int, frame: object) -> None:
+    try:
+        sys.stdout.flush()
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Repeat an interrupt that came in a callback, such as those of imports, from which no exception can get out."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import threading
+
+    timer = threading.Timer(LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.daemon = True
+    timer.start()
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Return whether an interrupt caused an error: Python 3.11 makes a RuntimeError of it while it makes a class."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

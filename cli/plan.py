@@ -44,9 +44,12 @@ def plan(
     from orion.simulation.fleet import answer, changes, files
 
     fields = files.parse(fleet)
-    answers = [_answered(fleet, fields, ask)]
+    asked = [files.read(fleet, fields)]
     if what_if:
-        answers.append(_answered(fleet, changes.changed(fields, what_if), ask))
+        asked.append(changes.read(fleet, fields, what_if))
+    if ask is Ask.FINISH and any(each.at_most is None for each, _ in asked):
+        raise Invalid(f"--ask finish needs the number of GPUs: give gpus.atMost in {fleet}")
+    answers = [answer.answer(each, written.seed, is_finish=ask is Ask.FINISH) for each, written in asked]
     if html is not None:
         from orion.simulation.fleet import html as page
         from orion.simulation.whole_files import write
@@ -60,15 +63,6 @@ def plan(
     _print(fleet, answers, what_if or [])
     if html is not None:
         typer.echo(f"wrote {html}")
-
-
-def _answered(path: Path, fields: dict[str, Any], ask: Ask) -> "Answer":
-    from orion.simulation.fleet import answer, files
-
-    asked, written = files.read(path, fields)
-    if ask is Ask.FINISH and asked.at_most is None:
-        raise Invalid(f"--ask finish needs the number of GPUs: give gpus.atMost in {path}")
-    return answer.answer(asked, written.seed, is_finish=ask is Ask.FINISH)
 
 
 def _print(path: Path, answers: "list[Answer]", changes: list[str]) -> None:

@@ -7,6 +7,7 @@ gpu       a GPU that hp shares with be
 fleet     a fleet from its file, and what its services will feel
 report    pages and pictures that people look at
 traces    jobs and requests from files of known forms
+written   fields and amounts of memory in the files that users write
 
 The operator and the agent never import this package. Refused: simpy, because it needs a generator for each job; polars
 and pandas, because one pass through a CSV needs neither; numba, because it compiles at run time.

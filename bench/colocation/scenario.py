@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from orion.bench.colocation.systems import STANDARD, System, in_threads, needs_mps
 from orion.errors import Unreadable
+from orion.simulation import yaml_files
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 
@@ -210,12 +211,7 @@ def read(path: Path) -> Scenario:
     Raises:
         Unreadable: The file cannot be read, or is invalid.
     """
-    try:
-        fields = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    fields = yaml_files.read(path, "a scenario as YAML, such as those in bench/scenarios")
     if not isinstance(fields, dict):
         raise Unreadable(f"{path} is not a scenario: a scenario has the fields name: and experiments:")
     try:

@@ -102,7 +102,7 @@ def planned(measured: Measured, pair: Sequence[str], rates: Sequence[float], pla
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scenario.yaml"
         path.write_text(json.dumps(planner_scenario(measured, pair, rates, as_measured=planner == "orion")))
-        return plans.plan(reading.read(path), planner)
+        return plans.plan(reading.read(path), planner).plan
 
 
 def planner_scenario(

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orion.bench.colocation.scenario import first_fault
 from orion.errors import Unreadable
+from orion.simulation import yaml_files
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -148,12 +148,7 @@ def read(path: Path) -> Scenario:
     Raises:
         Unreadable: the file cannot be read, is no YAML, or has a wrong field.
     """
-    try:
-        fields = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        raise Unreadable(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    fields = yaml_files.read(path, "a scenario of services as YAML")
     if not isinstance(fields, dict):
         raise Unreadable(f"{path} is not a scenario of services: it has to have the fields name: and services:")
     try:

@@ -18,6 +18,12 @@ def serving(
     planner: Annotated[
         str, typer.Option(metavar="NAME", help="orion, glet, greedy, temporal or full-search.")
     ] = "orion",
+    running: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Scenario: plan from the plan of this file (--json output), and move little."
+        ),
+    ] = None,
     log: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Scenario: a line for each request.")] = None,
     cases: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Plan each line (model:rate:objective_ms ..) instead.")
@@ -47,15 +53,18 @@ def serving(
 ) -> None:
     """Plan services on GPUs, and simulate their requests.
 
-    [bold]orion simulate serving SCENARIO.yaml[/bold] simulates one scenario.
+    [bold]orion simulate serving SCENARIO.yaml[/bold] simulates one scenario; if it has no plan, the planner makes one.
+
+    [bold]orion simulate serving SCENARIO.yaml --from running.json[/bold] plans new rates from a plan that runs.
 
     [bold]orion simulate serving --cases FILE --profiles TABLE.csv --facts facts.json --gpus 4 -o out[/bold] plans each
     case of a file.
     """
     if (scenario is None) == (cases is None):
         raise Invalid("give either SCENARIO.yaml or --cases FILE")
-    if log is not None and scenario is None:
-        raise Invalid("--log is for a scenario, and cases have no requests of their own: leave it out")
+    for flag, file in (("--log", log), ("--from", running)):
+        if file is not None and scenario is None:
+            raise Invalid(f"{flag} is for a scenario, and a case is planned by itself: leave it out")
     if scenario is not None:
         only_cases = {
             "--profiles": profiles, "--facts": facts, "--interference": interference, "--gpus": gpus,
@@ -66,7 +75,7 @@ def serving(
             raise Invalid(f"{given[0]} is for --cases, and a scenario does not use it: leave it out")
         from orion.cli.simulating import serving_scenario
 
-        serving_scenario.run(scenario, planner, log, as_json=as_json)
+        serving_scenario.run(scenario, planner, running, log, as_json=as_json)
         return
     from orion.cli.simulating import serving_cases
 

@@ -12,12 +12,13 @@ from orion.errors import Invalid
 TABLE_WIDTH = 110  # a narrower terminal wraps lines, so that no figure is cut
 
 
-def run(scenario: Path, planner: str, log: Path | None, *, as_json: bool) -> None:
+def run(scenario: Path, planner: str, running: Path | None, log: Path | None, *, as_json: bool) -> None:
     """Simulate a scenario; print its report.
 
     Args:
         scenario: the scenario's file.
         planner: who decides if the scenario has no plan.
+        running: the file of a plan that runs now; None: there is none.
         log: the file for one line for each request; None: no file.
         as_json: whether to print one JSON object.
 
@@ -26,18 +27,32 @@ def run(scenario: Path, planner: str, log: Path | None, *, as_json: bool) -> Non
     """
     extras.require("numpy", "it simulates requests")
     from orion.simulation.serving import planned, reading, results
+    from orion.simulation.serving import running as reading_running
     from orion.simulation.serving.simulating import simulate
     from orion.simulation.whole_files import write
 
     planned.check_name(planner)
+    if running is not None and planner != "orion":
+        raise Invalid(f"--from is for the planner orion, and {planner} knows no running plan: leave one of them out")
     setting = reading.read(scenario)
+    if running is not None and setting.plan is not None:
+        raise Invalid(f"--from needs a scenario without a plan, and {scenario} has one: take it out")
     if log is not None and log.resolve() in [path.resolve() for path in (scenario, *setting.inputs)]:
         raise Invalid(f"--log cannot be {str(log)!r}: the scenario is read from that file")
-    plan = setting.plan if setting.plan is not None else planned.plan(setting, planner)
-    simulated = simulate(setting, plan)
+    before = None if running is None else reading_running.read(running, setting)
+    found = planned.Planned(setting.plan) if setting.plan is not None else planned.plan(setting, planner, before)
+    simulated = simulate(setting, found.plan)
     if log is not None:
         write(log, results.log_lines(simulated))
     report = results.report(simulated)
+    report["beneath"] = planned.plain_beneath(setting, found)
+    report["from"] = None
+    if before is not None:
+        moves = reading_running.moved(found.plan, before)
+        report["from"] = {
+            "file": str(running),
+            "moved": [{"service": service, "gpu": setting.gpus[gpu].name} for service, gpu in moves],
+        }
     if as_json:
         typer.echo(json.dumps(report))
         return
@@ -75,6 +90,14 @@ def _print(scenario: Path, report: dict[str, Any], log: Path | None, *, is_plann
             console.print(f"{part['gpu']}: {part['share']} %, {part['way']}, {part['order']}: {services}")
         if part["needs"]:
             console.print(f"[yellow]{part['gpu']} needs {part['needs']}[/yellow]")
+    for job in report["beneath"]:
+        place = "beneath no GPU's services: their GPUs have no time or memory left for it"
+        if job["gpu"] is not None:
+            place = f"beneath the services of {job['gpu']}, at {job['speed']:.0%} of its speed alone"
+        console.print(f"{job['name']}: {place}", markup=False)
+    if report["from"]:
+        moves = [f"{each['service']} on {each['gpu']}" for each in report["from"]["moved"]]
+        console.print(f"from {report['from']['file']}: {'starts ' + ', '.join(moves) if moves else 'no service moves'}")
     if report["reason"]:
         console.print(report["reason"])
     for note in report["notes"]:

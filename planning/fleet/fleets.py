@@ -45,7 +45,8 @@ class Batch:
         name: unique in the fleet.
         work_gpu_h: GPU-hours on GPUs without other work.
         from_h: the window's begin.
-        to_h: the window's end.
+        to_h: the window's end. If it is later than the plan's end, the plan is a day that repeats, and the window goes
+            on at the plan's begin.
         memory_gb: GPU memory on each GPU.
     """
 
@@ -54,6 +55,10 @@ class Batch:
     from_h: float
     to_h: float
     memory_gb: float
+
+    def closed(self, hours: float) -> tuple[float, float] | None:
+        """Return the time between the two parts of a window over midnight, in a plan of some hours; None: one part."""
+        return (self.to_h - hours, self.from_h) if self.to_h > hours + TOLERANCE_H else None
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,10 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class End:
-    """When one job of a training, or a batch, has ended; None: it is not placed."""
+    """When one job of a training, or a batch, has ended; None: it is not placed.
+
+    The end of a batch whose window goes over midnight may be later than the plan's end: it is an hour of the next day.
+    """
 
     name: str
     copy: int

@@ -12,9 +12,10 @@ times that no large job can use.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from .fleets import RESTART_H, TOLERANCE_H, Batch, Training
-from .gaps import Gaps, Run
+from .fleets import RESTART_H, TOLERANCE_H, Fleet
+from .gaps import Gap, Gaps, Run
 from .supply import Supply, Track
 
 LEAST_PIECE_H = 3 * RESTART_H
@@ -35,6 +36,8 @@ class Job:
         from_h: the earliest begin.
         by_h: the latest end.
         memory_gb: GPU memory on each GPU.
+        closed: a time in between at which a batch must not run; its window begins after that, goes on over midnight
+            at `from_h`, and ends before that.
     """
 
     name: str
@@ -44,6 +47,25 @@ class Job:
     from_h: float
     by_h: float
     memory_gb: float
+    closed: Gap | None = None
+
+    @property
+    def window(self) -> tuple[Gap, ...]:
+        """The times at which the job may run, in the window's order."""
+        if self.closed is None:
+            return ((self.from_h, self.by_h),)
+        return (self.closed[1], self.by_h), (self.from_h, self.closed[0])
+
+    @property
+    def window_h(self) -> float:
+        """The length of the window."""
+        return sum(to_h - from_h for from_h, to_h in self.window)
+
+    def end_h(self, runs: Iterable[Run]) -> float:
+        """Return when the last of some runs ends; after midnight, in hours of the day of the window's begin."""
+        early_h = -1.0 if self.closed is None else self.closed[0] + TOLERANCE_H
+        ends = (run.to_h + (self.by_h if run.to_h <= early_h else 0.0) for run in runs)
+        return max(ends, default=self.window[0][0])
 
     @property
     def gpu_h(self) -> float:
@@ -67,10 +89,14 @@ class Rule:
 Placed = dict[tuple[str, int], tuple[Run, ...]]
 
 
-def all_jobs(batches: Iterable[Batch], training: Iterable[Training]) -> list[Job]:
+def all_jobs(fleet: Fleet) -> list[Job]:
     """Return every job of a fleet, in the fleet's order."""
-    jobs = [Job(each.name, 0, 0, each.work_gpu_h, each.from_h, each.to_h, each.memory_gb) for each in batches]
-    for each in training:
+    jobs = []
+    for batch in fleet.batches:
+        closed = batch.closed(fleet.hours)
+        span = (batch.from_h, batch.to_h) if closed is None else (0.0, fleet.hours)
+        jobs.append(Job(batch.name, 0, 0, batch.work_gpu_h, *span, batch.memory_gb, closed))
+    for each in fleet.training:
         jobs += [Job(each.name, copy, each.gpus, each.alone_h, 0.0, each.by_h, each.memory_gb)
                  for copy in range(each.count)]  # fmt: skip
     return jobs
@@ -171,12 +197,10 @@ class Placer:
 
     def _batch(self, job: Job) -> tuple[Run, ...] | None:
         """Fill free times in the window: the shortest first, or all of them up to the earliest end."""
-        free = self._free(job, job.from_h, job.by_h)
-        if sum(each.work_h for each in free) < job.work_h - TOLERANCE_H:
+        by_part = [self._free(job, from_h, to_h) for from_h, to_h in job.window]
+        if sum(each.work_h for free in by_part for each in free) < job.work_h - TOLERANCE_H:
             return None
-        if self._rule.is_early:
-            end_h = _earliest(free, job)
-            free = [each.until(end_h) for each in free if each.from_h < end_h]
+        free = _until_the_earliest_end(job, by_part) if self._rule.is_early else list(chain(*by_part))
         runs, left_h = [], job.work_h
         for each in sorted(free, key=lambda one: (one.work_h, one.from_h, one.gpus)):
             if left_h > TOLERANCE_H and each.work_h > TOLERANCE_H:
@@ -210,11 +234,24 @@ def _in_turn(one: Run, other: Run) -> tuple[Run, Run]:
     return first, replace(second, lost_h=RESTART_H)
 
 
-def _earliest(free: Sequence[_Free], job: Job) -> float:
-    low, high = job.from_h, job.by_h
+def _until_the_earliest_end(job: Job, by_part: Sequence[Sequence[_Free]]) -> list[_Free]:
+    """Return the free times of a batch's window, part by part, up to the earliest end."""
+    kept: list[_Free] = []
+    left_h = job.work_h
+    for part, free in zip(job.window, by_part, strict=True):
+        there_h = sum(each.work_h for each in free)
+        if left_h > TOLERANCE_H:
+            end_h = part[1] if there_h < left_h else _earliest(free, part, left_h)
+            kept += [each.until(end_h) for each in free if each.from_h < end_h]
+            left_h -= there_h
+    return kept
+
+
+def _earliest(free: Sequence[_Free], within: Gap, work_h: float) -> float:
+    low, high = within
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if sum(each.until(middle).work_h for each in free if each.from_h < middle) >= job.work_h:
+        if sum(each.until(middle).work_h for each in free if each.from_h < middle) >= work_h:
             high = middle
         else:
             low = middle

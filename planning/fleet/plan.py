@@ -76,7 +76,7 @@ def _by_name(fleet: Fleet) -> Fleet:
 def _plan(asked: Fleet, *, is_finish: bool) -> FleetPlan:
     impossible = reasons.impossible(asked)
     fleet = without(asked, [each.name for each in impossible])
-    jobs = all_jobs(fleet.batches, fleet.training)
+    jobs = all_jobs(fleet)
     most = fleet.at_most
     separated = separate(fleet)
     full = None if is_finish else _fewest(fleet, jobs)
@@ -142,8 +142,7 @@ def _ends(found: Found, jobs: Sequence[Job]) -> tuple[End, ...]:
     ends = []
     for job in jobs:
         runs = found.placed.get((job.name, job.copy))
-        end_h = None if runs is None else max((run.to_h for run in runs), default=job.from_h)
-        ends.append(End(job.name, job.copy, end_h))
+        ends.append(End(job.name, job.copy, None if runs is None else job.end_h(runs)))
     return tuple(ends)
 
 

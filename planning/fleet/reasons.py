@@ -91,14 +91,14 @@ def left_out(fleet: Fleet, found: Found, services: Sequence[str], needed: int) -
         if job.gpus > found.gpus:
             reason = f"it needs {job.gpus} GPUs at once, and there are {found.gpus}"
         else:
-            reason = f"{what} no free time for {wanted} before {_h(job.by_h)} on {found.gpus} GPUs"
+            reason = f"{what} no free time for {wanted} {_limit(job)} on {found.gpus} GPUs"
         reasons.append(Unplaced(name, f"{reason}: {more}{late}"))
     return reasons
 
 
 def late_end_h(fleet: Fleet, found: Found, job: Job) -> float | None:
     """Return when a job that found no place would end if it had no deadline; None if not within two weeks."""
-    if job.gpus > found.gpus:
+    if job.gpus > found.gpus or job.closed is not None:  # hours after midnight are those of the plan's begin
         return None
     supply = Supply(fleet, found.layout, found.gpus, fleet.hours + _LONGEST_H)
     placer = Placer(supply, Rule(is_early=True))
@@ -112,6 +112,12 @@ def late_end_h(fleet: Fleet, found: Found, job: Job) -> float | None:
 def _up(hours: float) -> float:
     """Return hours rounded up to a hundredth, so that the change that is named is enough."""
     return -(-round(hours * 100, 6) // 1) / 100
+
+
+def _limit(job: Job) -> str:
+    if job.closed is None:
+        return f"before {_h(job.by_h)}"
+    return f"between {job.closed[1]:.4g} h and {job.closed[0]:.4g} h of the next day"
 
 
 def _ms(seconds: float) -> str:

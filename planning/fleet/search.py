@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from .fleets import Fleet
+from .fleets import TOLERANCE_H, Fleet
+from .gaps import Gap
 from .jobs import Job, Placed, Placer, Rule
 from .layout import Layout, hourly, steady
 from .supply import Supply, loads
 from .waiting import busy
 
+Window = tuple[Gap, ...]
 _REPEATS = 3
 _THOROUGH = 3  # numbers of GPUs above the bound that are tried in every order
 
@@ -76,14 +78,10 @@ def bound(fleet: Fleet, jobs: Sequence[Job], layout: Layout) -> int:
     supply = Supply(fleet, layout, layout.gpus)
     tracks = [supply.track((gpu,), 0.0) for gpu in range(layout.gpus)]
     least = layout.gpus
-    begins = sorted({job.from_h for job in jobs})
-    ends = sorted({job.by_h for job in jobs})
-    for begin_h in begins:
-        for end_h in ends:
-            if end_h > begin_h:
-                wanted = sum(_must(job, begin_h, end_h) for job in jobs)
-                there = sum(track.work(begin_h, end_h) for track in tracks)
-                least = max(least, layout.gpus + ceil((wanted - there) / (end_h - begin_h) - 1e-6))
+    for window in _windows(jobs):
+        wanted = sum(_must(job, window) for job in jobs)
+        there = sum(track.work(*part) for track in tracks for part in window)
+        least = max(least, layout.gpus + ceil((wanted - there) / _length_h(window) - 1e-6))
     return max(least, max((job.gpus for job in jobs), default=0))
 
 
@@ -93,28 +91,39 @@ def fluid_bound(fleet: Fleet, jobs: Sequence[Job]) -> int:
     used = [(begin_h, end_h, busy(loads(fleet, everything, begin_h)))
             for begin_h, end_h in itertools.pairwise(bounds_h)]  # fmt: skip
     least = max((part for _, _, part in used), default=0.0)
-    for begin_h in sorted({job.from_h for job in jobs}):
-        for end_h in sorted({job.by_h for job in jobs}):
-            if end_h > begin_h:
-                hp = sum(part * max(0.0, min(to_h, end_h) - max(from_h, begin_h)) for from_h, to_h, part in used)
-                wanted = hp + sum(_must(job, begin_h, end_h) for job in jobs)
-                least = max(least, wanted / (end_h - begin_h))
+    for window in _windows(jobs):
+        hp = sum(part * _common_h(((from_h, to_h),), window) for from_h, to_h, part in used)
+        wanted = hp + sum(_must(job, window) for job in jobs)
+        least = max(least, wanted / _length_h(window))
     return max(ceil(least - 1e-6), max((job.gpus for job in jobs), default=0))
 
 
-def _must(job: Job, begin_h: float, end_h: float) -> float:
+def _windows(jobs: Sequence[Job]) -> list[Window]:
+    """Return windows in which jobs may need more than there is: from any begin to any end, and those over midnight."""
+    begins, ends = sorted({job.from_h for job in jobs}), sorted({job.by_h for job in jobs})
+    found: list[Window] = [((begin_h, end_h),) for begin_h in begins for end_h in ends if end_h > begin_h]
+    return found + sorted({job.window for job in jobs if job.closed is not None})
+
+
+def _must(job: Job, window: Window) -> float:
     """Return the GPU-hours that a job must do within a window."""
-    if job.from_h >= begin_h and job.by_h <= end_h:
+    outside_h = job.window_h - _common_h(job.window, window)
+    if outside_h <= TOLERANCE_H:
         return job.gpu_h
-    if job.gpus == 0:
-        return 0.0
-    outside_h = max(0.0, begin_h - job.from_h) + max(0.0, job.by_h - end_h)
-    return max(0.0, job.work_h - outside_h) * job.gpus if job.by_h > begin_h and job.from_h < end_h else 0.0
+    return max(0.0, job.work_h - outside_h) * job.gpus
+
+
+def _common_h(one: Window, other: Window) -> float:
+    return sum(max(0.0, min(end_h, to_h) - max(begin_h, from_h)) for begin_h, end_h in one for from_h, to_h in other)
+
+
+def _length_h(window: Window) -> float:
+    return _common_h(window, window)
 
 
 def _fewest(fleet: Fleet, jobs: Sequence[Job], layout: Layout, most: int | None) -> Found | None:
     least = bound(fleet, jobs, layout)
-    enough = least + sum(job.gpus or ceil(job.work_h / (job.by_h - job.from_h)) for job in jobs)
+    enough = least + sum(job.gpus or ceil(job.work_h / job.window_h) for job in jobs)
     gpus = least
     while most is None or gpus <= most:
         found = _best(Supply(fleet, layout, gpus), jobs, is_early=False, is_quick=gpus >= least + _THOROUGH)

@@ -9,20 +9,18 @@ the tenant is idle (`planning.sharing.harvest`). A point [hour, busy] of `busyCu
 point. The time 0 is midnight.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from orion.crds.durations import Duration
-from orion.crds.quantities import Memory
-from orion.errors import Unreadable
 from orion.planning.queues.resources import Server
 from orion.planning.sharing.harvest import Tenant, speed_beneath
 from orion.simulation import yaml_files
+from orion.simulation.written import Gigabytes, SomeGigabytes, Written, refusal
 
 from .synergy_ini import MOST_SERVERS, shape
 
@@ -35,31 +33,18 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Hour = Annotated[float, Field(ge=0, lt=24, allow_inf_nan=False)]
 
 
-class _Written(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class _Hp(_Written):
+class _Hp(Written):
     busy: Share | None = None
     busy_curve: list[tuple[Hour, Share]] | None = Field(None, alias="busyCurve", min_length=1)
     busy_periods: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.0, alias="busyPeriods")
     switch: float = Tenant.switch_s
     slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    free_memory_gb: float | None = Field(None, alias="freeMemory")
+    free_memory_gb: Gigabytes | None = Field(None, alias="freeMemory")
 
     @field_validator("switch", mode="before")
     @classmethod
     def _seconds(cls, value: Any) -> float:
         return Duration.read(value).nanoseconds / 1e9
-
-    @field_validator("free_memory_gb", mode="before")
-    @classmethod
-    def _gigabytes(cls, value: Any) -> float | None:
-        if value is None or isinstance(value, (int, float)):
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise ValueError("give GB, or an amount such as 40Gi")
-            return value
-        return Memory(str(value)).bytes / 1e9
 
     @model_validator(mode="after")
     def _one_load(self) -> Self:
@@ -71,17 +56,17 @@ class _Hp(_Written):
         return self
 
 
-class _Servers(_Written):
+class _Servers(Written):
     count: Annotated[int, Field(ge=1, le=MOST_SERVERS)] = 1
     gpus: Annotated[int, Field(ge=1, le=1024)]
     cpus: Positive
-    memory: Positive
+    memory: SomeGigabytes
     storage: Positive | None = None
     gpu: str | None = None
     hp: _Hp | None = None
 
 
-class _File(_Written):
+class _File(Written):
     servers: list[_Servers] = Field(min_length=1)
 
 
@@ -185,12 +170,7 @@ def read(path: Path) -> Cluster:
     Raises:
         Unreadable: with a sentence.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}: give a cluster as .ini or .yaml") from error
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{path}: this is no text: give a cluster as .ini or .yaml") from error
+    text = yaml_files.text(path, "a cluster as .ini or .yaml")
     return Cluster(path.name, shape(path, text)) if path.suffix == ".ini" else from_yaml(path, text)
 
 
@@ -204,20 +184,10 @@ def from_yaml(path: Path, text: str) -> Cluster:
     try:
         written = _File.model_validate(plain)
     except ValidationError as error:
-        raise Unreadable(f"{path}: {_reason(error)}: correct it") from error
+        raise refusal(path, error, plain) from error
     gpus = tuple(sorted({group.gpu for group in written.servers if group.gpu}))
     servers = tuple(_server(group) for group in written.servers for _ in range(group.count))
     return Cluster(path.name, servers, gpus)
-
-
-def _reason(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"])) or "the file"
-    reason = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
-    if first["type"] == "extra_forbidden":
-        of = _Hp if "hp" in first["loc"] else _Servers if "servers" in first["loc"] else _File
-        reason = f"there is no such field; there are {', '.join(f.alias or n for n, f in of.model_fields.items())}"
-    return f"{place} is wrong ({reason})"
 
 
 def _server(group: _Servers) -> tuple[Server, Load | None]:

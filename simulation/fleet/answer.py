@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orion.planning.fleet.fleets import Fleet
+from orion.planning.fleet.fleets import TOLERANCE_H, Fleet
 from orion.planning.fleet.plan import FleetPlan, plan
 
 from .feel import Felt, apart, feel
@@ -100,6 +100,14 @@ def sentence(found: Answer) -> str:
     return "; ".join(parts) + "."
 
 
+def at_hour(found: Answer, at_h: float, digits: int | None = None) -> str:
+    """Return an hour as text; an hour after the plan's end is one of the next day."""
+    hours = found.plan.fleet.hours
+    is_next = at_h > hours + TOLERANCE_H
+    shown_h = at_h - hours if is_next else at_h
+    return (f"{shown_h:g}" if digits is None else f"{shown_h:.{digits}f}") + " next day" * is_next
+
+
 def _felt(name: str, growth: float, *, is_only: bool) -> str:
     percent = round(growth * 100)
     if percent <= 0:
@@ -112,7 +120,9 @@ def _gpus(found: Answer, separate: int) -> str:
     count = f"{asked.gpus} GPU{'s' * (asked.gpus != 1)}"
     if found.is_finish:
         ends = [each.end_h for each in asked.ends if each.end_h is not None]
-        return f"{count} finish all jobs that fit by hour {max(ends):.1f}" if ends else f"{count}, no jobs"
+        if not ends:
+            return f"{count}, no jobs"
+        return f"{count} finish all jobs that fit by hour {at_hour(found, max(ends), 1)}"
     if found.saved is None:
         return f"{count} are not enough: sharing needs {asked.needed}, GPUs for each workload {separate}"
     return f"{count} instead of {separate}"

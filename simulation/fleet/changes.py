@@ -1,6 +1,7 @@
 """`--what-if`: one value of a fleet's file is changed, such as `search.rate*1.5` or `gpus.atMost=40`.
 
-The change acts on the file's fields before they are checked, so a changed file gets the same errors as a written one.
+The change acts on the file's fields before they are checked. So a changed fleet gets the same errors as a written one,
+with the change in place of the file.
 """
 
 import copy
@@ -8,15 +9,51 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from orion.crds.durations import Duration
-from orion.crds.quantities import Memory
-from orion.errors import Invalid
+from orion.errors import Invalid, Unreadable
+from orion.planning.fleet.fleets import Fleet
+from orion.simulation.written import gigabytes
+
+from . import files
 
 _FORM = re.compile(r"(?P<name>.+?)(?:\.(?P<field>[A-Za-z]+))?\s*(?P<sign>[*/+=-])\s*(?P<value>[^*/+=]+)")
 _LISTS = ("services", "batch", "training")
 _HELP = "give NAME.FIELD*NUMBER, or / + - =, such as search.rate*1.5, tune.by=20 or gpus.atMost=40"
+
+
+def read(path: Path, fields: dict[str, Any], expressions: Sequence[str]) -> tuple[Fleet, files.File]:
+    """Return the fleet of a file's fields with all changes.
+
+    Args:
+        path: the file.
+        fields: as `files.parse` returns them; without changes they are a fleet.
+        expressions: the changes.
+
+    Raises:
+        Invalid: an expression is none, or its value is refused; names the expression.
+    """
+    after = changed(fields, expressions)
+    try:
+        return files.read(path, after)
+    except Unreadable as error:
+        reason, wrong = str(error).removeprefix(f"{path}: "), ", ".join(expressions)
+        for expression in expressions:
+            if alone := _refused(path, changed(fields, [expression])):
+                reason, wrong = alone, expression
+                break
+        raise Invalid(f"--what-if {wrong!r}: {reason}") from error
+
+
+def _refused(path: Path, fields: dict[str, Any]) -> str:
+    """Return why fields are no fleet; empty: they are one."""
+    try:
+        files.read(path, fields)
+    except Unreadable as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
 
 
 def changed(fields: dict[str, Any], expressions: Sequence[str]) -> dict[str, Any]:
@@ -96,5 +133,5 @@ def _applied(value: Any, change: Callable[[float], float], expression: str, *, i
         with suppress(ValueError):
             return str(Duration.of(round(change(Duration(value).nanoseconds))))
         with suppress(ValueError):
-            return change(Memory(value).bytes) / 1e9
+            return change(gigabytes(value))
     raise Invalid(f"--what-if {expression!r}: {value!r} cannot be changed so: set it with =")

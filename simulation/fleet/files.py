@@ -5,6 +5,9 @@
     batch: [{name: nightly, work: 30, between: [0, 6], memory: 60}]
     training: [{name: tune, count: 4, gpus: 2, work: 20, memory: 80, by: 24}]
 
+A window may go over midnight, such as [22, 6]: in a plan of 24 hours, which is a day that repeats, it has a part at the
+begin and a part at the end.
+
 Memory is GB, or an amount such as 40Gi. Work is GPU-hours on GPUs without other work. Rates that are given for one day
 repeat each day; from midnight to the first hour, the last rate of the day holds.
 """
@@ -14,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from orion.crds.durations import Duration
 from orion.crds.profile_file import parse_profile
-from orion.crds.quantities import Memory
 from orion.errors import Unreadable
 from orion.planning.fleet.fleets import Batch, Fleet, Service, Training
 from orion.planning.sharing.harvest import Tenant
 from orion.simulation import yaml_files
+from orion.simulation.written import Gigabytes, SomeGigabytes, Written, refusal
 
 DAY_H = 24.0
 MOST_HOURS = 24.0 * 31
@@ -39,40 +42,26 @@ def _some_seconds(value: Any) -> float:
     return seconds
 
 
-def _gigabytes(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("give GB, or an amount such as 40Gi")
-    amount = Memory(value).bytes / 1e9 if isinstance(value, str) else float(value)
-    if not (math.isfinite(amount) and amount >= 0):
-        raise ValueError("give GB of at least 0, or an amount such as 40Gi")
-    return amount
-
-
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 SomeSeconds = Annotated[float, BeforeValidator(_some_seconds)]
-Gigabytes = Annotated[float, BeforeValidator(_gigabytes)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=0, le=MOST_JOBS, strict=True)]
 Some = Annotated[int, Field(ge=1, le=MOST_JOBS, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 
 
-class _Written(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class _Gpus(_Written):
+class _Gpus(Written):
     type: str | None = None
-    memory: Annotated[Gigabytes, Field(gt=0)]
+    memory: SomeGigabytes
     at_most: Count | None = Field(None, alias="atMost")
 
 
-class _Sharing(_Written):
+class _Sharing(Written):
     switch: Seconds = Tenant.switch_s
     hp_per_gpu: Some = Field(1, alias="hpPerGpu")
 
 
-class _Service(_Written):
+class _Service(Written):
     name: Name
     service: SomeSeconds | None = None
     profile: str | None = None
@@ -90,7 +79,7 @@ class _Service(_Written):
         return self
 
 
-class _Batch(_Written):
+class _Batch(Written):
     name: Name
     work: NotNegative
     between: tuple[NotNegative, NotNegative]
@@ -98,18 +87,21 @@ class _Batch(_Written):
 
     @model_validator(mode="after")
     def _window(self) -> Self:
-        if self.between[1] <= self.between[0]:
-            begin, end = self.between
-            after = (
-                f"; over midnight, give [{begin:g}, {end + DAY_H:g}] and hours: {end + DAY_H:g}"
-                if begin < DAY_H
-                else ""
+        begin, end = self.between
+        if end == begin or (end < begin and begin >= DAY_H):
+            raise ValueError(
+                f"between ends at {end:g}, and does not begin before: give [begin, later end], or hours of a day such "
+                "as [22, 6]"
             )
-            raise ValueError(f"between ends at {end:g}, and does not begin before: give [begin, later end]{after}")
         return self
 
+    @property
+    def end(self) -> float:
+        """The window's end, later than its begin: 30 of [22, 6]."""
+        return self.between[1] + (DAY_H if self.between[1] < self.between[0] else 0.0)
 
-class _Training(_Written):
+
+class _Training(Written):
     name: Name
     count: Count = 1
     gpus: Some = 1
@@ -118,7 +110,9 @@ class _Training(_Written):
     by: Annotated[NotNegative, Field(gt=0)] | None = None
 
 
-class _File(_Written):
+class File(Written):
+    """The whole file."""
+
     gpus: _Gpus
     hours: Annotated[NotNegative, Field(gt=0, le=MOST_HOURS)] = DAY_H
     seed: Annotated[int, Field(ge=0, strict=True)] = 1
@@ -136,9 +130,9 @@ class _File(_Written):
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} occurs twice: give each workload a name of its own")
         for batch in self.batch:
-            if batch.between[1] > self.hours:
+            if batch.end > self.hours and not (self.hours == DAY_H and batch.end > batch.between[1]):
                 raise ValueError(
-                    f"{batch.name}'s window ends at {batch.between[1]:g}, after hours ({self.hours:g}): raise hours"
+                    f"{batch.name}'s window ends at {batch.end:g}, after hours ({self.hours:g}): raise hours"
                 )
         for training in self.training:
             if training.by is not None and training.by > self.hours:
@@ -154,21 +148,15 @@ def parse(path: Path) -> dict[str, Any]:
     Raises:
         Unreadable: with a sentence.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}: give a fleet as YAML") from error
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{path}: this is no text: give a fleet as YAML") from error
-    found = yaml_files.parse(path, text)
+    found = yaml_files.read(path, "a fleet as YAML")
     if isinstance(found, dict) and set(found) == {"fleet"}:
         found = found["fleet"]
     if not isinstance(found, dict):
-        raise Unreadable(f"{path}: a fleet has the fields {', '.join(_names(_File))}: give these")
+        raise Unreadable(f"{path}: a fleet has the fields {', '.join(_names(File))}: give these")
     return found
 
 
-def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, "_File"]:
+def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, File]:
     """Return the fleet of a file's fields.
 
     Args:
@@ -179,9 +167,9 @@ def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, "_File"]:
         Unreadable: with a sentence.
     """
     try:
-        written = _File.model_validate(fields)
+        written = File.model_validate(fields)
     except ValidationError as error:
-        raise Unreadable(f"{path}: {_reason(error, fields)}: correct it") from error
+        raise refusal(path, error, fields) from error
     hours = written.hours
     return Fleet(
         written.gpus.memory, written.gpus.at_most, hours, written.sharing.switch, written.sharing.hp_per_gpu,
@@ -189,7 +177,7 @@ def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, "_File"]:
             Service(each.name, _time_s(path, written, each), _steps(each.rate, hours), each.objective, each.memory)
             for each in written.services
         ),
-        tuple(Batch(each.name, each.work, *each.between, each.memory) for each in written.batch),
+        tuple(Batch(each.name, each.work, each.between[0], each.end, each.memory) for each in written.batch),
         tuple(
             Training(each.name, each.count, each.gpus, each.work, each.memory, each.by or hours)
             for each in written.training
@@ -197,7 +185,7 @@ def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, "_File"]:
     ), written  # fmt: skip
 
 
-def _time_s(path: Path, written: _File, service: _Service) -> float:
+def _time_s(path: Path, written: File, service: _Service) -> float:
     """Return the time of one request on a whole GPU."""
     if service.service is not None:
         return service.service
@@ -232,28 +220,6 @@ def _steps(rate: Sequence[tuple[float, float]], hours: float) -> tuple[tuple[flo
         if hour < hours and (not kept or kept[-1][1] != value):
             kept.append((hour, value))
     return tuple(kept)
-
-
-def _reason(error: ValidationError, fields: dict[str, Any]) -> str:
-    first = error.errors(include_url=False)[0]
-    path = [str(part) for part in first["loc"]]
-    place = ".".join(path) or "the file"
-    items = fields.get(path[0]) if path else None
-    if isinstance(items, list) and len(path) > 1 and path[1].isdigit() and isinstance(items[int(path[1])], dict):
-        name = items[int(path[1])].get("name")
-        place = f"{place} ({name})" if isinstance(name, str) else place
-    reason = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
-    if first["type"] == "extra_forbidden":
-        of: dict[str, type[BaseModel]] = {
-            "gpus": _Gpus,
-            "sharing": _Sharing,
-            "services": _Service,
-            "batch": _Batch,
-            "training": _Training,
-        }
-        there = ", ".join(_names(of.get(path[0], _File) if len(path) > 1 else _File))
-        reason = f"there is no such field; there are {there}"
-    return f"{place} is wrong ({reason})"
 
 
 def _names(model: type[BaseModel]) -> list[str]:

@@ -68,6 +68,7 @@ def assumptions(found: Answer) -> list[str]:
         "A training job holds all its GPUs at once and runs as fast as on the slowest of them. It keeps its GPUs, "
         f"unless a move saves a GPU; a move costs {RESTART_H * 3600:g} s.",
         "One best-effort job runs on a GPU at a time. A batch can use any number of GPUs in its window.",
+        *_over_midnight(fleet),
         _layout(found),
         "Networks, disks and failures are not modelled.",
     ]
@@ -83,6 +84,11 @@ def _beneath(fleet: Fleet) -> str:
 def _without_be(fleet: Fleet) -> list[str]:
     names = [each.name for each in fleet.services if not each.has_be]
     return [f"No best-effort work runs beneath {', '.join(names)}: the switch would cost GPUs."] if names else []
+
+
+def _over_midnight(fleet: Fleet) -> list[str]:
+    names = [each.name for each in fleet.batches if each.closed(fleet.hours)]
+    return [f"The day repeats: the window of {', '.join(names)} goes on after midnight at hour 0."] if names else []
 
 
 def _layout(found: Answer) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from orion.planning.fleet.fleets import Placement
 from orion.simulation.report.page import Table
 
-from .answer import Answer
+from .answer import Answer, at_hour
 
 
 def services(found: Answer) -> Table:
@@ -48,7 +48,7 @@ def jobs(found: Answer) -> Table:
         if ends:
             rows.append([
                 name, f"{len(placed)} of {len(ends)}", f"{works[name]:g}", f"{beneath[name]:.1f}",
-                f"{max(placed):.1f}" if placed else "", f"{limit_h:g}",
+                at_hour(found, max(placed), 1) if placed else "", at_hour(found, limit_h),
             ])  # fmt: skip
     columns = ["training, batch", "placed", "work (GPU-h)", "beneath services", "last end (h)", "limit (h)"]
     return Table("When jobs end", columns, rows)
@@ -89,7 +89,8 @@ def compared(answers: Sequence[Answer], changes: Sequence[str]) -> Table:
         cells = []
         for each in answers:
             ends = [end.end_h for end in each.plan.ends if end.name == name]
-            cells.append("not placed" if None in ends or not ends else f"{max(filter(None, ends), default=0.0):.1f}")
+            last_h = max(filter(None, ends), default=0.0)
+            cells.append("not placed" if None in ends or not ends else at_hour(each, last_h, 1))
         rows.append([f"{name}: last end (h)", *cells])
     return Table("Side by side", titles, rows)
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from orion.errors import Invalid, NotFound
 from orion.planning.serving.cases import Limits, Measured, Model
@@ -10,6 +11,7 @@ from orion.planning.serving.cases import Service as Asked
 from orion.planning.serving.latency import Latency
 from orion.planning.serving.orion import choosing, costs
 from orion.planning.serving.orion import services as orion
+from orion.planning.serving.orion.beneath import Beneath
 from orion.planning.serving.planners import PLANNERS
 from orion.planning.serving.plans import Plan
 
@@ -32,37 +34,80 @@ def check_name(planner: str) -> None:
         raise Invalid(f"--planner cannot be {planner!r}: the planners are {', '.join(PLANNERS)}")
 
 
-def plan(setting: Setting, planner: str) -> Plan:
+@dataclass(frozen=True)
+class Planned:
+    """What a planner decides for a scenario.
+
+    Attributes:
+        plan: the services on parts of GPUs.
+        beneath: best-effort work beneath the services, on the scenario's GPUs.
+    """
+
+    plan: Plan
+    beneath: tuple[Beneath, ...] = ()
+
+
+def plan(setting: Setting, planner: str, running: Plan | None = None) -> Planned:
     """Return a planner's plan for a scenario.
+
+    Args:
+        setting: the scenario.
+        planner: the planner's name.
+        running: a plan that runs now, of which the planner orion keeps as much as it can.
 
     Raises:
         Invalid: there is no such planner.
         NotFound: the planner finds no plan, or cannot plan this scenario; with the reason.
     """
     check_name(planner)
+    if setting.best_effort and planner != "orion":
+        raise NotFound(
+            f"{setting.source}: the planner {planner} puts nothing beneath services: leave out bestEffort, or use the "
+            "planner orion"
+        )
     parts, reasons = engines(setting)
     taken = {part.gpu for part in parts}
     free = [number for number in range(len(setting.gpus)) if number not in taken]
     batched = tuple(service for service in setting.services if service.engine is None)
     if not batched:
-        return Plan(parts, " ".join(reasons))
+        return Planned(Plan(parts, " ".join(reasons)))
     if not free:
         raise NotFound(f"{setting.source}: engines take all GPUs, and {batched[0].name} needs one: add GPUs")
     rest = replace(setting, gpus=tuple(setting.gpus[number] for number in free), services=batched)
-    found = _batched(rest, planner)
+    planned = _batched(rest, planner, None if running is None else _with_gpus(running, free))
+    found = planned.plan
     parts = (*(replace(part, gpu=free[part.gpu]) for part in found.parts), *parts)
-    return Plan(parts, " ".join(text for text in (found.reason, *reasons) if text))
+    beneath = tuple(replace(each, gpu=free[each.gpu]) for each in planned.beneath)
+    return Planned(Plan(parts, " ".join(text for text in (found.reason, *reasons) if text)), beneath)
 
 
-def _batched(setting: Setting, planner: str) -> Plan:
+def plain_beneath(setting: Setting, found: Planned) -> list[dict[str, Any]]:
+    """Return where best-effort work runs, as JSON; null: beneath no GPU's services."""
+    placed = {each.name: each for each in found.beneath}
+    return [
+        {
+            "name": job.name,
+            "gpu": setting.gpus[placed[job.name].gpu].name if job.name in placed else None,
+            "speed": placed[job.name].speed if job.name in placed else None,
+        }
+        for job in setting.best_effort
+    ]
+
+
+def _with_gpus(running: Plan, numbers: Sequence[int]) -> Plan:
+    """Return a plan's parts on some GPUs, numbered by their places among these."""
+    return Plan(tuple(replace(part, gpu=numbers.index(part.gpu)) for part in running.parts if part.gpu in numbers))
+
+
+def _batched(setting: Setting, planner: str, running: Plan | None) -> Planned:
     """Return the plan of a scenario without engines."""
     for service in setting.services:
         _check(setting, service, planner)
-    found = _by_orion(setting) if planner == "orion" else _by_number(setting, planner)
-    if not found.is_schedulable:
+    found = _by_orion(setting, running) if planner == "orion" else Planned(_by_number(setting, planner))
+    if not found.plan.is_schedulable:
         raise NotFound(
-            f"{setting.source}: the planner {planner} finds no plan ({found.reason}): add GPUs, lower a rate, or relax "
-            "an objective"
+            f"{setting.source}: the planner {planner} finds no plan ({found.plan.reason}): add GPUs, lower a rate, or "
+            "relax an objective"
         )
     return found
 
@@ -79,7 +124,7 @@ def _check(setting: Setting, service: Service, planner: str) -> None:
         )
 
 
-def _by_orion(setting: Setting) -> Plan:
+def _by_orion(setting: Setting, running: Plan | None) -> Planned:
     """Return the plan of the planner orion, which knows types of GPU and slowdowns."""
     of_kind: dict[tuple[str, float], list[int]] = {}
     for number, gpu in enumerate(setting.gpus):
@@ -88,23 +133,34 @@ def _by_orion(setting: Setting) -> Plan:
     gpus, services = [], []
     for (name, memory_gb), numbers in of_kind.items():
         slowdown = _slowdown(setting, name, profiles)
-        gpus.append(orion.GpuType(_kind_name(name, memory_gb), len(numbers), memory_gb * 1000, slowdown))
+        cost = costs.known(name)
+        switch_ms = 0.0 if cost is None else cost.busy_period_ms.value
+        kind = _kind_name(name, memory_gb)
+        gpus.append(orion.GpuType(kind, len(numbers), memory_gb * 1000, slowdown, switch_ms=switch_ms))
     for number, service in enumerate(setting.services):
         fitting = [kind for kind, numbers in of_kind.items() if service.fits(setting.gpus[numbers[0]])]
         known = {_kind_name(*kind): profiles[service.name] for kind in fitting}
         limit_ms, quantile = service.objective.latency / 1e6, service.objective.quantile
         services.append(
             orion.Service(
-                service.name, _rate(setting, number), limit_ms, known, quantile, max_delay_ms=service.max_delay / 1e6
+                service.name,
+                _rate(setting, number),
+                limit_ms,
+                known,
+                quantile,
+                service.runs_in,
+                service.max_delay / 1e6,
             )
         )
     positions = [number for numbers in of_kind.values() for number in numbers]
-    decided = choosing.plan(services, gpus)
+    previous = None if running is None else _with_gpus(running, positions)
+    decided = choosing.plan(services, gpus, best_effort=setting.best_effort, previous=previous)
     parts = tuple(replace(part, gpu=positions[part.gpu]) for part in decided.plan.parts)
     why = (
         each.why.replace(f"GPU {each.gpu}: ", f"{setting.gpus[positions[each.gpu]].name}: ", 1) for each in decided.gpus
     )
-    return replace(decided.plan, parts=parts, reason=" ".join(why) or decided.plan.reason)
+    beneath = tuple(replace(each, gpu=positions[each.gpu]) for each in decided.beneath)
+    return Planned(replace(decided.plan, parts=parts, reason=" ".join(why) or decided.plan.reason), beneath)
 
 
 def _profile(service: Service) -> orion.Profile:
@@ -123,11 +179,22 @@ def _slowdown(setting: Setting, gpu_type: str, profiles: Mapping[str, orion.Prof
     """Return the scenario's slowdowns; if it has none, what sharing costs on a known type of GPU."""
     if not setting.slowdowns:
         cost = costs.known(gpu_type)
-        return orion.undisturbed if cost is None else costs.slowdown(cost, profiles)
+        return orion.undisturbed if cost is None else _slowdown_of_costs(setting, cost, profiles)
 
     def slowed(mine: orion.Occupant, others: Sequence[orion.Occupant]) -> float:
         factors = setting.slowdowns.get(mine.service, {})
         return max((factors.get(each.service, 1.0) for each in others), default=1.0)
+
+    return slowed
+
+
+def _slowdown_of_costs(setting: Setting, cost: costs.Costs, profiles: Mapping[str, orion.Profile]) -> orion.Slowdown:
+    """Return what sharing costs on a GPU, where services of one process pay for no second client."""
+    apart, together = costs.slowdown(cost, profiles), costs.slowdown(cost, profiles, one_process=True)
+
+    def slowed(mine: orion.Occupant, others: Sequence[orion.Occupant]) -> float:
+        is_one = setting.in_one_process(each.service for each in (mine, *others))
+        return (together if is_one else apart)(mine, others)
 
     return slowed
 

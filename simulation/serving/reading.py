@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-import yaml
+from pydantic import ValidationError
 
 from orion.crds.profile_file import parse_profile
-from orion.errors import OrionError, Unreadable
+from orion.errors import Unreadable
 from orion.planning.serving.latency import Latency
+from orion.planning.serving.orion.services import BestEffort
 from orion.planning.serving.plans import Assignment, Part, Plan
 from orion.simulation import yaml_files
 from orion.simulation.engine.batching import Engine
+from orion.simulation.written import refusal
 
 from . import rates, scenario
 from .batches import Drop
@@ -27,21 +29,15 @@ def read(path: Path) -> Setting:
     Raises:
         Unreadable: a file cannot be read, or does not fit together; with a sentence.
     """
+    plain = yaml_files.read(path, "a scenario of services as YAML")
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror or error}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"{path}: this is no YAML ({error}): correct it") from error
-    plain = yaml_files.parse(path, text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        written = scenario.Scenario.model_validate(plain)
+    except ValidationError as error:
+        raise refusal(path, error, plain) from error
     try:
-        written = scenario.Scenario.read(plain, str(path))
         return _setting(written, path)
     except ValueError as error:
         raise Unreadable(f"{path}: {error}") from error
-    except OrionError as error:
-        text = str(error).replace("Input should be", "it must be")
-        raise type(error)(f"{text}: correct it" if text.startswith(f"{path}: ") else text) from error
 
 
 def _setting(written: scenario.Scenario, path: Path) -> Setting:
@@ -62,6 +58,7 @@ def _setting(written: scenario.Scenario, path: Path) -> Setting:
         path, gpus, services, None, seconds, written.seed, Drop(written.drop.rule, written.drop.ratio),
         tuple(folder / name for service in written.services for name in _files(service)), written.slowdowns,
         written.slices.slice.exact_nanoseconds, written.slices.change.exact_nanoseconds,
+        tuple(BestEffort(each.name, each.memory * 1000, each.slowdown) for each in written.best_effort),
     )  # fmt: skip
     if written.plan is None:
         return setting
@@ -86,7 +83,7 @@ def _service(written: scenario.Service, folder: Path) -> Service:
     delay = written.max_delay.exact_nanoseconds
     return Service(
         written.name, found, written.memory, latency, engine, _rates(written, folder), process, file, lengths,
-        gpu_model, delay,
+        gpu_model, delay, written.process,
     )  # fmt: skip
 
 

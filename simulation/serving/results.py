@@ -66,9 +66,10 @@ def report(simulated: Simulated) -> dict[str, Any]:
     }
 
 
-def needs(part: Part) -> str | None:
+def needs(setting: Setting, part: Part) -> str | None:
     """Return what a part needs that Orion does not do on a GPU today; None if nothing."""
-    if part.order == "slices" or len(part.services) == 1:
+    names = [each.service for each in part.services]
+    if part.order == "slices" or len(names) == 1 or setting.in_one_process(names):
         return None
     return f"order {part.order}: one process has to serve all services of the part"
 
@@ -79,7 +80,7 @@ def _part(setting: Setting, part: Part) -> dict[str, Any]:
         "way": part.way,
         "share": part.share,
         "order": part.order,
-        "needs": needs(part),
+        "needs": needs(setting, part),
         "services": [
             {
                 "name": each.service,

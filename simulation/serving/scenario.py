@@ -19,8 +19,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from orion.crds.durations import Duration
-from orion.crds.model import Model
-from orion.crds.quantities import Memory
+from orion.simulation.written import Gigabytes, SomeGigabytes, Written
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,29 +27,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, le=10**12)]
 
 
-class Written(Model):
-    """A part of the file; a field that does not exist is an error that lists the fields that do."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_what_exists(cls, plain: Any) -> Any:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        if not isinstance(plain, dict | cls):
-            raise ValueError(f"there must be fields here: {', '.join(known)}")
-        for name in plain if isinstance(plain, dict) else ():
-            if name not in known:
-                raise ValueError(f"there is no field {str(name)[:40]!r}; there are {', '.join(known)}")
-        return plain
-
-
 def _text(value: Any) -> Any:
     """Return a name that YAML read as a number as text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _gigabytes(value: Any) -> Any:
-    """Return an amount such as 80Gi in GB; a number is GB already."""
-    return Memory(value).bytes / 1e9 if isinstance(value, str) else value
 
 
 class Gpu(Written):
@@ -58,11 +37,10 @@ class Gpu(Written):
 
     name: Name
     type: str = ""
-    memory: Positive | None = None
+    memory: SomeGigabytes | None = None
     """ GB; absent: not checked. """
 
     _name_text = field_validator("name", mode="before")(_text)
-    _memory_gb = field_validator("memory", mode="before")(_gigabytes)
 
 
 class Drop(Written):
@@ -162,7 +140,7 @@ class Service(Written):
     """One service: its needs and its requests."""
 
     name: Name
-    memory: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    memory: Gigabytes = 0.0
     """ GB of each copy. """
     objective: Objective
     latency: Annotated[list[Point], Field(min_length=1)] | None = None
@@ -174,9 +152,10 @@ class Service(Written):
     rates_file: str | None = None
     arrivals: Arrivals | None = None
     lengths: Lengths | None = None
+    process: Name | None = None
+    """ Services that name the same process run in it. So they can divide a GPU by green contexts. """
 
     _name_text = field_validator("name", mode="before")(_text)
-    _memory_gb = field_validator("memory", mode="before")(_gigabytes)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -219,6 +198,23 @@ class Part(Written):
     _gpu_text = field_validator("gpu", mode="before")(_text)
 
 
+class Running(Written):
+    """A plan that runs now."""
+
+    plan: Annotated[list[Part], Field(min_length=1)]
+
+
+class BestEffort(Written):
+    """Work that the planner `orion` puts beneath the services of one GPU."""
+
+    name: Name
+    memory: Gigabytes = 0.0
+    slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """ How many times longer its kernels take beneath services than alone. """
+
+    _name_text = field_validator("name", mode="before")(_text)
+
+
 class Slices(Written):
     """How a GPU alternates between processes, for parts with the order `slices`."""
 
@@ -245,12 +241,16 @@ class Scenario(Written):
     slowdowns: dict[Name, dict[Name, Annotated[float, Field(ge=1, allow_inf_nan=False)]]] = Field(default_factory=dict)
     """ How many times longer a service's batches take beside another service on another part of the GPU. """
     slices: Slices = Slices()
+    best_effort: list[BestEffort] = Field(default_factory=list)
     plan: Annotated[list[Part], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _has_an_end(self) -> Self:
-        for kind in (self.services, self.gpus):
-            name, count = Counter(each.name for each in kind).most_common(1)[0]
+        if self.plan is not None and self.best_effort:
+            raise ValueError("bestEffort is for a planner, and this scenario has a plan: leave out one of them")
+        workloads = [each.name for each in self.services] + [each.name for each in self.best_effort]
+        for names in (workloads, [each.name for each in self.gpus]):
+            name, count = Counter(names).most_common(1)[0]
             if count > 1:
                 raise ValueError(f"the name {name!r} is there twice")
         if self.seconds is None and any(each.arrivals is None or each.arrivals.file is None for each in self.services):

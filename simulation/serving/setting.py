@@ -4,12 +4,14 @@ The parts are those of `planning.serving.plans`, so a plan from a file and a pla
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from orion.errors import Unreadable
 from orion.planning.serving.latency import Latency
+from orion.planning.serving.orion.services import BestEffort
 from orion.planning.serving.plans import Assignment, Part, Plan
 from orion.simulation.engine.batching import Engine
 
@@ -54,6 +56,7 @@ class Service:
         lengths: where the requests' tokens come from, unless the file of arrivals has them.
         gpu_model: the GPU model on which the times were measured; empty: unknown.
         max_delay: for how many nanoseconds its server waits for a batch to fill, under a plan of the planner orion.
+        runs_in: the name of the process that it shares with other services; None: it has one of its own.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Service:
     lengths: Lengths | None = None
     gpu_model: str = ""
     max_delay: float = 0.0
+    runs_in: str | None = None
 
     def fits(self, gpu: Gpu) -> bool:
         """Return whether the times were measured on a GPU of this type, as far as both are known."""
@@ -89,6 +93,7 @@ class Setting:
         slowdowns: by service and neighbour, how many times longer a batch takes beside that neighbour.
         slice_ns: how long one process has a GPU while another one waits, with the order `slices`.
         change_ns: for how long no process has the GPU when it goes from one process to another one.
+        best_effort: work that a planner puts beneath the services.
     """
 
     source: Path
@@ -102,6 +107,16 @@ class Setting:
     slowdowns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     slice_ns: float = SLICE_NS
     change_ns: float = CHANGE_NS
+    best_effort: Sequence[BestEffort] = ()
+
+    def in_one_process(self, services: Iterable[str]) -> bool:
+        """Return whether services run in one process."""
+        processes = {self._runs_in.get(name) for name in services}
+        return len(processes) == 1 and None not in processes
+
+    @cached_property
+    def _runs_in(self) -> Mapping[str, str | None]:
+        return {service.name: service.runs_in for service in self.services}
 
     def slowdown(self, plan: Plan, part: Part, service: str) -> float:
         """Return how many times longer a service's batches take because of the GPU's other parts."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import typer
 
-from orion.cli.main import app
+from orion.cli.commands import app
 from orion.crds.node_configuration import (
     SLOTS_MAX,
     DeviceListStrategy,

@@ -68,6 +68,23 @@ def test_the_ends_of_jobs_on_given_gpus(plan: Call, fleet: Path) -> None:
     assert max(each["end_h"] for each in found["ends"]) < 8
 
 
+def test_a_night_that_goes_over_midnight(plan: Call, fleet: Path) -> None:
+    pytest.importorskip("jinja2")
+    fleet.write_text(FLEET.replace("work: 4, between: [0, 6]", "work: 24, between: [22, 6]"))
+    page = fleet.with_name("plan.html")
+    status, out, _ = plan(fleet, "--html", page)
+    nightly = next(line for line in out.splitlines() if line.startswith("nightly"))
+    assert (status, nightly.count("next day")) == (0, 2)
+    assert nightly.endswith("6 next day")
+    rows = {line.split()[0]: "nightly" in line for line in out.splitlines() if line[:1].isdigit() and "-" in line[:6]}
+    assert all(has == (int(hours.split("-")[1]) <= 6 or hours == "22-24") for hours, has in rows.items()), rows
+    assert "The day repeats: the window of nightly goes on after midnight at hour 0." in page.read_text()
+    found = json.loads(plan(fleet, "--json")[1])
+    times = {(each["from_h"] >= 22, each["to_h"] <= 6) for each in found["placements"] if each["workload"] == "nightly"}
+    assert times == {(True, False), (False, True)}
+    assert 24 < next(each["end_h"] for each in found["ends"] if each["name"] == "nightly") <= 30
+
+
 def test_two_answers_side_by_side(plan: Call, fleet: Path) -> None:
     status, out, _ = plan(fleet, "--what-if", "chat.rate*2")
     assert status == 0
@@ -109,7 +126,10 @@ def test_the_page_holds_the_answer_and_refers_to_nothing(plan: Call, fleet: Path
         (["--ask", "finish"], 2, "give gpus.atMost"),
         (["--ask", "money"], 2, "--ask"),
         (["--what-if", "none.rate*2"], 2, "the fleet has no 'none'"),
-        (["--what-if", "chat.rate=-1"], 1, "services.0.rate.0.1 (chat) is wrong"),
+        (["--what-if", "chat.rate=-1"], 2, "--what-if 'chat.rate=-1': services[0].rate[0][1] (chat): it must be"),
+        (["--what-if", "gpus.memory=-1"], 2, "--what-if 'gpus.memory=-1': gpus.memory: -1 is less than 0"),
+        (["--what-if", "chat.rate*2", "--what-if", "tune.by=25"], 2, "--what-if 'tune.by=25': tune's by is 25"),
+        (["--what-if", "hours=12", "--what-if", "tune.by=13"], 2, "--what-if 'hours=12': tune's by is 24"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(plan: Call, fleet: Path, arguments: list[str], status: int, said: str) -> None:

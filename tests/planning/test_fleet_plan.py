@@ -50,6 +50,7 @@ def check_sums(asked: Fleet, found: FleetPlan) -> None:
 
 
 def check_work(found: FleetPlan) -> None:
+    hours = found.fleet.hours
     jobs: list[tuple[str, int, float, float, float, int | None]] = [
         (each.name, 0, each.work_gpu_h, each.from_h, each.to_h, None) for each in found.fleet.batches
     ]
@@ -63,8 +64,11 @@ def check_work(found: FleetPlan) -> None:
             assert name in {each.name for each in found.unplaced}
             continue
         assert sum(each.work_gpu_h for each in mine) == pytest.approx(work, rel=1e-6, abs=1e-6)
-        assert all(from_h - 1e-6 <= each.from_h < each.to_h <= to_h + 1e-6 for each in mine)
-        assert max((each.to_h for each in mine), default=from_h) == pytest.approx(ends[name, copy])
+        assert all(0 <= each.from_h < each.to_h <= hours + 1e-6 for each in mine)
+        later = [hours if each.to_h <= to_h - hours + 1e-6 else 0.0 for each in mine]  # after midnight
+        times = [(each.from_h + more, each.to_h + more) for each, more in zip(mine, later, strict=True)]
+        assert all(from_h - 1e-6 <= begin_h < end_h <= to_h + 1e-6 for begin_h, end_h in times)
+        assert max((end_h for _, end_h in times), default=from_h) == pytest.approx(ends[name, copy])
         for begin_h, end_h in pairwise(sorted({h for each in mine for h in (each.from_h, each.to_h)})):
             held = {each.gpu for each in mine if each.from_h <= begin_h and each.to_h >= end_h}
             assert gpus is None or len(held) in (0, gpus)
@@ -83,7 +87,7 @@ SERVICES = st.lists(
 BATCHES = st.lists(
     st.builds(
         lambda work, begin, length, memory: Batch("b", work, begin, begin + length, memory),
-        st.floats(0, 20), st.sampled_from([0.0, 2.5, 12.0]), st.sampled_from([1.0, 4.0, 11.5]),
+        st.floats(0, 20), st.sampled_from([0.0, 2.5, 12.0, 22.0]), st.sampled_from([1.0, 4.0, 11.5]),
         st.sampled_from([5.0, 40.0]),
     ),
     max_size=3,
@@ -176,6 +180,25 @@ def test_jobs_run_beneath_a_service_at_the_speed_of_the_formula() -> None:
 def test_training_alone_needs_work_over_time(count: int, gpus: int, work: float, by: float, expected: int) -> None:
     found = plan(replace(FLEET, training=(training(count, gpus, work, by),)))
     assert found.gpus == found.separate["tune"] == expected
+
+
+def test_a_window_over_midnight_has_both_ends_of_the_day() -> None:
+    found = plan(replace(FLEET, services=(), batches=(Batch("night", 16.0, 22.0, 30.0, 10.0),)))
+    assert (found.gpus, found.bound, sum(found.separate.values())) == (2, 2, 2)
+    assert [each.end_h for each in found.ends] == [pytest.approx(30.0)]
+    assert {(each.from_h, each.to_h) for each in found.placements} == {(0.0, 6.0), (22.0, 24.0)}
+    night = (Batch("night", 9.0, 22.0, 30.0, 10.0),)
+    early = plan(replace(FLEET, services=(), at_most=3, batches=night), is_finish=True)
+    assert [each.end_h for each in early.ends] == [pytest.approx(25.0)]
+    check_sums(FLEET, early)
+
+
+def test_a_batch_that_does_not_fit_over_midnight_says_in_which_hours() -> None:
+    night = (Batch("night", 16.0, 22.0, 30.0, 10.0),)
+    (left,) = plan(replace(FLEET, services=(), at_most=1, batches=night)).unplaced
+    assert left.reason == (
+        "it finds no free time for 16 GPU-hours between 22 h and 6 h of the next day on 1 GPUs: set gpus.atMost to 2"
+    )
 
 
 def test_a_batch_runs_only_in_its_window() -> None:

@@ -170,8 +170,8 @@ def test_opt_solves_again_for_as_many_gpus_of_other_servers() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("servers: [{gpus: 0, cpus: 3, memory: 1}]", "servers.0.gpus"),
-        ("servers: [{gpus: 1, cpus: .nan, memory: 1}]", "servers.0.cpus"),
+        ("servers: [{gpus: 0, cpus: 3, memory: 1}]", "servers[0].gpus"),
+        ("servers: [{gpus: 1, cpus: .nan, memory: 1}]", "servers[0].cpus"),
         ("servers: [{gpus: 1, cpus: 3, memory: 1, hp: {}}]", "either busy or busyCurve"),
         ("servers: [{gpus: 1, cpus: 3, memory: 1, hp: {busy: 1.5}}]", "less than or equal to 1"),
         ("servers: [{gpus: 1, cpus: 3, memory: 1, hp: {busyCurve: [[5, 0.1], [3, 0.1]]}}]", "ascend"),

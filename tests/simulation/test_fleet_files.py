@@ -48,6 +48,14 @@ def test_rates_of_a_day_repeat_and_hold_over_midnight() -> None:
     assert fleet.services[0].rates == ((0.0, 4.0), (6.0, 10.0), (18.0, 4.0), (30.0, 10.0), (42.0, 4.0))
 
 
+def test_a_window_may_go_over_midnight() -> None:
+    batches = [{**BATCH, "between": [22, 6]}, {**BATCH, "name": "c", "between": [20, 0]}]
+    day, longer = read(fields(batch=batches)), read(fields(batch=batches, hours=48))
+    assert [(each.from_h, each.to_h) for each in day.batches] == [(22, 30), (20, 24)]
+    assert [each.closed(day.hours) for each in day.batches] == [(6, 22), None]
+    assert [each.closed(longer.hours) for each in longer.batches] == [None, None]
+
+
 def test_the_example_is_read() -> None:
     fleet = read(files.parse(EXAMPLE))
     assert [each.name for each in fleet.services] == ["search", "chat", "ranking"]
@@ -60,27 +68,29 @@ def test_a_fleet_may_be_empty() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"gpu": {}}, "there is no such field; there are gpus, hours, seed, sharing, services, batch, training"),
+        ({"gpu": {}}, "there is no field 'gpu'; there are gpus, hours, seed, sharing, services, batch, training"),
         ({"services": [{**SERVICE, "rates": []}]}, "there are name, service, profile, rate, objective, memory"),
         ({"gpus": {"memory": 80, "most": 3}}, "there are type, memory, atMost"),
         ({"batch": [{**BATCH, "name": "a"}]}, "the name 'a' occurs twice"),
-        ({"services": [{**SERVICE, "rate": [[0, -1]]}]}, "services.0.rate.0.1 (a)"),
-        ({"services": [{**SERVICE, "rate": [[0, float("nan")]]}]}, "services.0.rate.0.1 (a)"),
+        ({"services": [{**SERVICE, "rate": [[0, -1]]}]}, "services[0].rate[0][1] (a)"),
+        ({"services": [{**SERVICE, "rate": [[0, float("nan")]]}]}, "services[0].rate[0][1] (a)"),
         ({"services": [{**SERVICE, "rate": [[6, 1], [3, 1]]}]}, "the hours of rate must ascend"),
-        ({"services": [{**SERVICE, "rate": []}]}, "services.0.rate (a)"),
+        ({"services": [{**SERVICE, "rate": []}]}, "services[0].rate (a)"),
         ({"services": [{**SERVICE, "service": 8}]}, "must be a duration"),
         ({"services": [{**SERVICE, "service": "0ms"}]}, "longer than 0"),
         ({"services": [{**SERVICE, "profile": "p.yaml"}]}, "give either service"),
-        ({"batch": [{**BATCH, "between": [6, 2]}]}, "between ends at 2"),
-        ({"batch": [{**BATCH, "between": [22, 6]}]}, "over midnight, give [22, 30] and hours: 30"),
+        ({"batch": [{**BATCH, "between": [6, 6]}]}, "between ends at 6"),
+        ({"batch": [{**BATCH, "between": [30, 26]}], "hours": 48}, "between ends at 26"),
+        ({"batch": [{**BATCH, "between": [22, 6]}], "hours": 25}, "b's window ends at 30, after hours (25)"),
+        ({"batch": [{**BATCH, "between": [22, 6]}], "hours": 12}, "b's window ends at 30, after hours (12)"),
         ({"batch": [{**BATCH, "between": [20, 30]}]}, "b's window ends at 30, after hours (24)"),
-        ({"batch": [{**BATCH, "work": -1}]}, "batch.0.work (b)"),
+        ({"batch": [{**BATCH, "work": -1}]}, "batch[0].work (b)"),
         ({"training": [{**TRAINING, "by": 25}]}, "t's by is 25, after hours (24)"),
-        ({"training": [{**TRAINING, "gpus": 0}]}, "training.0.gpus (t)"),
-        ({"training": [{**TRAINING, "memory": -2}]}, "training.0.memory (t)"),
-        ({"hours": 0}, "hours is wrong"),
-        ({"sharing": {"hpPerGpu": 0}}, "sharing.hpPerGpu is wrong"),
-        ({"gpus": {"memory": 0}}, "gpus.memory is wrong"),
+        ({"training": [{**TRAINING, "gpus": 0}]}, "training[0].gpus (t)"),
+        ({"training": [{**TRAINING, "memory": -2}]}, "training[0].memory (t)"),
+        ({"hours": 0}, "hours: it must be"),
+        ({"sharing": {"hpPerGpu": 0}}, "sharing.hpPerGpu: it must be"),
+        ({"gpus": {"memory": 0}}, "gpus.memory: "),
     ],
 )
 def test_a_fault_is_named_in_one_sentence(changed: dict[str, Any], said: str) -> None:

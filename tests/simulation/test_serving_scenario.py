@@ -189,8 +189,8 @@ def part(**fields: object) -> Change:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (search(rate=-1), r"services\[0\]\.rate: it must be greater than or equal to 0, not -1"),
-        (search(rate=float("nan")), r"services\[0\]\.rate: it must be a finite number, not nan"),
+        (search(rate=-1), r"services\[0\]\.rate \(search\): it must be greater than or equal to 0, not -1"),
+        (search(rate=float("nan")), r"services\[0\]\.rate \(search\): it must be a finite number, not nan"),
         (search(rate=1e12), "the service search gets 2e.13 requests, and a simulation has at most 50,000,000"),
         (search(memory=200), "the services of GPU g0 need 200 GB of its 141 GB"),
         (search(rates=1), "there is no field 'rates'; there are name, memory, objective, latency,"),
@@ -324,7 +324,7 @@ def test_a_planner_plans_a_scenario_without_a_plan(planner: str, tmp_path: Path)
     del plain["services"][1], plain["plan"]
     plain["services"][0]["latency"].append({"batch": 1, "smShare": 0.2, "medianNs": 9_000_000})
     setting = reading.read(write(tmp_path, plain))
-    found = planned.plan(setting, planner)
+    found = planned.plan(setting, planner).plan
     assert {each.service for part in found.parts for each in part.services} == {"search"}
     assert results.report(simulate(setting, found))["services"][0]["requests"] > 0
 
@@ -338,7 +338,8 @@ def test_a_share_below_the_measured_ones_is_not_as_fast_as_the_smallest_of_them(
         "rate": 20,
     }
     setting = reading.read(write(tmp_path, plain))
-    assert min(part.share for part in planned.plan(setting, "glet").parts) > 20  # where a request would take 22.5 ms
+    parts = planned.plan(setting, "glet").plan.parts
+    assert min(part.share for part in parts) > 20  # where a request would take 22.5 ms
     with pytest.raises(NotFound, match="no place"):  # greedy looks at the rate alone, and takes 20 %
         planned.plan(setting, "greedy")
 
@@ -349,7 +350,7 @@ def test_the_planner_orion_uses_the_gpus_on_which_profiles_were_measured(tmp_pat
     del plain["services"][1], plain["plan"], plain["services"][0]["latency"]
     plain["services"][0]["profile"] = "p.yaml"
     plain["gpus"] = [{"name": "a", "type": "A100"}, {"name": "h", "type": "H200"}]
-    found = planned.plan(reading.read(write(tmp_path, plain)), "orion")
+    found = planned.plan(reading.read(write(tmp_path, plain)), "orion").plan
     assert [part.gpu for part in found.parts] == [1]
 
 
@@ -359,7 +360,7 @@ def test_an_engine_gets_the_fewest_gpus_that_hold_its_objective(tmp_path: Path) 
     plain["gpus"].append({"name": "g2"})
     for rate, gpus in ((2, [2]), (50, [1, 2])):
         plain["services"][1]["rate"] = rate
-        found = planned.plan(reading.read(write(tmp_path, plain)), "temporal")
+        found = planned.plan(reading.read(write(tmp_path, plain)), "temporal").plan
         assert [part.gpu for part in found.parts if part.services[0].service == "chat"] == gpus
         assert not {part.gpu for part in found.parts if part.services[0].service == "search"} & set(gpus)
 

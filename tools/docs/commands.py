@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from orion.cli.main import app
+from orion.cli.commands import app
 from tools.docs import kubernetes, shell
 from tools.docs.findings import Finding
 from tools.docs.pages import ROOT, Page

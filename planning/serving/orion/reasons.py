@@ -26,9 +26,15 @@ def sentence(tables: Tables, parts: Sequence[Part], filled: Sequence[Filled]) ->
     return f"{head}: on {cut} of {shares} %, because {_why_cut(tables, filled)}; they are in use {busy} of the time."
 
 
-def needs(parts: Sequence[Part]) -> str:
+def needs(tables: Tables, filled: Sequence[Filled]) -> str:
     """Return what the plan of one GPU needs and today's data plane does not have; empty: nothing."""
-    return NEEDS if any(len(part.services) > 1 for part in parts) else ""
+    return NEEDS if any(len(part.pieces) > 1 and not in_one_process(tables, [part]) for part in filled) else ""
+
+
+def in_one_process(tables: Tables, filled: Sequence[Filled]) -> bool:
+    """Return whether all services of some parts name the same process."""
+    processes = {tables.services[piece.service].process for part in filled for piece in part.pieces}
+    return len(processes) == 1 and None not in processes
 
 
 def _why_cut(tables: Tables, filled: Sequence[Filled]) -> str:

@@ -114,7 +114,8 @@ class GpuType:
         part_sizes: the shares that a part may have beside 100, in percent; None: those that are measured for every
             service.
         parts_per_gpu: at most so many parts on one GPU.
-        switch_ms: GPU time that best-effort work loses for each busy period of the services above it.
+        switch_ms: GPU time that best-effort work loses for each busy period of the services above it; each request
+            counts as a busy period.
     """
 
     name: str

@@ -1,0 +1,33 @@
+"""Scenarios of both benchmarks are read alike: a fault is one sentence with the file and the line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orion.bench.colocation import scenario as colocation
+from orion.bench.services import scenario as services
+from orion.errors import Unreadable
+
+
+@pytest.mark.parametrize("read", [colocation.read, services.read], ids=["colocation", "services"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"name: a\nservices: [", ", line 2: this is no YAML ("),
+        (b"\xff\xfe\x00", ": this is no text: give a scenario"),
+        (b"name: 2026-99-99", ": this is no YAML ("),
+        (None, ": No such file or directory: give a scenario"),
+    ],
+    ids=["bracket", "bytes", "date", "missing"],
+)
+def test_a_file_that_is_no_scenario(
+    read: Callable[[Path], object], content: bytes | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "scenario.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Unreadable) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}{said}")
+    assert "\n" not in str(caught.value)
