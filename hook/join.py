@@ -34,6 +34,7 @@ class MessageType(IntEnum):
     NEIGHBOURS = 18
     GONE = 19
     KNOWLEDGE = 20
+    JOB = 21
 
 
 class Refusal(IntEnum):
@@ -165,3 +166,9 @@ class Knowledge(LittleEndianStructure):
     """What the slot's clients learnt; the table is a file descriptor in the message."""
 
     _fields_ = [("head", Message), ("count", c_uint32), ("reserved", c_uint32)]
+
+
+class Job(LittleEndianStructure):
+    """The client's index in its job's page; the page is a file descriptor in the message."""
+
+    _fields_ = [("head", Message), ("rank", c_uint32), ("reserved", c_uint32)]

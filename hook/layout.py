@@ -30,6 +30,8 @@ PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
 GPU_CLIENTS_MAX = 512
 WAIT_BUCKETS = 32
+RANKS_MAX = 31
+RANK_LEASE_MS = 200
 
 FUTEX_OWNER_DIED = 0x4000_0000
 """ The kernel sets this bit in ``BusyPage.alive`` when the thread that held the futex has died (linux/futex.h). """
@@ -42,6 +44,7 @@ class PageKind(IntEnum):
     GRANT = 2
     BUSY = 3
     RECORD = 4
+    JOB = 5
 
 
 class Role(IntEnum):
@@ -200,6 +203,33 @@ class RecordPage(LittleEndianStructure):
         ("fault", c_uint64),
         ("launches_counted_ns", c_uint64),
         ("unused", c_uint8 * 3384),
+    ]
+
+
+class Rank(LittleEndianStructure):
+    """One client of a job, in the job page. The client writes these words; the agent clears them once it has left."""
+
+    _fields_ = [
+        ("tied", c_uint32),
+        ("launched", c_uint32),
+        ("has_hp", c_uint32),
+        ("closed_until_ms", c_uint32),
+        ("ending_until_ms", c_uint32),
+        ("spare", c_uint32 * 11),
+        ("begun", c_uint32),
+        ("unused", c_uint32 * 15),
+    ]
+
+
+class JobPage(LittleEndianStructure):
+    """A job's page. The job's clients write and read this page."""
+
+    _fields_ = [
+        ("header", PageHeader),
+        ("allowed", c_uint32),
+        ("ranks", c_uint32),
+        ("spare", c_uint32 * 14),
+        ("rank", Rank * RANKS_MAX),
     ]
 
 

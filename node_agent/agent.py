@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from orion.errors import Conflict, NotFound, Unavailable
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.gpus.interface import Gpu, GpuSource
@@ -54,6 +55,7 @@ class Agent:
         self.registry = CollectorRegistry()
         """ Metrics of parts that have their own collectors. """
         self.counters = Counters()
+        self._jobs = Jobs()
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
         self.advertising = Advertising(self)
@@ -100,6 +102,7 @@ class Agent:
         for gpu in self.gpus.values():
             gpu.stop()
         self.gpus.clear()
+        self._jobs.close()
 
     def add_gpu(self, gpu: Gpu) -> None:
         """Serve a GPU that was found after the start, or update the description of a served one.
@@ -236,7 +239,7 @@ class Agent:
         fresh = self.settings.policy.over(policy_words.DEFAULT)
         policy, default = before.policies() if before else (fresh, fresh)
         shared_gpu = SharedGpu(gpu, policy, before.next_generation if before else 1, default)
-        served = ServedGpu(shared_gpu, self.counters, self._pending_max, self.save, self._changed)
+        served = ServedGpu(shared_gpu, self.counters, self._jobs, self._pending_max, self.save, self._changed)
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:

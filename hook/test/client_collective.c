@@ -1,9 +1,13 @@
-/* A CUDA program that trains on several GPUs from one process. It reads one command per line and answers as
- * client_scripted does. It has no Orion code. Its kernels are compute_gpuG and ncclDevKernel_AllReduce_gpuG, so the
- * simulated GPU's trace shows when they ran on which GPU. Events make each stream's later work wait until the
- * collective has ended on all GPUs. Kernels of the simulated GPU cannot spin until their peers run.
+/* A CUDA program that trains on several GPUs from one process, or on one GPU as one of several processes. It reads one
+ * command per line and answers as client_scripted does. It has no Orion code. Its kernels are compute_gpuG and
+ * ncclDevKernel_AllReduce_gpuG, so the simulated GPU's trace shows when they ran on which GPU. Events make each stream's
+ * later work wait until the collective has ended on all GPUs. Kernels of the simulated GPU cannot spin until their peers
+ * run.
  *
  *   init N            contexts, modules and streams on GPUs 0 to N-1
+ *   rank GPU N        the same on this GPU only: this process is one of N, whose GPUs are 0 to N-1. The processes share
+ *                     the file RANKS_PAGE. In it each stream writes how many collectives it has run, and waits for the
+ *                     others.
  *   compute GPU US    a kernel on this GPU
  *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
  *   graph US          a collective as one graph per GPU, captured before the launches
@@ -14,11 +18,15 @@
  *   query GPU         cuStreamQuery
  *   end               cuDevicePrimaryCtxReset of each GPU, with work under way */
 #include <cuda.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define GPUS 4
 
@@ -30,7 +38,10 @@ struct gpu {
 };
 
 static struct gpu gpus[GPUS];
-static unsigned gpu_count;
+static unsigned first_gpu, gpu_count; /* this process uses the GPUs from first_gpu to gpu_count - 1 */
+static uint32_t *ranks_page;          /* by GPU: collectives that have run; NULL: no other processes */
+static unsigned ranks;
+static uint32_t collectives_run;
 static pthread_barrier_t barrier; /* of training threads */
 
 static uint64_t now(void)
@@ -70,21 +81,33 @@ static CUresult launch(struct gpu *gpu, CUfunction function, uint64_t microsecon
     return cuLaunchKernel(function, 20, 1 + (unsigned)(microseconds % 60000), 1, 256, 1, 1, 0, gpu->stream, parameters, NULL);
 }
 
+/* This process's stream continues once the streams of all ranks have run as many collectives. */
+static CUresult join_ranks(void)
+{
+    if (ranks_page == NULL) return CUDA_SUCCESS;
+    CUstream stream = gpus[first_gpu].stream;
+    CUdeviceptr page = (CUdeviceptr)(uintptr_t)ranks_page; /* on the simulated GPU addresses are the program's */
+    CUresult result = cuStreamWriteValue32(stream, page + 64 * first_gpu, ++collectives_run, CU_STREAM_WRITE_VALUE_DEFAULT);
+    for (unsigned i = 0; i < ranks && !result; i++)
+        if (i != first_gpu) result = cuStreamWaitValue32(stream, page + 64 * i, collectives_run, CU_STREAM_WAIT_VALUE_GEQ);
+    return result;
+}
+
 static CUresult join(void)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < gpu_count && !result; i++)
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++)
         if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuEventRecord(gpus[i].done, gpus[i].stream);
-    for (unsigned i = 0; i < gpu_count && !result; i++)
-        for (unsigned j = 0; j < gpu_count && !result; j++)
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++)
+        for (unsigned j = first_gpu; j < gpu_count && !result; j++)
             if (j != i && !(result = cuCtxSetCurrent(gpus[i].context))) result = cuStreamWaitEvent(gpus[i].stream, gpus[j].done, 0);
-    return result;
+    return result ? result : join_ranks();
 }
 
 static CUresult collective(uint64_t microseconds)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].collective, microseconds);
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].collective, microseconds);
     return result ? result : join();
 }
 
@@ -92,7 +115,7 @@ static CUresult graph(uint64_t microseconds)
 {
     CUgraphExec graphs[GPUS];
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < gpu_count && !result; i++) {
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++) {
         CUgraph captured;
         if ((result = cuCtxSetCurrent(gpus[i].context)) ||
             (result = cuStreamBeginCapture(gpus[i].stream, CU_STREAM_CAPTURE_MODE_RELAXED)) ||
@@ -101,7 +124,7 @@ static CUresult graph(uint64_t microseconds)
             break;
         result = cuGraphInstantiate(&graphs[i], captured, 0);
     }
-    for (unsigned i = 0; i < gpu_count && !result; i++)
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++)
         if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuGraphLaunch(graphs[i], gpus[i].stream);
     return result ? result : join();
 }
@@ -110,7 +133,7 @@ static CUresult train(unsigned steps, uint64_t compute, uint64_t collective_us)
 {
     CUresult result = CUDA_SUCCESS;
     for (unsigned step = 0; step < steps && !result; step++) {
-        for (unsigned i = 0; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].compute, compute);
+        for (unsigned i = first_gpu; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].compute, compute);
         if (!result) result = collective(collective_us);
     }
     return result;
@@ -133,7 +156,7 @@ static void *work(void *argument)
         if (!result) result = launch(self->gpu, self->gpu->collective, self->collective);
         if (!result) result = cuEventRecord(self->gpu->done, self->gpu->stream);
         pthread_barrier_wait(&barrier);
-        for (unsigned i = 0; i < gpu_count && !result; i++)
+        for (unsigned i = first_gpu; i < gpu_count && !result; i++)
             if (&gpus[i] != self->gpu) result = cuStreamWaitEvent(self->gpu->stream, gpus[i].done, 0);
         pthread_barrier_wait(&barrier);
     }
@@ -146,11 +169,11 @@ static CUresult train_by_threads(unsigned steps, uint64_t compute, uint64_t coll
     struct worker workers[GPUS];
     CUresult result = CUDA_SUCCESS;
     pthread_barrier_init(&barrier, NULL, gpu_count);
-    for (unsigned i = 0; i < gpu_count; i++) {
+    for (unsigned i = first_gpu; i < gpu_count; i++) {
         workers[i] = (struct worker){.gpu = &gpus[i], .steps = steps, .compute = compute, .collective = collective_us};
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);
     }
-    for (unsigned i = 0; i < gpu_count; i++) {
+    for (unsigned i = first_gpu; i < gpu_count; i++) {
         pthread_join(workers[i].thread, NULL);
         if (workers[i].result != CUDA_SUCCESS) result = workers[i].result;
     }
@@ -161,9 +184,23 @@ static CUresult train_by_threads(unsigned steps, uint64_t compute, uint64_t coll
 static CUresult synchronise(void)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < gpu_count && !result; i++)
+    for (unsigned i = first_gpu; i < gpu_count && !result; i++)
         if (!(result = cuCtxSetCurrent(gpus[i].context))) result = cuStreamSynchronize(gpus[i].stream);
     return result;
+}
+
+static CUresult be_rank(unsigned gpu, unsigned count)
+{
+    const char *path = getenv("RANKS_PAGE");
+    int file = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    CUresult result = cuInit(0);
+    if (file < 0 || result) return result ? result : CUDA_ERROR_FILE_NOT_FOUND;
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (page == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    ranks_page = page, ranks = count, first_gpu = gpu, gpu_count = gpu + 1;
+    if ((result = initialise(gpu))) return result;
+    return cuMemHostRegister(page, 4096, CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
 static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigned long c)
@@ -174,6 +211,7 @@ static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigne
         for (gpu_count = 0; gpu_count < a && gpu_count < GPUS && !result; gpu_count++) result = initialise(gpu_count);
         return result;
     }
+    if (!strcmp(name, "rank")) return be_rank((unsigned)(a % GPUS), (unsigned)b);
     if (!strcmp(name, "compute")) return launch(gpu, gpu->compute, b);
     if (!strcmp(name, "apart")) return launch(gpu, gpu->collective, b);
     if (!strcmp(name, "collective")) return collective(a);
@@ -183,7 +221,7 @@ static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigne
     if (!strcmp(name, "sync")) return synchronise();
     if (!strcmp(name, "end")) {
         CUresult result = CUDA_SUCCESS;
-        for (unsigned i = 0; i < gpu_count && !result; i++) result = cuDevicePrimaryCtxReset((CUdevice)i);
+        for (unsigned i = first_gpu; i < gpu_count && !result; i++) result = cuDevicePrimaryCtxReset((CUdevice)i);
         return result;
     }
     if (!strcmp(name, "query")) return cuStreamQuery(gpu->stream);

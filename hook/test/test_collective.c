@@ -44,7 +44,7 @@ static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32
 }
 static CUresult CUDAAPI fake_write(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
 {
-    (void)flags;
+    CHECK(flags == CU_STREAM_WRITE_VALUE_DEFAULT); /* the driver refuses others */
     return put(stream, (struct operation){false, (uint32_t *)(uintptr_t)address, value});
 }
 static CUresult CUDAAPI fake_register(void *memory, size_t bytes, unsigned flags)

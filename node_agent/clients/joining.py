@@ -14,6 +14,7 @@ from orion.node_agent.clients import messages, new_client, returning
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.clients.entrance import Entrance
+from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.neighbours import Neighbours
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages import descriptors, pages
@@ -62,6 +63,7 @@ class Joining:
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
+        jobs: shared by all GPUs.
         pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file; called before the agent sends a client its index.
         on_change: called when clients joined or left.
@@ -71,12 +73,14 @@ class Joining:
         self,
         shared_gpu: SharedGpu,
         counters: Counters,
+        jobs: Jobs,
         pending_max: int,
         save: Callable[[], None],
         on_change: Callable[[], None],
     ) -> None:
         self._shared_gpu = shared_gpu
         self._counters = counters
+        self._jobs = jobs
         self._pending_max = pending_max
         self._save, self._on_change = save, on_change
         self._loop = asyncio.get_running_loop()
@@ -94,6 +98,13 @@ class Joining:
         """Close a slot's socket and connections; remove its clients."""
         self.forget_all(slot)
         self._entrances.pop(slot.name).close()
+
+    def held_by(self, slot: Slot, pod: str) -> None:
+        """Note which pod holds a slot. Clients that have joined before belong to the pod's job from now on."""
+        slot.holder = pod
+        for client in self._shared_gpu.of_slot(slot):
+            if client.ready:
+                self._jobs.joined(client)
 
     def gone(self) -> str | None:
         """Return the name of a slot whose socket file is gone; None: all exist."""
@@ -116,6 +127,7 @@ class Joining:
         if self._clients.pop(client.connection, None) is None:
             return
         self._shared_gpu.remove(client)
+        self._jobs.left(client)
         client.release()
         _log.debug("client: %s %s at %s left: %s", client.slot.name, client.process_id, client.key, why)
         self._changed(client)
@@ -261,6 +273,7 @@ class Joining:
         if before is not None:
             self._clients.pop(before.connection, None)
             self._shared_gpu.mark_stopped(before, False)
+            self._jobs.left(before)
             before.release()
             client.stale = before.sent | before.stale
         else:
@@ -276,6 +289,7 @@ class Joining:
     def _settle_in(self, client: Client) -> None:
         self._shared_gpu.show(client)
         if client.role is layout.Role.BE:
+            self._jobs.joined(client)
             self._neighbours.introduce(client)
         self._changed(client)
 

@@ -74,6 +74,11 @@ def listing(kind: join.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
     return bytes(message)
 
 
+def job(rank: int) -> bytes:
+    """Build a JOB; a writable descriptor of the job's page is sent with it."""
+    return bytes(join.Job(_head(join.MessageType.JOB), rank, 0))
+
+
 def knowledge(count: int) -> bytes:
     """Build a KNOWLEDGE; a descriptor of the table of ``count`` entries is sent with it."""
     return bytes(join.Knowledge(_head(join.MessageType.KNOWLEDGE), count, 0))

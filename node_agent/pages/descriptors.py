@@ -84,6 +84,11 @@ def seal_against_writers(writable: int) -> None:
     fcntl.fcntl(writable, _ADD_SEALS, SEALS_OF_WRITING)
 
 
+def seal_against_seals(writable: int) -> None:
+    """Seal a page that several processes write: none of them can prevent that the others write it."""
+    fcntl.fcntl(writable, _ADD_SEALS, SEAL_SEAL)
+
+
 def seals(descriptor: int) -> int | None:
     """Return the seals of a file in memory; None: it is another kind of file.
 

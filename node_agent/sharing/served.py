@@ -5,6 +5,7 @@ from typing import Protocol
 
 from orion.errors import Conflict, Invalid
 from orion.hook import layout
+from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.policy_words import Policy
@@ -29,6 +30,7 @@ class ServedGpu:
     Args:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
+        jobs: shared by all GPUs.
         pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file.
         changed: called when clients joined or left.
@@ -38,12 +40,13 @@ class ServedGpu:
         self,
         shared_gpu: SharedGpu,
         counters: Counters,
+        jobs: Jobs,
         pending_max: int,
         save: Notify,
         changed: Notify,
     ) -> None:
         self.shared_gpu = shared_gpu
-        self.joining = Joining(self.shared_gpu, counters, pending_max, lambda: save(self), lambda: changed(self))
+        self.joining = Joining(self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self))
         self.activity = Activity(self.shared_gpu)
         self.fairness = Fairness()
         self.conditions = Conditions(self.shared_gpu)

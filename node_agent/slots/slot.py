@@ -47,6 +47,8 @@ class Slot:
         self.owner: Owner | None = None
         self.holder_text = ""
         """ Saved for the next agent: who holds the slot, written by cluster/holders/grants.py. """
+        self.holder = ""
+        """ The pod that holds the slot, as NAMESPACE/NAME; empty: none, or not known yet. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.page = pages.GrantPage(gpu)
@@ -54,6 +56,12 @@ class Slot:
         self.page.write(self.grant)
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
+
+    @property
+    def job(self) -> str:
+        """For whom the slot was made, a pod or a process; empty: not known. Slots with the same job belong together."""
+        owner = self.owner and f"process {self.owner.process_id}, started at {self.owner.started}"
+        return f"pod {self.holder}" if self.holder else owner or ""
 
     def set(
         self,

@@ -26,6 +26,8 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_grant_page": layout.GrantPage,
     "orion_busy_page": layout.BusyPage,
     "orion_record_page": layout.RecordPage,
+    "orion_rank": layout.Rank,
+    "orion_job_page": layout.JobPage,
     "orion_message": join.Message,
     "orion_hello": join.Hello,
     "orion_ready": join.Ready,
@@ -40,6 +42,7 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_knowledge_header": join.KnowledgeHeader,
     "orion_learnt": join.Learnt,
     "orion_knowledge": join.Knowledge,
+    "orion_job": join.Job,
 }
 
 # Each row has a prefix of C constants and the Python enumeration with the same values. The first prefix that fits

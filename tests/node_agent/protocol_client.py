@@ -5,6 +5,9 @@ import mmap
 import os
 import socket
 import struct
+import subprocess
+import sys
+from collections.abc import Callable
 from ctypes import sizeof
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +17,14 @@ from typing import Self
 from orion.hook import join, layout
 from orion.hook.join import Welcome
 
-Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge
+Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge | join.Job
 ANSWERS: dict[int, type[Answer]] = {
     join.MessageType.WELCOME: Welcome,
     join.MessageType.REFUSED: join.Refused,
     join.MessageType.NEIGHBOURS: join.Neighbours,
     join.MessageType.GONE: join.Gone,
     join.MessageType.KNOWLEDGE: join.Knowledge,
+    join.MessageType.JOB: join.Job,
 }
 
 
@@ -60,6 +64,23 @@ def connect(directory: Path, timeout: float = 5.0) -> socket.socket:
         raise
     finally:
         os.close(folder)
+    return sock
+
+
+def connect_as_another_process(directory: Path) -> socket.socket:
+    """Connect so that the agent sees the process id of a child, as for another rank of a job."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    source = (
+        "import os, socket, sys; sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "folder = os.open(sys.argv[1], os.O_PATH); sock.connect(f'/proc/self/fd/{folder}/agent.sock')\n"
+        "socket.send_fds(socket.socket(fileno=int(sys.argv[2])), [b'1'], [sock.fileno()])"
+    )
+    with here, there:
+        command = [sys.executable, "-IS", "-c", source, str(directory), str(there.fileno())]
+        subprocess.run(command, check=True, pass_fds=[there.fileno()])
+        _, (descriptor,), _, _ = socket.recv_fds(here, 1, 1)
+    sock = socket.socket(fileno=descriptor)
+    sock.settimeout(5.0)
     return sock
 
 
@@ -114,13 +135,16 @@ class ProtocolClient:
     """Call `join` to join the slot in `directory`. As a context manager, the client closes everything at the end."""
 
     directory: Path
+    connect: Callable[[Path], socket.socket] = connect
     sock: socket.socket = field(init=False)
     neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
     knowledge: bytes = b""
     """ The content of the last KNOWLEDGE message. """
+    jobs: list[tuple[int, Page]] = field(default_factory=list)
+    """ Rank and page of each JOB message. """
 
     def join(self, ready: bool = True, **fields: int) -> Self:
-        self.sock = connect(self.directory)
+        self.sock = self.connect(self.directory)
         self.sock.send(hello(**fields))  # type: ignore[arg-type]
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Refused):
@@ -143,11 +167,13 @@ class ProtocolClient:
         self.sock.send(bytes(join.Ready(head(join.MessageType.READY))))
 
     def receive_message(self) -> Answer:
-        """Receive one NEIGHBOURS, GONE or KNOWLEDGE message, and apply it."""
+        """Receive one NEIGHBOURS, GONE, KNOWLEDGE or JOB message, and apply it."""
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Knowledge):
             self.knowledge = os.pread(fds[0], 1 << 20, 0)
             os.close(fds[0])
+        if isinstance(answer, join.Job):
+            self.jobs.append((answer.rank, Page.of(fds[0], True)))
         if isinstance(answer, join.Neighbours):
             assert len(fds) == answer.count
             for place, fd in zip(answer.places[: answer.count], fds, strict=True):
@@ -157,6 +183,12 @@ class ProtocolClient:
                 os.close(self.neighbours.pop((place.client_index, place.generation)))
         return answer
 
+    def receive_job(self) -> tuple[int, Page]:
+        """Receive messages until the first JOB; return its rank and its page."""
+        while not self.jobs:
+            self.receive_message()
+        return self.jobs[0]
+
     def receive_until(self, keys: set[tuple[int, int]]) -> None:
         """Receive messages until `neighbours` has exactly these hp clients."""
         while self.neighbours.keys() != keys:
@@ -165,7 +197,7 @@ class ProtocolClient:
     def return_to_agent(self) -> Welcome:
         """Connect again, as after a restart of the agent."""
         self.sock.close()
-        self.sock = connect(self.directory)
+        self.sock = self.connect(self.directory)
         message = hello(join.HELLO_RETURNS, *self.key)
         socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd])
         answer, fds = receive(self.sock)
@@ -185,7 +217,7 @@ class ProtocolClient:
 
     def close(self) -> None:
         self.sock.close()
-        for page in (self.policy, self.grant, self.busy, self.record):
+        for page in (self.policy, self.grant, self.busy, self.record, *(page for _, page in self.jobs)):
             page.close()
         for fd in self.neighbours.values():
             os.close(fd)

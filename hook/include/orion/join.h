@@ -11,6 +11,7 @@
  *   LEARNT                           ->     what the client learnt about kernels; only if WELCOME says that the agent
  *                                           accepts it (ORION_OFFERS_KNOWLEDGE)
  *   REPORT                           ->     a condition that users should see
+ *                                    <-     JOB + fd of the job page (be only): once the client's job uses several GPUs
  *
  * pages.h explains the pages policy, grant, busy and record; knowledge.h explains KNOWLEDGE, its table and LEARNT. The
  * fds of NEIGHBOURS are the busy pages of the hp clients.
@@ -46,6 +47,7 @@ enum orion_message_type {
     ORION_NEIGHBOURS = 18,
     ORION_GONE = 19,
     ORION_KNOWLEDGE = 20,
+    ORION_JOB = 21,
 };
 
 enum { ORION_HELLO_RETURNS = 1u };    /* flags of HELLO */
@@ -113,6 +115,12 @@ struct orion_knowledge {
     struct orion_message head;
     uint32_t count, reserved;
 }; /* the message's fd is the table */
+
+struct orion_job {
+    struct orion_message head;
+    uint32_t rank; /* the client's index in the job page */
+    uint32_t reserved;
+}; /* the message's fd is the job page */
 
 _Static_assert(sizeof(struct orion_hello) == 64, "hello");
 _Static_assert(sizeof(struct orion_welcome) == 32, "welcome");

@@ -7,6 +7,12 @@
  *   busy    one for each client  written by the client   read by the agent; an hp client's also by be clients
  *   record  one for each client  written by the client   read by the agent only
  *
+ * One page is an exception: the job page. All be clients of one pod (or of one `orion run`) write it, because any of
+ * them must be able to stop all of them with one store. They trust one another, and no other client gets the page. The
+ * agent clears the words of a client that has left, and reads nothing.
+ *
+ *   job     one for each job     written by its clients  read by the same clients
+ *
  * No page contains a pointer, a lock or a length that a reader must trust. Readers check every index against its bounds
  * and treat every value as hostile. All fields are little-endian and naturally aligned. Words that two processes use at
  * the same time are _Atomic and lock-free. Times are CLOCK_MONOTONIC nanoseconds.
@@ -41,8 +47,16 @@
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
 #define ORION_WAIT_BUCKETS 32u
+#define ORION_RANKS_MAX 31u      /* most ranks of one job: clients of its job page */
+#define ORION_RANK_LEASE_MS 200u /* a rank's word that holds or releases its peers is valid for at most this long */
 
-enum orion_page_kind { ORION_PAGE_POLICY = 1, ORION_PAGE_GRANT = 2, ORION_PAGE_BUSY = 3, ORION_PAGE_RECORD = 4 };
+enum orion_page_kind {
+    ORION_PAGE_POLICY = 1,
+    ORION_PAGE_GRANT = 2,
+    ORION_PAGE_BUSY = 3,
+    ORION_PAGE_RECORD = 4,
+    ORION_PAGE_JOB = 5
+};
 enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
 /* What limits a kernel's speed. Two kernels of the same class slow each other down more than kernels of different
  * classes. */
@@ -165,6 +179,30 @@ struct orion_record_page {
     uint8_t unused[3384];
 };
 
+/* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears
+ * them when the client has left. `*_until_ms` are ends of leases: CLOCK_MONOTONIC in milliseconds, low 32 bits; 0: no
+ * lease. Readers ignore an end that is over, or further away than a lease. So a rank that dies or stops holds its peers
+ * for no longer than a lease. */
+struct orion_rank {
+    _Atomic uint32_t tied;            /* 1: has launched a collective */
+    _Atomic uint32_t launched;        /* the number of its last collective; numbers wrap around */
+    _Atomic uint32_t has_hp;          /* 1: its GPU has an hp client */
+    _Atomic uint32_t closed_until_ms; /* the hp of its GPU is busy */
+    _Atomic uint32_t ending_until_ms; /* one of its contexts ends, so all its work must be able to finish */
+    uint32_t spare[11];
+    _Atomic uint32_t begun; /* the number of the last collective that began; the GPU writes it, in a line of its own */
+    uint32_t unused[15];
+};
+
+/* The header's `gpu` is the name of the job page, which no other job page has. */
+struct orion_job_page {
+    struct orion_page_header header;
+    _Atomic uint32_t allowed; /* the highest number that may begin on any GPU: see be/collective.h */
+    _Atomic uint32_t ranks;   /* no rank has this index or a higher one; written by the agent */
+    uint32_t spare[14];
+    struct orion_rank rank[ORION_RANKS_MAX];
+};
+
 /* One launch of hp: SMs (16 bits), class (8 bits), the launch's number (8 bits, to distinguish equal launches),
  * expected duration in 100 ns (32 bits, saturating). Unknown values are 0. */
 static inline uint64_t orion_pack_current(uint32_t sms, uint32_t kernel_class, uint32_t launch, uint64_t expected_ns)
@@ -186,6 +224,8 @@ _Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
 _Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");
 _Static_assert(offsetof(struct orion_busy_page, current) == 112, "all that be reads of hp at the gate is in one cache line");
 _Static_assert(sizeof(struct orion_record_page) == ORION_PAGE_SIZE, "record page");
+_Static_assert(sizeof(struct orion_rank) == 128 && offsetof(struct orion_rank, begun) == 64, "rank");
+_Static_assert(sizeof(struct orion_job_page) == ORION_PAGE_SIZE, "job page");
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_LLONG_LOCK_FREE == 2, "shared words must be lock-free");
 
 #endif

@@ -119,6 +119,7 @@ struct incoming {
         struct orion_welcome welcome;
         struct orion_refused refused;
         struct orion_neighbours neighbours;
+        struct orion_job job;
         char bytes[ORION_MESSAGE_MAX];
     } body;
     size_t length;
@@ -213,6 +214,12 @@ static void handle_neighbours(struct orion_membership *m, struct incoming *incom
     if (!gone && m->welcome) managed(m, ORION_ROLE_BE);
 }
 
+static void handle_job(struct orion_membership *m, struct incoming *incoming)
+{
+    if (long_enough(incoming, sizeof incoming->body.job) && incoming->fd_count == 1)
+        orion_gpu_map_job(m->gpu, incoming->body.job.rank, incoming->fds[0]);
+}
+
 static void handle_knowledge(struct orion_membership *m, struct incoming *incoming)
 {
     struct orion_durations *durations = orion_durations(m->process);
@@ -228,6 +235,7 @@ static void handle(struct orion_membership *m, struct incoming *incoming, uint64
     case ORION_REFUSED: handle_refused(m, incoming, now); break;
     case ORION_NEIGHBOURS:
     case ORION_GONE: handle_neighbours(m, incoming); break;
+    case ORION_JOB: handle_job(m, incoming); break;
     case ORION_KNOWLEDGE: handle_knowledge(m, incoming); break;
     default: break; /* a message type of a newer agent */
     }

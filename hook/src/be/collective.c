@@ -1,6 +1,7 @@
 #include "be/collective.h"
 
 #include "be/gate.h"
+#include "be/ranks.h"
 #include "be/work.h"
 #include "generated/driver.h"
 #include "learning/graphs.h"
@@ -14,64 +15,60 @@
 /* While every hp is idle, the word is this far above the last launched number. This is half of the largest difference
  * for which the comparison of numbers that wrap around is right. */
 #define FAR_AHEAD (1u << 30)
-#define IN_STEP 8u      /* if the begun numbers of two GPUs differ by no more than this, the GPUs are in step */
-#define FRESH 64u       /* if other GPUs are past this number, a GPU's first collective gets their last number */
-#define WORDS_APART 16u /* each GPU's word has a cache line of its own */
 
 /* -- Words and numbers ----------------------------------------------------------------------------------------------- */
 
-static bool is_behind(uint32_t one, uint32_t other) { return (int32_t)(one - other) < 0; }
+static bool is_behind(uint32_t one, uint32_t other) { return orion_ranks_is_behind(one, other); }
 
-static _Atomic uint32_t *allowed(struct orion_collectives *all) { return &all->page.words[0]; }
-static uint32_t begun_word(uint32_t gpu) { return (1 + gpu) * WORDS_APART; }
+static _Atomic uint32_t *allowed(struct orion_collectives *all)
+{
+    return &atomic_load_explicit(&all->ranks.page, memory_order_acquire)->allowed;
+}
 static uint32_t index_of(const struct orion_process *process, const struct orion_gpu *gpu)
 {
     return (uint32_t)(gpu - process->gpus);
 }
-
-/* The tied GPUs, one bit for each index. 0: none are tied. */
-static uint32_t tied(const struct orion_process *process)
+static struct orion_rank *rank_of(const struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint32_t gpus = atomic_load_explicit(&orion_collectives(process)->gpus, memory_order_acquire);
-    return gpus & (gpus - 1) ? gpus : 0;
+    return atomic_load_explicit(&orion_collectives(process)->ranks.mine[index_of(process, gpu)], memory_order_acquire);
 }
 
-/* On a GPU without hp the hook stops no collective: a collective that spins there costs only its own process. */
+/* Whether several ranks are tied, and this process has one of them. */
+static bool tied(const struct orion_process *process)
+{
+    const struct orion_collectives *all = orion_collectives(process);
+    return atomic_load_explicit(&all->ties, memory_order_acquire) != 0 && orion_ranks_tied(&all->ranks);
+}
+
+static bool is_tied(const struct orion_process *process, const struct orion_gpu *gpu)
+{
+    const struct orion_rank *rank = rank_of(process, gpu);
+    return rank != NULL && atomic_load_explicit(&rank->tied, memory_order_relaxed) == 1 && tied(process);
+}
+
+/* On a GPU without hp the hook stops no collective: a collective that spins there costs only its own job. */
 static bool has_hp(const struct orion_gpu *gpu) { return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0; }
 
 static struct orion_gpu *closed_gpu(struct orion_process *process)
 {
-    for (uint32_t left = tied(process); left != 0; left &= left - 1) {
-        struct orion_gpu *gpu = &process->gpus[__builtin_ctz(left)];
-        if (orion_gate_closed(gpu)) return gpu;
+    const struct orion_ranks *ranks = &orion_collectives(process)->ranks;
+    if (!tied(process)) return NULL;
+    for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(ranks, rank)) != NULL;) {
+        struct orion_gpu *gpu = orion_ranks_gpu(process, ranks, rank);
+        if (gpu != NULL && orion_gate_closed(gpu)) return gpu;
     }
     return NULL;
 }
 
-static uint32_t last_launched(struct orion_process *process)
+static bool is_closed(struct orion_process *process)
 {
-    uint32_t left = tied(process), last = 0;
-    for (bool first = true; left != 0; left &= left - 1, first = false) {
-        uint32_t number = atomic_load(&orion_collectives(process)->launched[__builtin_ctz(left)]);
-        if (first || is_behind(last, number)) last = number;
-    }
-    return last;
+    return closed_gpu(process) != NULL || orion_ranks_peer_is_closed(process, &orion_collectives(process)->ranks);
 }
 
-/* The last number that some GPU has begun. If the GPUs are out of step: the last number that all of them have begun. */
-static uint32_t last_begun(struct orion_process *process)
+/* Does not close while a context of any process of the job ends, because the context's streams must finish. */
+static bool must_stay_open(struct orion_process *process)
 {
-    uint32_t least = 0, most = 0;
-    bool first = true;
-    for (uint32_t left = tied(process); left != 0; left &= left - 1) {
-        uint32_t index = (uint32_t)__builtin_ctz(left);
-        if (!has_hp(&process->gpus[index])) continue;
-        uint32_t number = atomic_load(&orion_collectives(process)->page.words[begun_word(index)]);
-        if (first || is_behind(number, least)) least = number;
-        if (first || is_behind(most, number)) most = number;
-        first = false;
-    }
-    return most - least <= IN_STEP ? most : least;
+    return atomic_load(&process->untouchable) > 0 || orion_ranks_peer_is_ending(process, &orion_collectives(process)->ranks);
 }
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
@@ -79,43 +76,56 @@ static uint32_t last_begun(struct orion_process *process)
 static bool try_lock(struct orion_collectives *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
 static void unlock(struct orion_collectives *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
 
-/* Called at the GPU's first collective. The GPU's words are set before the GPU is tied. */
-static bool tie(struct orion_process *process, uint32_t index)
+/* Called at the GPU's first collective, and when its job has got a page. The words are set before the rank is tied. */
+static bool tie(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct orion_collectives *all = orion_collectives(process);
     if (!try_lock(all)) return false;
-    bool made = orion_pinned_page_make(&all->page);
-    uint32_t others = atomic_load(&all->gpus), last = 0;
-    for (uint32_t left = others; left != 0; left &= left - 1) {
-        uint32_t number = atomic_load(&all->launched[__builtin_ctz(left)]);
-        if (left == others || is_behind(last, number)) last = number;
+    struct orion_rank *rank = orion_pinned_page_make(&all->own)
+                                  ? orion_ranks_place(process, &all->ranks, gpu, (struct orion_job_page *)(uintptr_t)all->own.words)
+                                  : NULL;
+    if (rank != NULL) {
+        _Atomic uint32_t *words = (_Atomic uint32_t *)(uintptr_t)atomic_load(&all->ranks.page);
+        if (all->page.words != words) {
+            all->page = (struct orion_pinned_page){.words = words};
+            atomic_store(&all->pinned_epoch, 0);
+        }
+        uint32_t index = index_of(process, gpu);
+        uint32_t number = orion_ranks_number(&all->ranks, rank, atomic_load(&all->launched[index]));
+        atomic_store(&all->launched[index], number);
+        atomic_store(&rank->launched, number);
+        atomic_store(&rank->begun, number);
+        if (orion_ranks_next(&all->ranks, NULL) == NULL) atomic_store(allowed(all), number + FAR_AHEAD);
+        orion_ranks_publish(process, &all->ranks, false);
+        atomic_store(&rank->tied, 1);
+        atomic_store(&all->ties, 1);
     }
-    if (made && last > FRESH) {
-        atomic_store(&all->launched[index], last - 1);
-        atomic_store(&all->page.words[begun_word(index)], last - 1);
-    }
-    if (made && others == 0) atomic_store(allowed(all), FAR_AHEAD);
-    if (made) atomic_fetch_or(&all->gpus, 1u << index);
     unlock(all);
-    return made;
+    return rank != NULL;
 }
 
 uint32_t orion_collective_begin(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct orion_collectives *all = orion_collectives(process);
-    uint32_t index = index_of(process, gpu);
     if (gpu->client != 0) return 0; /* clients are threads that share the GPU */
-    if (!(atomic_load(&all->gpus) >> index & 1) && !tie(process, index)) return 0;
-    uint32_t number = atomic_fetch_add(&all->launched[index], 1) + 1;
-    if (tied(process) && number != 0) return number;
-    atomic_store(&all->page.words[begun_word(index)], number);
+    const struct orion_rank *now = rank_of(process, gpu);
+    bool right = now != NULL && atomic_load(&now->tied) == 1 && !orion_ranks_moves(process, &all->ranks, gpu);
+    bool placed = right || tie(process, gpu);
+    uint32_t number = atomic_fetch_add(&all->launched[index_of(process, gpu)], 1) + 1;
+    struct orion_rank *rank = rank_of(process, gpu);
+    if (!placed || rank == NULL) return 0;
+    atomic_store(&rank->launched, number);
+    if (number != 0 && is_tied(process, gpu)) return number;
+    atomic_store(&rank->begun, number);
     return 0;
 }
 
 bool orion_collective_peer_launched(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    for (uint32_t left = tied(process) & ~(1u << index_of(process, gpu)); left != 0; left &= left - 1)
-        if (!is_behind(atomic_load(&orion_collectives(process)->launched[__builtin_ctz(left)]), number)) return true;
+    const struct orion_ranks *ranks = &orion_collectives(process)->ranks;
+    if (!tied(process)) return false;
+    for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(ranks, rank)) != NULL;)
+        if (rank != rank_of(process, gpu) && !is_behind(atomic_load(&rank->launched), number)) return true;
     return false;
 }
 
@@ -136,16 +146,23 @@ bool orion_collective_ready(struct orion_process *process)
     return ready;
 }
 
+/* The address of a word of the page. */
+static CUdeviceptr on_gpu(const struct orion_collectives *all, const _Atomic uint32_t *word)
+{
+    return all->page.address + ((uintptr_t)word - (uintptr_t)all->page.words);
+}
+
 bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number)
 {
     struct orion_collectives *all = orion_collectives(process);
     CUstream stream = orion_stream_record_handle(stream_record);
-    CUdeviceptr begun = all->page.address + sizeof(uint32_t) * begun_word(index_of(process, stream_record->gpu));
+    const struct orion_rank *rank = rank_of(process, stream_record->gpu);
+    if (rank == NULL) return false;
+    CUdeviceptr begun = on_gpu(all, &rank->begun), word = on_gpu(all, allowed(all));
     orion_collective_update(process);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(stream, all->page.address, number, CU_STREAM_WAIT_VALUE_GEQ);
-    if (result == CUDA_SUCCESS)
-        result = orion_driver.cuStreamWriteValue32_v2(stream, begun, number, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+    CUresult result = orion_driver.cuStreamWaitValue32_v2(stream, word, number, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result == CUDA_SUCCESS) result = orion_driver.cuStreamWriteValue32_v2(stream, begun, number, CU_STREAM_WRITE_VALUE_DEFAULT);
     orion_capture_unrelax(&relaxed);
     if (result != CUDA_SUCCESS) atomic_store(&all->refused, 1);
     return result == CUDA_SUCCESS;
@@ -156,7 +173,7 @@ bool orion_collective_pass(struct orion_process *process, struct orion_stream_re
 bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
     if (!has_hp(gpu)) return orion_gate_closed(gpu);
-    return closed_gpu(process) != NULL && is_behind(last_begun(process), number);
+    return is_closed(process) && is_behind(orion_ranks_begun(process, &orion_collectives(process)->ranks), number);
 }
 
 void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number)
@@ -167,7 +184,7 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_collective_held(process, gpu, number)) {
         struct orion_gpu *closed = has_hp(gpu) ? closed_gpu(process) : gpu;
-        if (closed != NULL) orion_gate_sleep(process, closed, ORION_GATE_POLL_NS);
+        orion_stops_sleep(process, closed != NULL ? closed : gpu, ORION_GATE_POLL_NS);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_gate_note(gpu, orion_now() - began);
@@ -175,41 +192,68 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
 
 void orion_collective_note_unarmed(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    atomic_store(&orion_collectives(process)->page.words[begun_word(index_of(process, gpu))], number);
+    struct orion_rank *rank = rank_of(process, gpu);
+    if (rank != NULL) atomic_store(&rank->begun, number);
 }
 
 /* -- The word that allows collectives -------------------------------------------------------------------------------- */
 
+/* The last number that a rank has launched. Counts this process's GPUs even while the agent, which has taken this client
+ * for one that has left, has cleared the words of its rank. */
+static uint32_t last_launched(struct orion_process *process)
+{
+    const struct orion_collectives *all = orion_collectives(process);
+    uint32_t last = orion_ranks_launched(&all->ranks);
+    bool none = orion_ranks_next(&all->ranks, NULL) == NULL;
+    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++) {
+        uint32_t number = atomic_load(&all->launched[i]);
+        if (atomic_load(&all->ranks.mine[i]) == NULL || (!none && !is_behind(last, number))) continue;
+        last = number;
+        none = false;
+    }
+    return last;
+}
+
+static bool has_ties(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_collectives(process)->ties, memory_order_acquire) != 0;
+}
+
 void orion_collective_open(struct orion_process *process)
 {
-    if (tied(process)) atomic_store(allowed(orion_collectives(process)), last_launched(process) + FAR_AHEAD);
+    if (!has_ties(process)) return;
+    orion_ranks_publish(process, &orion_collectives(process)->ranks, true);
+    atomic_store(allowed(orion_collectives(process)), last_launched(process) + FAR_AHEAD);
 }
 
 bool orion_collective_update(struct orion_process *process)
 {
-    if (__builtin_expect(!tied(process), 1)) return false;
+    if (__builtin_expect(!has_ties(process), 1)) return false;
+    orion_ranks_publish(process, &orion_collectives(process)->ranks, false);
     _Atomic uint32_t *word = allowed(orion_collectives(process));
     uint32_t seen = atomic_load(word), launched = last_launched(process);
-    if (closed_gpu(process) == NULL) {
+    /* A rank whose last peer has left is no longer tied, but its streams may wait for the word. */
+    if (!tied(process) || !is_closed(process)) {
         /* Opens the word, unless another thread has found hp busy since this check began. */
         if (is_behind(seen, launched + FAR_AHEAD / 2)) atomic_compare_exchange_strong(word, &seen, launched + FAR_AHEAD);
         return false;
     }
-    uint32_t begun = last_begun(process);
-    /* Does not close while a context ends, because the context's streams must finish. */
-    if (seen == begun || atomic_load(&process->untouchable) > 0) return false;
+    uint32_t begun = orion_ranks_begun(process, &orion_collectives(process)->ranks);
+    if (seen == begun || must_stay_open(process)) return false;
     atomic_store(word, begun);
-    if (atomic_load(&process->untouchable) > 0) orion_collective_open(process);
+    if (must_stay_open(process)) orion_collective_open(process);
     return true;
 }
 
-struct orion_gpu *orion_collective_blocked_by(struct orion_process *process, const struct orion_gpu *gpu)
+struct orion_gpu *orion_collective_blocked_by(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint32_t index = index_of(process, gpu);
-    if (__builtin_expect(!(tied(process) >> index & 1), 1) || !has_hp(gpu)) return NULL;
-    struct orion_collectives *all = orion_collectives(process);
-    uint32_t launched = atomic_load(&all->launched[index]), begun = atomic_load(&all->page.words[begun_word(index)]);
-    return is_behind(begun, launched) ? closed_gpu(process) : NULL;
+    const struct orion_collectives *all = orion_collectives(process);
+    if (__builtin_expect(!atomic_load_explicit(&all->ties, memory_order_relaxed), 1)) return NULL;
+    if (!is_tied(process, gpu) || !has_hp(gpu)) return NULL;
+    const struct orion_rank *rank = rank_of(process, gpu);
+    if (!is_behind(atomic_load(&rank->begun), atomic_load(&rank->launched))) return NULL;
+    struct orion_gpu *closed = closed_gpu(process);
+    return closed != NULL ? closed : orion_ranks_peer_is_closed(process, &all->ranks) ? gpu : NULL;
 }
 
 /* -- Collectives as a stop ------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 
 #include "agent/suspect.h"
+#include "be/stop.h"
 #include "process/notifier.h"
 #include "process/policy.h"
 #include "process/process.h"
@@ -159,7 +160,7 @@ static void give_up_on(struct orion_process *process, struct orion_gpu *gpu, uin
     orion_say_once(process, ORION_SAY_GIVEN_UP);
 }
 
-void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
+static void sleep_once(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
 {
     uint32_t count = orion_gpu_neighbours(gpu);
     for (uint32_t i = 0; i < count; i++) {
@@ -184,6 +185,14 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
         return;
     }
     if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_POLL_NS);
+}
+
+/* A thread that waits here is perhaps the only one that sees this GPU's hp, so it tells the stops before and after. */
+void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
+{
+    orion_stops_update(process);
+    sleep_once(process, gpu, most_ns);
+    orion_stops_update(process);
 }
 
 void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns)

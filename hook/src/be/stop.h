@@ -64,8 +64,9 @@ struct orion_stop {
      * again before orion_allow_touch. */
     void (*open)(struct orion_process *process);
 
-    /* The GPU whose hp keeps launched work of this GPU from running, or NULL. */
-    struct orion_gpu *(*blocks)(struct orion_process *process, const struct orion_gpu *gpu);
+    /* The GPU whose hp keeps launched work of this GPU from running, or NULL. If the GPU belongs to another process of
+     * the job, the result is this process's GPU. */
+    struct orion_gpu *(*blocks)(struct orion_process *process, struct orion_gpu *gpu);
 };
 
 static inline enum orion_go orion_stop_may_go(const struct orion_stop *stop, struct orion_process *process,
@@ -87,10 +88,14 @@ const struct orion_stop *orion_stop_of(struct orion_process *process, struct ori
 
 /* These functions handle all stops except the valves. The valves' own watchers close and open the valves. */
 bool orion_stops_update(struct orion_process *process);
-struct orion_gpu *orion_stops_block(struct orion_process *process, const struct orion_gpu *gpu);
+struct orion_gpu *orion_stops_block(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Opens all stops, including the valves. Otherwise a stream that waits for a stop would never complete its work. */
 void orion_stops_open(struct orion_process *process);
+
+/* Waits for one step of at most most_ns for the hp that stops work, which may be the hp of a peer's GPU. `gpu` is what
+ * orion_stops_block or orion_stops_would_block returned. */
+void orion_stops_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns);
 
 /* If hp stops work on the GPU, a driver call that waits for this work spins on a CPU. Returns the GPU whose busy hp
  * stops the work. NULL: no hp stops it, so the call would not spin. */

@@ -65,7 +65,7 @@ static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be
 
 /* Whether hp must be watched: there is an hp client, and there is work in flight that the valve can stop, or work that
  * another stop holds. */
-static bool is_needed(const struct orion_gpu *gpu)
+static bool is_needed(struct orion_gpu *gpu)
 {
     return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) &&
            atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;

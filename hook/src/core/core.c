@@ -4,7 +4,6 @@
 
 #include "be/admission.h"
 #include "be/baseline_seam.h"
-#include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
 #include "be/stop.h"
@@ -114,7 +113,7 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
     atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
     for (; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
         if (atomic_load(&process->captures) > 0 || (proof != NULL && is_done(proof, stream_record))) break;
-        orion_gate_sleep(process, blocked_by, ORION_MILLISECOND);
+        orion_stops_sleep(process, blocked_by, ORION_MILLISECOND);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
 }

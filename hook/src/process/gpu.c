@@ -109,19 +109,23 @@ void orion_gpu_await_join(struct orion_gpu *gpu)
 
 static const uint32_t kinds[] = {ORION_PAGE_POLICY, ORION_PAGE_GRANT, ORION_PAGE_BUSY, ORION_PAGE_RECORD};
 
-/* Whether fd is a page of this GPU and of this kind. The page must be sealed against shrinking: if a process shrank it,
- * its readers would fault. */
-static bool is_page(const struct orion_gpu *gpu, int fd, uint32_t kind)
+/* Whether fd is a page of this kind; reads its header. The page must be sealed against shrinking: if a process shrank
+ * it, its readers would fault. */
+static bool has_kind(int fd, uint32_t kind, struct orion_page_header *header)
 {
     struct stat status;
-    struct orion_page_header header;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK)) return false;
     if (fstat(fd, &status) != 0 || status.st_size != ORION_PAGE_SIZE) return false;
-    if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header) return false;
-    bool known = header.layout >= ORION_LAYOUT_OLDEST && header.layout <= ORION_LAYOUT_NEWEST + 1;
-    return header.magic == ORION_PAGE_MAGIC && known && header.kind == kind &&
-           memcmp(header.gpu, gpu->uuid, sizeof header.gpu) == 0;
+    if (pread(fd, header, sizeof *header, 0) != (ssize_t)sizeof *header) return false;
+    bool known = header->layout >= ORION_LAYOUT_OLDEST && header->layout <= ORION_LAYOUT_NEWEST + 1;
+    return header->magic == ORION_PAGE_MAGIC && known && header->kind == kind;
+}
+
+static bool is_page(const struct orion_gpu *gpu, int fd, uint32_t kind)
+{
+    struct orion_page_header header;
+    return has_kind(fd, kind, &header) && memcmp(header.gpu, gpu->uuid, sizeof header.gpu) == 0;
 }
 
 static int map_over(void *address, int fd, bool writable)
@@ -136,6 +140,25 @@ int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd)
 {
     bool own = page == ORION_GPU_BUSY || page == ORION_GPU_RECORD;
     return is_page(gpu, fd, kinds[page]) ? map_over(page_at(gpu, page), fd, own) : -1;
+}
+
+int orion_gpu_map_job(struct orion_gpu *gpu, uint32_t rank, int fd)
+{
+    struct orion_page_header header;
+    if (rank >= ORION_RANKS_MAX || !has_kind(fd, ORION_PAGE_JOB, &header)) return -1;
+    struct orion_job_page *page = atomic_load(&gpu->job);
+    if (page != NULL) {
+        /* Waits in streams may refer to the first page, and all peers that have it keep it, too. */
+        if (memcmp(page->header.gpu, header.gpu, sizeof header.gpu) != 0) return -1;
+        atomic_store(&gpu->rank, rank);
+        return 0;
+    }
+    page = mmap(NULL, ORION_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) return -1;
+    madvise(page, ORION_PAGE_SIZE, MADV_DONTFORK);
+    atomic_store(&gpu->rank, rank);
+    atomic_store(&gpu->job, page);
+    return 0;
 }
 
 /* At any moment a reader of the list sees every hp client that stays. So this function writes a new client before it

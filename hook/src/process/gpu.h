@@ -42,6 +42,10 @@ struct orion_gpu {
     struct orion_record_page *record;
     const struct orion_busy_page *neighbours; /* [ORION_GPU_CLIENTS_MAX], by client index */
 
+    /* The page of this client's job, and the client's index in it. NULL: the job has no page. The first page stays. */
+    struct orion_job_page *_Atomic job;
+    _Atomic uint32_t rank;
+
     /* Bytes for the state of upper layers. Those layers define its type (hp/state.h, be/state.h) and check its size. */
     _Alignas(8) unsigned char hp[ORION_GPU_HP];
     _Alignas(8) unsigned char be[ORION_GPU_BE];
@@ -99,6 +103,7 @@ static inline const struct orion_busy_page *orion_gpu_neighbour(const struct ori
 enum orion_gpu_page { ORION_GPU_POLICY, ORION_GPU_GRANT, ORION_GPU_BUSY, ORION_GPU_RECORD };
 int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd);
 int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd);
+int orion_gpu_map_job(struct orion_gpu *gpu, uint32_t rank, int fd);
 void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation);
 
 #endif

@@ -63,7 +63,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char durations[524416];
     _Alignas(128) unsigned char graphs[131200];
     _Alignas(128) unsigned char memory[8388736];
-    _Alignas(128) unsigned char collectives[256];
+    _Alignas(128) unsigned char collectives[384];
     _Alignas(128) unsigned char inprocess[512];
 };
 

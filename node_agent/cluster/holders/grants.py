@@ -153,13 +153,16 @@ class Grants:
             return
         if not ready:
             self._agent.prepare_slot(*key)
+        granted.slot.holder = ""
         self._remember(granted.slot, "")
 
     def _apply(self, key: SlotKey, resolved: ResolvedHolder) -> None:
         served = self._agent.gpus.get(key[0])
         slot = None if served is None else served.shared_gpu.slots.get(key[1])
         before = self._granted.get(key)
-        if slot is None or (before is not None and before.slot is slot and before.resolved == resolved):
+        if served is None or slot is None:
+            return
+        if before is not None and before.slot is slot and before.resolved == resolved:
             return
         grant, text, problems = _read(resolved, before)
         if (
@@ -176,6 +179,7 @@ class Grants:
             problems = (_held_twice(key, resolved), *problems)
         granted = _GrantedHolder(slot, resolved, grant, text, _row(key, slot, resolved, grant, problems))
         self._granted = {**self._granted, key: granted}
+        served.joining.held_by(slot, resolved.holder.name)
         self._remember(slot, RememberedHolder.of(resolved, text).model_dump_json())
 
     def _remember(self, slot: Slot, text: str) -> None:

@@ -1,0 +1,206 @@
+"""The page of a job: which clients get it, what they may do with it, and what the agent does when one leaves."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from ctypes import sizeof
+from pathlib import Path
+
+import pytest
+
+from orion.hook import join, layout
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.client import AgentClient
+from tests.node_agent.agent_in_cluster import Node, grant
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.protocol_client import Page, ProtocolClient, connect_as_another_process
+
+SECOND = GPU[:-1] + "1"
+TIED = layout.offset(layout.JobPage, "rank")
+""" The offset of the first rank's first word. """
+
+
+@pytest.fixture
+def node(stopped_agent: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> AgentProcess:
+    """An agent of two GPUs."""
+    monkeypatch.setenv("ORION_SIM_GPUS", "2")
+    stopped_agent.start()
+    return stopped_agent
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+def slots_of_one_process(node: AgentProcess, role: agent_pb2.Role = agent_pb2.BE) -> tuple[Path, Path]:
+    """Take a slot on each GPU, as `orion run` does; return their folders."""
+    with AgentClient(node.root) as administrator:
+        first, second = (administrator.open_slot(gpu, role, owner_process_id=os.getpid()) for gpu in (GPU, SECOND))
+    return Path(first.directory), Path(second.directory)
+
+
+def rank(stack: contextlib.ExitStack, directory: Path) -> ProtocolClient:
+    return stack.enter_context(ProtocolClient(directory, connect_as_another_process).join())
+
+
+def same_memory(one: Page, other: Page) -> bool:
+    return os.fstat(one.fd).st_ino == os.fstat(other.fd).st_ino
+
+
+def receives_no_job(client: ProtocolClient) -> bool:
+    client.sock.settimeout(0.2)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            client.receive_message()
+    return not client.jobs
+
+
+def test_processes_of_one_job_on_two_gpus_get_one_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one = rank(stack, first)
+    assert receives_no_job(one)
+    other = rank(stack, second)
+    (here, page), (there, same) = one.receive_job(), other.receive_job()
+    assert (here, there) == (0, 1)
+    assert same_memory(page, same)
+    header = layout.PageHeader.from_buffer_copy(page.memory[: sizeof(layout.PageHeader)])
+    assert (header.magic, header.layout, header.kind) == (layout.PAGE_MAGIC, layout.LAYOUT_NEWEST, layout.PageKind.JOB)
+    assert page.get(layout.JobPage, "ranks") == 2
+    page.set(layout.JobPage, "allowed", 7)
+    assert same.get(layout.JobPage, "allowed") == 7
+
+
+def test_a_client_has_the_page_before_it_is_managed(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    rank(stack, first)
+    other = rank(stack, second)
+    types = [type(other.receive_message()) for _ in range(2)]
+    assert types == [join.Job, join.Neighbours]
+
+
+def test_others_get_no_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    outside = [rank(stack, node.slot("be-7", gpu)) for gpu in (GPU, SECOND)]
+    hp = [rank(stack, folder) for folder in slots_of_one_process(node, agent_pb2.HP)]
+    one.receive_job(), other.receive_job()
+    assert all(receives_no_job(client) for client in [*outside, *hp])
+
+
+def test_one_process_on_two_gpus_gets_no_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    clients = [stack.enter_context(ProtocolClient(folder).join()) for folder in slots_of_one_process(node)]
+    assert all(receives_no_job(client) for client in clients)
+
+
+def test_processes_on_one_gpu_get_no_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, _ = slots_of_one_process(node)
+    clients = [rank(stack, first) for _ in range(2)]
+    assert all(receives_no_job(client) for client in clients)
+
+
+def test_the_words_of_a_rank_that_has_left_are_cleared(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    _, page = one.receive_job()
+    gone, _ = other.receive_job()
+    begin = TIED + gone * sizeof(layout.Rank)
+    page.memory[begin : begin + sizeof(layout.Rank)] = b"\xff" * sizeof(layout.Rank)
+    page.memory[TIED : TIED + 4] = b"\1\0\0\0"
+    other.sock.close()
+    eventually(lambda: not any(page.memory[begin : begin + sizeof(layout.Rank)]), "the words are cleared")
+    assert page.memory[TIED] == 1, "the words of the rank that stays are its own"
+    again, same = rank(stack, second).receive_job()
+    assert again == gone
+    assert same_memory(page, same)
+    assert one.jobs == [(0, page)], "a client gets the page once"
+
+
+def test_a_job_that_has_ended_leaves_nothing(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    before = node.descriptors()
+    one, other = rank(stack, first), rank(stack, second)
+    _, page = one.receive_job()
+    old = os.fstat(page.fd).st_ino
+    one.sock.close()
+    other.sock.close()
+    eventually(lambda: node.descriptors() <= before, "the agent has closed the page")
+    one, other = rank(stack, first), rank(stack, second)
+    number, page = one.receive_job()
+    assert number == 0
+    assert os.fstat(page.fd).st_ino != old
+    assert not any(page.memory[TIED:])
+
+
+def test_no_rank_can_take_the_page_from_the_others(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    _, page = one.receive_job()
+    for seal in (fcntl.F_SEAL_WRITE, 0x10, fcntl.F_SEAL_SEAL):
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(page.fd, fcntl.F_ADD_SEALS, seal)
+    for size in (0, 1 << 20):
+        with pytest.raises(PermissionError):
+            os.ftruncate(page.fd, size)
+    other.receive_job()
+
+
+@pytest.mark.parametrize("nonsense", [b"\0", b"\xff", b"\x55"])
+def test_the_agent_does_not_depend_on_what_ranks_write(
+    node: AgentProcess, stack: contextlib.ExitStack, nonsense: bytes
+) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    _, page = one.receive_job()
+    page.memory[:] = nonsense * layout.PAGE_SIZE
+    other.sock.close()
+    third = rank(stack, second)
+    assert third.receive_job()[0] == 1
+
+
+def test_the_next_agent_makes_another_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    (_, page), _ = one.receive_job(), other.receive_job()
+    node.kill()
+    page.set(layout.JobPage, "allowed", 7)  # the page works without an agent
+    assert other.jobs[0][1].get(layout.JobPage, "allowed") == 7
+    node.start()
+    for client in (one, other):
+        client.jobs.clear()
+        client.return_to_agent()
+    (_, new), (_, same) = one.receive_job(), other.receive_job()
+    assert same_memory(new, same)
+    assert not same_memory(new, page)
+
+
+def test_more_clients_than_a_page_has_ranks_do_no_harm(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one = rank(stack, second)
+    crowd = [stack.enter_context(ProtocolClient(first).join()) for _ in range(layout.RANKS_MAX)]
+    last = crowd.pop()
+    ranks = {client.receive_job()[0] for client in [one, *crowd]}
+    assert ranks == set(range(layout.RANKS_MAX))
+    assert receives_no_job(last)
+
+
+def test_clients_of_one_pod_get_one_page_even_if_the_pod_is_known_late(
+    node: AgentProcess, stack: contextlib.ExitStack, socket_folder: Path
+) -> None:
+    node.kill()
+    cluster = Node(node, socket_folder)
+    stack.callback(cluster.stop)
+    cluster.start()
+    clients = [rank(stack, node.slot("be-0", gpu)) for gpu in (GPU, SECOND)]
+    outside = rank(stack, node.slot("be-1"))
+    assert all(receives_no_job(client) for client in clients)
+    cluster.pods.put("a", grant())
+    cluster.pods.put("b", grant())
+    cluster.kubelet.give("a", (GPU, "be-0"), (SECOND, "be-0"))
+    cluster.kubelet.give("b", (GPU, "be-1"))
+    cluster.prepare_once("be-5")  # the agent asks the kubelet about all slots
+    pages = [client.receive_job()[1] for client in clients]
+    assert same_memory(*pages)
+    assert receives_no_job(outside)
