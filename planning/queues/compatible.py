@@ -12,11 +12,11 @@ Policies that use a job's remaining time assume a speed. Under mechanism fair, i
 the other mechanisms, it is the job's speed in the last round, or its best speed if it did not run in that round.
 """
 
-from collections.abc import Iterable, Sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from .demands import Profile, not_beaten
-from .order import POLICIES, Key, finish_time_ratio
-from .placement import Wish
+from .order import POLICIES, Floats, Key, finish_time_ratio
 from .resources import Demand, Server
 
 STORAGE_MBPS_PER_GPU = 62.5
@@ -31,22 +31,22 @@ OPT = frozenset({"FIFO", "SRTF"})
 """ Policies under which the original's integer program has the right capacities. """
 
 
-def least_attained_first(wishes: Iterable[Wish], gpus: int, mechanism: str) -> Sequence[Wish]:
-    """Return the jobs that LAS takes in a cluster of that many GPUs, in the order in which it places them."""
-    taking_part = first_by_gpus(wishes, gpus)
-    return sorted(taking_part, key=lambda wish: -wish.fair.gpus) if mechanism == "tune" else taking_part
+def first_by_gpus(asked: Floats, gpus: float) -> NDArray[np.intp]:
+    """Give GPUs to jobs in their order, and return the positions of the jobs that get them.
 
-
-def first_by_gpus(wishes: Iterable[Wish], gpus: int) -> list[Wish]:
-    """Give GPUs to jobs in their order, and return the jobs that get them; skip a job that needs more than are left."""
-    taking_part = []
-    for wish in wishes:
-        if not gpus:
-            break
-        if wish.fair.gpus <= gpus:
-            taking_part.append(wish)
-            gpus -= wish.fair.gpus
-    return taking_part
+    Args:
+        asked: the number of GPUs that each job asks for. A job that needs more than are left is skipped.
+        gpus: the number of GPUs that there are.
+    """
+    taking_part, left = [], np.flatnonzero(asked <= gpus)
+    while len(left):
+        total = np.cumsum(asked[left])
+        count = int(np.searchsorted(total, gpus, side="right"))
+        taking_part.append(left[:count])
+        gpus -= float(total[count - 1])
+        left = left[count:]
+        left = left[asked[left] <= gpus]
+    return np.concatenate(taking_part) if taking_part else np.empty(0, dtype=np.intp)
 
 
 def largest_use(profile: Profile, gpus: int, server: Server, fair: Demand) -> Demand:

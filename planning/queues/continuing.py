@@ -49,7 +49,7 @@ def decide(
     deciding.walk(is_strict, kinds)
     if mechanism == "tune":
         deciding.share_surplus()
-    return Standing(servers, deciding.placed, deciding.free)
+    return deciding.standing(servers)
 
 
 class _Deciding(Holdings):
@@ -79,17 +79,23 @@ class _Deciding(Holdings):
         """Let jobs keep their GPUs, if these servers still have room for them."""
         before = self._before
         self._held = list(staying)
-        self.placed = placed = {wish.job: before[wish.job] for wish in staying}
+        jobs = [wish.job for wish in staying]
+        self.placed = placed = dict(zip(jobs, map(before.__getitem__, jobs), strict=True))
         if not self._is_same:
             self._take_again()
         elif len(placed) < len(before):
             for job, (parts, demand) in before.items():
                 if job not in placed:
                     self.free.give_back(parts, demand)
-        self._held_gpus = sum(wish.fair.gpus for wish in self._held)
-        for wish in self._held if self._is_tune else ():
-            had = placed[wish.job][1]
-            if had is not wish.best and (wanted := self._first_demand(wish, had)) is not had:
+        self._held_gpus = self.free.gpus_in_all - self.free.gpus_free
+        if not self._is_tune:
+            return
+        lacking = [
+            (wish, had) for wish, (_, had) in zip(self._held, self.placed.values(), strict=True) if had is not wish.best
+        ]
+        self.lacking = {wish.job for wish, _ in lacking}
+        for wish, had in lacking:
+            if (wanted := self._first_demand(wish, had)) is not had:
                 self.exchange(wish, wanted)
 
     def _take_again(self) -> None:
@@ -203,14 +209,18 @@ class _Deciding(Holdings):
             if exceeds(self.placed[wish.job][1], wish.fair):
                 self.exchange(wish, wish.fair)
 
+    def standing(self, servers: Sequence[Server]) -> Standing:
+        """Return the decision."""
+        placed, before = self.placed, self._before
+        moved = (job for job in self.new if job in placed and (job not in before or before[job][0] != placed[job][0]))
+        return Standing(servers, placed, self.free, frozenset(moved))
+
     def share_surplus(self) -> None:
         """Give each job what it can use, in their order, if its servers have room for that."""
-        left = len(self.placed)
-        for wish in self.wishes:
-            if not left:
-                break
-            if wish.job not in self.placed:
-                continue
-            left -= 1
-            if self.placed[wish.job][1] is not wish.best:
+        lacking = self.lacking.copy()
+        for wish in self.wishes if lacking else ():
+            if wish.job in lacking:
+                lacking.discard(wish.job)
                 self.exchange(wish, wish.best)
+                if not lacking:
+                    break

@@ -7,13 +7,16 @@ So `FreeResources` keeps for each demand the first server that may have room for
 that server.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from .resources import Demand, Parts, Server
 
 _ROUNDING = 1e-9  # the largest rounding error after resources were taken and given back as floating-point numbers
 _ENOUGH = 1 - _ROUNDING
+
+Asking = TypeVar("Asking")
 
 
 @lru_cache(maxsize=4)
@@ -32,7 +35,7 @@ class FreeResources:
 
     __slots__ = (
         "_first", "_gpu_memory_gb", "_one_gpu", "_position", "_walk",
-        "cpus", "gpus", "gpus_free", "is_packed", "memory_gb", "speeds", "storage_mbps",
+        "cpus", "gpus", "gpus_free", "gpus_in_all", "is_packed", "memory_gb", "speeds", "storage_mbps",
     )  # fmt: skip
 
     def __init__(self, servers: Sequence[Server], *, is_packed: bool = False) -> None:
@@ -41,7 +44,7 @@ class FreeResources:
         self.memory_gb = [server.memory_gb for server in servers]
         self.storage_mbps = [server.storage_mbps for server in servers]
         self.speeds = [server.speed for server in servers]
-        self.gpus_free = sum(self.gpus)
+        self.gpus_free = self.gpus_in_all = sum(self.gpus)
         self.is_packed = is_packed
         self._gpu_memory_gb = [server.gpu_memory_gb for server in servers]
         self._walk = sorted(range(len(servers)), key=lambda server: -servers[server].speed)
@@ -82,26 +85,23 @@ class FreeResources:
 
     def _find_one(self, demand: Demand) -> int | None:
         """Return the first server with room for a demand of one GPU."""
-        gpus, all_cpus, all_memory_gb, all_storage_mbps = self.gpus, self.cpus, self.memory_gb, self.storage_mbps
-        walk, first = self._walk, self._first
-        begin = first.get(demand, 0)
-        if begin == len(walk):
-            return None
-        cpus, memory_gb = demand.cpus * _ENOUGH, demand.memory_gb * _ENOUGH
-        storage_mbps, gpu_memory_gb = demand.storage_mbps * _ENOUGH, demand.gpu_memory_gb
-        for position in range(begin, len(walk)):
+        walk, gpus = self._walk, self.gpus
+        begin = position = self._first.get(demand, 0)
+        end = len(walk)
+        while position < end:
             server = walk[position]
             if (
                 gpus[server]
-                and all_cpus[server] >= cpus
-                and all_memory_gb[server] >= memory_gb
-                and all_storage_mbps[server] >= storage_mbps
-                and self._gpu_memory_gb[server] >= gpu_memory_gb
+                and self.cpus[server] >= demand.cpus * _ENOUGH
+                and self.memory_gb[server] >= demand.memory_gb * _ENOUGH
+                and self.storage_mbps[server] >= demand.storage_mbps * _ENOUGH
+                and self._gpu_memory_gb[server] >= demand.gpu_memory_gb
             ):
-                first[demand] = position
-                return server
-        first[demand] = len(walk)
-        return None
+                break
+            position += 1
+        if position > begin:
+            self._first[demand] = position
+        return server if position < end else None
 
     def _find_several(self, demand: Demand) -> Parts | None:
         parts: list[tuple[int, int]] = []
@@ -139,29 +139,66 @@ class FreeResources:
 
     def take_first(self, demand: Demand) -> Parts | None:
         """Find the GPUs that fit a demand, and take them."""
-        if demand.gpus > 1 or self.is_packed:
-            parts = self.find(demand)
-            if parts is not None:
-                self._change(parts, demand, -1)
-            return parts
-        server = self._find_one(demand)
-        if server is None:
-            return None
-        self.gpus[server] -= 1
-        self.gpus_free -= 1
-        self.cpus[server] -= demand.cpus
-        self.memory_gb[server] -= demand.memory_gb
-        self.storage_mbps[server] -= demand.storage_mbps
-        return self._one_gpu[server]
+        parts = self.find(demand)
+        if parts is not None:
+            self._change(parts, demand, -1)
+        return parts
+
+    def take_in_turn(
+        self, jobs: Iterable[Asking], asked: Callable[[Asking], Demand]
+    ) -> Iterator[tuple[Asking, Demand, Parts | None]]:
+        """Yield each job with its demand and the first GPUs that fit it, which are taken; end when no GPU is free.
+
+        This innermost loop of a round from an empty cluster does what `_find_one` does, without a call for each job.
+        """
+        gpus, cpus, memory_gb, storage_mbps = self.gpus, self.cpus, self.memory_gb, self.storage_mbps
+        walk, first, gpu_memory_gb = self._walk, self._first, self._gpu_memory_gb
+        for job in jobs:
+            demand = asked(job)
+            if demand.gpus > 1 or self.is_packed:
+                yield job, demand, self.take_first(demand)
+            else:
+                for position in range(first.get(demand, 0), len(walk)):
+                    server = walk[position]
+                    if (
+                        gpus[server]
+                        and cpus[server] >= demand.cpus * _ENOUGH
+                        and memory_gb[server] >= demand.memory_gb * _ENOUGH
+                        and storage_mbps[server] >= demand.storage_mbps * _ENOUGH
+                        and gpu_memory_gb[server] >= demand.gpu_memory_gb
+                    ):
+                        gpus[server] -= 1
+                        cpus[server] -= demand.cpus
+                        memory_gb[server] -= demand.memory_gb
+                        storage_mbps[server] -= demand.storage_mbps
+                        self.gpus_free -= 1
+                        first[demand] = position
+                        yield job, demand, self._one_gpu[server]
+                        break
+                else:
+                    first[demand] = len(walk)
+                    yield job, demand, None
+            if not self.gpus_free:
+                return
 
     def copy(self) -> "FreeResources":
         """Return a copy that can be changed independently."""
         other = FreeResources.__new__(FreeResources)
         for name in ("gpus", "cpus", "memory_gb", "storage_mbps", "_first"):
             setattr(other, name, getattr(self, name).copy())
-        for name in ("gpus_free", "is_packed", "speeds", "_gpu_memory_gb", "_one_gpu", "_position", "_walk"):
+        same = ("gpus_free", "gpus_in_all", "is_packed", "speeds", "_gpu_memory_gb", "_one_gpu", "_position", "_walk")
+        for name in same:
             setattr(other, name, getattr(self, name))
         return other
+
+    def exchange(self, parts: Parts, has: Demand, wanted: Demand) -> bool:
+        """Give a demand back and take another one on the same GPUs, and return True, if there is room for it."""
+        self._change(parts, has, 1)
+        fits = all(self.room(server, wanted) >= count for server, count in parts)
+        self._change(parts, wanted if fits else has, -1)
+        if fits:
+            self._begin_at(parts)
+        return fits
 
     def take(self, parts: Parts, demand: Demand) -> None:
         """Take a demand's resources on the servers of `parts`."""
@@ -170,6 +207,10 @@ class FreeResources:
     def give_back(self, parts: Parts, demand: Demand) -> None:
         """Give back what `take` took."""
         self._change(parts, demand, 1)
+        self._begin_at(parts)
+
+    def _begin_at(self, parts: Parts) -> None:
+        """Let each search begin no later than at these servers, because they have more room now."""
         earliest = min(self._position[server] for server, _ in parts)
         for each, first in self._first.items():
             if first > earliest:

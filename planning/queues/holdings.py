@@ -16,11 +16,13 @@ class Standing:
         servers: the servers' resources in that round.
         placed: the GPUs and the demand of each job.
         free: the resources that no job has.
+        moved: the jobs that have GPUs which they did not have in the round before.
     """
 
     servers: Sequence[Server]
     placed: Placed
     free: FreeResources
+    moved: frozenset[int]
 
 
 class Holdings:
@@ -42,13 +44,18 @@ class Holdings:
             self.free = FreeResources(servers, is_packed=is_packed)
         self.wishes = wishes
         self.placed: Placed = {}
+        self.new: set[int] = set()
+        """ Jobs that got a place in this round. """
+        self.lacking: set[int] = set()
+        """ Jobs that run with another demand than their best. """
         self._on: dict[int, list[Wish]] | None = None
         """ Jobs by server; made when somebody first asks. """
 
     def put(self, wish: Wish, parts: Parts, demand: Demand) -> None:
         """Give a job a place."""
         self.free.take(parts, demand)
-        self.placed[wish.job] = parts, demand
+        self._record(wish, parts, demand)
+        self.new.add(wish.job)
         if self._on is not None:
             for server, _ in parts:
                 self._on[server].append(wish)
@@ -56,6 +63,7 @@ class Holdings:
     def remove(self, wish: Wish) -> Parts:
         """Free the GPUs of a job, and return them."""
         parts, demand = self.placed.pop(wish.job)
+        self.lacking.discard(wish.job)
         self.free.give_back(parts, demand)
         if self._on is not None:
             for server, _ in parts:
@@ -65,11 +73,15 @@ class Holdings:
     def exchange(self, wish: Wish, demand: Demand) -> None:
         """Give a job another demand on the same GPUs, if there is room for it."""
         parts, has = self.placed[wish.job]
-        self.free.give_back(parts, has)
-        if all(self.free.room(server, demand) >= count for server, count in parts):
-            has = demand
-        self.free.take(parts, has)
-        self.placed[wish.job] = parts, has
+        if self.free.exchange(parts, has, demand):
+            self._record(wish, parts, demand)
+
+    def _record(self, wish: Wish, parts: Parts, demand: Demand) -> None:
+        self.placed[wish.job] = parts, demand
+        if demand is wish.best:
+            self.lacking.discard(wish.job)
+        else:
+            self.lacking.add(wish.job)
 
     def jobs_on(self, server: int) -> list[Wish]:
         """Return the jobs that have GPUs of a server.

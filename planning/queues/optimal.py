@@ -2,21 +2,22 @@
 
 This is Synergy's first program. Synergy's second program splits jobs among servers and changes no speed. The program
 knows only the capacities of the whole cluster, so a job may get a demand that no server has room for. The sum of
-speeds is therefore an upper bound. Jobs that choose among the same points are one group, and the program counts how
-many jobs of a group get each point. The optimum is the same as with one choice for each job, but the program does not
-grow with the number of jobs. In a group the first jobs get the fastest points.
+speeds is therefore an upper bound. Jobs that choose among the same points are of one kind, and the program counts
+how many jobs of a kind get each point. The optimum is the same as with one choice for each job, but the program
+does not grow with the number of jobs. Of a kind, the first jobs get the fastest points.
 
 The solver is HiGHS. Refused: scipy's wrapper of HiGHS, because scipy is ten times as large.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any
 
 import highspy
 import numpy as np
 
-from .placement import Wish
 from .resources import Demand, Server
 
 GAP = 1e-6  # how far the sum of speeds may be below the optimum, relative to the optimum
@@ -26,52 +27,43 @@ class Unsolved(ValueError):
     """The solver found no choice."""
 
 
-def shares(wishes: Sequence[Wish], servers: Sequence[Server]) -> list[Demand]:
+def shares(kinds: Sequence[int], choices: Sequence[tuple[Demand, ...]], servers: Sequence[Server]) -> list[Demand]:
     """Return the demand that each of the jobs gets.
 
     Args:
-        wishes: the jobs that run, in their order. The jobs of one group have the same object as `choices`.
+        kinds: the kinds of the jobs that run, in their order.
+        choices: the points of each kind, the fastest first.
         servers: what the servers have.
 
     Raises:
         Unsolved: the choices do not fit the cluster.
     """
-    if _has_room_for_fastest(wishes, servers):
-        return [wish.choices[0] for wish in wishes]
-    groups: dict[int, list[int]] = {}
-    for position, wish in enumerate(wishes):
-        groups.setdefault(id(wish.choices), []).append(position)
-    # The order of the groups is that of their first jobs, so it depends on the wishes alone.
-    choices = tuple(wishes[members[0]].choices for members in groups.values())
-    counts = solve(choices, tuple(map(len, groups.values())), servers)
-    found: list[Demand | None] = [None] * len(wishes)
-    for members, points, numbers in zip(groups.values(), choices, counts, strict=True):
-        given = iter(members)
-        for point, number in zip(points, numbers, strict=True):  # the fastest point first
-            for _ in range(number):
-                found[next(given)] = point
-    return [each for each in found if each is not None]
+    jobs = Counter(kinds)  # in the order of their first jobs, so the program depends on the kinds alone
+    cpus, memory_gb = sum(server.cpus for server in servers), sum(server.memory_gb for server in servers)
+    if (
+        sum(choices[kind][0].cpus * count for kind, count in jobs.items()) <= cpus
+        and sum(choices[kind][0].memory_gb * count for kind, count in jobs.items()) <= memory_gb
+    ):  # there is room for the fastest point of each job, and no solver is needed
+        return [choices[kind][0] for kind in kinds]
+    counts = solve(tuple(choices[kind] for kind in jobs), tuple(jobs.values()), cpus, memory_gb)
+    given = {
+        kind: chain.from_iterable(map(repeat, choices[kind], numbers))
+        for kind, numbers in zip(jobs, counts, strict=True)
+    }
+    return [next(given[kind]) for kind in kinds]
 
 
-def _has_room_for_fastest(wishes: Sequence[Wish], servers: Sequence[Server]) -> bool:
-    """Return whether the cluster has enough for the fastest point of each job; no solver is needed then."""
-    choices = [wish.choices for wish in wishes]
-    fastest = {id(each): each[0] for each in choices}
-    jobs = Counter(map(id, choices))
-    return sum(fastest[each].cpus * count for each, count in jobs.items()) <= sum(
-        server.cpus for server in servers
-    ) and sum(fastest[each].memory_gb * count for each, count in jobs.items()) <= sum(
-        server.memory_gb for server in servers
-    )
-
-
-def solve(choices: Sequence[Sequence[Demand]], jobs: Sequence[int], servers: Sequence[Server]) -> list[list[int]]:
-    """Return how many jobs of each group get each of its points.
+@lru_cache(maxsize=1024)
+def solve(
+    choices: tuple[tuple[Demand, ...], ...], jobs: tuple[int, ...], cpus: float, memory_gb: float
+) -> list[list[int]]:
+    """Return how many jobs of each kind get each of its points.
 
     Args:
-        choices: the points of each group.
-        jobs: the number of jobs of each group.
-        servers: what the servers have.
+        choices: the points of each kind.
+        jobs: the number of jobs of each kind.
+        cpus: the CPUs of the cluster.
+        memory_gb: the memory of the cluster.
 
     Raises:
         Unsolved: the choices do not fit the cluster.
@@ -79,13 +71,12 @@ def solve(choices: Sequence[Sequence[Demand]], jobs: Sequence[int], servers: Seq
     points = [(group, point) for group, those in enumerate(choices) for point in those]
     rows = [[point.cpus for _, point in points], [point.memory_gb for _, point in points]]
     rows += [[float(owner == group) for owner, _ in points] for group in range(len(choices))]
-    capacity = [sum(server.cpus for server in servers), sum(server.memory_gb for server in servers)]
     model = _model(
         cost=[point.speed for _, point in points],
         most=[float(jobs[group]) for group, _ in points],
         rows=np.array(rows),
         lower=[-highspy.kHighsInf, -highspy.kHighsInf, *map(float, jobs)],
-        upper=[*capacity, *map(float, jobs)],
+        upper=[cpus, memory_gb, *map(float, jobs)],
     )
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)

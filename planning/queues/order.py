@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class Waiting(Protocol):
-    """What is known of the jobs that wait: arrays of one length, by arrival and then by number."""
+    """What is known of the jobs that wait: arrays of one length."""
 
     @property
     def arrival_s(self) -> Floats:
@@ -100,6 +100,16 @@ STRICT = frozenset({"FIFO-STRICT"})
 """ Policies under which a job that does not fit holds back all jobs behind it. """
 
 
-def order(key: Key, waiting: Waiting, now_s: float) -> NDArray[np.intp]:
-    """Return the jobs' positions in the arrays, first job first; equal jobs stay in the order of the arrays."""
-    return np.argsort(key(waiting, now_s), kind="stable")
+def order(jobs: NDArray[np.intp], keys: Floats) -> NDArray[np.intp]:
+    """Return jobs by their keys, and equal jobs by number.
+
+    Args:
+        jobs: the numbers of the jobs; of two jobs, the one that arrived first has the smaller number. Jobs that are
+            almost in their order already are sorted fastest.
+        keys: the key of each job.
+    """
+    found = np.argsort(keys, kind="stable")
+    ordered, keys_now = jobs[found], keys[found]
+    if ((keys_now[1:] == keys_now[:-1]) & (ordered[1:] < ordered[:-1])).any():
+        return jobs[np.lexsort((jobs, keys))]
+    return ordered

@@ -11,6 +11,7 @@ Each mechanism walks the jobs in order. A job that does not fit is left out, and
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from .fit import FreeResources
 from .resources import Demand, Parts, Server
@@ -54,29 +55,24 @@ def fair(
     wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, no_room: NoRoom = _ignore
 ) -> Placed:
     """Place jobs with their fair shares."""
-    return _first_fit(((wish.job, wish.fair) for wish in wishes), FreeResources(servers, is_packed=is_packed), no_room)
+    return _first_fit(wishes, attrgetter("fair"), FreeResources(servers, is_packed=is_packed), no_room)
 
 
 def greedy(
     wishes: Iterable[Wish], servers: Sequence[Server], *, is_packed: bool = False, no_room: NoRoom = _ignore
 ) -> Placed:
     """Place jobs with what they can use."""
-    return _first_fit(((wish.job, wish.best) for wish in wishes), FreeResources(servers, is_packed=is_packed), no_room)
+    return _first_fit(wishes, attrgetter("best"), FreeResources(servers, is_packed=is_packed), no_room)
 
 
-def _first_fit(demands: Iterable[tuple[int, Demand]], free: FreeResources, no_room: NoRoom) -> Placed:
+def _first_fit(wishes: Iterable[Wish], asked: Callable[[Wish], Demand], free: FreeResources, no_room: NoRoom) -> Placed:
     placed, without_room = Placed(), set[Demand]()
-    for job, demand in demands:
-        if demand in without_room:
-            continue
-        parts = free.take_first(demand)
-        if parts is None:
+    for wish, demand, parts in free.take_in_turn(wishes, asked):
+        if parts is not None:
+            placed[wish.job] = parts, demand
+        elif demand not in without_room:
             without_room.add(demand)  # nothing is given back in this round
             no_room(demand)
-        else:
-            placed[job] = parts, demand
-            if not free.gpus_free:
-                break
     return placed
 
 
@@ -87,16 +83,20 @@ def tune(
 
     Other jobs give back surplus to make room for a fair share.
     """
-    tuning, too_large = _Tuning(FreeResources(servers, is_packed=is_packed)), set[Demand]()
-    for wish in wishes:
-        if wish.fair.gpus <= tuning.free.gpus_free:
+    free = FreeResources(servers, is_packed=is_packed)
+    tuning, too_large = _Tuning(free), set[Demand]()
+    placed, on = tuning.placed, tuning.on
+    for wish, best, parts in free.take_in_turn(wishes, attrgetter("best")):
+        if parts is not None:
+            placed[wish.job] = parts, best
+            for server, _ in parts:
+                on[server].append(wish)
+        elif best.gpus <= free.gpus_free:
             tuning.place(wish)
-            if not tuning.free.gpus_free:
-                break
-        elif wish.best not in too_large:
-            too_large.add(wish.best)
-            no_room(wish.best)
-    return tuning.placed
+        elif best not in too_large:
+            too_large.add(best)
+            no_room(best)
+    return placed
 
 
 class _Tuning:
@@ -105,30 +105,21 @@ class _Tuning:
     def __init__(self, free: FreeResources) -> None:
         self.free = free
         self.placed: Placed = {}
-        self._fair: dict[int, Demand] = {}
-        self._on: list[list[int]] = [[] for _ in free.gpus]
+        self.on: list[list[Wish]] = [[] for _ in free.gpus]
         """ Jobs by server, in the order of placing; `_make_room` sorts the jobs of its server. """
 
     def place(self, wish: Wish) -> None:
-        """Place a job, or leave it out."""
-        free, demand = self.free, wish.best
-        parts = free.take_first(demand)
-        if parts is None and wish.wants_more:
-            demand = wish.fair
-            parts = free.take_first(demand)
+        """Place a job whose best has no room, or leave it out."""
+        free, demand = self.free, wish.fair if wish.wants_more else wish.best
+        parts = free.take_first(demand) if wish.wants_more else None
         if parts is None:
             for server, gpus in self._servers_with_gpus(demand.gpus):
                 self._make_room(server, demand, gpus)
             parts = free.take_first(demand)
         if parts is not None:
-            self._fair[wish.job] = wish.fair
             self.placed[wish.job] = parts, demand
             for server, _ in parts:
-                self._on[server].append(wish.job)
-
-    def _put(self, job: int, parts: Parts, demand: Demand) -> None:
-        self.free.take(parts, demand)
-        self.placed[job] = parts, demand
+                self.on[server].append(wish)
 
     def _servers_with_gpus(self, wanted: int) -> list[tuple[int, int]]:
         """Return servers that together have enough free GPUs, each with the number of GPUs to use on it.
@@ -157,26 +148,28 @@ class _Tuning:
         memory_gb = max(0.0, gpus * demand.memory_gb_per_gpu - free.memory_gb[server])
         if not cpus and not memory_gb:
             return
-        self._on[server].sort(key=self._surplus_first)
-        for job in list(self._on[server]):
-            parts, has = self.placed[job]
-            own = self._fair[job]
+        self.on[server].sort(key=self._surplus_first)
+        for wish in self.on[server]:
+            parts, has = self.placed[wish.job]
+            own = wish.fair
             count = dict(parts)[server]
             cpus = max(0.0, cpus - max(0.0, count * (has.cpus_per_gpu - own.cpus_per_gpu)))
             memory_gb = max(0.0, memory_gb - max(0.0, count * (has.memory_gb_per_gpu - own.memory_gb_per_gpu)))
             if exceeds(has, own):
                 free.give_back(parts, has)
                 fits = all(free.room(at, own) >= count for at, count in parts)
-                self._put(job, parts, own if fits else has)
+                kept = own if fits else has
+                free.take(parts, kept)
+                self.placed[wish.job] = parts, kept
             if not cpus and not memory_gb:
                 return
 
-    def _surplus_first(self, job: int) -> tuple[int, float, float]:
+    def _surplus_first(self, wish: Wish) -> tuple[int, float, float]:
         """Return the key by which jobs give back surplus.
 
         Jobs on few servers come first, then jobs with many CPUs for each GPU, then jobs with much memory.
         """
-        parts, demand = self.placed[job]
+        parts, demand = self.placed[wish.job]
         return len(parts), -demand.cpus_per_gpu, -demand.memory_gb_per_gpu
 
 

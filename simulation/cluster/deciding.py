@@ -3,8 +3,9 @@
 It keeps what the next decision needs, and reuses the last decision if the next one cannot differ.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from orion.planning.queues import compatible, continuing, optimal
 from orion.planning.queues.holdings import Standing
 from orion.planning.queues.order import POLICIES, STRICT, order
 from orion.planning.queues.placement import FROM_EMPTY, Placed, Wish
-from orion.planning.queues.resources import Demand, Parts, Server
+from orion.planning.queues.resources import Demand, Server
 from orion.planning.sharing.harvest import speed_together
 
 from .ledger import Floats, Ledger, Positions, View
@@ -55,6 +56,10 @@ class _Walk:
         return map(self._wishes.__getitem__, self._order)
 
 
+STEP = 128
+""" So many jobs at a time are looked up before kinds that were left out meanwhile are removed from the rest. """
+
+
 class _OneWalk:
     """Iterates once over the wishes of jobs in an order; the caller may leave out kinds of jobs on the way.
 
@@ -66,36 +71,39 @@ class _OneWalk:
     def __init__(self, ledger: Ledger, order: Positions) -> None:
         self.seen = 0
         self.is_left_out = np.zeros(len(ledger.kind_of), dtype=bool)
-        self._ledger, self._order, self._kind = ledger, order, ledger.kind[order]
-        self._left = np.arange(len(order))
+        self._ledger, self._order, self._left_out = ledger, order, set[int]()
 
     def __iter__(self) -> Iterator[Wish]:
-        wishes = self._ledger.wishes
-        while len(self._left):
-            left = self._left
-            for index, job in zip(left.tolist(), self._order[left].tolist(), strict=True):
-                self.seen = index + 1
-                yield wishes[job]
-                if self._left is not left:
-                    break
-            else:
-                return
+        wishes, order, left_out = self._ledger.wishes, self._order, self._left_out
+        kinds = self._ledger.kind[order]
+        left = np.arange(len(order))
+        while len(left):
+            part, left = left[:STEP], left[STEP:]
+            for at, job, kind in zip(part.tolist(), order[part].tolist(), kinds[part].tolist(), strict=True):
+                if kind not in left_out:
+                    self.seen = at + 1
+                    yield wishes[job]
+            left = left[~self.is_left_out[kinds[left]]]
 
     def leave_out(self, demand: Demand) -> None:
         """Pass over the other jobs whose best demand this is."""
         kind = self._ledger.kind_of.get(demand)
         if kind is not None:
             self.is_left_out[kind] = True
-            self._left = self._left[np.searchsorted(self._left, self.seen) :]
-            self._left = self._left[self._kind[self._left] != kind]
+            self._left_out.add(kind)
 
 
 class Decider:
-    """Decides the rounds of one run."""
+    """Decides the rounds of one run.
+
+    Attributes:
+        ordered: the jobs of the last round in their order.
+    """
 
     def __init__(self, scheduler: Scheduler, rules: Rules, ledger: Ledger, servers: Sequence[Server]) -> None:
         self._rules, self._ledger = rules, ledger
         self._policy, self._mechanism = scheduler.policy, scheduler.mechanism
+        self.ordered: Positions = np.empty(0, dtype=np.intp)
         self._key = (compatible.KEYS if rules.is_compatible else POLICIES)[scheduler.policy]
         self._standing: Standing | None = None
         self._last: tuple[Positions, NDArray[np.bool_] | None, Decision] | None = None
@@ -106,21 +114,26 @@ class Decider:
             server.storage_mbps >= server.gpus * compatible.STORAGE_MBPS_PER_GPU for server in servers
         )
         """ Whether a job has room for its fair share wherever GPUs are free. """
-        self._solved: dict[tuple[float, ...], list[Demand]] = {}
-        self._asked: dict[int, Wish] = {}
-        """ What jobs ask for after the integer program gave them a demand. """
-        ledger.register(demand for wish in ledger.wishes for demand in (wish.fair, wish.best, *wish.choices))
+        self._takes_first = (
+            scheduler.mechanism == "opt"
+            or scheduler.policy == "LAS"
+            or (scheduler.mechanism == "fair" and self._has_fair_room)
+        )
+        """ Whether, in the compatible mode, only the first jobs that the cluster has GPUs for take part. """
+        self._asked = list(ledger.wishes)
+        self._best = ledger.best
+        """ What jobs ask for in this round, and their bests. """
 
     def decide(self, runnable: Positions, servers: Sequence[Server], now_s: float) -> Decision:
         """Return who runs in the round that begins now.
 
         Args:
-            runnable: the jobs that may run, ascending.
+            runnable: the jobs that may run; those of the round before in their order of that round.
             servers: the servers as they are now.
             now_s: the time.
         """
         waiting = View(self._ledger, runnable, at_fair_share=self._mechanism == "fair")
-        ordered = runnable[order(self._key, waiting, now_s)]
+        self.ordered = ordered = order(runnable, self._key(waiting, now_s))
         if self._rules.is_compatible:
             return self._decide_compatibly(ordered, servers)
         return self._decide_on(ordered, servers)
@@ -130,27 +143,38 @@ class Decider:
         if (decision := self._unchanged(ordered, servers)) is not None:
             return decision
         ledger, bound, mechanism, kinds = self._ledger, None, self._mechanism, None
-        asked = ledger.wishes
         if mechanism == "opt":
-            asked, bound = self._optimal(ordered, servers)
-            mechanism = "tune"
+            bound, mechanism = self._optimal(ordered, servers), "tune"
         else:
             kinds = self._kinds(ordered)  # under opt, jobs of one kind may ask for different demands
         staying = ordered[self._is_placed[ordered]]
         standing = continuing.decide(
-            _Walk(asked, ordered.tolist()), self._standing, servers, mechanism,
+            _Walk(self._asked, ordered.tolist()), self._standing, servers, mechanism,
             is_strict=self._policy in STRICT, is_packed=self._rules.is_packed,
-            staying=list(map(asked.__getitem__, staying.tolist())), kinds=kinds,
+            staying=list(map(self._asked.__getitem__, staying.tolist())), kinds=kinds,
         )  # fmt: skip
-        before: Placed = self._standing.placed if self._standing is not None else {}
-        decision = self._decision(standing.placed, before, servers, bound)
-        for jobs, is_placed in ((staying, False), (decision.running, True)):
+        running = _jobs(standing.placed)
+        decision = self._decision(
+            running, ledger.indices(map(itemgetter(1), standing.placed.values())),
+            slowed=self._slowed(standing),
+            is_moved=np.fromiter(map(standing.moved.__contains__, standing.placed), dtype=bool, count=len(running)),
+            bound=bound,
+        )  # fmt: skip
+        for jobs, is_placed in ((staying, False), (running, True)):
             self._is_placed[jobs] = is_placed
             ledger.pause_cost_s[jobs] = is_placed * self._rules.restart_cost_s
         self._standing = standing
         has_gpus = standing.free.gpus_free > 0
         self._last = ordered, np.zeros(len(ledger.kind_of), dtype=bool) if has_gpus else None, decision
         return decision
+
+    def _slowed(self, standing: Standing) -> Floats | float:
+        """Return by how much the jobs' servers change the speed of each running job; one number if all are equal."""
+        servers = standing.servers
+        if all(server.speed == 1 for server in servers):
+            return 1.0
+        speeds = [speed_together(servers[at].speed for at, _ in parts) for parts, _ in standing.placed.values()]
+        return np.array(speeds)
 
     def _unchanged(self, ordered: Positions, servers: Sequence[Server]) -> Decision | None:
         """Return the last decision, without moves, if the only change is that new jobs wait and no GPU is free."""
@@ -176,74 +200,67 @@ class Decider:
         """Return how many different demands these jobs have."""
         return int(np.count_nonzero(np.bincount(self._ledger.kind[ordered])))
 
-    def _optimal(self, ordered: Positions, servers: Sequence[Server]) -> tuple[Sequence[Wish], float]:
-        """Return the wishes of all jobs, with the integer program's demand as `best` of those that it gives one.
+    def _optimal(self, ordered: Positions, servers: Sequence[Server]) -> float:
+        """Let the first jobs ask for what the integer program gives them; return the largest possible sum of speeds."""
+        ledger, usable = self._ledger, [server for server in servers if server.speed > 0]
+        first = ordered[compatible.first_by_gpus(ledger.gpus[ordered], sum(server.gpus for server in usable))]
+        shares, best = self._shares(first, usable), ledger.best.copy()
+        best[first] = ledger.indices(shares)
+        for job in np.flatnonzero(best != self._best).tolist():
+            self._asked[job] = replace(ledger.wishes[job], best=ledger.demands[best[job]])
+        self._best = best
+        return sum(has.speed for has in shares)
 
-        The second result is the largest possible sum of speeds.
-        """
-        usable = [server for server in servers if server.speed > 0]
-        walk = _Walk(self._ledger.wishes, ordered.tolist())
-        first = compatible.first_by_gpus(walk, sum(server.gpus for server in usable))
-        given = self._shares(first, usable)
-        asked = list(self._ledger.wishes)
-        for wish, has in zip(first, given, strict=True):
-            known = self._asked.get(wish.job)
-            if known is None or known.best is not has:
-                self._asked[wish.job] = known = replace(wish, best=has)
-            asked[wish.job] = known
-        return asked, sum(has.speed for has in given)
-
-    def _shares(self, wishes: Sequence[Wish], servers: Sequence[Server]) -> list[Demand]:
-        """Return the demands that the integer program gives; a known sequence of groups reuses the known result."""
-        if not wishes:
-            return []
-        capacity = sum(server.cpus for server in servers), sum(server.memory_gb for server in servers)
-        key = (*capacity, *(id(wish.choices) for wish in wishes))
-        if key not in self._solved:
-            try:
-                self._solved = {key: optimal.shares(wishes, servers)}
-            except optimal.Unsolved as error:
-                raise Conflict(f"{error}: give servers with more CPUs or memory, or leave opt out") from error
-        return self._solved[key]
+    def _shares(self, jobs: Positions, servers: Sequence[Server]) -> list[Demand]:
+        """Return the demands that the integer program gives."""
+        try:
+            return optimal.shares(self._ledger.kind[jobs].tolist(), self._ledger.choices, servers)
+        except optimal.Unsolved as error:
+            raise Conflict(f"{error}: give servers with more CPUs or memory, or leave opt out") from error
 
     def _decide_compatibly(self, ordered: Positions, servers: Sequence[Server]) -> Decision:
         if (repeated := self._repeated(ordered)) is not None:
             return repeated
-        ledger, mechanism = self._ledger, self._mechanism
-        bound: float | None = None
-        walk, gpus = _OneWalk(ledger, ordered), sum(server.gpus for server in servers)
-        nowhere: Parts = ()
+        ledger, mechanism, gpus = self._ledger, self._mechanism, sum(server.gpus for server in servers)
+        first, looked_at = ordered, ordered
+        if self._takes_first:
+            taken = compatible.first_by_gpus(ledger.gpus[ordered], gpus)
+            first = ordered[taken]
+            if ledger.gpus[first].sum() == gpus:
+                looked_at = ordered[: taken[-1] + 1]
+        if self._policy == "LAS" and mechanism == "tune":
+            first = first[np.argsort(-ledger.gpus[first], kind="stable")]
+        walk = _OneWalk(ledger, first)
         if mechanism == "opt":
-            first = compatible.first_by_gpus(walk, gpus)
             shares = self._shares(first, servers)
-            placed = {wish.job: (nowhere, has) for wish, has in zip(first, shares, strict=True)}
-            bound = sum(has.speed for has in shares)
+            decision = self._decision(first, ledger.indices(shares), bound=sum(has.speed for has in shares))
         elif mechanism == "fair" and self._has_fair_room:
-            placed = {wish.job: (nowhere, wish.fair) for wish in compatible.first_by_gpus(walk, gpus)}
+            decision = self._decision(first, ledger.fair[first])
         else:
-            wishes: Iterable[Wish] = walk
-            if self._policy == "LAS":
-                wishes = compatible.least_attained_first(walk, gpus, mechanism)
             place, is_packed = FROM_EMPTY[mechanism], self._rules.is_packed
-            placed = place(wishes, servers, is_packed=is_packed, no_room=walk.leave_out)
-        decision = self._decision(placed, None, servers, bound)
-        self._last = ordered[: walk.seen], walk.is_left_out if decision.total[0] < gpus else None, decision
+            placed = place(walk, servers, is_packed=is_packed, no_room=walk.leave_out)
+            decision = self._decision(_jobs(placed), ledger.indices(map(itemgetter(1), placed.values())))
+            if not self._takes_first:
+                looked_at = ordered[: walk.seen]
+        self._last = looked_at, walk.is_left_out if decision.total[0] < gpus else None, decision
         return decision
 
     def _decision(
-        self, placed: Placed, before: Placed | None, servers: Sequence[Server], bound: float | None
+        self,
+        running: Positions,
+        demands: Positions,
+        *,
+        slowed: Floats | float = 1.0,
+        is_moved: np.ndarray | None = None,
+        bound: float | None = None,
     ) -> Decision:
-        """Return the placed jobs as a decision; without `before`, all jobs count as moved."""
-        running = np.fromiter(placed, dtype=np.intp, count=len(placed))
-        rows = self._ledger.given((has for _, has in placed.values()), len(placed))
-        got, speed = rows[:, :4], rows[:, 4]
-        if any(server.speed != 1 for server in servers):
-            places = (speed_together(servers[at].speed for at, _ in parts) for parts, _ in placed.values())
-            speed = speed * np.fromiter(places, dtype=np.float64, count=len(placed))
-        is_moved = np.ones(len(placed), dtype=bool)
-        if before is not None:
-            moves = ((had := before.get(job)) is None or had[0] != parts for job, (parts, _) in placed.items())
-            is_moved = np.fromiter(moves, dtype=bool, count=len(placed))
-        share = (got[:, :3] / self._ledger.capacity[:3]).max(axis=1, initial=0.0)
+        """Return a decision; without `is_moved`, all jobs count as moved."""
+        rows = self._ledger.rows[demands]
+        got, speed, share = rows[:, :4], rows[:, 4] * slowed, rows[:, 5]
         total = (*got.sum(axis=0).tolist(), float(speed.sum()))
+        is_moved = np.ones(len(running), dtype=bool) if is_moved is None else is_moved
         return Decision(running, got, speed, total, share, is_moved, bound)
+
+
+def _jobs(placed: Placed) -> Positions:
+    return np.fromiter(placed, dtype=np.intp, count=len(placed))

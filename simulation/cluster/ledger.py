@@ -49,27 +49,25 @@ class Ledger:
         """ What `remaining_s` of the jobs assumes. """
         capacity = [sum(getattr(server, name) for server in servers) for name in RESOURCES]
         self.capacity = np.array([each or np.inf for each in capacity], dtype=np.float64)
-        self.parts = np.array([_row(wish.best)[:3] for wish in wishes]).reshape(-1, 3) / self.capacity[:3]
-        """ What each job asks for, as parts of the cluster's GPUs, CPUs and memory. """
-        self._index: dict[Demand, int] = {}
-        self._rows = np.zeros((0, 5))
+        self.choices = list({wish.best: wish.choices for wish in wishes}.values())
+        """ For each kind, the demands that the integer program may choose. """
+        demands = dict.fromkeys(demand for wish in wishes for demand in (wish.fair, wish.best, *wish.choices))
+        self.demands = list(demands)
+        """ All demands that a job may get. """
+        self._index = {demand: index for index, demand in enumerate(demands)}
+        self.rows = np.array([_row(demand, self.capacity) for demand in demands]).reshape(-1, 6)
+        """ For each demand: GPUs, CPUs, memory, storage bandwidth, speed, and the largest part of the cluster's GPUs,
+        CPUs or memory. """
+        self.fair, self.best = self.indices(wish.fair for wish in wishes), self.indices(wish.best for wish in wishes)
+        """ The indices of each job's demands in `demands`. """
+        parts = self.rows[self.best, :3] / self.capacity[:3]
+        self.demand_share: Floats = parts.max(axis=1, initial=0.0)
+        self.demand_sum: Floats = parts.sum(axis=1)
+        """ The largest and the sum of the parts of the cluster's GPUs, CPUs and memory that each job asks for. """
 
-    def given(self, demands: Iterable[Demand], count: int) -> Floats:
-        """Return a row for each demand: GPUs, CPUs, memory, storage bandwidth and speed."""
-        index = self._index
-        try:
-            found = np.fromiter(map(index.__getitem__, demands), dtype=np.intp, count=count)
-        except KeyError as new:
-            raise AssertionError("a demand that no job asks for") from new
-        return self._rows[found]
-
-    def register(self, demands: Iterable[Demand]) -> None:
-        """Register the demands that a later call of `given` may contain."""
-        new = [demand for demand in dict.fromkeys(demands) if demand not in self._index]
-        if new:
-            for demand in new:
-                self._index[demand] = len(self._index)
-            self._rows = np.vstack((self._rows, [_row(demand) for demand in new]))
+    def indices(self, demands: Iterable[Demand]) -> Positions:
+        """Return the index of each demand in `demands`."""
+        return np.array(list(map(self._index.__getitem__, demands)), dtype=np.intp)
 
     def attain(self, running: Positions, share: Floats, seconds: Floats | float) -> None:
         """Record that jobs ran for `seconds`, each with its `share` of the cluster."""
@@ -77,8 +75,9 @@ class Ledger:
         self.attained_share[running] += share * seconds
 
 
-def _row(demand: Demand) -> list[float]:
-    return [*(getattr(demand, name) for name in RESOURCES), demand.speed]
+def _row(demand: Demand, capacity: Floats) -> list[float]:
+    has = [getattr(demand, name) for name in RESOURCES]
+    return [*has, demand.speed, max((has[:3] / capacity[:3]).tolist())]
 
 
 class View:
@@ -128,11 +127,9 @@ class View:
     @property
     def demand_share(self) -> Floats:
         """The largest part of the cluster's GPUs, CPUs or memory that each job asks for."""
-        largest: Floats = self._ledger.parts[self._runnable].max(axis=1)
-        return largest
+        return self._ledger.demand_share[self._runnable]
 
     @property
     def demand_sum(self) -> Floats:
         """The sum of the parts of the cluster's GPUs, CPUs and memory that each job asks for."""
-        total: Floats = self._ledger.parts[self._runnable].sum(axis=1)
-        return total
+        return self._ledger.demand_sum[self._runnable]

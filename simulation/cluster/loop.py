@@ -94,10 +94,10 @@ def run(
             runnable = np.concatenate((runnable, np.arange(arrived, here)))
             arrived = here
         decision = decider.decide(runnable, servers_at(now_s), now_s)
-        running = len(decision.running)
+        runnable, running = decider.ordered, len(decision.running)
         idle_s = 0.0 if running else idle_s + rules.round_s
         if idle_s > MOST_IDLE_S and arrived == len(jobs):
-            raise Conflict(_why_stalled(scheduler, jobs[int(runnable[0])], now_s))
+            raise Conflict(_why_stalled(scheduler, jobs[int(runnable.min())], now_s))
         outcome.rounds.append(Round(now_s, len(runnable) - running, running, *decision.total))
         if decision.bound is not None:
             outcome.bounds.append(decision.bound)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,11 @@ def wishes_of(kinds: Sequence[tuple[int, int]]) -> list[Wish]:
             best = demands.largest_use(PROFILES[profile], gpus, SERVER, fair)
             known[profile, gpus] = fair, best, demands.choices(PROFILES[profile], gpus, SERVER, fair)
     return [Wish(job, *known[kind]) for job, kind in enumerate(kinds)]
+
+
+def first_of(wishes: Sequence[Wish], gpus: int) -> list[int]:
+    chosen: list[int] = compatible.first_by_gpus(np.array([wish.fair.gpus for wish in wishes]), gpus).tolist()
+    return chosen
 
 
 def check(placed: Placed, servers: Sequence[Server]) -> None:
@@ -94,8 +100,7 @@ def test_rounds_that_continue_give_out_no_more_than_there_is(
 @given(KINDS, st.integers(1, 4))
 def test_fair_shares_fit_wherever_gpus_are_free(kinds: list[tuple[int, int]], count: int) -> None:
     wishes = wishes_of(kinds)
-    first = [wish.job for wish in compatible.first_by_gpus(wishes, 8 * count)]
-    assert list(placement.fair(wishes, (SERVER,) * count)) == first
+    assert list(placement.fair(wishes, (SERVER,) * count)) == first_of(wishes, 8 * count)
 
 
 @given(KINDS, st.integers(1, 3), st.sampled_from(["greedy", "tune"]))
@@ -112,7 +117,7 @@ def test_jobs_that_a_caller_leaves_out_would_not_have_run(
 @given(KINDS, st.integers(1, 3))
 def test_the_first_jobs_run_however_jobs_ran_before(kinds: list[tuple[int, int]], count: int) -> None:
     servers, wishes = (SERVER,) * count, wishes_of(kinds)
-    first = {wish.job for wish in compatible.first_by_gpus(wishes, 8 * count)}
+    first = set(first_of(wishes, 8 * count))
     before = continuing.decide(wishes[::-1], None, servers, "fair")
     for mechanism in ("fair", "tune"):
         assert set(continuing.decide(wishes, before, servers, mechanism).placed) == first
@@ -175,10 +180,10 @@ def test_opt_stays_within_the_cluster_and_is_no_slower_than_the_fair_share(
     kinds: list[tuple[int, int]], count: int
 ) -> None:
     servers = (SERVER,) * count
-    first = compatible.first_by_gpus(wishes_of(kinds), 8 * count)
-    if not first:
-        return
-    shares = optimal.shares(first, servers)
+    wishes = wishes_of(kinds)
+    first = [wishes[job] for job in first_of(wishes, 8 * count)]
+    choices = {wish.best: wish.choices for wish in first}
+    shares = optimal.shares([list(choices).index(wish.best) for wish in first], list(choices.values()), servers)
     assert sum(each.cpus for each in shares) <= 24 * count * (1 + 1e-6)
     assert sum(each.memory_gb for each in shares) <= 500 * count * (1 + 1e-6)
     assert all(each.speed >= 1 for each in shares)
@@ -192,4 +197,5 @@ def test_opt_is_the_optimum_of_every_choice() -> None:
         for points in ((a, b, c) for a in wishes[0].choices for b in wishes[1].choices for c in wishes[2].choices)
         if sum(p.cpus for p in points) <= 15 and sum(p.memory_gb for p in points) <= 250
     )
-    assert sum(each.speed for each in optimal.shares(wishes, (small,))) == pytest.approx(best)
+    shares = optimal.shares((0, 0, 1), (wishes[0].choices, wishes[2].choices), (small,))
+    assert sum(each.speed for each in shares) == pytest.approx(best)
