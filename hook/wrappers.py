@@ -215,6 +215,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
             ["if (may_end) orion_context_ended();"],
         ),
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
+        "ends_green": ([f"orion_green_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),

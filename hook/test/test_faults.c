@@ -67,6 +67,7 @@ int main(void)
     for (int error = 1; error < CUDA_ERROR_UNKNOWN; error++) CHECK(orion_outcome_of((CUresult)error) != ORION_OUTCOME_COMPLETE);
     CHECK(orion_outcome_of(CUDA_SUCCESS) == ORION_OUTCOME_COMPLETE);
     CHECK(orion_outcome_of(CUDA_ERROR_LAUNCH_FAILED) == ORION_OUTCOME_LOST);
+    CHECK(orion_outcome_of(CUDA_ERROR_TENSOR_MEMORY_LEAK) == ORION_OUTCOME_LOST);
     CHECK(orion_outcome_of(CUDA_ERROR_NOT_READY) == ORION_OUTCOME_UNKNOWN);
     CHECK(orion_outcome_of(CUDA_ERROR_INVALID_CONTEXT) == ORION_OUTCOME_UNKNOWN);
     CHECK(orion_outcome_of(CUDA_ERROR_OUT_OF_MEMORY) == ORION_OUTCOME_UNKNOWN);

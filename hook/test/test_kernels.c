@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "fake_driver.h"
+#include "interposition/launched.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "learning/kernels.h"
@@ -203,6 +204,20 @@ static void a_grid_exceeds_the_gpu_or_not(void)
     CHECK(!orion_kernel_exceeds_gpu(function(1), 1000000, 1024, 0));
 }
 
+/* A green context guarantees only clusters of the portable size. A launch that it refuses would fail in the program. */
+static void large_clusters_and_cooperative_launches_stay(void)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {4, 2, 1}};
+    CUlaunchConfig config = {.attrs = &attribute, .numAttrs = 1};
+    CHECK(orion_may_move(&config));
+    attribute.value.clusterDim.z = 2;
+    CHECK(!orion_may_move(&config));
+    attribute.value.clusterDim.x = attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1u << 16;
+    CHECK(!orion_may_move(&config));
+    attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CHECK(!orion_may_move(&config));
+}
+
 int main(void)
 {
     fake_gpu(ORION_ROLE_BE);
@@ -221,6 +236,7 @@ int main(void)
     facts_come_before_the_first_sample();
     a_profile_is_used_until_measured();
     a_grid_exceeds_the_gpu_or_not();
+    large_clusters_and_cooperative_launches_stay();
     threads_do_no_harm();
     puts("kernels: ok");
     return 0;

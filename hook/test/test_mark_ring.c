@@ -20,7 +20,7 @@ static struct orion_mark_ring ring;
 
 /* The model: the pending marks that nothing has proved, of each stream from the oldest to the newest. */
 static struct {
-    uint64_t returned[ORION_MARKS];
+    uint64_t returned[ORION_MARKS], recorded_ns[ORION_MARKS];
     uint32_t count;
 } model[STREAMS];
 
@@ -38,12 +38,31 @@ static uint32_t modelled(void)
     return count;
 }
 
+static void model_keep(uint32_t stream, uint32_t *kept, uint32_t j)
+{
+    model[stream].returned[*kept] = model[stream].returned[j];
+    model[stream].recorded_ns[(*kept)++] = model[stream].recorded_ns[j];
+}
+
+static uint32_t newer_of_all_streams(uint64_t recorded_ns)
+{
+    uint32_t newer = 0;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        for (uint32_t j = 0; j < model[i].count; j++) newer += model[i].recorded_ns[j] > recorded_ns;
+    return newer;
+}
+
 static void model_thin(void)
 {
+    uint32_t of_streams = 0, newer[STREAMS][ORION_MARKS];
+    for (uint32_t i = 0; i < STREAMS; i++) of_streams += model[i].count / 2;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        for (uint32_t j = 0; j < model[i].count; j++)
+            newer[i][j] = of_streams >= ORION_MARKS / 3 ? model[i].count - 1 - j : newer_of_all_streams(model[i].recorded_ns[j]);
     for (uint32_t i = 0; i < STREAMS; i++) {
         uint32_t kept = 0;
         for (uint32_t j = 0; j < model[i].count; j++)
-            if ((model[i].count - 1 - j) % 2 == 0) model[i].returned[kept++] = model[i].returned[j];
+            if (newer[i][j] % 2 == 0) model_keep(i, &kept, j);
         model[i].count = kept;
     }
 }
@@ -88,6 +107,7 @@ static void make_mark(uint32_t stream, uint64_t now)
     mark->returned = returned;
     mark->recorded_ns = now;
     orion_mark_give(mark, ORION_MARK_PENDING);
+    model[stream].recorded_ns[model[stream].count] = now;
     model[stream].returned[model[stream].count++] = returned;
 }
 
@@ -99,7 +119,7 @@ static void complete(uint32_t stream)
     atomic_store(&records[stream].drained, drained);
     uint32_t kept = 0;
     for (uint32_t j = 0; j < model[stream].count; j++)
-        if (model[stream].returned[j] > drained) model[stream].returned[kept++] = model[stream].returned[j];
+        if (model[stream].returned[j] > drained) model_keep(stream, &kept, j);
     model[stream].count = kept;
 }
 
@@ -142,6 +162,30 @@ static void marks_are_spread_evenly_over_one_queue(void)
         CHECK(most <= 2 * orion_mark_ring_stride(&ring));
         CHECK(launch < ORION_MARKS || pending >= ORION_MARKS / 2);
     }
+}
+
+/* With more streams than marks, the marks that stay are not all at one end of the queue. */
+static void many_streams_show_their_progress(void)
+{
+    start();
+    const uint64_t launches = 1000;
+    uint64_t marked[STREAMS] = {0}, early = 0, late = 0;
+    for (uint64_t launch = 1; launch <= launches; launch++)
+        for (uint32_t i = 0; i < STREAMS; i++) {
+            if (launch < marked[i] + orion_mark_ring_stride(&ring)) continue;
+            struct orion_mark *mark = orion_mark_ring_take(&ring, STALL, STALL);
+            CHECK(mark != NULL);
+            mark->stream_record = &records[i];
+            mark->returned = marked[i] = launch;
+            mark->recorded_ns = launch * STREAMS + i;
+            orion_mark_give(mark, ORION_MARK_PENDING);
+        }
+    for (uint32_t i = 0; i < ORION_MARKS; i++) {
+        if (atomic_load(&ring.mark[i].state) != ORION_MARK_PENDING) continue;
+        if (ring.mark[i].returned > launches / 2) late++;
+        else if (ring.mark[i].returned > launches / 8) early++;
+    }
+    CHECK(early > 0 && late > 0);
 }
 
 /* Marks every `step` ns; each is complete before the next. */
@@ -198,6 +242,7 @@ int main(void)
         the_ring_does_as_the_model(STREAMS, completions);
     }
     marks_are_spread_evenly_over_one_queue();
+    many_streams_show_their_progress();
     the_distance_follows_the_durations();
     what_one_queue_needed_ends_with_it();
     return 0;

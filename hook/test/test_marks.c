@@ -191,6 +191,44 @@ static void a_context_ends_with_its_events(struct orion_process *process)
     a_queue_shows_its_progress(process, false, 200, 4);
 }
 
+/* An ending thread waits for others for a bounded time only, and a driver's call may block for longer, as a record into
+ * a full queue does. */
+static void end_all_contexts(void)
+{
+    atomic_fetch_add(&orion_the_process->context_epoch, 1);
+    orion_marks_end(orion_the_process, gpu, NULL);
+    for (uint32_t i = 1; i <= atomic_load(&made); i++) atomic_store(&events[i].alive, false);
+}
+static CUresult CUDAAPI context_ends_in_query(CUevent event)
+{
+    number_of(event);
+    orion_driver.cuEventQuery = query_event;
+    end_all_contexts();
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI context_ends_in_record(CUevent event, CUstream stream)
+{
+    (void)stream;
+    number_of(event);
+    orion_driver.cuEventRecord = record_event;
+    end_all_contexts();
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static void a_context_ends_inside_a_call_of_the_hook(struct orion_process *process)
+{
+    complete_all(process);
+    for (uint32_t i = 0; i < 100; i++) launch(0, false);
+    orion_driver.cuEventQuery = context_ends_in_query;
+    orion_marks_look(process, gpu);
+    CHECK(orion_driver.cuEventQuery == query_event);
+    a_queue_shows_its_progress(process, false, 4000, 4);
+    complete_all(process);
+    orion_driver.cuEventRecord = context_ends_in_record;
+    a_queue_shows_its_progress(process, false, 4000, 4);
+    CHECK(orion_driver.cuEventRecord == record_event);
+}
+
 /* -- Several threads ------------------------------------------------------------------------------------------------- */
 
 static void *launcher(void *argument)
@@ -298,6 +336,7 @@ int main(void)
     no_event_is_recorded_in_a_capture(process);
     an_event_that_fails_proves_nothing_and_later_ones_do(process);
     a_context_ends_with_its_events(process);
+    a_context_ends_inside_a_call_of_the_hook(process);
     threads_and_failures_break_nothing(process);
     the_drain_thread_shows_progress_before_it_synchronises(process);
     return 0;

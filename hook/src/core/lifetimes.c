@@ -41,18 +41,23 @@ static void end_stream_records(struct orion_process *process, CUcontext context,
     }
 }
 
-void orion_context_ending(CUcontext context)
+/* NULL: a green context of the program. It may hold the last reference to the primary context, so no mark stays. */
+static void begin_end(struct orion_process *process, CUcontext context)
 {
-    struct orion_process *process = orion_process_started();
-    if (process == NULL) return;
     orion_forbid_touch(process);
     orion_stops_open(process);
     orion_kernels_forget(orion_kernels(process));
     if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
     atomic_fetch_add(&process->context_epoch, 1);
-    for (uint32_t i = 0; context != NULL && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
         orion_marks_end(process, &process->gpus[i], context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+void orion_context_ending(CUcontext context)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) begin_end(process, context);
 }
 
 static _Thread_local CUdevice ending_primary = -1;
@@ -132,19 +137,53 @@ void orion_context_ended(void)
 /* hp's work continues after its stream is destroyed. If the client is a thread, the hook cannot prove this work by a
  * wait for the whole context, because other clients work there, too. So this function records an event behind the
  * work. */
-static void record_last_event(struct orion_stream_record *stream_record)
+static void record_last_event(const struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record->gpu->client == 0) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent event = atomic_exchange(&stream_record->last, NULL); /* of the stream that used this stream record before */
     if (event != NULL) orion_driver.cuEventDestroy_v2(event);
-    if (atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
+    if (orion_stream_record_has_handle(process, stream_record) &&
+        atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
         orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
         if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
             atomic_store(&stream_record->last, event);
         else orion_driver.cuEventDestroy_v2(event);
     }
     orion_capture_unrelax(&relaxed);
+}
+
+/* From here on the hook does not use the stream's handle. */
+static void end_stream_record(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    uint32_t ready = ORION_STREAM_RECORD_READY;
+    struct orion_gpu *gpu = stream_record->gpu;
+    orion_window_forget(stream_record, true);
+    /* hp's work continues and must still be proven. be's work counts as drained: nothing waits for this work, and the
+     * stream record becomes free. */
+    if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
+    else record_last_event(process, stream_record);
+    /* The drain thread uses the stream handles of clients that are threads. */
+    if (gpu->client != 0) orion_forbid_touch(process);
+    atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
+    if (gpu->client != 0) orion_allow_touch(process);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+/* The streams stay, but the driver refuses their handles from now on. */
+void orion_green_ending(CUgreenCtx green)
+{
+    CUcontext named = NULL;
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    begin_end(process, NULL);
+    if (orion_driver.cuCtxFromGreenCtx == NULL || orion_driver.cuCtxFromGreenCtx(&named, green) != CUDA_SUCCESS) return;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = ORION_GPUS; i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY && stream_record->green == named)
+            end_stream_record(process, stream_record);
+    }
 }
 
 void orion_stream_ending(CUstream stream)
@@ -154,21 +193,10 @@ void orion_stream_ending(CUstream stream)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        uint32_t ready = ORION_STREAM_RECORD_READY;
-        if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ready) continue;
+        if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
+            continue;
         orion_capture_stream_ending(process, stream_record->stream);
-        orion_window_forget(stream_record, true);
-        struct orion_gpu *gpu = stream_record->gpu;
-        /* hp's work continues and must still be proven. be's work counts as drained: nothing waits for this work, and
-         * the stream record becomes free. */
-        if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
-        else record_last_event(stream_record);
-        /* The drain thread uses the stream handles of clients that are threads. From here on it must not use this
-         * handle. */
-        if (gpu->client != 0) orion_forbid_touch(process);
-        atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
-        if (gpu->client != 0) orion_allow_touch(process);
-        atomic_fetch_add(&process->stream_record_epoch, 1);
+        end_stream_record(process, stream_record);
     }
 }
 

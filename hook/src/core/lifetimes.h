@@ -7,7 +7,8 @@
 
 /* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate, and cuMemCreate, which needs no context */
 void orion_context_creating(CUdevice device);
-void orion_context_ending(CUcontext context); /* before cuCtxDestroy, cuGreenCtxDestroy (context NULL) */
+void orion_context_ending(CUcontext context); /* before cuCtxDestroy */
+void orion_green_ending(CUgreenCtx green);    /* before cuGreenCtxDestroy */
 void orion_primary_ending(CUdevice device);   /* before cuDevicePrimaryCtxReset */
 
 /* after cuDevicePrimaryCtxRetain; before cuDevicePrimaryCtxRelease. True: this release may end the context, and the caller

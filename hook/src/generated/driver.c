@@ -7,6 +7,7 @@ struct orion_driver orion_driver;
 
 void orion_driver_fill(void *(*find)(void *where, const char *name), void *where)
 {
+    FILL(cuCtxFromGreenCtx);
     FILL(cuCtxGetApiVersion);
     FILL(cuCtxGetCurrent);
     FILL(cuCtxGetDevice);

@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 struct orion_driver {
+    __typeof__(cuCtxFromGreenCtx) *cuCtxFromGreenCtx;
     __typeof__(cuCtxGetApiVersion) *cuCtxGetApiVersion;
     __typeof__(cuCtxGetCurrent) *cuCtxGetCurrent;
     __typeof__(cuCtxGetDevice) *cuCtxGetDevice;

@@ -36,16 +36,28 @@ bool orion_mark_is_proven(const struct orion_mark *mark)
     return atomic_load_explicit(&mark->stream_record->drained, memory_order_relaxed) >= mark->returned;
 }
 
-/* Whether an odd number of newer marks of its stream is in the ring. The newest mark of each stream stays. */
-static bool is_dropped(struct orion_mark *const *owned, uint32_t count, uint32_t i)
+static bool is_newer(const struct orion_mark *mark, const struct orion_mark *than, bool of_its_stream)
 {
-    bool odd = false;
-    for (uint32_t j = 0; j < count; j++)
-        if (owned[j]->stream_record == owned[i]->stream_record && owned[j]->returned > owned[i]->returned) odd = !odd;
-    return odd;
+    if (of_its_stream) return mark->stream_record == than->stream_record && mark->returned > than->returned;
+    return mark->recorded_ns > than->recorded_ns || (mark->recorded_ns == than->recorded_ns && mark > than);
 }
 
-/* Drops every second mark of each stream. Returns one of the entries of dropped marks; the others become free. */
+/* Chooses every second mark, from the newest on, which stays: of each stream, or of all streams together. Returns how
+ * many. */
+static uint32_t choose(struct orion_mark *const *owned, uint32_t count, bool *dropped, bool of_each_stream)
+{
+    uint32_t chosen = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        dropped[i] = false;
+        for (uint32_t j = 0; j < count; j++)
+            if (is_newer(owned[j], owned[i], of_each_stream)) dropped[i] = !dropped[i];
+        chosen += dropped[i];
+    }
+    return chosen;
+}
+
+/* Drops every second mark of each stream. With so many streams that few marks would go, and those that stay would be the
+ * last ones of their streams, it drops every second mark of all streams: a completion in any stream shows progress. Returns one of the entries of dropped marks; the others become free. */
 static struct orion_mark *thin(struct orion_mark_ring *ring)
 {
     struct orion_mark *owned[ORION_MARKS], *taken = NULL;
@@ -53,7 +65,7 @@ static struct orion_mark *thin(struct orion_mark_ring *ring)
     uint32_t count = 0, stride = orion_mark_ring_stride(ring);
     for (uint32_t i = 0; i < ORION_MARKS; i++)
         if (orion_mark_own(&ring->mark[i])) owned[count++] = &ring->mark[i];
-    for (uint32_t i = 0; i < count; i++) dropped[i] = is_dropped(owned, count, i);
+    if (choose(owned, count, dropped, true) < ORION_MARKS / 3 && count > ORION_MARKS / 2) choose(owned, count, dropped, false);
     for (uint32_t i = 0; i < count; i++) {
         if (dropped[i] && taken == NULL) taken = owned[i];
         else orion_mark_give(owned[i], dropped[i] ? ORION_MARK_FREE : ORION_MARK_PENDING);

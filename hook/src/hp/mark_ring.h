@@ -6,8 +6,8 @@
  * waits for an owner: it skips the entry. So a launch never waits here, and a thread that never returns costs one
  * entry.
  *
- * If no entry is left, every second pending mark of each stream is dropped, and the distance between marks doubles. So
- * the marks that remain are spread evenly over the whole queue, however long it is.
+ * If no entry is left, every second pending mark is dropped, and the distance between marks doubles. So the marks that
+ * remain are spread over the whole queue, however long it is: evenly in each stream if the streams are few.
  *
  * The distance (stride) is a number of launches. The durations of hp's launches are unknown, so the distance follows
  * what the marks show: it grows to ORION_MARK_STRIDE while a whole round of the ring takes a small part of the policy's
@@ -29,7 +29,8 @@ enum orion_mark_state { ORION_MARK_FREE = 0, ORION_MARK_OWNED = 1, ORION_MARK_PE
 
 struct orion_mark {
     _Atomic uint32_t state;
-    CUevent event; /* kept while the mark is FREE, because a creation costs more than a recording; NULL: none */
+    uint32_t ended; /* the ring's `ended` when the event was made; if the ring's is another, the event may be gone */
+    CUevent event;  /* kept while the mark is FREE, because a creation costs more than a recording; NULL: none */
     CUcontext context;
     struct orion_stream_record *stream_record;
     uint64_t returned; /* the stream record's `returned` before the event was recorded: what the event proves */
@@ -40,6 +41,7 @@ struct orion_mark_ring {
     _Atomic uint32_t next;         /* where the next search for an entry begins */
     _Atomic uint32_t stride;       /* a power of two; 0: 1 */
     _Atomic uint64_t completed_ns; /* when a thread last found a mark complete */
+    _Atomic uint32_t ended;        /* grows when a context ends */
     struct orion_mark mark[ORION_MARKS];
 };
 

@@ -22,39 +22,39 @@ static uint64_t stall_of(const struct orion_gpu *gpu)
 
 uint64_t orion_marks_every(const struct orion_gpu *gpu) { return stall_of(gpu) / LOOKS_PER_STALL; }
 
-static void drop_event(struct orion_mark *mark)
+/* Whether the mark has an event. A context that ended while some thread owned the mark may have taken the event with
+ * it; then this forgets the event. An event of another context is then lost, which is rare. */
+static bool event_lives(const struct orion_mark_ring *ring, struct orion_mark *mark)
 {
-    if (mark->event != NULL) orion_driver.cuEventDestroy_v2(mark->event);
-    mark->event = NULL;
+    if (mark->ended != atomic_load(&ring->ended)) mark->event = NULL;
+    return mark->event != NULL;
 }
 
-/* Gives the mark back. A context that began to end meanwhile ended without this mark, so its event is gone. The order
- * is sequentially consistent: either the thread that ends the context finds the mark, or this thread sees the epoch. */
-static void give(struct orion_process *process, struct orion_mark *mark, enum orion_mark_state state, uint32_t epoch)
+static void drop_event(const struct orion_mark_ring *ring, struct orion_mark *mark)
 {
-    orion_mark_give(mark, state);
-    if (atomic_load(&process->context_epoch) == epoch || state != ORION_MARK_PENDING || !orion_mark_own(mark)) return;
+    if (event_lives(ring, mark)) orion_driver.cuEventDestroy_v2(mark->event);
     mark->event = NULL;
-    orion_mark_give(mark, ORION_MARK_FREE);
 }
 
 /* Makes sure that the mark has an event of the stream's context. */
-static bool has_event(struct orion_mark *mark, CUcontext context)
+static bool has_event(const struct orion_mark_ring *ring, struct orion_mark *mark, CUcontext context)
 {
     CUcontext current = NULL;
-    if (mark->event != NULL && mark->context == context) return true;
+    if (event_lives(ring, mark) && mark->context == context) return true;
     if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) return false;
-    drop_event(mark);
+    drop_event(ring, mark);
+    mark->ended = atomic_load(&ring->ended);
     if (orion_driver.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) mark->event = NULL;
     mark->context = context;
     return mark->event != NULL;
 }
 
-static bool record(struct orion_mark *mark, struct orion_stream_record *stream_record, uint64_t returned, uint64_t now)
+static bool record(const struct orion_mark_ring *ring, struct orion_mark *mark, struct orion_stream_record *stream_record,
+                   uint64_t returned, uint64_t now)
 {
-    if (!has_event(mark, stream_record->context)) return false;
+    if (!has_event(ring, mark, stream_record->context)) return false;
     if (orion_driver.cuEventRecord(mark->event, orion_stream_record_handle(stream_record)) != CUDA_SUCCESS) {
-        drop_event(mark);
+        drop_event(ring, mark);
         return false;
     }
     mark->stream_record = stream_record;
@@ -67,12 +67,12 @@ static void make(struct orion_process *process, struct orion_stream_record *stre
 {
     struct orion_gpu *gpu = stream_record->gpu;
     if (!orion_touch(process)) return;
-    uint32_t epoch = atomic_load(&process->context_epoch);
     uint64_t now = orion_now();
-    struct orion_mark *mark = orion_mark_ring_take(ring_of(process, gpu), now, stall_of(gpu));
+    struct orion_mark_ring *ring = ring_of(process, gpu);
+    struct orion_mark *mark = orion_mark_ring_take(ring, now, stall_of(gpu));
     if (mark != NULL) {
-        bool recorded = record(mark, stream_record, returned, now);
-        give(process, mark, recorded ? ORION_MARK_PENDING : ORION_MARK_FREE, epoch);
+        bool recorded = record(ring, mark, stream_record, returned, now);
+        orion_mark_give(mark, recorded ? ORION_MARK_PENDING : ORION_MARK_FREE);
     }
     orion_touched(process);
 }
@@ -113,16 +113,22 @@ void orion_marks_launched(struct orion_process *process, struct orion_stream_rec
     make(process, stream_record, returned);
 }
 
-/* Returns whether the mark stays pending. */
-static bool look_at(struct orion_process *process, struct orion_mark *mark, uint32_t epoch, uint64_t *oldest_ns)
+static CUresult query(const struct orion_mark_ring *ring, struct orion_mark *mark)
 {
-    CUresult result = orion_mark_is_proven(mark) ? CUDA_SUCCESS : orion_driver.cuEventQuery(mark->event);
+    if (orion_mark_is_proven(mark)) return CUDA_SUCCESS;
+    return event_lives(ring, mark) ? orion_driver.cuEventQuery(mark->event) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* Returns whether the mark stays pending. */
+static bool look_at(const struct orion_mark_ring *ring, struct orion_mark *mark, uint64_t *oldest_ns)
+{
+    CUresult result = query(ring, mark);
     if (result == CUDA_SUCCESS && !orion_mark_is_proven(mark)) {
         orion_stream_record_prove(mark->stream_record, mark->returned);
         if (mark->recorded_ns < *oldest_ns) *oldest_ns = mark->recorded_ns;
     }
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) drop_event(mark);
-    give(process, mark, result == CUDA_ERROR_NOT_READY ? ORION_MARK_PENDING : ORION_MARK_FREE, epoch);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) drop_event(ring, mark);
+    orion_mark_give(mark, result == CUDA_ERROR_NOT_READY ? ORION_MARK_PENDING : ORION_MARK_FREE);
     return result == CUDA_ERROR_NOT_READY;
 }
 
@@ -130,19 +136,18 @@ uint32_t orion_marks_look(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct orion_mark_ring *ring = ring_of(process, gpu);
     uint64_t oldest_ns = UINT64_MAX;
-    uint32_t pending = 0, epoch = atomic_load(&process->context_epoch);
+    uint32_t pending = 0;
     for (uint32_t i = 0; i < ORION_MARKS; i++) {
         struct orion_mark *mark = &ring->mark[i];
         if (atomic_load_explicit(&mark->state, memory_order_relaxed) != ORION_MARK_PENDING) continue;
         if (!orion_touch(process)) return pending + 1;
-        if (orion_mark_own(mark)) pending += look_at(process, mark, epoch, &oldest_ns);
+        if (orion_mark_own(mark)) pending += look_at(ring, mark, &oldest_ns);
         orion_touched(process);
     }
     if (oldest_ns != UINT64_MAX) orion_mark_ring_completed(ring, oldest_ns, orion_now(), stall_of(gpu));
     return pending;
 }
 
-/* Sequentially consistent, as give(): the epoch has grown before this looks at the state. */
 static bool own_now(struct orion_mark *mark, uint32_t *state)
 {
     *state = atomic_load(&mark->state);
@@ -152,11 +157,13 @@ static bool own_now(struct orion_mark *mark, uint32_t *state)
 void orion_marks_end(struct orion_process *process, const struct orion_gpu *gpu, CUcontext context)
 {
     struct orion_mark_ring *ring = ring_of(process, gpu);
+    uint32_t before = atomic_fetch_add(&ring->ended, 1);
     for (uint32_t i = 0; i < ORION_MARKS; i++) {
         uint32_t state;
         struct orion_mark *mark = &ring->mark[i];
         if (!own_now(mark, &state)) continue;
-        if (context == NULL || mark->context == context) drop_event(mark);
+        if (mark->ended == before) mark->ended = before + 1;
+        if (context == NULL || mark->context == context) drop_event(ring, mark);
         orion_mark_give(mark, mark->event != NULL ? state : ORION_MARK_FREE);
     }
 }

@@ -40,7 +40,8 @@ uint32_t orion_marks_look(struct orion_process *process, struct orion_gpu *gpu);
 uint64_t orion_marks_every(const struct orion_gpu *gpu); /* how often it must be called while hp works, in nanoseconds */
 
 /* Destroys the events of a context (NULL: of all contexts) on a GPU before it ends. Threads must be kept from using
- * contexts meanwhile (orion_forbid_touch), and process->context_epoch must have grown. */
+ * contexts meanwhile (orion_forbid_touch). If a thread owns a mark nevertheless, because its driver call blocks, the next
+ * owner forgets the mark's event. */
 void orion_marks_end(struct orion_process *process, const struct orion_gpu *gpu, CUcontext context);
 
 #endif

@@ -22,11 +22,20 @@ static inline uint64_t orion_identity_kernel(const void *function, unsigned grid
     return orion_identity_shape(key.name, key.mark, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes);
 }
 
+/* Every part of the SMs that the driver makes can run clusters of this many blocks, which each GPU with clusters can run.
+ * Larger ones need particular SMs, and the driver may refuse their launch (CUDA_ERROR_INVALID_CLUSTER_SIZE). */
+#define ORION_CLUSTER_PORTABLE 8u
+
 /* Whether a launch by attributes can run on fewer SMs. A cooperative launch cannot: its blocks must all run at once. */
 static inline bool orion_may_move(const CUlaunchConfig *config)
 {
-    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && config->attrs[i].value.cooperative) return false;
+    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && value->cooperative) return false;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+            (double)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > ORION_CLUSTER_PORTABLE)
+            return false;
+    }
     return true;
 }
 

@@ -10,6 +10,7 @@
     SCENARIO(unknown_policies_are_refused) SCENARIO(unbound_threads_pass) SCENARIO(a_stream_keeps_its_client) \
     SCENARIO(own_streams_have_priorities) SCENARIO(a_clients_calls_run_in_order) SCENARIO(binding_keeps_the_order) \
     SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(events_order_clients) \
+    SCENARIO(a_stream_outlives_its_green_context) \
     SCENARIO(captures_use_the_clients_stream) SCENARIO(hp_drains_without_a_synchronise) \
     SCENARIO(own_streams_end_with_their_context) SCENARIO(stop_drains_and_unbinds) SCENARIO(wrong_calls_are_refused) \
     SCENARIO(a_client_of_an_agent_is_refused) SCENARIO(the_environment_names_hp) \

@@ -74,3 +74,31 @@ void own_streams_have_priorities(void)
     all_of(0, be_runs);
     CHECK(set_role(0, ORION_CLIENT_BE) == -1 && strstr(last_error(), "begun") != NULL);
 }
+
+/* -- A stream that the driver refuses ------------------------------------------------------------------------------- */
+
+static void uses_a_stream_that_outlives_its_green_context(void)
+{
+    CUdevResource all, part;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUstream stream;
+    unsigned groups = 1;
+    DONE(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    DONE(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 32));
+    DONE(cuDevResourceGenerateDesc(&description, &part, 1));
+    DONE(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    DONE(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    launch(stream, 1);
+    DONE(cuGreenCtxDestroy(green));
+    DONE(cuCtxSynchronize());
+    DONE(cuStreamDestroy(stream));
+    marks[1] = now();
+}
+void a_stream_outlives_its_green_context(void)
+{
+    CHECK(start(2) == 0);
+    all_of(HP, uses_a_stream_that_outlives_its_green_context);
+    all_of(BE, be_runs);
+    CHECK(marks[0] < marks[1] + 500 * MS); /* hp does not stay busy */
+}
