@@ -184,37 +184,36 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
     return owner != NULL ? owner(process, stream.handle, device) : NULL;
 }
 
-/* For clients that are threads of this process. A stream belongs to no client until a client uses it. Then it belongs
- * to that client, whichever thread uses it later: for example, a backward pass runs in its own thread. */
-static struct orion_stream_record *stream_record_of_client(struct orion_process *process, struct orion_stream_name stream,
-                                                           uint64_t key, const struct place *place)
+/* NULL: the stream belongs to no client, or its GPU has no role. With clients that are threads of this process, a stream
+ * belongs to no client until a client uses it. Then it belongs to that client, whichever thread uses it later: for
+ * example, a backward pass runs in its own thread. */
+static struct orion_stream_record *new_stream_record(struct orion_process *process, struct orion_stream_name stream, uint64_t key,
+                                                     const struct place *place)
 {
-    struct orion_stream_record *stream_record = known_stream_record(process, key);
-    if (stream_record != NULL) return stream_record;
     struct orion_gpu *gpu = owner_of(process, stream, place->device);
     if (gpu == NULL) return NULL;
-    stream_record = look_up(process, key, stream, place, gpu);
+    struct orion_stream_record *stream_record = look_up(process, key, stream, place, gpu);
+    if (!orion_process_has_scheduler(process)) return stream_record;
     atomic_fetch_add(&process->stream_record_epoch, 1); /* threads may have cached that no client owns it */
     orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
     return stream_record;
 }
 
+/* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. */
 static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream,
                                                         CUcontext context)
 {
     struct place place;
-    struct orion_stream_record *stream_record;
     bool by_client = orion_process_has_scheduler(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
     if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
-    if (!find_place(stream.handle, context, &place)) return NULL;
     uint64_t key = key_of(stream, context);
-    if (by_client) {
-        stream_record = stream_record_of_client(process, stream, key, &place);
-    } else {
-        struct orion_gpu *gpu = owner_of(process, stream, place.device);
-        if (gpu == NULL) return NULL;
-        stream_record = look_up(process, key, stream, &place, gpu);
+    struct orion_stream_record *stream_record = known_stream_record(process, key);
+    bool is_known = stream_record != NULL && (by_client || atomic_load(&stream_record->gpu->role) != ORION_ROLE_NONE);
+    if (!is_known) {
+        if (!find_place(stream.handle, context, &place)) return NULL;
+        stream_record = new_stream_record(process, stream, key, &place);
+        if (stream_record == NULL && !by_client) return NULL;
     }
     *remembered_of(stream.handle) =
         (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
