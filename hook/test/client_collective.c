@@ -12,7 +12,7 @@
  *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
  *   graph US          a collective as one graph per GPU, captured before the launches
  *   apart GPU US      this GPU's part of the collective only; its peers' parts are separate commands
- *   train N COMPUTE_US COLLECTIVE_US   N steps of compute and collective, by this thread
+ *   train N COMPUTE_US COLLECTIVE_US [KERNELS]   N steps of KERNELS (1) times compute and a collective, by this thread
  *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread per GPU
  *   sync              cuStreamSynchronize of each GPU
  *   query GPU         cuStreamQuery
@@ -129,11 +129,12 @@ static CUresult graph(uint64_t microseconds)
     return result ? result : join();
 }
 
-static CUresult train(unsigned steps, uint64_t compute, uint64_t collective_us)
+static CUresult train(unsigned steps, uint64_t compute, uint64_t collective_us, unsigned kernels)
 {
     CUresult result = CUDA_SUCCESS;
     for (unsigned step = 0; step < steps && !result; step++) {
-        for (unsigned i = first_gpu; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].compute, compute);
+        for (unsigned kernel = 0; kernel < kernels; kernel++)
+            for (unsigned i = first_gpu; i < gpu_count && !result; i++) result = launch(&gpus[i], gpus[i].compute, compute);
         if (!result) result = collective(collective_us);
     }
     return result;
@@ -203,7 +204,7 @@ static CUresult be_rank(unsigned gpu, unsigned count)
     return cuMemHostRegister(page, 4096, CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
-static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigned long c)
+static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigned long c, unsigned long d)
 {
     struct gpu *gpu = &gpus[a % GPUS];
     if (!strcmp(name, "init")) {
@@ -216,7 +217,7 @@ static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigne
     if (!strcmp(name, "apart")) return launch(gpu, gpu->collective, b);
     if (!strcmp(name, "collective")) return collective(a);
     if (!strcmp(name, "graph")) return graph(a);
-    if (!strcmp(name, "train")) return train((unsigned)a, b, c);
+    if (!strcmp(name, "train")) return train((unsigned)a, b, c, d != 0 ? (unsigned)d : 1);
     if (!strcmp(name, "threads")) return train_by_threads((unsigned)a, b, c);
     if (!strcmp(name, "sync")) return synchronise();
     if (!strcmp(name, "end")) {
@@ -232,10 +233,10 @@ int main(void)
 {
     char line[256], name[32];
     while (fgets(line, sizeof line, stdin) != NULL) {
-        unsigned long a = 0, b = 0, c = 0;
-        if (sscanf(line, "%31s %lu %lu %lu", name, &a, &b, &c) < 1) continue;
+        unsigned long a = 0, b = 0, c = 0, d = 0;
+        if (sscanf(line, "%31s %lu %lu %lu %lu", name, &a, &b, &c, &d) < 1) continue;
         uint64_t began = now();
-        CUresult result = obey(name, a, b, c);
+        CUresult result = obey(name, a, b, c, d);
         printf("ok %s %llu %llu %d\n", name, (unsigned long long)began, (unsigned long long)now(), (int)result);
         fflush(stdout);
     }

@@ -85,7 +85,7 @@ class Job:
         """Let the ranks train, without waiting for the end; return once some collectives have run."""
         before = self.count(0)
         for rank in self.ranks:
-            rank.send(f"train {steps} 300 200")
+            rank.send(f"train {steps} 300 200 10")
         eventually(lambda: self.count(0) > before + 5, "the ranks train")
 
 
@@ -114,7 +114,7 @@ def job(machine: Machine) -> Job:
 
 def expect_to_be_held(job: Job, whose: int) -> None:
     """Train while the hp of a GPU is busy eight times; expect that collectives stop on both GPUs together."""
-    job.train(600)
+    job.train(200)
     periods = []
     for _ in range(8):
         before = job.count(0)
@@ -130,10 +130,10 @@ def expect_to_be_held(job: Job, whose: int) -> None:
         late += any(job.milliseconds("collective", gpu, began + CLOSING, end) > 0 for gpu in range(2))
         counts = [job.milliseconds("collective", gpu, 0, end) for gpu in range(2)]
         alone += abs(counts[0] - counts[1]) > 0.15
-    # A collective may have begun on one GPU when hp comes while the other GPU still computes. Without a page for the
-    # job, this happens in every period.
-    assert alone <= 2, "collectives of 0.2 ms began on one GPU alone"
-    assert late <= 2, "collectives ran while hp was busy"
+    # A collective may have begun on one GPU when hp comes while the other GPU still computes, which is rare: the ranks
+    # compute for most of a step. Without a page for the job, both happen in every period.
+    assert alone <= 4, "collectives of 0.2 ms began on one GPU alone"
+    assert late <= 4, "collectives ran while hp was busy"
 
 
 @pytest.mark.parametrize("whose", [0, 1])
