@@ -33,11 +33,15 @@ static struct orion_rank *rank_of(const struct orion_process *process, const str
     return atomic_load_explicit(&orion_collectives(process)->ranks.mine[index_of(process, gpu)], memory_order_acquire);
 }
 
+static bool has_ties(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_collectives(process)->ties, memory_order_acquire) != 0;
+}
+
 /* Whether several ranks are tied, and this process has one of them. */
 static bool tied(const struct orion_process *process)
 {
-    const struct orion_collectives *all = orion_collectives(process);
-    return atomic_load_explicit(&all->ties, memory_order_acquire) != 0 && orion_ranks_tied(&all->ranks);
+    return has_ties(process) && orion_ranks_tied(&orion_collectives(process)->ranks);
 }
 
 static bool is_tied(const struct orion_process *process, const struct orion_gpu *gpu)
@@ -214,11 +218,6 @@ static uint32_t last_launched(struct orion_process *process)
     return last;
 }
 
-static bool has_ties(const struct orion_process *process)
-{
-    return atomic_load_explicit(&orion_collectives(process)->ties, memory_order_acquire) != 0;
-}
-
 void orion_collective_open(struct orion_process *process)
 {
     if (!has_ties(process)) return;
@@ -248,7 +247,7 @@ bool orion_collective_update(struct orion_process *process)
 struct orion_gpu *orion_collective_blocked_by(struct orion_process *process, struct orion_gpu *gpu)
 {
     const struct orion_collectives *all = orion_collectives(process);
-    if (__builtin_expect(!atomic_load_explicit(&all->ties, memory_order_relaxed), 1)) return NULL;
+    if (__builtin_expect(!has_ties(process), 1)) return NULL;
     if (!is_tied(process, gpu) || !has_hp(gpu)) return NULL;
     const struct orion_rank *rank = rank_of(process, gpu);
     if (!is_behind(atomic_load(&rank->begun), atomic_load(&rank->launched))) return NULL;

@@ -57,7 +57,8 @@ static uint32_t choose(struct orion_mark *const *owned, uint32_t count, bool *dr
 }
 
 /* Drops every second mark of each stream. With so many streams that few marks would go, and those that stay would be the
- * last ones of their streams, it drops every second mark of all streams: a completion in any stream shows progress. Returns one of the entries of dropped marks; the others become free. */
+ * last ones of their streams, it drops every second mark of all streams: a completion in any stream shows progress.
+ * Returns one of the entries of dropped marks; the others become free. */
 static struct orion_mark *thin(struct orion_mark_ring *ring)
 {
     struct orion_mark *owned[ORION_MARKS], *taken = NULL;
