@@ -6,9 +6,9 @@ Fleets, clusters and scenarios use it, so the same text means the same in each o
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from orion.crds.errors import sentence
 from orion.crds.model import Model
@@ -32,6 +32,9 @@ class Written(Model):
             if name not in known:
                 raise ValueError(f"there is no field {str(name)[:40]!r}; there are {', '.join(known)}")
         return plain
+
+
+WrittenT = TypeVar("WrittenT", bound=BaseModel)
 
 
 def gigabytes(value: Any) -> float:
@@ -66,14 +69,25 @@ Gigabytes = Annotated[float, BeforeValidator(gigabytes), Field(ge=0)]
 SomeGigabytes = Annotated[float, BeforeValidator(_some_gigabytes), Field(gt=0)]
 
 
-def refusal(path: Path, error: ValidationError, plain: Any) -> Unreadable:
-    """Return the sentence about the first wrong value of a file.
+def checked(path: Path, model: type[WrittenT], plain: Any) -> WrittenT:
+    """Return the values of a file.
 
     Args:
         path: the file.
-        error: raised by a model's validation.
-        plain: what was validated; gives the name of the thing that has the value.
+        model: the fields that the file may have.
+        plain: what the file has.
+
+    Raises:
+        Unreadable: with a sentence about the first wrong value.
     """
+    try:
+        return model.model_validate(plain)
+    except ValidationError as error:
+        raise _refusal(path, error, plain) from error
+
+
+def _refusal(path: Path, error: ValidationError, plain: Any) -> Unreadable:
+    """Return the sentence about the first wrong value; `plain` gives the name of the thing that has the value."""
     text = sentence(error).replace("Input should be", "it must be").replace("Field required", "it is missing")
     place = error.errors(include_url=False)[0]["loc"]
     if len(place) > 1 and isinstance(place[1], int):

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from orion.bench import scenario_files
 from orion.bench.colocation.systems import STANDARD, System, in_threads, needs_mps
 from orion.errors import Unreadable
-from orion.simulation import yaml_files
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 
@@ -202,7 +202,7 @@ def _inlined(arrivals: Arrivals, folder: Path, number: int) -> Arrivals:
         rest = arrivals.model_dump(exclude={"file", "values", "gaps"})
         return Trace.model_validate({**rest, "gaps": gaps})
     except ValidationError as error:
-        raise Unreadable(f"{where}: {path}: {first_fault(error)} (values: {arrivals.values})") from error
+        raise Unreadable(f"{where}: {path}: {scenario_files.first_fault(error)} (values: {arrivals.values})") from error
 
 
 def read(path: Path) -> Scenario:
@@ -211,34 +211,12 @@ def read(path: Path) -> Scenario:
     Raises:
         Unreadable: The file cannot be read, or is invalid.
     """
-    fields = yaml_files.read(path, "a scenario as YAML, such as those in bench/scenarios")
-    if not isinstance(fields, dict):
-        raise Unreadable(f"{path} is not a scenario: a scenario has the fields name: and experiments:")
-    try:
-        return Scenario.model_validate(fields)
-    except ValidationError as error:
-        raise Unreadable(f"{path}: {first_fault(error)}") from error
-
-
-def first_fault(error: ValidationError, within: tuple[str, ...] = ()) -> str:
-    """Return the first fault as a sentence, with the field's path in the file.
-
-    Args:
-        error: error of the whole file, or of a part of it.
-        within: path of that part.
-    """
-    first = error.errors()[0]
-    path = (*within, *first["loc"])
-    kinds = {"alone", "timeslice", "mps", "orion", "plain-streams", "foreign", "poisson", "uniform", "trace", "closed"}
-    field = ""
-    for depth, part in enumerate(path):
-        tag = part in kinds and depth > 0 and not (depth == 1 and path[0] == "systems")
-        field += "" if tag else f"[{part}]" if isinstance(part, int) else f".{part}"
-    problem = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
-    if first["type"] == "extra_forbidden":
-        problem = "there is no such field"
-    given = "" if first["type"] in ("missing", "extra_forbidden", "value_error") else f", not {first['input']!r}"
-    return f"{field.lstrip('.')}: {problem}{given}".removeprefix(": ")
+    return scenario_files.read(
+        path,
+        Scenario,
+        "a scenario as YAML, such as those in bench/scenarios",
+        "is not a scenario: a scenario has the fields name: and experiments:",
+    )
 
 
 def write(scenario: Scenario) -> str:

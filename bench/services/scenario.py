@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from orion.bench.colocation.scenario import first_fault
-from orion.errors import Unreadable
-from orion.simulation import yaml_files
+from orion.bench import scenario_files
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -148,10 +146,9 @@ def read(path: Path) -> Scenario:
     Raises:
         Unreadable: the file cannot be read, is no YAML, or has a wrong field.
     """
-    fields = yaml_files.read(path, "a scenario of services as YAML")
-    if not isinstance(fields, dict):
-        raise Unreadable(f"{path} is not a scenario of services: it has to have the fields name: and services:")
-    try:
-        return Scenario.model_validate(fields)
-    except ValidationError as error:
-        raise Unreadable(f"{path}: {first_fault(error)}") from error
+    return scenario_files.read(
+        path,
+        Scenario,
+        "a scenario of services as YAML",
+        "is not a scenario of services: it has to have the fields name: and services:",
+    )

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from orion.crds.durations import Duration
 from orion.planning.queues.resources import Server
 from orion.planning.sharing.harvest import Tenant, speed_beneath
 from orion.simulation import yaml_files
-from orion.simulation.written import Gigabytes, SomeGigabytes, Written, refusal
+from orion.simulation.written import Gigabytes, SomeGigabytes, Written, checked
 
 from .synergy_ini import MOST_SERVERS, shape
 
@@ -181,10 +181,7 @@ def from_yaml(path: Path, text: str) -> Cluster:
         Unreadable: with a sentence.
     """
     plain = yaml_files.parse(path, text)
-    try:
-        written = _File.model_validate(plain)
-    except ValidationError as error:
-        raise refusal(path, error, plain) from error
+    written = checked(path, _File, plain)
     gpus = tuple(sorted({group.gpu for group in written.servers if group.gpu}))
     servers = tuple(_server(group) for group in written.servers for _ in range(group.count))
     return Cluster(path.name, servers, gpus)

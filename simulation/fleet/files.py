@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from orion.crds.durations import Duration
 from orion.crds.profile_file import parse_profile
@@ -25,7 +25,7 @@ from orion.errors import Unreadable
 from orion.planning.fleet.fleets import Batch, Fleet, Service, Training
 from orion.planning.sharing.harvest import Tenant
 from orion.simulation import yaml_files
-from orion.simulation.written import Gigabytes, SomeGigabytes, Written, refusal
+from orion.simulation.written import Gigabytes, SomeGigabytes, Written, checked
 
 DAY_H = 24.0
 MOST_HOURS = 24.0 * 31
@@ -166,10 +166,7 @@ def read(path: Path, fields: dict[str, Any]) -> tuple[Fleet, File]:
     Raises:
         Unreadable: with a sentence.
     """
-    try:
-        written = File.model_validate(fields)
-    except ValidationError as error:
-        raise refusal(path, error, fields) from error
+    written = checked(path, File, fields)
     hours = written.hours
     return Fleet(
         written.gpus.memory, written.gpus.at_most, hours, written.sharing.switch, written.sharing.hp_per_gpu,

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from pydantic import ValidationError
-
 from orion.crds.profile_file import parse_profile
 from orion.errors import Unreadable
 from orion.planning.serving.latency import Latency
@@ -15,7 +13,7 @@ from orion.planning.serving.orion.services import BestEffort
 from orion.planning.serving.plans import Assignment, Part, Plan
 from orion.simulation import yaml_files
 from orion.simulation.engine.batching import Engine
-from orion.simulation.written import refusal
+from orion.simulation.written import checked
 
 from . import rates, scenario
 from .batches import Drop
@@ -30,10 +28,7 @@ def read(path: Path) -> Setting:
         Unreadable: a file cannot be read, or does not fit together; with a sentence.
     """
     plain = yaml_files.read(path, "a scenario of services as YAML")
-    try:
-        written = scenario.Scenario.model_validate(plain)
-    except ValidationError as error:
-        raise refusal(path, error, plain) from error
+    written = checked(path, scenario.Scenario, plain)
     try:
         return _setting(written, path)
     except ValueError as error:

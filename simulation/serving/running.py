@@ -7,12 +7,10 @@ longer has stay, because only the comparison with the next plan needs them.
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from orion.errors import Unreadable
 from orion.planning.serving.plans import Assignment, Part, Plan
 from orion.simulation import yaml_files
-from orion.simulation.written import refusal
+from orion.simulation.written import checked
 
 from . import scenario
 from .setting import Setting
@@ -31,10 +29,7 @@ def read(path: Path, setting: Setting) -> Plan:
     if not isinstance(parts, list) or not parts:
         raise Unreadable(f"{path}: it has no plan: give {_WANTED}")
     plain = {"plan": [_without_needs(part) for part in parts]}
-    try:
-        written = scenario.Running.model_validate(plain)
-    except ValidationError as error:
-        raise refusal(path, error, plain) from error
+    written = checked(path, scenario.Running, plain)
     found = _parts(written, [gpu.name for gpu in setting.gpus])
     if not found:
         raise Unreadable(f"{path}: its plan has none of the GPUs of {setting.source}: give {_WANTED}")
