@@ -93,45 +93,27 @@ static void print_delays(const char *what, const char *way, int us, int blocked_
          what, way, us, blocked_us, quantile(delays, count, 0.5), delays[0], delays[count - 1]);
 }
 
-/* From the store that opens the word to the begin of the kernel behind the wait, as a CPU sees it. */
-static void opening(int blocked_us)
+/* From the store that opens the word to the begin of the kernel behind the wait, as a CPU sees it. The wait is a node in
+ * the middle of the graph, or a wait of the stream before the graph. */
+static void opening(int blocked_us, bool in_graph)
 {
     double delays[OPENINGS];
-    struct shape shape = {8, 20, 1, 1, false, page_address, stamps_address, CU_STREAM_WAIT_VALUE_EQ};
+    struct shape shape = {in_graph ? 8 : 4, 20, 1, in_graph ? 1 : 0, false, page_address, stamps_address, CU_STREAM_WAIT_VALUE_EQ};
+    int behind = in_graph ? 4 : 0;
     CUgraphExec exec = exec_of(&shape);
     for (int i = 0; i < OPENINGS; i++) {
         clear_stamps(shape.kernels);
         set_word(1);
+        if (!in_graph) must(cuStreamWaitValue32(stream, page_address, 0, CU_STREAM_WAIT_VALUE_EQ), "wait");
         must(cuGraphLaunch(exec, stream), "launch");
         usleep((unsigned)blocked_us);
-        if (stamps[2 * 4]) emit("\"what\": \"a kernel ran behind a closed word\"");
+        if (stamps[2 * behind]) emit("\"what\": \"a kernel ran behind a closed word\"");
         double opened = now_us();
         set_word(0);
-        delays[i] = begin_of(4) - opened;
+        delays[i] = begin_of(behind) - opened;
         must(cuStreamSynchronize(stream), "synchronise");
     }
-    print_delays("opening", "node in the graph", shape.us, blocked_us, delays, OPENINGS);
-    must(cuGraphExecDestroy(exec), "destroy");
-}
-
-/* The same for a wait of the stream before a graph. */
-static void opening_of_stream(int blocked_us)
-{
-    double delays[OPENINGS];
-    struct shape shape = {4, 20, 1, 0, false, page_address, stamps_address, CU_STREAM_WAIT_VALUE_EQ};
-    CUgraphExec exec = exec_of(&shape);
-    for (int i = 0; i < OPENINGS; i++) {
-        clear_stamps(shape.kernels);
-        set_word(1);
-        must(cuStreamWaitValue32(stream, page_address, 0, CU_STREAM_WAIT_VALUE_EQ), "wait");
-        must(cuGraphLaunch(exec, stream), "launch");
-        usleep((unsigned)blocked_us);
-        double opened = now_us();
-        set_word(0);
-        delays[i] = begin_of(0) - opened;
-        must(cuStreamSynchronize(stream), "synchronise");
-    }
-    print_delays("opening", "wait of the stream", shape.us, blocked_us, delays, OPENINGS);
+    print_delays("opening", in_graph ? "node in the graph" : "wait of the stream", shape.us, blocked_us, delays, OPENINGS);
     must(cuGraphExecDestroy(exec), "destroy");
 }
 
@@ -184,8 +166,8 @@ static void opening_and_closing(void)
     static const int blocked[] = {200, 5000, 50000}, durations[] = {5, 20, 150};
     for (int b = 0; b < 3; b++) {
         progress("opening after %d us", blocked[b]);
-        opening(blocked[b]);
-        opening_of_stream(blocked[b]);
+        opening(blocked[b], true);
+        opening(blocked[b], false);
     }
     for (int d = 0; d < 3; d++) {
         progress("closing, kernels of %d us", durations[d]);
