@@ -10,6 +10,7 @@
 #include "allocation.h"
 #include "capture_state.h"
 #include "copy.h"
+#include "green.h"
 
 void sim_capture_forget_frontier(void **frontier, size_t *count)
 {
@@ -58,11 +59,33 @@ static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node,
         return result_; \
     } while (0)
 
-CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters)
+/* A kernel that may start early has such an edge from each kernel before it. */
+static bool starts_early(const CUlaunchAttribute *attributes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return attributes[i].value.programmaticStreamSerializationAllowed != 0;
+    return false;
+}
+
+static CUresult set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters,
+                           const CUlaunchAttribute *attributes, unsigned count)
+{
+    const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    for (size_t i = 0; starts_early(attributes, count) && i < node->dependency_count; i++)
+        if (node->dependencies[i]->type == CU_GRAPH_NODE_TYPE_KERNEL) node->edges[i] = early;
+    SIM_TRY(sim_node_set_attributes(node, attributes, count));
+    return sim_node_set_kernel(node, launch, parameters);
+}
+
+CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters,
+                            const CUlaunchAttribute *attributes, unsigned count)
 {
     struct sim_launch here = *launch;
     here.anywhere = !stream->green;
-    RECORD(KERNEL, sim_node_set_kernel(node, &here, parameters));
+    here.green = stream->green ? stream->green->id : 0;
+    RECORD(KERNEL, set_kernel(node, &here, parameters, attributes, count));
 }
 
 CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data)
@@ -77,11 +100,29 @@ CUresult sim_capture_memset(struct CUstream_st *stream, const CUDA_MEMSET_NODE_P
     RECORD(MEMSET, (node->set = *set, CUDA_SUCCESS));
 }
 
-CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph)
+static CUresult allocate(struct CUgraphNode_st *node, CUDA_MEM_ALLOC_NODE_PARAMS *wanted, CUdeviceptr *start)
 {
-    struct CUgraphNode_st like = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = (struct CUgraph_st *)(uintptr_t)graph};
-    RECORD(GRAPH, sim_node_set_like(node, &like));
+    CUresult result = sim_node_set_allocation(node, wanted);
+    if (!result) *start = wanted->dptr;
+    return result;
 }
+
+CUresult sim_capture_memory_op(struct CUstream_st *stream, CUstreamBatchMemOpParams *op)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = stream->context, .count = 1, .paramArray = op};
+    RECORD(BATCH_MEM_OP, sim_node_set_batch(node, &batch));
+}
+
+CUresult sim_capture_allocation(struct CUstream_st *stream, size_t size, CUdeviceptr *start)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted = {.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                         .poolProps.location.id = stream->context->device,
+                                         .bytesize = size};
+    RECORD(MEM_ALLOC, allocate(node, &wanted, start));
+}
+
+CUresult sim_capture_free(struct CUstream_st *stream, CUdeviceptr start) { RECORD(MEM_FREE, sim_node_set_free(node, start)); }
 
 CUresult sim_capture_copy(struct CUstream_st *stream, void *target, const void *source, size_t size)
 {

@@ -92,7 +92,10 @@ void sim_node_free(struct CUgraphNode_st *node)
         if (graph->nodes[i] != node) graph->nodes[kept++] = graph->nodes[i];
     }
     graph->count = kept;
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) free(node->call.parameters);
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        free(node->call.parameters);
+        free(node->call.attributes);
+    }
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child) sim_graph_free(node->child);
     if (node->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) free(node->batch.paramArray);
     if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) free_bodies(node);
@@ -119,6 +122,17 @@ CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launc
     return CUDA_SUCCESS;
 }
 
+CUresult sim_node_set_attributes(struct CUgraphNode_st *node, const CUlaunchAttribute *attributes, unsigned count)
+{
+    CUlaunchAttribute *copy = count ? malloc(count * sizeof *copy) : NULL;
+    SIM_REFUSE(count && !copy, CUDA_ERROR_OUT_OF_MEMORY);
+    if (count) memcpy(copy, attributes, count * sizeof *copy);
+    free(node->call.attributes);
+    node->call.attributes = copy;
+    node->call.attribute_count = count;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy_bodies(struct CUgraphNode_st *node, const struct CUgraphNode_st *other)
 {
     CUgraph *bodies = calloc(other->condition.size, sizeof(CUgraph));
@@ -137,7 +151,9 @@ static CUresult copy_bodies(struct CUgraphNode_st *node, const struct CUgraphNod
 CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other)
 {
     switch (other->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: return sim_node_set_kernel(node, &other->call.launch, other->call.parameters);
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        SIM_TRY(sim_node_set_attributes(node, other->call.attributes, other->call.attribute_count));
+        return sim_node_set_kernel(node, &other->call.launch, other->call.parameters);
     case CU_GRAPH_NODE_TYPE_MEMCPY: node->box = other->box; break;
     case CU_GRAPH_NODE_TYPE_MEMSET: node->set = other->set; break;
     case CU_GRAPH_NODE_TYPE_HOST: node->host = other->host; break;

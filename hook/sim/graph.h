@@ -9,8 +9,9 @@ struct sim_launch {
     struct sim_kernel *kernel;
     unsigned grid[3], block[3], shared;
     /* True: the kernel may use every SM, even if it is launched in the stream of a green context. True for the nodes of
-     * graphs, unless they were captured in the stream of a green context. */
+     * graphs, unless they belong to a green context. */
     bool anywhere;
+    unsigned long long green; /* a node: the id of the green context that it belongs to; 0: none */
 };
 
 struct CUgraphNode_st {
@@ -27,6 +28,8 @@ struct CUgraphNode_st {
         struct {
             struct sim_launch launch;
             void **parameters;
+            CUlaunchAttribute *attributes; /* kept for the program, without effect */
+            unsigned attribute_count;
         } call; /* `parameters` is one allocation: the pointers, then the values that they point to */
         CUDA_MEMCPY3D box;
         CUDA_MEMSET_NODE_PARAMS set;
@@ -61,6 +64,8 @@ struct CUgraphExec_st {
     struct CUgraph_st *graph; /* a copy of the graph; its nodes are ordered by their dependencies */
     unsigned long long flags;
     struct CUgraph_st *source; /* the graph whose `only` this is; NULL: none */
+    struct sim_position last;  /* the end of the last launch; number 0: none. The next launch waits for it */
+    uint64_t launches;
 };
 
 struct CUgraph_st *sim_graph_new(void);
@@ -83,6 +88,7 @@ struct CUgraphNode_st *sim_node_copy_in(const struct CUgraph_st *graph, const st
 /* Set what a node does. Parameters are copied. */
 CUresult sim_node_set_kernel(struct CUgraphNode_st *node, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_node_set_like(struct CUgraphNode_st *node, const struct CUgraphNode_st *other);
+CUresult sim_node_set_attributes(struct CUgraphNode_st *node, const CUlaunchAttribute *attributes, unsigned count);
 
 /* The copy of a graph's node in an executable. NULL: there is none of this type. */
 struct CUgraphNode_st *sim_node_in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type);
@@ -97,7 +103,9 @@ bool sim_graph_has_memory(const struct CUgraph_st *graph);
 CUresult sim_node_set_batch(struct CUgraphNode_st *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *batch);
 bool sim_node_same_batch(const struct CUgraphNode_st *a, const struct CUgraphNode_st *b); /* differ only in what may change */
 
-/* Memory of graphs (graph_memory.c). The address of an allocation node stays the same for ever. */
+/* Memory of graphs (graph_memory.c). Both setters define a new node of their type. The address of an allocation node stays the same for ever. */
+CUresult sim_node_set_allocation(struct CUgraphNode_st *node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters);
+CUresult sim_node_set_free(struct CUgraphNode_st *node, CUdeviceptr start);
 CUresult sim_graph_allocate(struct CUctx_st *context, const struct CUgraphNode_st *node);
 CUresult sim_graph_free_memory(CUdeviceptr start);
 /* Whether an allocation of this graph exists that no free node of this graph will free. */
@@ -112,8 +120,10 @@ bool sim_graph_fits_body(const struct CUgraph_st *graph);
 /* Queue the nodes of an executable (graph_run.c). */
 CUresult sim_graph_run(struct CUstream_st *stream, const struct CUgraph_st *graph);
 
-/* Order the nodes by their dependencies; false: there is a cycle. */
+/* Order the nodes by their dependencies; false: there is a cycle. The second also orders the nodes of child graphs and
+ * bodies; false: also if a body has a node that it may not have. */
 bool sim_graph_sort(struct CUgraph_st *graph);
+bool sim_graph_sort_all(struct CUgraph_st *graph);
 /* Give a new mark to `nodes` and to everything that they depend on; return the mark. */
 unsigned sim_graph_mark_before(struct CUgraphNode_st *const *nodes, size_t count);
 
@@ -122,8 +132,11 @@ CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3]
 CUresult sim_submit_host_function(struct CUstream_st *stream, CUhostFn function, void *data);
 
 /* Add a node to the stream's capture instead of queuing the work. */
-CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
+CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters,
+                            const CUlaunchAttribute *attributes, unsigned count);
 CUresult sim_capture_host(struct CUstream_st *stream, CUhostFn function, void *data);
-CUresult sim_capture_child(struct CUstream_st *stream, const struct CUgraph_st *graph);
+CUresult sim_capture_memory_op(struct CUstream_st *stream, CUstreamBatchMemOpParams *op);
+CUresult sim_capture_allocation(struct CUstream_st *stream, size_t size, CUdeviceptr *start);
+CUresult sim_capture_free(struct CUstream_st *stream, CUdeviceptr start);
 
 #endif

@@ -23,6 +23,14 @@
         return result_; \
     } while (0)
 
+/* What the node does from now on (graph_node.c). Parameters are copied; on an error the node stays as it is. */
+CUresult sim_set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters);
+CUresult sim_set_box(CUgraphNode node, const CUDA_MEMCPY3D *box);
+CUresult sim_set_memset(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set);
+CUresult sim_set_host(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host);
+CUresult sim_set_event(CUgraphNode node, CUevent event);
+CUresult sim_set_child(CUgraphNode node, CUgraph child);
+
 #define GETS(function, kind, type_of, member) \
     CUresult CUDAAPI function(CUgraphNode node, type_of *value) \
     { \
@@ -36,6 +44,10 @@
         NODE(node, CU_GRAPH_NODE_TYPE_##kind, value); \
         return set(node, value); \
     }
+
+#define EXEC(exec, pointer) \
+    SIM_READY(); \
+    SIM_REFUSE(!(pointer) || !sim_handle_is(exec, SIM_EXEC), CUDA_ERROR_INVALID_VALUE)
 
 /* The program names a node of an executable graph by the node of the original graph. */
 #define IN_EXEC(kind, pointer) \

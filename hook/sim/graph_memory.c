@@ -23,7 +23,7 @@ bool sim_graph_is_single(const struct CUgraph_st *graph)
     return sim_graph_has_memory(graph) || has(graph, CU_GRAPH_NODE_TYPE_CONDITIONAL);
 }
 
-static CUresult reserve(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+CUresult sim_node_set_allocation(struct CUgraphNode_st *node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
     SIM_REFUSE(!parameters->bytesize || parameters->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(parameters->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
@@ -39,7 +39,7 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *made, CUgraph graph, const 
                                         CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
     SIM_REFUSE(!parameters, CUDA_ERROR_INVALID_VALUE);
-    ADD(MEM_ALLOC, reserve(node, parameters));
+    ADD(MEM_ALLOC, sim_node_set_allocation(node, parameters));
 }
 
 CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
@@ -61,7 +61,7 @@ static struct CUgraphNode_st *node_of(const struct CUgraph_st *graph, CUgraphNod
 }
 
 /* The new node is already part of the graph, and its address is still 0. */
-static CUresult set_free(CUgraphNode node, CUdeviceptr start)
+CUresult sim_node_set_free(struct CUgraphNode_st *node, CUdeviceptr start)
 {
     struct sim_allocation found;
     bool other_graph = sim_allocation_find(start, &found) && found.start == start && found.memory == SIM_OF_GRAPH;
@@ -75,7 +75,7 @@ static CUresult set_free(CUgraphNode node, CUdeviceptr start)
 CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, size_t count,
                                        CUdeviceptr start)
 {
-    ADD(MEM_FREE, set_free(node, start));
+    ADD(MEM_FREE, sim_node_set_free(node, start));
 }
 
 GETS(cuGraphMemFreeNodeGetParams, MEM_FREE, CUdeviceptr, memory.start)

@@ -37,7 +37,8 @@ CUresult sim_check_shape(const struct sim_kernel *kernel, const unsigned grid[3]
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const struct sim_launch *launch, CUstream handle, void **parameters, void **extra)
+static CUresult launch(const struct sim_launch *launch, CUstream handle, void **parameters, void **extra,
+                       const CUlaunchAttribute *attributes, unsigned count)
 {
     void *gathered[SIM_PARAMETERS];
     SIM_STREAM(stream, handle);
@@ -45,7 +46,7 @@ static CUresult launch(const struct sim_launch *launch, CUstream handle, void **
     SIM_TRY(sim_check_shape(launch->kernel, launch->grid, launch->block, launch->shared));
     SIM_TRY(sim_gather_parameters(launch->kernel, parameters, extra, gathered));
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture) return sim_capture_kernel(stream, launch, gathered);
+    if (stream->capture) return sim_capture_kernel(stream, launch, gathered, attributes, count);
     return sim_submit_kernel(stream, launch, gathered);
 }
 
@@ -53,18 +54,18 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
                                 unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
                                 void **extra)
 {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
-    return launch(&it, stream, parameters, extra);
+    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, 0};
+    return launch(&it, stream, parameters, extra, NULL, 0);
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                            unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters)
 {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
-    return launch(&it, stream, parameters, NULL);
+    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, 0};
+    return launch(&it, stream, parameters, NULL, NULL, 0);
 }
 
-/* Of the launch attributes, only an event to record has an effect here. */
+/* Of the launch attributes, only an event to record has an effect here. The nodes of captures keep all of them. */
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     SIM_READY();
@@ -73,8 +74,9 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
                             {config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
                             config->sharedMemBytes,
-                            false};
-    SIM_TRY(launch(&it, config->hStream, parameters, extra));
+                            false,
+                            0};
+    SIM_TRY(launch(&it, config->hStream, parameters, extra, config->attrs, config->numAttrs));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         CUevent event = NULL;
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = config->attrs[i].value.programmaticEvent.event;

@@ -4,7 +4,7 @@
 #pragma GCC visibility push(default)
 #include "orion_sim.h"
 #pragma GCC visibility pop
-#include "sim.h"
+#include "graph.h"
 
 static bool exists(int gpu) { return sim_open() && gpu >= 0 && (uint64_t)gpu < sim_machine->parameters.gpus; }
 
@@ -72,4 +72,9 @@ int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int 
         if (memory) memory[i] = bytes[i];
     }
     return found;
+}
+
+int64_t orion_sim_graph_launches(const void *exec)
+{
+    return sim_handle_is(exec, SIM_EXEC) ? (int64_t)((const struct CUgraphExec_st *)exec)->launches : -1;
 }

@@ -50,6 +50,9 @@ int orion_sim_gpu_health(int gpu, uint64_t *events, uint32_t *xid);
 int orion_sim_gpu_raise_xid(int gpu, uint32_t xid);
 int orion_sim_gpu_set_lost(int gpu, int lost);
 
+/* How often this process has launched a CUgraphExec; -1: it is not one. */
+int64_t orion_sim_graph_launches(const void *exec);
+
 #ifdef __cplusplus
 }
 #endif

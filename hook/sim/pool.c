@@ -10,6 +10,7 @@
 
 #include "allocation.h"
 #include "capture.h"
+#include "graph.h"
 
 struct CUmemPoolHandle_st {
     uint32_t kind;
@@ -208,7 +209,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUme
     SIM_STREAM(stream, handle);
     SIM_REFUSE(!pointer || !size || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture) return sim_capture_refuse(stream); /* memory nodes are not modelled */
+    if (stream->capture) return sim_capture_allocation(stream, size, pointer);
     pthread_mutex_lock(&mutex);
     CUresult result = allocate(pool, stream->context, size, &start);
     pthread_mutex_unlock(&mutex);
@@ -229,7 +230,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
     struct sim_allocation allocation;
     SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture) return sim_capture_refuse(stream);
+    if (stream->capture) return sim_capture_free(stream, pointer);
     SIM_REFUSE(!pointer, CUDA_SUCCESS);
     SIM_REFUSE(!sim_allocation_find(pointer, &allocation) || allocation.start != pointer, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(allocation.memory != SIM_POOLED && allocation.memory != SIM_DEVICE_MEMORY && allocation.memory != SIM_OF_GRAPH,

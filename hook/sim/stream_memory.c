@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "graph.h"
 #include "sim.h"
 
 #define EARLY_NS 60000u /* a wait may read its word this long before the wait is due */
@@ -44,12 +45,23 @@ static CUresult check(const struct word *word)
     return word->flags & ~known ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+static CUresult capture(struct CUstream_st *stream, const struct word *word)
+{
+    static const CUstreamBatchMemOpType operations[2][2] = {{CU_STREAM_MEM_OP_WRITE_VALUE_32, CU_STREAM_MEM_OP_WRITE_VALUE_64},
+                                                            {CU_STREAM_MEM_OP_WAIT_VALUE_32, CU_STREAM_MEM_OP_WAIT_VALUE_64}};
+    CUstreamBatchMemOpParams op = {.operation = operations[word->wait][word->wide]};
+    op.waitValue.address = word->address; /* a write has the same fields at the same places */
+    op.waitValue.value64 = word->value;
+    op.waitValue.flags = word->flags;
+    return sim_capture_memory_op(stream, &op);
+}
+
 static CUresult submit(CUstream handle, const struct word *word)
 {
     SIM_STREAM(stream, handle);
     SIM_TRY(check(word));
     SIM_TRY(sim_capture_touches(stream));
-    if (stream->capture) return sim_capture_refuse(stream);
+    if (stream->capture) return capture(stream, word);
     struct word *copy = malloc(sizeof *copy);
     SIM_REFUSE(!copy, CUDA_ERROR_OUT_OF_MEMORY);
     *copy = *word;

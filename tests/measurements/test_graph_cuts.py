@@ -33,6 +33,10 @@ def test_the_probe_reports_which_graphs_can_be_cut(c_build: Path, tmp_path: Path
         *("child graph", "child graph that waits"),
     }
     assert {cut[name] for name in cut.keys() - whole} == {"CUDA_ERROR_NOT_SUPPORTED"}
+    moves = {(row["from"], row["by"]): row["why"] for row in rows if "why" in row}
+    stays = ("kern, ctx = green", "captured on the green stream")
+    assert moves.pop(stays) == 0
+    assert set(moves.values()) == {7}
 
 
 def test_the_library_that_counts_calls_compiles(tmp_path: Path) -> None:

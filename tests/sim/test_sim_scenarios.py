@@ -9,7 +9,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ENTRIES = HERE.parents[1] / "hook" / "sim" / "generated" / "entries.inc"
-VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py")  # exact times, because no real time passes
+# Exact times, because no real time passes.
+VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py", "scenario_pieces.py")
 
 
 def scenarios() -> list[tuple[str, str]]:
