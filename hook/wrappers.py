@@ -37,7 +37,7 @@ def _stream(function: Function, declaration: Declaration) -> str:
 
 def _identity(declaration: Declaration) -> str:
     kind, arguments = _only_call(declaration)
-    if kind in ("kernel", "graph"):
+    if kind == "kernel":
         return "ORION_IDENTITY_UNREAD"
     if kind in _COPIES:
         return f"orion_identity_bytes(ORION_WORK_{_COPIES[kind]}, {arguments})"
@@ -56,10 +56,8 @@ def _calling(function: Function, after: list[str]) -> list[str]:
 
 
 def _launch(declaration: Declaration) -> str:
-    """Return the initializer of `.launch`. The core computes a kernel's or a graph's identity from it when needed."""
+    """Return the initializer of `.launch`. The core computes a kernel's identity from it when needed."""
     kind, arguments = _only_call(declaration)
-    if kind == "graph":
-        return f", .launch = {{.graph = {arguments}}}"
     if kind != "kernel":
         return ""
     function, *shape = (each.strip() for each in arguments.split(","))
@@ -74,7 +72,7 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     if "stays" in declaration.words:
         return []
     streams = [parameter.name for parameter in function.parameters if parameter.type == "CUstream"]
-    if kind not in ("kernel", "graph"):
+    if kind != "kernel":
         return []
     if len(streams) == 1:
         return [f"if (work.elsewhere) {streams[0]} = work.elsewhere;"]
@@ -87,6 +85,10 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _gate(function: Function, declaration: Declaration) -> list[str]:
+    kind, arguments = _only_call(declaration)
+    if kind == "graph":
+        stream = _stream(function, declaration)
+        return [f"return orion_graph_launch(real, {arguments}, (struct orion_stream_name){stream});"]
     before, after = own_streams.on_own_stream(function, declaration)
     return [*before, *_gated(function, declaration, after)]
 
@@ -200,10 +202,31 @@ def _creates_stream(function: Function, priority: str) -> list[str]:
     ]
 
 
+def _on_success(*calls: str) -> list[str]:
+    return [f"if (result == CUDA_SUCCESS) {', '.join(calls)};"]
+
+
+def _sets_copy(function: Function) -> list[str]:
+    """Return lines that set a node of the hook's copy of the graph, as the program has set it in its executable.
+
+    cuGraphHostNodeSetParams(node, parameters) belongs to cuGraphExecHostNodeSetParams(executable, node, parameters).
+    """
+    executable, node, parameters = (parameter.name for parameter in function.parameters[:3])
+    setter = f"orion_driver.{function.name.replace('Exec', '', 1)}"
+    if setter.endswith(".cuGraphKernelNodeSetParams"):  # the core calls the newer one, whose structure is longer
+        setter, parameters = f"{setter}_v2", f"orion_kernel_node_v2({parameters})"
+    return [
+        f"CUgraphNode own = result == CUDA_SUCCESS ? orion_graph_copy_node({executable}, {node}) : NULL;",
+        f"if (own && !{setter}) orion_graph_copy_node_set({executable}, CUDA_ERROR_NOT_FOUND);",
+        f"else if (own) orion_graph_copy_node_set({executable}, {setter}(own, {parameters}));",
+    ]
+
+
 def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = _only_call(declaration)
     if kind == "creates_stream":
         return _creates_stream(function, handle)
+    own = _sets_copy(function) if kind == "sets_node" else []
     around: dict[str, tuple[list[str], list[str]]] = {
         "creates_context": ([f"orion_context_creating({handle});"], []),
         "retains_primary": (
@@ -220,11 +243,15 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "ends_code": (["orion_code_ending();"], []),
-        "makes_graph": ([], [f"if (result == CUDA_SUCCESS) orion_graph_made({handle});"]),
-        "sets_node": ([], [f"if (result == CUDA_SUCCESS) orion_graph_node_set({handle});"]),
-        "sets_child": ([], [f"if (result == CUDA_SUCCESS) orion_graph_child_set({handle});"]),
-        "enables_node": ([], [f"if (result == CUDA_SUCCESS) orion_graph_node_enabled({handle});"]),
-        "ends_graph": ([f"orion_graph_ending({handle});"], []),
+        "makes_graph": ([], _on_success(f"orion_graph_made({handle})", f"orion_graph_copy_made({handle})")),
+        "updates_graph": ([], _on_success(f"orion_graph_made({handle})", f"orion_graph_copy_updated({handle})")),
+        "sets_node": ([], [*_on_success(f"orion_graph_node_set({handle})"), *own]),
+        "sets_child": ([], _on_success(f"orion_graph_child_set({handle})", f"orion_graph_copy_child_set({handle})")),
+        "enables_node": ([], _on_success(f"orion_graph_node_enabled({handle})", f"orion_graph_copy_enabled({handle})")),
+        "ends_graph": (
+            [f"orion_graph_ending({handle});", f"struct orion_graph_copy *copy = orion_graph_copy_ending({handle});"],
+            ["orion_graph_copy_ended(copy, result);"],
+        ),
     }
     if kind not in around:
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class lifetime; see hook/declarations/README.md")

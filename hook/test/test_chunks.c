@@ -73,6 +73,17 @@ int main(void)
     }
     answer = CUDA_ERROR_ILLEGAL_ADDRESS;
     CHECK(orion_chunks_reap(orion_the_process, first.stream_record) == 1 && chunks->count == 0);
+    /* The ledger is taken when the timed launch returns, so its end is not recorded. Later launches are timed all the same. */
+    struct orion_work lost = {.stream = stream, .identity = 0x30001}, later = {.stream = stream, .identity = 0x40001};
+    know(lost.identity);
+    know(later.identity);
+    orion_work_begin(&lost);
+    CHECK((lost.flags & ORION_ADMITTED_TIMED) && orion_ledger_try_lock(gpu));
+    orion_work_end(&lost, CUDA_SUCCESS);
+    orion_ledger_unlock(gpu);
+    orion_work_begin(&later);
+    CHECK(later.flags & ORION_ADMITTED_TIMED);
+    orion_work_end(&later, CUDA_SUCCESS);
     puts("chunks: ok");
     return 0;
 }

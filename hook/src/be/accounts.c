@@ -1,6 +1,7 @@
 #include "be/accounts.h"
 
 #include "be/window.h"
+#include "learning/durations.h"
 #include "learning/facts.h"
 #include "process/gpu.h"
 
@@ -14,7 +15,10 @@ void orion_account_long_kernel(struct orion_process *process, struct orion_gpu *
 {
     struct orion_record_page *record = gpu->record;
     uint64_t bound = orion_gpu_policy(gpu)->long_kernel_ns;
+    struct orion_kernel_facts facts;
     if (bound == 0 || measured_ns <= bound) return;
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    if (facts.has_pieces) return; /* hp waits for one piece only */
     if (measured_ns <= atomic_load_explicit(&record->long_kernel_ns, memory_order_relaxed)) return;
     if (!orion_kernel_name(process, identity, record->long_kernel_name, sizeof record->long_kernel_name)) return;
     atomic_store_explicit(&record->long_kernel_ns, measured_ns, memory_order_release); /* release: the name is visible first */

@@ -32,7 +32,7 @@ struct orion_chunk {
 struct orion_chunks {
     uint32_t first, count;           /* the ring: chunks that have an event and are not complete */
     uint64_t open_ns, open_since_ns; /* the launches since the last event: their cost, and the time of the first */
-    bool sampling;                   /* a timed launch has begun; its events are in the ring entry behind the last chunk */
+    _Atomic bool sampling;           /* a timed launch has begun; its events are in the ring entry behind the last chunk */
     struct orion_chunk ring[ORION_CHUNKS];
 };
 

@@ -166,11 +166,12 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
                            bool timed)
 {
     struct orion_gpu *gpu = stream_record->gpu;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (!orion_ledger_try_lock(gpu)) {
+        if (timed) atomic_store(&chunks->sampling, false); /* the sample is lost; while it was open, no chunk would end */
         orion_ledger_subtract(gpu, expected_ns);
         return;
     }
-    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (chunks->open_ns == 0) chunks->open_since_ns = orion_now();
     chunks->open_ns += expected_ns;
     /* While running ahead, a chunk is a whole share of the window; else an eighth of it. */

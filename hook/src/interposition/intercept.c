@@ -13,7 +13,9 @@
 #include <cuda.h>
 #include <stdint.h>
 
+#include "be/graph_copies.h"
 #include "core/core.h"
+#include "core/graph_launch.h"
 #include "core/lifetimes.h"
 #include "generated/driver.h"
 #include "interposition/launched.h"

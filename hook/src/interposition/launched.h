@@ -45,6 +45,19 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
     orion_identity_kernel((kernel_function), (node)->gridDimX, (node)->gridDimY, (node)->gridDimZ, (node)->blockDimX, \
                           (node)->blockDimY, (node)->blockDimZ, (node)->sharedMemBytes)
 
+/* The parameters of a kernel node as the newer ABI passes them. */
+#define orion_kernel_node_v2(node) \
+    (&(CUDA_KERNEL_NODE_PARAMS_v2){.func = (node)->func, \
+                                   .gridDimX = (node)->gridDimX, \
+                                   .gridDimY = (node)->gridDimY, \
+                                   .gridDimZ = (node)->gridDimZ, \
+                                   .blockDimX = (node)->blockDimX, \
+                                   .blockDimY = (node)->blockDimY, \
+                                   .blockDimZ = (node)->blockDimZ, \
+                                   .sharedMemBytes = (node)->sharedMemBytes, \
+                                   .kernelParams = (node)->kernelParams, \
+                                   .extra = (node)->extra})
+
 /* The identity of a graph node with its new parameters, for any type of node. ORION_IDENTITY_NONE: the parameters of
  * this type do not affect GPU time. */
 static inline uint64_t orion_identity_node(const CUgraphNodeParams *node)

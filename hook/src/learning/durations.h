@@ -31,6 +31,7 @@ enum {
     ORION_FACTS_ESTIMATE = 4u,     /* this process has not measured the duration */
     ORION_FACTS_PROFILE = 8u,      /* a row of a profile, under its plain identity */
     ORION_FACTS_EXCEEDS_GPU = 16u, /* a kernel whose blocks cannot all run at once: see orion_kernel_exceeds_gpu */
+    ORION_FACTS_HAS_PIECES = 32u,  /* a graph that can be launched in pieces: see be/graph_pieces.h */
 };
 
 struct orion_duration {
@@ -72,6 +73,7 @@ struct orion_kernel_facts {
     enum orion_kernel_class kernel_class;
     uint32_t samples;
     bool exceeds_gpu; /* a kernel whose blocks cannot all run at once */
+    bool has_pieces;  /* a graph that can be launched in pieces */
 };
 
 /* Fills *facts with what the table knows; unknown facts become 0. False: orion_kernel_note has not run for this

@@ -24,7 +24,7 @@
 #include "learning/identity.h"
 #include "process/process.h"
 
-#define ORION_GRAPHS 2048u      /* executable graphs; a power of two */
+#define ORION_GRAPHS 8192u      /* executable graphs and pieces of them (be/graph_pieces.h); a power of two */
 #define ORION_GRAPH_NODES 1024u /* nodes that changed after their graph was instantiated; a power of two */
 
 struct orion_graph {

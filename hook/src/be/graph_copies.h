@@ -1,0 +1,97 @@
+/* Copies of be's graphs, from which graph_pieces.c makes executables that hp can stop in between.
+ *
+ * When a be program instantiates a graph, the hook clones the graph, because the program may destroy or change its own
+ * one. A clone takes host memory only. Updates of the program go to its executable first, and then into the clone's
+ * nodes. So the clone always has the parameters of the program's executable, also while no hp is there and the program's
+ * executable runs. After a node's change its piece is stale, and the next launch of pieces updates the piece's
+ * executable.
+ *
+ * Some graphs have no copy and run as one piece of work: the driver clones no graph with allocations or conditional
+ * nodes; external semaphores; graphs that the device launches; graphs with collectives, because the ranks of a job count
+ * launches of collectives and each rank must count the same (collective.h); graphs of one node.
+ *
+ * The driver allows one thread at a time to use an executable, so a copy needs no lock against the program. `busy` is
+ * for programs that break this rule.
+ *
+ * Rejected: one copy with waits on the valve's word inside (batch memory operations). On an H200 it costs the same, 3 us
+ * of GPU time for each cut and 2 us of CPU time (docs/results/graph-cuts.md), but its waits bypass the window, the
+ * learning of durations and the gate on the CPU. */
+#ifndef ORION_GRAPH_COPIES_H
+#define ORION_GRAPH_COPIES_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "process/process.h"
+
+struct orion_stream_record;
+
+#define ORION_GRAPH_COPIES 4096u /* a power of two */
+
+/* A node of the program's graph. Nodes are in the order of graph_order.h. */
+struct orion_copy_node {
+    CUgraphNode program, own; /* the program's handle, and the node in the graph of its piece */
+    uint32_t piece;
+    bool disabled; /* by the program, in its executable */
+};
+
+/* A run of nodes. At first one piece has all nodes and no executable. */
+struct orion_piece {
+    CUgraph graph;
+    CUgraphExec exec; /* NULL: not made yet */
+    uint32_t first, count;
+    uint32_t unknown; /* launches while its duration was unknown */
+    bool stale;       /* the graph's parameters have changed since `exec` was made or updated */
+    bool whole;       /* the driver refused to cut it */
+};
+
+struct orion_graph_copy {
+    _Atomic uint32_t busy; /* 1: a thread launches it */
+    CUgraphExec exec;      /* the program's */
+    unsigned long long flags;
+    uint32_t nodes, edges, pieces;
+    uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
+    struct orion_copy_node *node; /* `nodes` of them */
+    uint32_t *rank;               /* by the number of a node in the program's graph: its index in `node` */
+    uint32_t *by_handle;          /* hash table of indices + 1 into `node`, by the program's handle */
+    uint32_t slots;               /* in by_handle; a power of two */
+    struct orion_piece *piece;
+    bool disables; /* the program has disabled nodes */
+    bool refused;  /* pieces could not be made; the program's executable is launched until the next update */
+
+    /* The last launch, for launches in several streams: see graph_pieces.c. */
+    const struct orion_stream_record *stream_record; /* NULL: never launched */
+    uint32_t stream_epoch, context_epoch;
+    CUevent event; /* behind the last launch of pieces; NULL: the last launch was of the program's executable */
+    CUevent spare; /* an event that is not in use */
+};
+
+struct orion_graph_copies {
+    _Atomic uint32_t count;
+    struct {
+        _Atomic uint64_t exec; /* 0: free */
+        struct orion_graph_copy *_Atomic copy;
+    } entry[ORION_GRAPH_COPIES];
+};
+ORION_PART(graph_copies)
+
+/* The copy for the program's executable; NULL: none. In a process without copies this costs one load. */
+struct orion_graph_copy *orion_graph_copy_of(struct orion_process *process, CUgraphExec exec);
+
+/* The wrappers call these after a successful call of the program, unless they say otherwise. */
+void orion_graph_copy_made(CUgraphExec exec, CUgraph graph);
+void orion_graph_copy_updated(CUgraphExec exec, CUgraph graph);
+void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
+void orion_graph_copy_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
+
+/* The copy's node for the program's node, whose parameters the caller sets, and then passes the result on. NULL: none. */
+CUgraphNode orion_graph_copy_node(CUgraphExec exec, CUgraphNode node);
+void orion_graph_copy_node_set(CUgraphExec exec, CUresult result);
+
+/* Before and after cuGraphExecDestroy. */
+struct orion_graph_copy *orion_graph_copy_ending(CUgraphExec exec);
+void orion_graph_copy_ended(struct orion_graph_copy *copy, CUresult result);
+
+#endif

@@ -1,0 +1,25 @@
+/* The order in which a graph is cut: by levels. A node's level is the length of the longest path to it, so a run of this
+ * order depends only on earlier runs, and nodes that may run side by side stay together. Pure functions.
+ *
+ * Rejected: the order of a depth-first search. Its runs contain whole branches, which then run one after the other. */
+#ifndef ORION_GRAPH_ORDER_H
+#define ORION_GRAPH_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Writes the `nodes` node numbers into `order`, by level, and nodes of one level by number. Edge i leads from node
+ * from[i] to node to[i]. False: no memory, a number is out of range, or the edges form a cycle. */
+bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, const uint32_t *to, uint32_t *order);
+
+/* Into how many runs a piece is cut: each should take at most limit_ns. 1: the piece stays whole. A piece may take a
+ * quarter more than the limit, because a cut costs GPU time and durations vary. */
+uint32_t orion_graph_parts(uint64_t expected_ns, uint64_t limit_ns, uint32_t nodes);
+
+/* The first node of run `part` of `parts` runs of `nodes` nodes; nodes are divided evenly. */
+static inline uint32_t orion_graph_part_begin(uint32_t nodes, uint32_t parts, uint32_t part)
+{
+    return (uint32_t)((uint64_t)nodes * part / parts);
+}
+
+#endif

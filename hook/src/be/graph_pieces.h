@@ -1,0 +1,28 @@
+/* be's graphs in pieces. A graph that takes longer than the window cannot be stopped once it is launched. While the GPU
+ * has hp clients, the hook launches such a graph as several executables, one after the other, in the program's stream.
+ * Each piece is a launch like any other: it waits for its stop, counts in the window, and is timed.
+ *
+ * A piece is a run of the graph's nodes in the order of graph_order.h. How long the nodes take is not known, so a piece
+ * that takes longer than the window is cut evenly, and its parts are cut again when their measured durations ask for
+ * it. Each part is a clone from which the other parts' nodes were removed: this keeps all attributes of all types of
+ * nodes. What the hook has learnt of pieces it knows again in a later process, because their identities come from their
+ * nodes. Pieces never become longer again: a piece that is too short costs about 3 us.
+ *
+ * A launch of an executable waits for the executable's earlier launches, also in other streams. Pieces must wait for
+ * the whole earlier launch, so a launch in another stream first waits for an event behind it.
+ *
+ * Cutting and updating happen in the launching thread. They happen rarely, and only while the GPU has hp clients. */
+#ifndef ORION_GRAPH_PIECES_H
+#define ORION_GRAPH_PIECES_H
+
+#include <stdbool.h>
+
+#include "be/graph_copies.h"
+#include "streams/stream_name.h"
+
+/* Whether this launch must be in pieces. True: copy->piece has executables that are ready to launch in order, and the
+ * caller calls orion_pieces_launched after the last launch. False: the caller launches the program's executable. */
+bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
+void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
+
+#endif

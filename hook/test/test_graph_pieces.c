@@ -1,0 +1,348 @@
+/* be's graphs in pieces, on the simulated driver, through the hook's wrappers: the order of the nodes, and that a graph in pieces does what the
+ * program's own executable does, after each kind of update. Kernels of the simulated GPU have no result, so a host node
+ * behind each kernel writes its number into a log. */
+#include "check.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "be/graph_copies.h"
+#include "be/graph_order.h"
+#include "fake_driver.h"
+#include "generated/driver.h"
+#include "learning/durations.h"
+#include "learning/graphs.h"
+#include "process/process.h"
+
+#define MUST(call) CHECK((call) == CUDA_SUCCESS)
+#define STEPS 24u
+#define WINDOW_NS 400000000u /* so long that measured durations of the pieces never exceed it */
+
+static struct orion_process *process;
+static struct orion_gpu *gpu;
+static struct orion_policy_page policy;
+static struct orion_grant_page grant;
+static CUfunction function;
+static CUstream stream;
+
+static unsigned log_count;
+static unsigned log_of[4 * STEPS];
+
+static void CUDA_CB note(void *number)
+{
+    CHECK(log_count < 4 * STEPS);
+    log_of[log_count++] = (unsigned)(uintptr_t)number;
+}
+
+static void *find(void *where, const char *name) { return dlsym(where, name); }
+
+static void begin(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    orion_driver_fill(find, RTLD_DEFAULT);
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=20\n"));
+    MUST(cuModuleGetFunction(&function, module, "one"));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    process = orion_process_started();
+    atomic_store(&process->managed, 1);
+    policy.copy[0] = (struct orion_policy){.kind = ORION_POLICY_GATE, .window_ns = WINDOW_NS};
+    atomic_store(&policy.hp_clients, 1);
+    grant.copy[0].window_share_ns = WINDOW_NS;
+    gpu->policy = &policy;
+    gpu->grant = &grant;
+}
+
+static CUDA_KERNEL_NODE_PARAMS kernel(void)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){
+        .func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1};
+}
+
+/* A chain of STEPS kernels, each followed by a host node that notes its number plus `offset`. */
+static CUgraph chain(unsigned offset, CUgraphNode *hosts)
+{
+    CUgraph graph;
+    CUgraphNode before = NULL;
+    MUST(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < STEPS; i++) {
+        CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+        CUDA_HOST_NODE_PARAMS host = {.fn = note, .userData = (void *)(uintptr_t)(offset + i)};
+        CUgraphNode made, noted;
+        MUST(cuGraphAddKernelNode(&made, graph, &before, before != NULL, &parameters));
+        MUST(cuGraphAddHostNode(&noted, graph, &made, 1, &host));
+        before = noted;
+        if (hosts != NULL) hosts[i] = noted;
+    }
+    return graph;
+}
+
+static void takes(CUgraphExec exec, unsigned windows)
+{
+    uint64_t identity = orion_graph_identity(orion_graphs(process), exec);
+    orion_duration_forget(orion_durations(process), identity);
+    orion_duration_learn(orion_durations(process), identity, (uint64_t)windows * WINDOW_NS - 1000, ORION_SAMPLE_CLEAN);
+}
+
+/* The hook has learnt that the graph takes 6 windows. */
+static CUgraphExec instantiated(CUgraph graph)
+{
+    CUgraphExec exec;
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    return exec;
+}
+
+static void end(CUgraphExec exec)
+{
+    MUST(cuGraphExecDestroy(exec));
+    CHECK(orion_graph_copy_of(process, exec) == NULL);
+}
+
+/* Launches the graph. Returns how many executables the hook has launched. */
+static unsigned launch_in(CUgraphExec exec, CUstream where)
+{
+    MUST(cuGraphLaunch(exec, where));
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    return copy != NULL && copy->event != NULL ? copy->pieces : 1;
+}
+
+/* The same; also expects the numbers from `offset` on, in order. */
+static unsigned launch(CUgraphExec exec, CUstream where, unsigned offset)
+{
+    log_count = 0;
+    unsigned launches = launch_in(exec, where);
+    MUST(cuStreamSynchronize(where));
+    CHECK(log_count == STEPS);
+    for (unsigned i = 0; i < STEPS; i++) CHECK(log_of[i] == offset + i);
+    return launches;
+}
+
+/* -- Pure functions -------------------------------------------------------------------------------------------------- */
+
+static void the_order_is_by_levels(void)
+{
+    /* 0 -> 1 -> 4, 0 -> 2 -> 4, 3 alone, 5 -> 2 */
+    const uint32_t from[] = {0, 1, 0, 2, 5}, to[] = {1, 4, 2, 4, 2}, expected[] = {0, 3, 5, 1, 2, 4};
+    uint32_t order[6];
+    CHECK(orion_graph_order(6, 5, from, to, order) && memcmp(order, expected, sizeof order) == 0);
+    const uint32_t back[] = {1, 4, 2, 4, 0}, cycle[] = {0, 1, 0, 2, 4};
+    CHECK(!orion_graph_order(6, 5, cycle, back, order)); /* 0 -> 1 -> 4 -> 0 */
+    CHECK(!orion_graph_order(3, 1, (uint32_t[]){0}, (uint32_t[]){3}, order));
+    CHECK(orion_graph_order(1, 0, NULL, NULL, order) && order[0] == 0);
+}
+
+/* Random graphs whose edges lead to higher numbers under a random renaming: each edge leads forward in the order. */
+static void edges_lead_forward(void)
+{
+    srand(7);
+    for (unsigned round = 0; round < 200; round++) {
+        uint32_t count = 1 + (uint32_t)rand() % 60, edges = (uint32_t)rand() % 150, name[60], order[60], place[60];
+        uint32_t from[150], to[150], used = 0;
+        for (uint32_t i = 0; i < count; i++) name[i] = i;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t other = (uint32_t)rand() % count, kept = name[i];
+            name[i] = name[other], name[other] = kept;
+        }
+        for (uint32_t i = 0; i < edges; i++) {
+            uint32_t first = (uint32_t)rand() % count, second = (uint32_t)rand() % count;
+            if (first < second) from[used] = name[first], to[used++] = name[second];
+        }
+        CHECK(orion_graph_order(count, used, from, to, order));
+        memset(place, 0xff, sizeof place);
+        for (uint32_t i = 0; i < count; i++) {
+            CHECK(order[i] < count && place[order[i]] == UINT32_MAX);
+            place[order[i]] = i;
+        }
+        for (uint32_t i = 0; i < used; i++) CHECK(place[from[i]] < place[to[i]]);
+    }
+}
+
+static void parts_fit_the_window(void)
+{
+    CHECK(orion_graph_parts(500, 400, 10) == 1 && orion_graph_parts(501, 400, 10) == 2);
+    CHECK(orion_graph_parts(30000, 400, 200) == 75 && orion_graph_parts(30000, 400, 8) == 8);
+    CHECK(orion_graph_parts(1000, 0, 8) == 1 && orion_graph_parts(1000, 400, 1) == 1);
+}
+
+/* -- Pieces ---------------------------------------------------------------------------------------------------------- */
+
+static void a_long_graph_runs_in_pieces(void)
+{
+    CUgraph graph = chain(0, NULL);
+    CUgraphExec exec = instantiated(graph);
+    MUST(cuGraphDestroy(graph)); /* as PyTorch does */
+    for (unsigned i = 0; i < 5; i++) CHECK(launch(exec, stream, 0) == 6);
+    end(exec);
+}
+
+static void without_hp_the_programs_executable_runs(void)
+{
+    CUgraph graph = chain(0, NULL);
+    CUgraphExec exec = instantiated(graph);
+    atomic_store(&policy.hp_clients, 0);
+    CHECK(launch(exec, stream, 0) == 1);
+    takes(exec, 6); /* the launch was timed */
+    atomic_store(&policy.hp_clients, 1);
+    CHECK(launch(exec, stream, 0) == 6);
+    atomic_store(&policy.hp_clients, 0);
+    CHECK(launch(exec, stream, 0) == 1);
+    atomic_store(&policy.hp_clients, 1);
+    end(exec);
+}
+
+static void pieces_that_prove_long_are_cut_again(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CHECK(launch(exec, stream, 0) == 6);
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    takes(copy->piece[2].exec, 4); /* all pieces have the same nodes, and so the same duration */
+    CHECK(launch(exec, stream, 0) == 24);
+    CHECK(launch(exec, stream, 0) == 24);
+    end(exec);
+}
+
+static void an_update_of_the_whole_graph_reaches_the_pieces(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CUgraphExecUpdateResultInfo info;
+    for (unsigned round = 0; round < 3; round++) {
+        CUgraph next = chain(100 * round + 100, NULL);
+        MUST(cuGraphExecUpdate(exec, next, &info));
+        MUST(cuGraphDestroy(next));
+        CHECK(launch(exec, stream, 100 * round + 100) == 6);
+    }
+    end(exec);
+}
+
+static void updates_of_single_nodes_reach_the_pieces(void)
+{
+    CUgraphNode hosts[STEPS];
+    CUgraphExec exec = instantiated(chain(0, hosts));
+    for (unsigned round = 0; round < 3; round++) { /* before the first pieces, and after */
+        for (unsigned i = 0; i < STEPS; i++) {
+            CUDA_HOST_NODE_PARAMS host = {.fn = note, .userData = (void *)(uintptr_t)(50 * round + i)};
+            MUST(cuGraphExecHostNodeSetParams(exec, hosts[i], &host));
+        }
+        CHECK(launch(exec, stream, 50 * round) == 6);
+    }
+    end(exec);
+}
+
+static void a_node_that_could_not_be_set_ends_the_pieces_until_an_update(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CHECK(launch(exec, stream, 0) == 6);
+    orion_graph_copy_node_set(exec, CUDA_ERROR_INVALID_VALUE);
+    CHECK(launch(exec, stream, 0) == 1);
+    CUgraph next = chain(7, NULL);
+    CUgraphExecUpdateResultInfo info;
+    MUST(cuGraphExecUpdate(exec, next, &info));
+    CHECK(launch(exec, stream, 7) == 6);
+    end(exec);
+}
+
+static void a_changed_child_graph_reaches_the_pieces(void)
+{
+    CUgraph graph = chain(0, NULL), child = chain(30, NULL), other = chain(60, NULL);
+    CUgraphNode node;
+    MUST(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
+    CUgraphExec exec = instantiated(graph);
+    MUST(cuGraphExecChildGraphNodeSetParams(exec, node, other));
+    takes(exec, 6);
+    log_count = 0;
+    CHECK(launch_in(exec, stream) > 1);
+    MUST(cuStreamSynchronize(stream));
+    CHECK(log_count == 2 * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] < STEPS || log_of[i] >= 60);
+    end(exec);
+}
+
+static void a_disabled_node_stays_disabled(void)
+{
+    CUgraphNode hosts[STEPS];
+    CUgraph graph;
+    CUgraphNode before = NULL;
+    MUST(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < STEPS; i++) {
+        CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+        MUST(cuGraphAddKernelNode(&hosts[i], graph, &before, before != NULL, &parameters));
+        before = hosts[i];
+    }
+    CUgraphExec exec = instantiated(graph);
+    MUST(cuGraphNodeSetEnabled(exec, hosts[3], 0));
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    takes(exec, 6); /* another graph than before, to the hook */
+    CHECK(launch_in(exec, stream) > 1);
+    unsigned enabled = 1;
+    MUST(cuGraphNodeGetEnabled(copy->piece[copy->node[3].piece].exec, copy->node[3].own, &enabled));
+    CHECK(enabled == 0);
+    MUST(cuStreamSynchronize(stream));
+    end(exec);
+}
+
+static void streams_take_turns(void)
+{
+    CUstream other;
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    log_count = 0;
+    CHECK(launch_in(exec, stream) == 6 && launch_in(exec, other) == 6);
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuStreamSynchronize(other));
+    CHECK(log_count == 2 * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS); /* never mixed */
+    end(exec);
+}
+
+static void graphs_that_cannot_be_copied_run_whole(void)
+{
+    CUgraph graph = chain(0, NULL);
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS parameters = {.bytesize = 4096,
+                                             .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                           .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}}};
+    MUST(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters));
+    MUST(cuGraphAddMemFreeNode(&node, graph, &node, 1, parameters.dptr));
+    CUgraphExec exec = instantiated(graph);
+    CHECK(orion_graph_copy_of(process, exec) == NULL && launch(exec, stream, 0) == 1);
+    end(exec);
+}
+
+static void a_handle_that_is_used_again_gets_a_new_copy(void)
+{
+    CUgraph graph = chain(0, NULL), other = chain(40, NULL);
+    CUgraphExec exec = instantiated(graph);
+    orion_graph_copy_made(exec, other); /* as if the context had ended, and the handle named a new executable */
+    CHECK(orion_graph_copy_of(process, exec) != NULL && orion_graph_copy_of(process, exec)->event == NULL);
+    CHECK(atomic_load(&orion_graph_copies(process)->count) == 1);
+    end(exec);
+    CHECK(atomic_load(&orion_graph_copies(process)->count) == 0);
+}
+
+int main(void)
+{
+    the_order_is_by_levels();
+    edges_lead_forward();
+    parts_fit_the_window();
+    begin();
+    a_long_graph_runs_in_pieces();
+    without_hp_the_programs_executable_runs();
+    pieces_that_prove_long_are_cut_again();
+    an_update_of_the_whole_graph_reaches_the_pieces();
+    updates_of_single_nodes_reach_the_pieces();
+    a_node_that_could_not_be_set_ends_the_pieces_until_an_update();
+    a_changed_child_graph_reaches_the_pieces();
+    a_disabled_node_stays_disabled();
+    streams_take_turns();
+    graphs_that_cannot_be_copied_run_whole();
+    a_handle_that_is_used_again_gets_a_new_copy();
+    return 0;
+}
