@@ -39,6 +39,12 @@ def test_the_probe_reports_which_graphs_can_be_cut(c_build: Path, tmp_path: Path
     assert set(moves.values()) == {7}
 
 
+def test_pieces_of_a_graph_have_all_its_kernels(c_build: Path, tmp_path: Path) -> None:
+    rows = [row for row in run_probe(c_build, tmp_path, "D") if "pieces" in row]
+    assert {17, 63} < {row["pieces"] for row in rows}
+    assert [row["kernels_in_pieces"] for row in rows] == [row["kernels"] for row in rows]
+
+
 def test_the_library_that_counts_calls_compiles(tmp_path: Path) -> None:
     command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run([*command, str(PROBES / "graph_calls.c"), "-o", str(tmp_path / "calls.so"), "-ldl"], check=True)
