@@ -20,8 +20,6 @@
 #include "graph_cuts/refused.h"
 #include "graph_cuts/update.h"
 
-#define GRACE_US 5e6
-
 static void print_device(void)
 {
     int version, memory_operations, nor, flush, sms;
@@ -36,57 +34,15 @@ static void print_device(void)
          name, version, CUDA_VERSION, sms, nor, memory_operations, flush, simulated ? "true" : "false");
 }
 
-static const struct section {
-    const char *letter;
-    void (*run)(void);
-    bool starts; /* CUDA is started before `run` */
-    int seconds;
-} sections[] = {{"device", print_device, true, 30}, {"F", refused, true, 30},
-                {"B", time_slices, false, 75},      {"C", opening_and_closing, true, 45},
-                {"H", ends, false, 75},             {"G", green_contexts, true, 20},
-                {"E", copies_and_updates, true, 60}, {"A", cost_of_open_waits, true, 120},
-                {"D", several_executables, true, 50}};
-
-static void run_section(const struct section *chosen)
-{
-    setpgid(0, 0); /* so that the limit ends the processes that the section starts, too */
-    if (chosen->starts) start();
-    chosen->run();
-    fflush(stdout);
-    _exit(0);
-}
-
-/* Runs the section in a process of its own, and ends it at its limit. */
-static void supervise(const struct section *chosen)
-{
-    clear_page();
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) run_section(chosen);
-    setpgid(child, child);
-    double begun = now_us(), limit = chosen->seconds * 1e6;
-    int status = 0;
-    bool late = false, killed = false;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        double now = now_us() - begun;
-        late = late || now > limit;
-        if (now > limit) set_word(0); /* again and again: the section may close the word once more */
-        if (now > limit + GRACE_US && !killed) kill(-child, SIGKILL), killed = true;
-        usleep(1000);
-    }
-    kill(-child, SIGKILL); /* what the section has left behind */
-    set_word(0);
-    emit("\"ended\": %s, \"status\": %d, \"signal\": %d, \"seconds\": %.1f", late ? "\"by its limit\"" : "true",
-         WIFEXITED(status) ? WEXITSTATUS(status) : -1, WIFSIGNALED(status) ? WTERMSIG(status) : 0, (now_us() - begun) / 1e6);
-}
+static const struct section sections[] = {
+    {"device", print_device, start, 30},  {"F", refused, start, 30},
+    {"B", time_slices, NULL, 75},         {"C", opening_and_closing, start, 45},
+    {"H", ends, NULL, 75},                {"G", green_contexts, start, 20},
+    {"E", copies_and_updates, start, 60}, {"A", cost_of_open_waits, start, 120},
+    {"D", several_executables, start, 50},
+};
 
 int main(int count, char **words)
 {
-    const char *wanted = count > 1 ? words[1] : "ABCDEFGH";
-    map_page();
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
-        section = sections[i].letter;
-        if (section[1] || strchr(wanted, section[0])) supervise(&sections[i]);
-    }
-    return 0;
+    return run_sections(sections, sizeof sections / sizeof sections[0], count > 1 ? words[1] : "ABCDEFGH");
 }

@@ -2,14 +2,9 @@
 #ifndef GRAPH_CUTS_BASE_H
 #define GRAPH_CUTS_BASE_H
 
-#include "../spinning.h"
+#include "../sections.h"
 
 #include <dlfcn.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define BLOCKS 132
 #define THREADS 256
@@ -34,70 +29,12 @@ static const char source_ptx[] =
     "@%other bra E;st.volatile.global.u64 [%out+8],%now;membar.sys;E:ret;}\n";
 static const char source_simulated[] = "orion-sim 1\nkernel spin duration_us=@0 sms=grid params=8,8,8\n";
 
-static bool simulated;       /* the driver is the simulated one: its kernels store nothing */
-static const char *source;   /* of the kernel */
-static volatile uint32_t *page; /* words in a file in /dev/shm, shared with the process that watches this one; 0: open */
+static const char *source; /* of the kernel */
 static CUdeviceptr page_address;
 static CUstream stream;
 static CUcontext context;
-static const char *section = "?";
-
-/* -- Output ---------------------------------------------------------------------------------------------------------- */
-
-__attribute__((format(printf, 1, 2))) static void emit(const char *format, ...)
-{
-    va_list values;
-    char line[2048];
-    va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    printf("{\"section\": \"%s\", %s}\n", section, line);
-    fflush(stdout);
-}
-
-__attribute__((format(printf, 1, 2))) static void progress(const char *format, ...)
-{
-    va_list values;
-    fprintf(stderr, "%s: ", section);
-    va_start(values, format);
-    vfprintf(stderr, format, values);
-    va_end(values);
-    fputc('\n', stderr);
-}
-
-static const char *name_of(CUresult result)
-{
-    const char *name = NULL;
-    return cuGetErrorName(result, &name) == CUDA_SUCCESS && name ? name : "unknown";
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void sort(double *values, int count) { qsort(values, (size_t)count, sizeof *values, by_size); }
-
-static double quantile(const double *sorted, int count, double part)
-{
-    int at = (int)(part * count);
-    return count ? sorted[at < count ? at : count - 1] : 0;
-}
 
 /* -- Words ----------------------------------------------------------------------------------------------------------- */
-
-/* Maps one page of a file in /dev/shm, as the hook shares the page of its valve. Before any use of CUDA. */
-static void map_page(void)
-{
-    char path[] = "/dev/shm/graph-cuts-XXXXXX";
-    int file = mkstemp(path);
-    if (file < 0 || ftruncate(file, 4096)) perror(path), exit(1);
-    unlink(path);
-    page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    close(file);
-    if (page == MAP_FAILED) perror("page"), exit(1);
-}
 
 static void start(void)
 {
@@ -110,8 +47,6 @@ static void start(void)
     must(cuMemHostRegister((void *)(uintptr_t)page, 4096, flags), "register");
     must(cuMemHostGetDevicePointer(&page_address, (void *)(uintptr_t)page, 0), "address");
 }
-
-static void set_word(uint32_t value) { __atomic_store_n(&page[0], value, __ATOMIC_SEQ_CST); }
 
 static CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags)
 {
@@ -225,15 +160,6 @@ static double timed(CUgraphExec exec, int count, double *cpu)
     must(cuEventSynchronize(end), "synchronise");
     must(cuEventElapsedTime(&milliseconds, begin, end), "elapsed");
     return milliseconds * 1000.0 / count;
-}
-
-static void *pinned(size_t bytes, CUdeviceptr *address)
-{
-    void *memory;
-    must(cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory");
-    must(cuMemHostGetDevicePointer(address, memory, 0), "address");
-    memset(memory, 0, bytes);
-    return memory;
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include "processes.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #define OPENS_AFTER_US 300000.0
 

@@ -6,7 +6,6 @@
 #include "base.h"
 
 #include <math.h>
-#include <sys/wait.h>
 
 #define REQUESTS_MOST 2000
 #define ARRIVALS_PER_S 80.0
@@ -18,14 +17,6 @@ static const char *const situation_name[SITUATIONS] = {"an idle process", "a pro
 
 /* Words of the page besides word 0. A process that has done what its command says copies the command to its answer. */
 enum { OTHER_COMMAND = 16, OTHER_ANSWER, REQUEST_COMMAND, REQUEST_ANSWER, REQUEST_NUMBER, READY };
-
-static uint32_t get(int at) { return __atomic_load_n(&page[at], __ATOMIC_SEQ_CST); }
-static void put(int at, uint32_t value) { __atomic_store_n(&page[at], value, __ATOMIC_SEQ_CST); }
-
-static void await(int at, uint32_t value)
-{
-    while (get(at) != value) usleep(200);
-}
 
 static struct shape cut_shape(void) { return (struct shape){200, 20, 1, 16, false, page_address, 0, CU_STREAM_WAIT_VALUE_EQ}; }
 
@@ -107,22 +98,6 @@ static void be_requested(void)
         requests(exec, command >> 4, situation_name[now], simulated ? 0.5 : 3.0);
         put(REQUEST_ANSWER, command);
     }
-}
-
-static pid_t start_process(void (*function)(void))
-{
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        function();
-        _exit(0);
-    }
-    return child;
-}
-
-static void clear_page(void)
-{
-    for (int i = 0; i < 64; i++) put(i, 0);
 }
 
 static void tell(int command_at, int answer_at, uint32_t command)
