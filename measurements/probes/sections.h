@@ -24,7 +24,7 @@ static const char *section = "?";
 __attribute__((format(printf, 1, 2))) static inline void emit(const char *format, ...)
 {
     va_list values;
-    char line[2048];
+    char line[16384];
     va_start(values, format);
     vsnprintf(line, sizeof line, format, values);
     va_end(values);

@@ -36,7 +36,7 @@ static CUcontext context;
 
 /* -- Words ----------------------------------------------------------------------------------------------------------- */
 
-static void start(void)
+static inline void start(void)
 {
     simulated = dlsym(RTLD_DEFAULT, "orion_sim_gpu_count") != NULL;
     source = simulated ? source_simulated : source_ptx;
@@ -48,7 +48,7 @@ static void start(void)
     must(cuMemHostGetDevicePointer(&page_address, (void *)(uintptr_t)page, 0), "address");
 }
 
-static CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags)
+static inline CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags)
 {
     CUstreamBatchMemOpParams operation;
     memset(&operation, 0, sizeof operation);
@@ -63,7 +63,7 @@ static CUstreamBatchMemOpParams wait_for(CUdeviceptr word, unsigned flags)
 
 struct kernel { uint64_t us, out, seen; };
 
-static CUDA_KERNEL_NODE_PARAMS call_of(struct kernel *kernel, void **parameters, unsigned blocks)
+static inline CUDA_KERNEL_NODE_PARAMS call_of(struct kernel *kernel, void **parameters, unsigned blocks)
 {
     parameters[0] = &kernel->us;
     parameters[1] = &kernel->out;
@@ -72,7 +72,7 @@ static CUDA_KERNEL_NODE_PARAMS call_of(struct kernel *kernel, void **parameters,
                                      .blockDimX = THREADS, .blockDimY = 1, .blockDimZ = 1, .kernelParams = parameters};
 }
 
-static CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, struct kernel kernel, unsigned blocks)
+static inline CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, struct kernel kernel, unsigned blocks)
 {
     void *parameters[3];
     CUgraphNode node;
@@ -81,21 +81,21 @@ static CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, struct kernel ke
     return node;
 }
 
-static CUresult try_wait(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr word, unsigned flags)
+static inline CUresult try_wait(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr word, unsigned flags)
 {
     CUstreamBatchMemOpParams operation = wait_for(word, flags);
     CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = context, .count = 1, .paramArray = &operation, .flags = 0};
     return cuGraphAddBatchMemOpNode(node, graph, after, count, &batch);
 }
 
-static CUgraphNode add_wait(CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr word, unsigned flags)
+static inline CUgraphNode add_wait(CUgraph graph, const CUgraphNode *after, size_t count, CUdeviceptr word, unsigned flags)
 {
     CUgraphNode node;
     must(try_wait(&node, graph, after, count, word, flags), "batch memory operation node");
     return node;
 }
 
-static CUgraphExec instantiate(CUgraph graph)
+static inline CUgraphExec instantiate(CUgraph graph)
 {
     CUgraphExec exec;
     must(cuGraphInstantiate(&exec, graph, 0), "instantiate");
@@ -111,13 +111,13 @@ struct shape {
 };
 
 /* Whether a cut comes before kernel `at` of a branch of `length` kernels. */
-static bool cut_before(const struct shape *shape, int at, int length)
+static inline bool cut_before(const struct shape *shape, int at, int length)
 {
     return shape->cuts > 0 && (int)((int64_t)at * (shape->cuts + 1) / length) != (int)((int64_t)(at - 1) * (shape->cuts + 1) / length) &&
            at > 0;
 }
 
-static CUgraph graph_of(const struct shape *shape)
+static inline CUgraph graph_of(const struct shape *shape)
 {
     CUgraph graph;
     CUgraphNode last[8] = {NULL};
@@ -138,7 +138,7 @@ static CUgraph graph_of(const struct shape *shape)
     return graph;
 }
 
-static CUgraphExec exec_of(const struct shape *shape)
+static inline CUgraphExec exec_of(const struct shape *shape)
 {
     CUgraph graph = graph_of(shape);
     CUgraphExec exec = instantiate(graph);
@@ -147,7 +147,7 @@ static CUgraphExec exec_of(const struct shape *shape)
 }
 
 /* Launches `count` times and waits. Returns the GPU's microseconds for each launch; *cpu: those of the calls. */
-static double timed(CUgraphExec exec, int count, double *cpu)
+static inline double timed(CUgraphExec exec, int count, double *cpu)
 {
     static CUevent begin, end;
     float milliseconds;
