@@ -59,7 +59,8 @@ def draw(pair: PairFigures, latencies: Mapping[str, Samples], output: Path) -> l
     if any(system.be for system in pair.systems):
         drawn.append(f"tradeoff--{name}")
         _save(_tradeoff(pair), output / drawn[-1])
-    if pair.rate and any(system.total and system.spec.overlap_mode for system in pair.systems):
+    overlaps = any(system.total and system.spec.overlap_mode for system in pair.systems)
+    if pair.rate and overlaps and any(p99.median <= _widest(pair) for _, p99, _ in _sums(pair)):
         drawn.append(f"front--{name}")
         _save(_front(pair), output / drawn[-1])
     return drawn
@@ -129,8 +130,7 @@ def _tradeoff(pair: PairFigures) -> Picture:
 
 def _front(pair: PairFigures) -> Picture:
     picture, axes = _canvas(pair, "throughput of hp + be by hp's tail latency")
-    measured = [(system, system.latency["p99"], system.total) for system in pair.systems if system.total]
-    widest = _widest(pair)
+    measured, widest = _sums(pair), _widest(pair)
     shown = [one for one in measured if one[1].median <= widest]
     axes.set_xscale("log")
     labels = [_point(axes, system, x, y) for system, x, y in shown]
@@ -146,6 +146,10 @@ def _front(pair: PairFigures) -> Picture:
     _legend_outside(axes, title)
     place(axes, labels, 10, [*_crosses(shown), *lines, [(axes.get_xlim()[0], 1), (axes.get_xlim()[1], 1)]])
     return picture
+
+
+def _sums(pair: PairFigures) -> list[tuple[SystemFigures, Figure, Figure]]:
+    return [(system, system.latency["p99"], system.total) for system in pair.systems if system.total]
 
 
 def _widest(pair: PairFigures) -> float:

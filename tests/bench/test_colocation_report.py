@@ -65,6 +65,17 @@ def test_report_summary_and_plots_are_written_and_linked(tmp_path: Path) -> None
     assert Summary.model_validate_json((tmp_path / "summary.json").read_text()) == summary
 
 
+def test_no_front_is_drawn_if_every_system_is_too_slow_for_it(tmp_path: Path) -> None:
+    slow: System = (
+        {"kind": "orion", "mode": "mps", "policy": "orion", "max_slowdown": 2.0},
+        Speeds(0.05, 0.05, 0.5),
+        NEVER,
+    )
+    ColocationFolder(tmp_path).pair(DECODE, GEMM, {"orion-2": slow}, requests=300)
+    [pair] = report.write(tmp_path).pairs
+    assert [plot.partition("--")[0] for plot in pair.plots] == ["latency", "tradeoff"]
+
+
 @pytest.mark.usefixtures("without_plots")
 def test_without_matplotlib_tables_are_written_and_a_sentence_says_how_to_get_plots(tmp_path: Path) -> None:
     ColocationFolder(tmp_path).pair(DECODE, GEMM, chosen("gate"), rounds=1, requests=100)
