@@ -17,7 +17,7 @@ enum { CHANNEL_GROUP = 0xA06C, COMPUTE_FIRST = 1, COMPUTE_LAST = 8 };           
 enum { SCHEDULE = 0xA06C0101, SET_SLICE = 0xA06C0103, GET_SLICE, PREEMPT, SET_INTERLEAVE = 0xA06C0107 }; /* controls */
 #define REFUSED_BY_THE_SYSTEM 0xFFFF0000u /* plus errno: the call did not reach the driver's control */
 
-/* Both layouts of an allocation begin so; the status is the last word but for padding. */
+/* Both layouts of an allocation begin so. The status is at byte 28 of the short one, and at byte 40 of the long one. */
 struct allocation { uint32_t client, parent, object, class; uint64_t parameters; };
 struct control { uint32_t client, object, command, flags; uint64_t parameters; uint32_t size, status; };
 struct indirect { uint32_t call, size; uint64_t address; };
