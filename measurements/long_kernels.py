@@ -65,23 +65,40 @@ def _criteria(rows: list[Row]) -> str:
     return "\n".join(found) + "\n"
 
 
-def _requests(rows: list[Row], keys: tuple[str, ...], titles: tuple[str, ...]) -> str:
-    lines = []
+def _by_round(found: list[Row], rows: list[Row], keys: tuple[str, ...], plain: Row) -> str:
+    """Return each round's p50, divided by the p50 of the same round with the settings `plain`."""
+    ratios = []
+    for row in found:
+        wanted = {key: row[key] for key in (*keys, "be_us", "gated", "round")} | plain
+        base = next((one for one in rows if wanted.items() <= one.items()), None)
+        ratios.append(f"{median(row['took_us']) / median(base['took_us']):.2f}" if base else "-")
+    return ", ".join(ratios)
+
+
+def _requests(rows: list[Row], titles: dict[str, str], plain: Row) -> str:
+    lines, keys = [], tuple(titles)
     for group, found in _grouped(rows, (*keys, "be_us", "gated")).items():
         figures = [
             _median_us(found, "first_us"),
             _median_us(found, "took_us"),
             _p90_us(found, "took_us"),
+            _by_round(found, rows, keys, plain),
             _be_rate(found),
         ]
         lines.append([*(str(value) for value in group[:-2]), _beside(*group[-2:]), *figures])
-    return _table([*titles, "be", "first, us", "p50, us", "p90, us", "be /s"], lines)
+    columns = ["be", "first, us", "p50, us", "p90, us", "p50 / that without the change, by round", "be /s"]
+    return _table([*titles.values(), *columns], lines)
 
 
 def _slices(rows: list[Row]) -> str:
     for row in rows:
         row.setdefault("be_reaction", "nothing")
-    return _requests(rows, ("slices", "be_reaction"), ("slices, us", "be at hp's arrival"))
+    titles = {"slices": "slices, us", "be_reaction": "be at hp's arrival"}
+    return _requests(rows, titles, {"slices": "CUDA's", "be_reaction": "nothing"})
+
+
+def _copies(rows: list[Row]) -> str:
+    return _requests(rows, {"copy": "copy, bytes", "early": "launched first"}, {"early": "nothing"})
 
 
 def _alone(rows: list[Row]) -> str:
@@ -115,7 +132,7 @@ def report(rows: list[Row]) -> str:
     if alone:
         parts["Short slices beside an idle hp"] = _alone(alone)
     if copies:
-        parts["A kernel before the copy"] = _requests(copies, ("copy", "early"), ("copy, bytes", "launched first"))
+        parts["A kernel before the copy"] = _copies(copies)
     if clocks:
         parts["Clock"] = _clock(clocks)
     return "\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
