@@ -1,0 +1,80 @@
+"""The suites of others that this package can run: which of their files, and what is left out and why."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A test suite of another project.
+
+    Attributes:
+        title: Name for tables.
+        home: What `--sources` must be.
+        files: Patterns of the files that are run, relative to `--sources`, in this order.
+        packages: Distributions whose versions the raw data has.
+        left_out: Patterns of node ids that are not run, each with the reason.
+        on_path: Whether the tests import their package from `--sources`.
+        variables: Environment variables of the test processes.
+    """
+
+    title: str
+    home: str
+    files: tuple[str, ...]
+    packages: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    on_path: bool = False
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def found(self, sources: Path) -> list[str]:
+        """Return the files that exist below `sources`, relative to it; larger ones first within a pattern."""
+        files: dict[str, None] = {}
+        for pattern in self.files:
+            matching = sorted(sources.glob(pattern), key=lambda path: (-path.stat().st_size, path))
+            files.update(dict.fromkeys(str(path.relative_to(sources)) for path in matching))
+        return list(files)
+
+
+SUITES = {
+    "cupy": Suite(
+        title="CuPy: tests of cuda and core",
+        home="the folder tests/ of CuPy's sources",
+        files=("cupy_tests/cuda_tests/**/test_*.py", "cupy_tests/core_tests/**/test_*.py"),
+        packages=("cupy-cuda13x", "cupy-cuda12x", "cupy", "numpy", "scipy"),
+        left_out={"*test_nccl.py*": "needs several GPUs", "*multi_gpu*": "needs several GPUs"},
+    ),
+    "pytorch": Suite(
+        title="PyTorch: tests of torch.cuda",
+        home="the folder test/ of PyTorch's sources",
+        files=(
+            "test_cuda.py",
+            "test_cuda_sanitizer.py",
+            "test_cuda_trace.py",
+            "test_cuda_primary_ctx.py",
+            "test_cuda_nvml_based_avail.py",
+        ),
+        packages=("torch", "triton", "numpy"),
+        left_out={"*TestCudaOptims*": "hundreds of tests of optimizers, which launch the same kinds of work"},
+        variables={"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cuda"},
+    ),
+    "cuda-bindings": Suite(
+        title="cuda-python: tests of cuda.bindings",
+        home="the folder cuda_bindings/tests/ of cuda-python's sources",
+        files=("test_*.py",),
+        packages=("cuda-bindings", "numpy"),
+        left_out={"test_cufile.py*": "needs GPUDirect Storage", "test_graphics_apis.py*": "needs a display"},
+    ),
+    "cuda-core": Suite(
+        title="cuda-python: tests of cuda.core",
+        home="the folder cuda_core/tests/ of cuda-python's sources",
+        files=("test_*.py", "memory_ipc/test_*.py"),
+        packages=("cuda-core", "cuda-bindings", "numpy"),
+    ),
+    "cuda-python-12": Suite(
+        title="cuda-python 12: the tests in its wheel",
+        home="a folder into which pip installed cuda-python 12.6 with --target",
+        files=("cuda/tests/test_*.py",),
+        packages=("cuda-python", "numpy"),
+        on_path=True,
+    ),
+}

@@ -1,0 +1,185 @@
+"""Runs a suite's files in the three roles: without the hook, as hp, and as be."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from measurements.suites.catalogue import Suite
+from measurements.suites.files import OF_PROCESS, FileRun, Limits, run_file
+from orion.bench import managed
+from orion.bench.commandline import say
+from orion.errors import Unavailable
+from orion.node_agent.api import agent_pb2
+
+ROLES = ("none", "hp", "be")
+LOOK_SECONDS = 0.25
+PROBE = """
+import ctypes, importlib.metadata, json, sys
+version = ctypes.c_int()
+try:
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+except OSError:
+    pass
+found = {each.metadata["Name"].lower(): each.version for each in importlib.metadata.distributions()}
+print(json.dumps({"cuda": version.value, "found": {name: found[name] for name in sys.argv[1:] if name in found}}))
+"""
+
+
+@dataclass
+class Settings:
+    """What one invocation runs.
+
+    Attributes:
+        suite: The suite.
+        sources: The folder with its tests.
+        files: The files, relative to `sources`.
+        limit_s: Time for each role, and for the second runs.
+        test_limit_s: Time for one test.
+        workers: Processes of a role at a time.
+        together: All roles at the same time, on the same GPU.
+        simulated: On a simulated GPU.
+    """
+
+    suite: Suite
+    sources: Path
+    files: list[str]
+    limit_s: float
+    test_limit_s: float
+    workers: int
+    together: bool
+    simulated: bool
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
+class Results:
+    """First runs and second runs by role and file; process ids that the agent saw, by role; versions."""
+
+    first: dict[str, dict[str, FileRun]] = field(default_factory=lambda: {role: {} for role in ROLES})
+    second: dict[str, dict[str, FileRun]] = field(default_factory=lambda: {role: {} for role in ROLES})
+    seconds: dict[str, float] = field(default_factory=dict)
+    joined: dict[str, set[int]] = field(default_factory=lambda: {"hp": set(), "be": set()})
+    versions: dict[str, Any] = field(default_factory=dict)
+
+
+def run(settings: Settings, results: Results) -> None:
+    """Run the suite. `results` is filled on the way, so it has what was done when Ctrl-C comes.
+
+    Raises:
+        Unavailable: The agent does not start.
+    """
+    with managed.machine(settings.simulated) as environment, managed.ManagedGPU(environment, settings.simulated) as gpu:
+        shared = _shared(settings, environment)
+        results.versions = _versions(settings.suite, shared)
+        environments = {
+            role: shared if role == "none" else {**gpu.client_environment(role), **_own(settings, environment)}
+            for role in ROLES
+        }
+        with _watching(gpu, results.joined):
+            for roles in (ROLES,) if settings.together else [(role,) for role in ROLES]:
+                _roles(settings, results, roles, environments)
+            _again(settings, results, environments)
+
+
+def _own(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    path = [str(settings.sources) if settings.suite.on_path else "", environment.get("PYTHONPATH", "")]
+    return {**settings.suite.variables, "PYTHONPATH": os.pathsep.join(filter(None, path)), "PYTEST_ADDOPTS": ""}
+
+
+def _shared(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    return {**environment, **_own(settings, environment)}
+
+
+def _versions(suite: Suite, environment: Mapping[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, *suite.packages], env=environment, capture_output=True, text=True, timeout=120
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"the versions of {', '.join(suite.packages)} cannot be read: {done.stderr.strip()[-300:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _roles(
+    settings: Settings, results: Results, roles: tuple[str, ...], environments: Mapping[str, Mapping[str, str]]
+) -> None:
+    """Run all files in these roles, with `workers` processes of each role at a time."""
+    began = time.monotonic()
+    limits = Limits(began + settings.limit_s, settings.test_limit_s, settings.stop)
+    left_out = list(settings.suite.left_out)
+
+    def one(role: str, file: str) -> None:
+        done = run_file(settings.sources, file, environments[role], limits, left_out, [])
+        results.first[role][file] = done
+        results.seconds[role] = round(time.monotonic() - began, 1)
+        say(f"{role:4}  {len(results.first[role])}/{len(settings.files)}  {file}: {_brief(done)}")
+
+    with contextlib.ExitStack() as stack:
+        pools = {role: stack.enter_context(concurrent.futures.ThreadPoolExecutor(settings.workers)) for role in roles}
+        futures = [pools[role].submit(one, role, file) for file in settings.files for role in roles]
+        _finish(futures, settings.stop)
+
+
+def _finish(futures: list[concurrent.futures.Future[None]], stop: threading.Event) -> None:
+    try:
+        for future in concurrent.futures.as_completed(futures):
+            future.result()
+    except BaseException:
+        stop.set()
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _again(settings: Settings, results: Results, environments: Mapping[str, Mapping[str, str]]) -> None:
+    """Run once more, one role after another, the tests that ended differently."""
+    chosen = {file: tests for file in settings.files if (tests := differing(results, file))}
+    limits = Limits(time.monotonic() + settings.limit_s, settings.test_limit_s, settings.stop)
+    left_out = list(settings.suite.left_out)
+    for file, tests in chosen.items():
+        say(f"{file}: {len(tests)} tests ended differently by role; they run once more")
+        for role in ROLES:
+            only = [] if file + OF_PROCESS in tests else tests
+            results.second[role][file] = run_file(settings.sources, file, environments[role], limits, left_out, only)
+
+
+def differing(results: Results, file: str) -> list[str]:
+    """Return the file's tests that ended in all roles, and not in all alike."""
+    by_role = [results.first[role].get(file, FileRun()).outcomes for role in ROLES]
+    return [test for test in by_role[0] if len({outcomes.get(test, "") for outcomes in by_role} - {""}) > 1]
+
+
+def _brief(done: FileRun) -> str:
+    kinds = sorted(set(done.outcomes.values()))
+    counts = [f"{sum(each == kind for each in done.outcomes.values())} {kind}" for kind in kinds]
+    return ", ".join([*counts, *([] if done.state == "finished" else [done.state])])
+
+
+@contextlib.contextmanager
+def _watching(gpu: managed.ManagedGPU, joined: dict[str, set[int]]) -> Iterator[None]:
+    """Note the processes that the agent has as hp and as be: they show that the hook was active."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_SECONDS):
+            with contextlib.suppress(Unavailable):
+                for slot in gpu.snapshot().slots:
+                    role = agent_pb2.Role.Name(slot.role).lower()
+                    joined[role].update(client.process_id for client in slot.clients)
+
+    thread = threading.Thread(target=look, name="orion-suites-watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
