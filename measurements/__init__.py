@@ -2,6 +2,7 @@
 
     overhead     what the hook costs a program that has the GPU to itself; `report` makes tables of the raw data
     cluster      what operator, webhook, device plugin and pods cost, and how an upgrade of the chart affects pods
+    suites       whether test suites of other projects end alike without the hook, as hp and as be
     probes       small programs that measure the GPU's properties on which the design depends
 
 Run each program as a module, such as `python -m measurements.overhead.hook_cost`. The package is not installed, because

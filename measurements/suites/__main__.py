@@ -7,7 +7,6 @@ continues behind it. Tests that ended differently by role run once more. measure
 import argparse
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     head = raw_data.header("measurements.suites")
     settings = running.Settings(
-        suite, sources, files, options.limit_s, options.test_limit_s, options.workers, options.together,
-        options.simulated,
+        suite, sources, files, options.limit_s, options.again_limit_s, options.test_limit_s, options.workers,
+        options.together, options.simulated,
     )  # fmt: skip
     results = running.Results()
     status = _guarded(settings, lambda: running.run(settings, results))
@@ -51,9 +50,7 @@ def _guarded(settings: running.Settings, work: Callable[[], None]) -> int:
         settings.stop.set()
         raise KeyboardInterrupt
 
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         work()
     except KeyboardInterrupt:
@@ -62,6 +59,9 @@ def _guarded(settings: running.Settings, work: Callable[[], None]) -> int:
     except OrionError as error:
         print(f"measurements.suites: {error}", file=sys.stderr)
         return 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 0
 
 
@@ -86,6 +86,7 @@ examples:
         "--only", action="append", default=[], metavar="TEXT", help="only files whose path has the text"
     )
     parser.add_argument("--limit-s", type=positive, default=300.0, help="time for each role (default: 300)")
+    parser.add_argument("--again-limit-s", type=positive, default=120.0, help="time for all second runs (default: 120)")
     parser.add_argument("--test-limit-s", type=positive, default=90.0, help="time for one test (default: 90)")
     parser.add_argument("--workers", type=counted, default=1, help="processes of a role at a time (default: 1)")
     parser.add_argument("--together", action="store_true", help="all roles at once on one GPU (default: in turn)")

@@ -57,18 +57,15 @@ SUITES = {
         left_out={"*TestCudaOptims*": "hundreds of tests of optimizers, which launch the same kinds of work"},
         variables={"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cuda"},
     ),
-    "cuda-bindings": Suite(
-        title="cuda-python: tests of cuda.bindings",
-        home="the folder cuda_bindings/tests/ of cuda-python's sources",
-        files=("test_*.py",),
-        packages=("cuda-bindings", "numpy"),
-        left_out={"test_cufile.py*": "needs GPUDirect Storage", "test_graphics_apis.py*": "needs a display"},
-    ),
-    "cuda-core": Suite(
-        title="cuda-python: tests of cuda.core",
-        home="the folder cuda_core/tests/ of cuda-python's sources",
-        files=("test_*.py", "memory_ipc/test_*.py"),
-        packages=("cuda-core", "cuda-bindings", "numpy"),
+    "cuda-python": Suite(
+        title="cuda-python: tests of cuda.bindings and cuda.core",
+        home="the root of cuda-python's sources",
+        files=("cuda_bindings/tests/test_*.py", "cuda_core/tests/test_*.py", "cuda_core/tests/memory_ipc/test_*.py"),
+        packages=("cuda-bindings", "cuda-core", "numpy"),
+        left_out={
+            "*/test_cufile.py*": "needs GPUDirect Storage",
+            "*/test_graphics_apis.py*": "needs a display",
+        },
     ),
     "cuda-python-12": Suite(
         title="cuda-python 12: the tests in its wheel",

@@ -16,6 +16,7 @@ from pathlib import Path
 PLUGIN = Path(__file__).resolve().parent / "plugin"
 CRASHES = 6  # a file whose tests end more processes than this is given up
 LOOK_SECONDS = 0.1
+START_SECONDS = 120.0  # for imports and collection; the limit of a test counts from then on
 RAN_TESTS = (0, 1, 2, 5)  # exit statuses of pytest: passed, failed, a file that cannot be imported, no tests
 OF_PROCESS = "::(the end of its process)"
 """ The name of a test of our own: whether the process ended by itself after the file's last test. """
@@ -98,7 +99,8 @@ def _one_process(
     path = os.pathsep.join(filter(None, [str(PLUGIN), environment.get("PYTHONPATH", "")]))
     variables = {"ORION_SUITE_OUTCOMES": str(outcomes), "ORION_SUITE_CHOICE": str(choice), "PYTHONPATH": path}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "orion_recorder", "-p", "no:cacheprovider"]
-    command += ["-c", str(PLUGIN / "pytest.ini"), f"--rootdir={sources}", f"--basetemp={folder / 'temporary'}", file]
+    command += ["-c", str(PLUGIN / "pytest.ini"), f"--rootdir={sources}", f"--confcutdir={sources}"]
+    command += [f"--basetemp={folder / 'temporary'}", file]
     with output.open("wb") as said:
         process = subprocess.Popen(
             command,
@@ -147,7 +149,7 @@ def _wait(process: subprocess.Popen[bytes], outcomes: Path, limits: Limits) -> s
         now = outcomes.stat().st_size
         if now != size:
             size, since = now, time.monotonic()
-        if time.monotonic() - since > limits.test_s:
+        if time.monotonic() - since > (limits.test_s if size else max(limits.test_s, START_SECONDS)):
             return "hung"
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_SECONDS)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +43,8 @@ class Settings:
         suite: The suite.
         sources: The folder with its tests.
         files: The files, relative to `sources`.
-        limit_s: Time for each role, and for the second runs.
+        limit_s: Time for each role.
+        again_limit_s: Time for all second runs.
         test_limit_s: Time for one test.
         workers: Processes of a role at a time.
         together: All roles at the same time, on the same GPU.
@@ -53,6 +55,7 @@ class Settings:
     sources: Path
     files: list[str]
     limit_s: float
+    again_limit_s: float
     test_limit_s: float
     workers: int
     together: bool
@@ -143,7 +146,7 @@ def _finish(futures: list[concurrent.futures.Future[None]], stop: threading.Even
 def _again(settings: Settings, results: Results, environments: Mapping[str, Mapping[str, str]]) -> None:
     """Run once more, one role after another, the tests that ended differently."""
     chosen = {file: tests for file in settings.files if (tests := differing(results, file))}
-    limits = Limits(time.monotonic() + settings.limit_s, settings.test_limit_s, settings.stop)
+    limits = Limits(time.monotonic() + settings.again_limit_s, settings.test_limit_s, settings.stop)
     left_out = list(settings.suite.left_out)
     for file, tests in chosen.items():
         say(f"{file}: {len(tests)} tests ended differently by role; they run once more")
@@ -159,9 +162,9 @@ def differing(results: Results, file: str) -> list[str]:
 
 
 def _brief(done: FileRun) -> str:
-    kinds = sorted(set(done.outcomes.values()))
-    counts = [f"{sum(each == kind for each in done.outcomes.values())} {kind}" for kind in kinds]
-    return ", ".join([*counts, *([] if done.state == "finished" else [done.state])])
+    counts = Counter(outcome for test, outcome in done.outcomes.items() if not test.endswith(OF_PROCESS))
+    parts = [f"{number} {outcome}" for outcome, number in sorted(counts.items())]
+    return ", ".join([*parts, *([] if done.state == "finished" else [done.state])]) or "no tests"
 
 
 @contextlib.contextmanager

@@ -78,5 +78,6 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 def _message(what: Any) -> str:
     crash = getattr(what, "reprcrash", None)
-    text = crash.message if crash is not None else what[-1] if isinstance(what, tuple) else str(what)
-    return " ".join(str(text).split())[:MESSAGE_LENGTH]
+    if crash is not None:
+        return " ".join(crash.message.split())[:MESSAGE_LENGTH]
+    return " ".join(str(what[-1] if isinstance(what, tuple) else what).split())[-MESSAGE_LENGTH:]
