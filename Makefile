@@ -164,8 +164,13 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 	@$(INSTALL) --group dev
 	@touch $@
 
+# Tests of other projects that come as packages. They have a folder of their own: parts of them hide packages of the tools.
+$(VENV)/others/ready: pyproject.toml | $(BIN)/python
+	@$(INSTALL) --no-deps --upgrade --target $(VENV)/others --group others
+	@mkdir -p $(VENV)/others && touch $@
+
 # Orion itself, without build isolation: the tools are in the environment, and CMake compiles only what has changed.
-$(VENV)/built: $(VENV)/ready $(SOURCES) $(MODULES)
+$(VENV)/built: $(VENV)/ready $(VENV)/others/ready $(SOURCES) $(MODULES)
 	@echo "installing orion-gpu into $(VENV), editable"
 	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster,plan]"
 	@touch $@
