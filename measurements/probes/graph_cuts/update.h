@@ -149,7 +149,7 @@ static void copy_of(int count, int every)
     must(cuGraphDestroy(original.graph), "destroy");
 }
 
-static void copies_and_updates(void)
+static inline void copies_and_updates(void)
 {
     static const int counts[] = {200, 1000, NODES_MOST};
     for (int c = 0; c < (simulated ? 2 : 3); c++)

@@ -1,0 +1,101 @@
+/* What the hook adds to a program's graphs: graph_cost.py compiles and starts it, with the hook and without.
+ *
+ *   graph_cost measure    one JSON object a line
+ *   graph_cost idle       uses the GPU once, prints a line, and waits until its input ends: an hp client without work
+ *
+ * M: making and updating graphs. L: launches of a short graph. T: launches of a graph of 30 ms, which the hook cuts. */
+#include "../probes/graph_cuts/base.h"
+#include "../probes/graph_cuts/update.h"
+
+#define TURNS 15
+#define LAUNCHES 50
+
+static double median(double *values, int count)
+{
+    sort(values, count);
+    return values[count / 2];
+}
+
+static void settle(void) { must(cuStreamSynchronize(stream), "synchronise"); }
+
+static double launch_us(CUgraphExec exec)
+{
+    double begun = now_us();
+    must(cuGraphLaunch(exec, stream), "launch");
+    return now_us() - begun;
+}
+
+static void measure_updates(int nodes)
+{
+    static struct original first, second;
+    double instantiated[TURNS], set[TURNS], after_set[TURNS], updated[TURNS], after_update[TURNS];
+    make_chain(&first, nodes);
+    make_chain(&second, nodes);
+    for (int turn = 0; turn < TURNS; turn++) {
+        CUresult result;
+        int why;
+        double begun = now_us();
+        CUgraphExec exec = instantiate(first.graph);
+        instantiated[turn] = now_us() - begun;
+        for (int i = 0; i < 8; i++) launch_us(exec), settle(); /* the hook learns the durations, and cuts */
+        set[turn] = set_each(exec, first.node, nodes, 2) * nodes;
+        after_set[turn] = launch_us(exec);
+        settle();
+        updated[turn] = update(exec, second.graph, &result, &why);
+        must(result, "update");
+        after_update[turn] = launch_us(exec);
+        settle();
+        must(cuGraphExecDestroy(exec), "executable");
+    }
+    emit("\"nodes\": %d, \"instantiate_us\": %.1f, \"set_all_us\": %.1f, \"launch_after_set_us\": %.1f, \"update_us\": %.1f, "
+         "\"launch_after_update_us\": %.1f",
+         nodes, median(instantiated, TURNS), median(set, TURNS), median(after_set, TURNS), median(updated, TURNS),
+         median(after_update, TURNS));
+}
+
+static void measure_launches(void)
+{
+    CUgraphExec exec = exec_of(&(struct shape){.kernels = 20, .us = 2, .branches = 1});
+    double took[20 * LAUNCHES];
+    for (int i = 0; i < 200; i++) launch_us(exec), settle();
+    for (int turn = 0; turn < 20; turn++) {
+        for (int i = 0; i < LAUNCHES; i++) took[turn * LAUNCHES + i] = launch_us(exec);
+        settle();
+    }
+    double middle = median(took, 20 * LAUNCHES);
+    emit("\"kernels\": 20, \"launch_us\": %.3f, \"launch_p90_us\": %.3f", middle, quantile(took, 20 * LAUNCHES, 0.9));
+}
+
+static void measure_throughput(void)
+{
+    size_t before = memory_left();
+    CUgraphExec exec = exec_of(&(struct shape){.kernels = 200, .us = 150, .branches = 1});
+    double cpu[5], gpu[5];
+    for (int i = 0; i < 20; i++) launch_us(exec), settle();
+    for (int turn = 0; turn < 5; turn++) gpu[turn] = timed(exec, 10, &cpu[turn]);
+    size_t after = memory_left();
+    emit("\"kernels\": 200, \"graph_us\": %.1f, \"least_us\": %.1f, \"launch_cpu_us\": %.1f, \"memory_bytes\": %zd", median(gpu, 5), gpu[0],
+         median(cpu, 5), (ssize_t)(before - after));
+}
+
+int main(int count, char **words)
+{
+    map_page();
+    start();
+    launch_us(exec_of(&(struct shape){.kernels = 2, .us = 2, .branches = 1}));
+    settle();
+    if (count > 1 && strcmp(words[1], "idle") == 0) {
+        puts("ready");
+        fflush(stdout);
+        while (getchar() != EOF) {}
+        return 0;
+    }
+    section = "M";
+    measure_updates(200);
+    measure_updates(1000);
+    section = "L";
+    measure_launches();
+    section = "T";
+    measure_throughput();
+    return 0;
+}
