@@ -9,6 +9,7 @@
 
 #include "be/graph_copies.h"
 #include "be/graph_order.h"
+#include "be/graph_updates.h"
 #include "fake_driver.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
@@ -265,6 +266,44 @@ static void a_changed_child_graph_reaches_the_pieces(void)
     end(exec);
 }
 
+static CUgraph with_children(unsigned offset, CUgraphNode *node)
+{
+    CUgraph graph, first = chain(offset, NULL), second = chain(offset + STEPS, NULL);
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddChildGraphNode(&node[0], graph, NULL, 0, first));
+    MUST(cuGraphAddChildGraphNode(&node[1], graph, &node[0], 1, second));
+    MUST(cuGraphDestroy(first));
+    MUST(cuGraphDestroy(second));
+    return graph;
+}
+
+static void launch_children(CUgraphExec exec, unsigned first, unsigned second)
+{
+    log_count = 0;
+    CHECK(launch_in(exec, stream) == 2);
+    MUST(cuStreamSynchronize(stream));
+    CHECK(log_count == 2 * STEPS);
+    for (unsigned i = 0; i < STEPS; i++) CHECK(log_of[i] == first + i && log_of[STEPS + i] == second + i);
+}
+
+static void a_long_child_graph_is_cut_too(void)
+{
+    CUgraphNode node[2], other[2];
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec = instantiated(with_children(0, node));
+    launch_children(exec, 0, STEPS);
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    CHECK(copy->pieces == 2 && copy->piece[0].inner == NULL);
+    takes(copy->piece[0].exec, 4); /* both children have the same nodes */
+    launch_children(exec, 0, STEPS);
+    for (unsigned i = 0; i < 2; i++) CHECK(copy->piece[i].inner != NULL && copy->piece[i].inner->pieces == 4);
+    MUST(cuGraphExecChildGraphNodeSetParams(exec, node[1], chain(200, NULL)));
+    launch_children(exec, 0, 200);
+    MUST(cuGraphExecUpdate(exec, with_children(300, other), &info));
+    launch_children(exec, 300, 300 + STEPS);
+    end(exec);
+}
+
 static void a_disabled_node_stays_disabled(void)
 {
     CUgraphNode hosts[STEPS];
@@ -340,6 +379,7 @@ int main(void)
     updates_of_single_nodes_reach_the_pieces();
     a_node_that_could_not_be_set_ends_the_pieces_until_an_update();
     a_changed_child_graph_reaches_the_pieces();
+    a_long_child_graph_is_cut_too();
     a_disabled_node_stays_disabled();
     streams_take_turns();
     graphs_that_cannot_be_copied_run_whole();

@@ -33,7 +33,8 @@ def compiled(folder: Path, include: Path, library: Path) -> Path:
 def idle_hp(command: list[str]) -> Iterator[None]:
     """Run an hp client that launches nothing after its start."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
-        assert client.stdin is not None and client.stdout is not None
+        assert client.stdin is not None
+        assert client.stdout is not None
         if client.stdout.readline() != "ready\n":
             raise SystemExit("graph_cost: the idle hp client did not start; its message is above")
         try:
@@ -54,7 +55,7 @@ def main() -> None:
     """Parse the command line, and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--simulated", action="store_true", help="the clients use the simulated GPU; the times mean little")
+    parser.add_argument("--simulated", action="store_true", help="use the simulated GPU; its times mean little")
     parser.add_argument("--include", type=Path, default=CUDA / "include", help="the folder of cuda.h")
     parser.add_argument("--library", type=Path, default=CUDA / "lib64" / "stubs", help="the folder of libcuda.so")
     arguments = parser.parse_args()

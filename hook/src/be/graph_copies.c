@@ -67,6 +67,8 @@ static struct orion_graph_copy *take(struct orion_process *process, CUgraphExec 
 
 static void free_memory(struct orion_graph_copy *copy)
 {
+    for (uint32_t i = 0; i < copy->pieces; i++)
+        if (copy->piece[i].inner != NULL) free_memory(copy->piece[i].inner);
     free(copy->node);
     free(copy->rank);
     free(copy->by_handle);
@@ -78,6 +80,7 @@ static void free_copy(struct orion_graph_copy *copy)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     for (uint32_t i = 0; i < copy->pieces; i++) {
+        if (copy->piece[i].inner != NULL) free_copy(copy->piece[i].inner), copy->piece[i].inner = NULL;
         if (copy->piece[i].exec != NULL) {
             orion_graph_ending(copy->piece[i].exec);
             orion_driver.cuGraphExecDestroy(copy->piece[i].exec);
@@ -115,18 +118,25 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *
     return filled;
 }
 
-static struct orion_graph_copy *clone_of(CUgraphExec exec, CUgraph graph)
+static bool is_child_graph(CUgraphNode node)
+{
+    CUgraphNodeType type;
+    return orion_driver.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH;
+}
+
+static bool may_be_cut(const struct orion_graph_nodes *nodes)
+{
+    return nodes->count > 1 || (nodes->count == 1 && is_child_graph(nodes->node[0]));
+}
+
+static struct orion_graph_copy *clone_of(CUgraph graph, CUgraphExec exec, unsigned long long flags)
 {
     struct orion_graph_nodes nodes;
     CUgraph clone = NULL;
     struct orion_graph_copy *copy = NULL;
-    if (orion_graph_nodes_read(graph, &nodes) && nodes.count > 1 && orion_driver.cuGraphClone(&clone, graph) == CUDA_SUCCESS)
+    if (orion_graph_nodes_read(graph, &nodes) && may_be_cut(&nodes) && orion_driver.cuGraphClone(&clone, graph) == CUDA_SUCCESS)
         copy = calloc(1, sizeof *copy);
-    if (copy != NULL) {
-        cuuint64_t flags = 0;
-        if (orion_driver.cuGraphExecGetFlags != NULL) orion_driver.cuGraphExecGetFlags(exec, &flags);
-        copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
-    }
+    if (copy != NULL) copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
     if (copy != NULL && !fill(copy, &nodes, clone)) free_memory(copy), copy = NULL;
     if (copy == NULL && clone != NULL) orion_driver.cuGraphDestroy(clone);
     orion_graph_nodes_free(&nodes);
@@ -149,26 +159,50 @@ static bool driver_has_all(void)
            orion_driver.cuGraphExecDestroy != NULL;
 }
 
-void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
+static struct orion_graph_copy *copy_for(struct orion_process *process, CUgraphExec exec, CUgraph graph)
 {
     struct orion_graph_facts facts;
+    cuuint64_t flags = 0;
+    if (!orion_graph_facts(orion_graphs(process), exec, &facts) || orion_graph_is_collective(orion_graphs(process), exec))
+        return NULL;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (orion_driver.cuGraphExecGetFlags != NULL) orion_driver.cuGraphExecGetFlags(exec, &flags);
+    struct orion_graph_copy *copy = clone_of(graph, exec, flags);
+    orion_capture_unrelax(&relaxed);
+    return copy;
+}
+
+void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
+{
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     /* An executable whose end the hook has not seen had the same handle. It ended with its context, and so did its
      * pieces: their handles must not be used. */
     struct orion_graph_copy *before = take(process, exec);
     if (before != NULL) free_memory(before);
-    if (!driver_has_all() || !may_serve_be(process) || !orion_graph_facts(orion_graphs(process), exec, &facts) ||
-        orion_graph_is_collective(orion_graphs(process), exec))
-        return;
-    struct orion_relaxed relaxed = orion_capture_relax();
-    struct orion_graph_copy *copy = clone_of(exec, graph);
-    orion_capture_unrelax(&relaxed);
+    if (!may_serve_be(process)) return;
+    struct orion_graph_copy *copy = driver_has_all() ? copy_for(process, exec, graph) : NULL;
     if (copy != NULL && !enter(orion_graph_copies(process), copy)) free_copy(copy), copy = NULL;
-    if (copy == NULL) return;
     struct orion_duration *entry =
-        orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec));
+        copy != NULL ? orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec)) : NULL;
     if (entry != NULL) orion_facts_set_flags(entry, ORION_FACTS_HAS_PIECES);
+    if (copy == NULL) atomic_store(&orion_graph_copies(process)->some_whole, true);
+}
+
+bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece)
+{
+    CUgraph child;
+    CUgraphNode own = copy->node[piece->first].own;
+    if (piece->count != 1 || !is_child_graph(own) || orion_driver.cuGraphChildGraphNodeGetGraph(own, &child) != CUDA_SUCCESS)
+        return false;
+    piece->inner = clone_of(child, NULL, copy->flags);
+    return piece->inner != NULL;
+}
+
+void orion_graph_copy_leave_child(struct orion_piece *piece)
+{
+    free_copy(piece->inner);
+    piece->inner = NULL;
 }
 
 struct orion_graph_copy *orion_graph_copy_ending(CUgraphExec exec)
@@ -182,72 +216,4 @@ void orion_graph_copy_ended(struct orion_graph_copy *copy, CUresult result)
     if (copy == NULL) return;
     if (result == CUDA_SUCCESS) free_copy(copy);
     else free_memory(copy); /* its context may have ended, and the pieces with it */
-}
-
-/* -- Updates --------------------------------------------------------------------------------------------------------- */
-
-static struct orion_copy_node *node_of(struct orion_graph_copy *copy, CUgraphNode node)
-{
-    uint32_t found = copy == NULL
-                         ? UINT32_MAX
-                         : orion_graph_number(copy->by_handle, copy->slots, &copy->node->program, sizeof *copy->node, node);
-    return found != UINT32_MAX ? &copy->node[found] : NULL;
-}
-
-static struct orion_graph_copy *copy_if_managed(CUgraphExec exec)
-{
-    struct orion_process *process = orion_process_if_managed();
-    return process != NULL ? orion_graph_copy_of(process, exec) : NULL;
-}
-
-CUgraphNode orion_graph_copy_node(CUgraphExec exec, CUgraphNode node)
-{
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    struct orion_copy_node *found = node_of(copy, node);
-    if (copy != NULL && found == NULL) copy->refused = true;
-    if (found == NULL) return NULL;
-    copy->piece[found->piece].stale = true;
-    return found->own;
-}
-
-void orion_graph_copy_node_set(CUgraphExec exec, CUresult result)
-{
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    if (copy != NULL && result != CUDA_SUCCESS) copy->refused = true;
-}
-
-void orion_graph_copy_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
-{
-    CUgraph own;
-    CUgraphNode found = orion_graph_copy_node(exec, node);
-    if (found == NULL) return;
-    bool copied = orion_driver.cuGraphChildGraphNodeGetGraph != NULL &&
-                  orion_driver.cuGraphChildGraphNodeGetGraph(found, &own) == CUDA_SUCCESS &&
-                  orion_graph_copy_parameters(child, own);
-    orion_graph_copy_node_set(exec, copied ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
-}
-
-void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
-{
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    struct orion_copy_node *found = node_of(copy, node);
-    if (found == NULL) return;
-    CUgraphExec piece = copy->piece[found->piece].exec;
-    found->disabled = !enabled;
-    copy->disables = true;
-    if (piece != NULL && orion_driver.cuGraphNodeSetEnabled(piece, found->own, enabled) != CUDA_SUCCESS) copy->refused = true;
-}
-
-void orion_graph_copy_updated(CUgraphExec exec, CUgraph graph)
-{
-    struct orion_graph_nodes nodes;
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    if (copy == NULL) return;
-    struct orion_relaxed relaxed = orion_capture_relax();
-    bool same = orion_graph_nodes_read(graph, &nodes) && nodes.count == copy->nodes && nodes.edge_sum == copy->edge_sum;
-    for (uint32_t i = 0; same && i < nodes.count; i++) same = orion_graph_node_copy(nodes.node[i], copy->node[copy->rank[i]].own);
-    for (uint32_t i = 0; i < copy->pieces; i++) copy->piece[i].stale = true;
-    copy->refused = !same;
-    orion_graph_nodes_free(&nodes);
-    orion_capture_unrelax(&relaxed);
 }

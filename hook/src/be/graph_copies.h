@@ -2,7 +2,7 @@
  *
  * When a be program instantiates a graph, the hook clones the graph, because the program may destroy or change its own
  * one. A clone takes host memory only. Updates of the program go to its executable first, and then into the clone's
- * nodes. So the clone always has the parameters of the program's executable, also while no hp is there and the program's
+ * nodes (graph_updates.h). So the clone always has the parameters of the program's executable, also while no hp is there and the program's
  * executable runs. After a node's change its piece is stale, and the next launch of pieces updates the piece's
  * executable.
  *
@@ -40,16 +40,17 @@ struct orion_copy_node {
 /* A run of nodes. At first one piece has all nodes and no executable. */
 struct orion_piece {
     CUgraph graph;
-    CUgraphExec exec; /* NULL: not made yet */
+    CUgraphExec exec;               /* NULL: not made yet */
+    struct orion_graph_copy *inner; /* the piece is a long child graph, and this is its copy; then `exec` is not used */
     uint32_t first, count;
     uint32_t unknown; /* launches while its duration was unknown */
     bool stale;       /* the graph's parameters have changed since `exec` was made or updated */
-    bool whole;       /* the driver refused to cut it */
+    bool whole;       /* it cannot be cut */
 };
 
 struct orion_graph_copy {
     _Atomic uint32_t busy; /* 1: a thread launches it */
-    CUgraphExec exec;      /* the program's */
+    CUgraphExec exec;      /* the program's; NULL: the copy of a child graph */
     unsigned long long flags;
     uint32_t nodes, edges, pieces;
     uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
@@ -70,6 +71,7 @@ struct orion_graph_copy {
 
 struct orion_graph_copies {
     _Atomic uint32_t count;
+    _Atomic bool some_whole; /* a graph of a be client has no copy */
     struct {
         _Atomic uint64_t exec; /* 0: free */
         struct orion_graph_copy *_Atomic copy;
@@ -80,15 +82,13 @@ ORION_PART(graph_copies)
 /* The copy for the program's executable; NULL: none. In a process without copies this costs one load. */
 struct orion_graph_copy *orion_graph_copy_of(struct orion_process *process, CUgraphExec exec);
 
-/* The wrappers call these after a successful call of the program, unless they say otherwise. */
-void orion_graph_copy_made(CUgraphExec exec, CUgraph graph);
-void orion_graph_copy_updated(CUgraphExec exec, CUgraph graph);
-void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
-void orion_graph_copy_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
+/* enter_child makes the copy of the child graph that is the only node of a piece; false: it has none. leave_child frees
+ * it. */
+bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece);
+void orion_graph_copy_leave_child(struct orion_piece *piece);
 
-/* The copy's node for the program's node, whose parameters the caller sets, and then passes the result on. NULL: none. */
-CUgraphNode orion_graph_copy_node(CUgraphExec exec, CUgraphNode node);
-void orion_graph_copy_node_set(CUgraphExec exec, CUresult result);
+/* After the program has instantiated the graph. */
+void orion_graph_copy_made(CUgraphExec exec, CUgraph graph);
 
 /* Before and after cuGraphExecDestroy. */
 struct orion_graph_copy *orion_graph_copy_ending(CUgraphExec exec);

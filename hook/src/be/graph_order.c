@@ -54,7 +54,7 @@ bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, con
 
 uint32_t orion_graph_parts(uint64_t expected_ns, uint64_t limit_ns, uint32_t nodes)
 {
-    if (limit_ns == 0 || expected_ns <= limit_ns + limit_ns / 4) return 1;
+    if (!orion_graph_is_long(expected_ns, limit_ns)) return 1;
     uint64_t parts = (expected_ns + limit_ns - 1) / limit_ns;
     return parts < nodes ? (uint32_t)parts : nodes > 0 ? nodes : 1;
 }

@@ -12,8 +12,13 @@
  * from[i] to node to[i]. False: no memory, a number is out of range, or the edges form a cycle. */
 bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, const uint32_t *to, uint32_t *order);
 
-/* Into how many runs a piece is cut: each should take at most limit_ns. 1: the piece stays whole. A piece may take a
- * quarter more than the limit, because a cut costs GPU time and durations vary. */
+/* A piece may take a quarter more than the limit, because a cut costs GPU time and durations vary. */
+static inline bool orion_graph_is_long(uint64_t expected_ns, uint64_t limit_ns)
+{
+    return limit_ns != 0 && expected_ns > limit_ns + limit_ns / 4;
+}
+
+/* Into how many runs a piece is cut: each should take at most limit_ns. 1: the piece stays whole. */
 uint32_t orion_graph_parts(uint64_t expected_ns, uint64_t limit_ns, uint32_t nodes);
 
 /* The first node of run `part` of `parts` runs of `nodes` nodes; nodes are divided evenly. */

@@ -7,9 +7,11 @@
 #include "be/window.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
+#include "learning/facts.h"
 #include "learning/graphs.h"
 #include "process/gpu.h"
 #include "process/policy.h"
+#include "process/report.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 
@@ -132,19 +134,40 @@ static uint64_t expected_of(struct orion_process *process, CUgraphExec exec, uin
     return ++*unknown > UNKNOWN_MOST ? UNKNOWN_WINDOWS * limit : 0;
 }
 
-/* Cuts the pieces that take longer than the window, and renews the others. The first piece, which has all nodes, gets
- * no executable of its own: it has the duration of the program's. */
+static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit);
+
+/* Cuts a piece that takes longer than the window. Returns the number of pieces in its place. */
+static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *copy, uint32_t index, uint64_t expected,
+                        uint64_t limit)
+{
+    struct orion_piece *piece = &copy->piece[index];
+    uint32_t parts = orion_graph_parts(expected, limit, piece->count);
+    if (piece->whole || !orion_graph_is_long(expected, limit)) return 1;
+    if (parts > 1 && cut(copy, index, parts)) return parts;
+    if (parts == 1 && orion_graph_copy_enter_child(copy, piece) && prepare(process, piece->inner, expected, limit)) {
+        drop_executable(piece);
+        return 1;
+    }
+    piece->whole = true;
+    if (piece->inner != NULL) orion_graph_copy_leave_child(piece);
+    return 1;
+}
+
+/* Makes all pieces ready for a launch. The first piece, which has all nodes, gets no executable of its own, and has the
+ * duration of the program's. False: the graph has no pieces, or the driver refused something. */
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
 {
+    for (uint32_t i = 0; i < copy->pieces;) {
+        struct orion_piece *piece = &copy->piece[i];
+        bool first = piece->exec == NULL && piece->inner == NULL;
+        uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : expected_of(process, piece->exec, &piece->unknown, limit);
+        i += shorten(process, copy, i, expected, limit);
+    }
+    if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;
     for (uint32_t i = 0; i < copy->pieces; i++) {
         struct orion_piece *piece = &copy->piece[i];
-        uint64_t expected = piece->exec == NULL ? whole_ns : expected_of(process, piece->exec, &piece->unknown, limit);
-        uint32_t parts = piece->whole ? 1 : orion_graph_parts(expected, limit, piece->count);
-        if (parts > 1 && cut(copy, i, parts)) i += parts - 1; /* the durations of the parts are unknown */
-        else if (parts > 1) piece->whole = true;
+        if (piece->inner != NULL ? !prepare(process, piece->inner, 0, limit) : !renew(copy, piece)) return false;
     }
-    for (uint32_t i = 0; i < copy->pieces; i++)
-        if (copy->pieces == 1 || !renew(copy, &copy->piece[i])) return false;
     return true;
 }
 
@@ -182,16 +205,25 @@ static bool hp_may_arrive(const struct orion_gpu *gpu)
            atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
+static void runs_whole(struct orion_process *process, CUgraphExec exec)
+{
+    struct orion_duration *entry = orion_duration_find(orion_durations(process), orion_graph_identity(orion_graphs(process), exec));
+    if (entry != NULL) orion_facts_clear_flags(entry, ORION_FACTS_HAS_PIECES);
+    atomic_store(&orion_graph_copies(process)->some_whole, true);
+}
+
 /* Whether the graph takes longer than the window, and its pieces are ready. */
 static bool has_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu)
 {
     if (copy->refused || !hp_may_arrive(gpu)) return false;
     uint64_t limit = orion_window_narrowed(gpu);
-    uint64_t whole_ns = copy->pieces == 1 ? expected_of(process, copy->exec, &copy->piece[0].unknown, limit) : 0;
-    if (copy->pieces == 1 && orion_graph_parts(whole_ns, limit, copy->nodes) == 1) return false;
+    bool first = copy->pieces == 1 && copy->piece[0].inner == NULL;
+    uint64_t whole_ns = first ? expected_of(process, copy->exec, &copy->piece[0].unknown, limit) : 0;
+    if (first && !orion_graph_is_long(whole_ns, limit)) return false;
     struct orion_relaxed relaxed = orion_capture_relax();
     copy->refused = !prepare(process, copy, whole_ns, limit);
     orion_capture_unrelax(&relaxed);
+    if (copy->refused) runs_whole(process, copy->exec);
     return !copy->refused;
 }
 
@@ -221,4 +253,16 @@ void orion_pieces_launched(struct orion_process *process, struct orion_graph_cop
     orion_capture_unrelax(&relaxed);
     note_stream(process, copy, orion_stream_record_of(process, stream));
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
+}
+
+void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream)
+{
+    char name[96] = "";
+    uint32_t unknown = 0;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
+    if (stream_record == NULL || !hp_may_arrive(stream_record->gpu)) return;
+    uint64_t limit = orion_window_narrowed(stream_record->gpu);
+    if (!orion_graph_is_long(expected_of(process, exec, &unknown, limit), limit)) return;
+    orion_kernel_name(process, orion_graph_identity(orion_graphs(process), exec), name, sizeof name);
+    orion_say_once_about(process, ORION_SAY_WHOLE_GRAPH, name);
 }

@@ -8,6 +8,8 @@
  * nodes. What the hook has learnt of pieces it knows again in a later process, because their identities come from their
  * nodes. Pieces never become longer again: a piece that is too short costs about 3 us.
  *
+ * A child graph is one node. If it takes longer than the window, its own nodes are cut in the same way.
+ *
  * A launch of an executable waits for the executable's earlier launches, also in other streams. Pieces must wait for
  * the whole earlier launch, so a launch in another stream first waits for an event behind it.
  *
@@ -24,5 +26,9 @@
  * caller calls orion_pieces_launched after the last launch. False: the caller launches the program's executable. */
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
+
+/* Says once that hp may have to wait for this graph, if the graph takes longer than the window. For graphs without
+ * pieces. */
+void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream);
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "be/graph_copies.h"
+#include "be/graph_updates.h"
 #include "core/core.h"
 #include "core/graph_launch.h"
 #include "core/lifetimes.h"

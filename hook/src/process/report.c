@@ -28,6 +28,8 @@ static const char *const words[ORION_SENTENCES] = {
     [ORION_SAY_UNKNOWN] = "this hook does not know a driver function and passes its calls through unmanaged; update Orion",
     [ORION_SAY_PAGES] = "the node agent's answer is not understood; this process runs unmanaged",
     [ORION_SAY_POLICY] = "this hook does not know the policy of this GPU and applies `gate` instead; update the hook",
+    [ORION_SAY_WHOLE_GRAPH] =
+        "a CUDA graph of this process cannot be stopped in between, so a high-priority process may wait for it",
 };
 
 static _Thread_local bool another_table;

@@ -13,6 +13,7 @@ enum orion_sentence {
     ORION_SAY_UNKNOWN,      /* the hook does not know this driver function, or its version */
     ORION_SAY_PAGES,        /* a descriptor that the agent passed is not a page of this GPU */
     ORION_SAY_POLICY,       /* this library does not know the policy */
+    ORION_SAY_WHOLE_GRAPH,  /* a graph longer than the window cannot be launched in pieces; a kernel's name follows */
     ORION_SENTENCES,
 };
 
