@@ -164,7 +164,7 @@ $(VENV)/ready: pyproject.toml | $(BIN)/python
 	@$(INSTALL) --group dev
 	@touch $@
 
-# Tests of other projects that come as packages. They have a folder of their own: parts of them hide packages of the tools.
+# Tests of other projects that come as packages. In a folder of their own, they hide no packages of the tools.
 $(VENV)/others/ready: pyproject.toml | $(BIN)/python
 	@$(INSTALL) --no-deps --upgrade --target $(VENV)/others --group others
 	@mkdir -p $(VENV)/others && touch $@

@@ -138,9 +138,9 @@ CUresult CUDAAPI cuMemHostUnregister(void *pointer)
     SIM_IN_CONTEXT();
     struct sim_allocation found;
     SIM_REFUSE(!pointer, CUDA_ERROR_INVALID_VALUE);
-    SIM_REFUSE(!sim_allocation_find((uintptr_t)pointer, &found) || found.memory != SIM_REGISTERED ||
-                   found.start != (uintptr_t)pointer,
+    SIM_REFUSE(!sim_allocation_find((uintptr_t)pointer, &found) || found.memory != SIM_REGISTERED,
                CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    SIM_REFUSE(found.start != (uintptr_t)pointer, CUDA_ERROR_INVALID_VALUE);
     sim_allocation_remove((uintptr_t)pointer, &found);
     return CUDA_SUCCESS;
 }

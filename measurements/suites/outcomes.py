@@ -109,5 +109,6 @@ class Comparison:
         """Return the result in one sentence."""
         return (
             f"{len(self.compared)} tests ended in all roles, {self.alike['p']} passed in all, "
-            f"{len(self.different)} ended differently by role, {len(self.unsteady)} only at first"
+            f"{len(self.different)} ended differently by role, {len(self.unsteady)} only at first; the agent saw "
+            f"{self.record['joined']['hp']} processes as hp, {self.record['joined']['be']} as be"
         )

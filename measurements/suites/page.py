@@ -1,7 +1,7 @@
 """Makes the tables of docs/compatibility.md of raw data: `python -m measurements.suites.page RAW... [--write PAGE]`.
 
 With --write, the tables replace what is between the page's two comments. The exit status is 1 if a test ended
-differently by role and REASONS does not say why.
+differently by role and REASONS does not say why, or if no process of a role joined the agent.
 """
 
 import argparse
@@ -44,7 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     missing = [test for record in files.values() for test in unexplained(record)]
     for test in missing:
         print(f"measurements.suites.page: {test} ended differently by role; say why in REASONS", file=sys.stderr)
-    return 1 if missing else 0
+    unmanaged = [path for path, record in files.items() if not all(record["joined"].values())]
+    for path in unmanaged:
+        print(f"measurements.suites.page: {path}: no process joined the agent in one of the roles", file=sys.stderr)
+    return 1 if missing or unmanaged else 0
 
 
 def replaced(page: str, text: str) -> str:

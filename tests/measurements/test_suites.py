@@ -38,7 +38,6 @@ def test_last(number): pass
 """
 BY_ROLE = """
 import os, pathlib
-ROLES = {"": "none", "1": "hp", "2": "be"}
 def test_same(): pass
 def test_hooked(): assert "liborion_hook" not in os.environ.get("LD_PRELOAD", "")
 def test_first_time():
@@ -114,9 +113,12 @@ def test_outcomes_are_compared_by_role_and_differing_tests_run_once_more(
     assert compared.alike == {"p": 1}
     assert record["packages"] == {"pytest": pytest.__version__}
 
-    assert page.main([str(output)]) == 1  # nobody has said why
     monkeypatch.setitem(reasons.REASONS, "own", {"*::test_hooked": "It looks for the hook."})
+    assert page.main([str(output)]) == 1  # these tests call no driver, so no process joined
+    raw_data.write(output, {**record, "joined": {"hp": 1, "be": 1}})
     assert page.main([str(output)]) == 0
+    monkeypatch.setitem(reasons.REASONS, "own", {})
+    assert page.main([str(output)]) == 1  # nobody has said why
     printed = capsys.readouterr().out
     assert "| own | `test_by_role.py::test_hooked` | passed | failed | failed | It looks for the hook. |" in printed
     assert "| own | `test_by_role.py::test_first_time` | failed | passed | passed | passed |" in printed
@@ -162,7 +164,7 @@ def test_cuda_pythons_own_tests_end_alike_in_all_roles(tmp_path: Path) -> None:
     compared = Comparison(record)
     assert page.unexplained(record) == []
     assert not {"c", "t"} & set("".join(compared.compared.values()))
-    assert compared.alike["p"] >= 49
+    assert compared.alike["p"] >= 50
     assert all(record["joined"].values())
 
 

@@ -85,6 +85,7 @@ def memory_can_be_registered_only_once() -> None:
     address = ctypes.addressof(buffer)
     ok(cuda.cuMemHostRegister(address, 8192, 0))
     fails(cuda.cuMemHostRegister(address, 8192, 0), "HOST_MEMORY_ALREADY_REGISTERED")
+    fails(cuda.cuMemHostUnregister(address + 4096), "INVALID_VALUE")
     ok(cuda.cuMemHostUnregister(address))
     fails(cuda.cuMemHostUnregister(address), "HOST_MEMORY_NOT_REGISTERED")
 
