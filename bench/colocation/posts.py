@@ -11,9 +11,8 @@ from typing import Any, Literal
 from orion.bench.colocation.plan import PlannedRun
 from orion.bench.colocation.scenario import Load
 from orion.bench.colocation.systems import Foreign, Mps, Orion, Side, in_threads, needs_mps
+from orion.bench.workloads import KINDS
 from orion.bench.workloads import load as resolve
-
-TRAINING_GIB, OTHERS_GIB = 24.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Post:
     @property
     def memory_gib(self) -> float:
         """Return an upper estimate of the process's GPU memory."""
-        return sum(TRAINING_GIB if client.kind.endswith("-training") else OTHERS_GIB for client in self.clients)
+        return sum(KINDS[client.kind].gib for client in self.clients)
 
     @property
     def name(self) -> str:

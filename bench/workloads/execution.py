@@ -61,11 +61,11 @@ def prepare(module: nn.Module, inputs: tuple[Any, ...], mode: str, stream: Any, 
         return functools.partial(module, *inputs)
     compiled = torch.compile(module, dynamic=False)
     compiled(*inputs)
-    _end_compilers()
+    end_compilers()
     return functools.partial(compiled, *inputs)
 
 
-def _end_compilers() -> None:
+def end_compilers() -> None:
     """End torch.compile's worker processes: no further compilation follows, and they use CPU time."""
     with contextlib.suppress(ImportError, AttributeError):  # private in torch: if a later torch lacks it, workers stay
         from torch._inductor.async_compile import shutdown_compile_workers

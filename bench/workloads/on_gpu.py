@@ -7,7 +7,6 @@ several threads uses a stream of its own and waits for this stream only.
 
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 import collections
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,13 +17,11 @@ import torch
 from orion.bench.workload import EventTrace, Place, Trace
 from orion.bench.workloads import turns
 from orion.bench.workloads.options import Options
+from orion.bench.workloads.timing import UNFINISHED_STEPS, WARM_UP, step_milliseconds
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 HIGHEST_PRIORITY = -100  # torch clamps it to the GPU's highest priority
-UNFINISHED_STEPS = 2  # limit on how far a training loop runs ahead of the GPU
-WARM_UP = 8  # steps: for the allocator, lazily loaded kernels, and the algorithms that cuBLAS and cuDNN choose
-REPETITIONS = 10
 
 
 class OnGPU(ABC, Generic[OptionsT]):
@@ -109,15 +106,8 @@ class OnGPU(ABC, Generic[OptionsT]):
             self._queued.popleft().synchronize()
 
     def _milliseconds(self) -> float:
-        """Return the mean time of a step in milliseconds; earlier steps fill the queue and raise the clocks."""
-        for _ in range(UNFINISHED_STEPS):
-            self.step()
-        self._wait()
-        begin = time.monotonic()
-        for _ in range(REPETITIONS):
-            self.step()
-        self._wait()
-        return (time.monotonic() - begin) / REPETITIONS * 1e3
+        """Return the mean time of a step."""
+        return step_milliseconds(self.step, self._wait)
 
 
 def _make_stream(options: Options, place: Place) -> Any:

@@ -144,6 +144,9 @@ class Simulated(Options):
     sms: int = Field(default=132, ge=1, description="SMs that a kernel needs")
     parts: int = Field(default=1, ge=1, description="equal parts of a step, each launched and waited for")
     graph: bool = Field(default=False, description="launch each part as one graph, not kernel by kernel")
+    updated: bool = Field(
+        default=False, description="with graph: set the parameters of every kernel again before each launch"
+    )
     queued: bool = Field(default=False, description="do not wait for parts; at most two incomplete steps")
     stall_ms: float = Field(default=0.0, ge=0, description="sleep after each completed step, milliseconds")
     amount: float = Field(default=1.0, gt=0, description="units that a step processes")

@@ -4,7 +4,6 @@ This module does not import torch. Only the process that runs a torch workload i
 """
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,22 +12,12 @@ from pydantic import ValidationError
 from orion.bench.workload import Place, Workload
 from orion.bench.workloads import options as of
 from orion.bench.workloads import stand_ins
+from orion.bench.workloads.kind import Kind
+from orion.bench.workloads.programs.kinds import PROGRAMS
 from orion.bench.workloads.stand_ins import Load
 from orion.errors import Invalid
 
 HERE = __name__.rpartition(".")[0]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One workload."""
-
-    summary: str
-    options: type[of.Options]
-    factory: str
-    """`module:class`, with a module of this package; the class takes options and a Place."""
-    stand_in: Callable[[Any], Load] | None = None
-    """Returns the simulated workload for checked options; None: this workload is itself simulated."""
 
 
 KINDS: dict[str, Kind] = {
@@ -58,16 +47,17 @@ KINDS: dict[str, Kind] = {
         stand_ins.gpt_decode_unsynchronised,
     ),
     "resnet50-training": Kind(
-        "ResNet-50 training", of.ResNet50Training, "training:ResNet50Training", stand_ins.resnet50_training
+        "ResNet-50 training", of.ResNet50Training, "training:ResNet50Training", stand_ins.resnet50_training, gib=24.0
     ),
-    "bert-training": Kind("BERT training", of.BertTraining, "training:BertTraining", stand_ins.bert_training),
-    "gpt-training": Kind("decoder training", of.GptTraining, "training:GptTraining", stand_ins.gpt_training),
+    "bert-training": Kind("BERT training", of.BertTraining, "training:BertTraining", stand_ins.bert_training, gib=24.0),
+    "gpt-training": Kind("decoder training", of.GptTraining, "training:GptTraining", stand_ins.gpt_training, gib=24.0),
     "gemm": Kind("matrix products: long kernels on all SMs", of.Gemm, "stress:Gemm", stand_ins.gemm),
     "elementwise": Kind(
         "memory streaming in short blocks", of.Elementwise, "stress:Elementwise", stand_ins.elementwise
     ),
     "long-kernel": Kind("long kernels that occupy all SMs", of.LongKernel, "stress:LongKernel", stand_ins.long_kernel),
     "spin": Kind("kernels that occupy a few SMs", of.Spin, "stress:Spin", stand_ins.spin),
+    **PROGRAMS,
     "simulated-inference": Kind("requests on the simulated GPU", of.Simulated, "simulated:Simulated"),
     "simulated-training": Kind("training on the simulated GPU", of.SimulatedTraining, "simulated:SimulatedTraining"),
 }
@@ -92,7 +82,18 @@ def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Work
     checked = check(kind, options)
     module, name = KINDS[kind].factory.split(":")
     factory = getattr(importlib.import_module(f"{HERE}.{module}"), name)
-    return cast("Workload", factory(checked, place or Place()))
+    workload = cast("Workload", factory(checked, place or Place()))
+    workload.details |= KINDS[kind].versions
+    return workload
+
+
+def why_skipped(kind: str) -> str | None:
+    """Return a sentence that says why a program cannot run here; None if it can, as far as packages decide."""
+    missing = KINDS[kind].missing
+    if not missing:
+        return None
+    are = "is" if len(missing) == 1 else "are"
+    return f"{kind} is skipped: it needs {' and '.join(missing)}, which {are} not installed"
 
 
 def check(kind: str, options: dict[str, Any]) -> of.Options:
@@ -145,5 +146,7 @@ def options_of(kind: str) -> list[OptionRow]:
 def _allowed(field: dict[str, Any]) -> str:
     if "enum" in field:
         return ", ".join(field["enum"])
+    if "const" in field:
+        return str(field["const"])
     kinds = [one.get("type", "") for one in field.get("anyOf", [field])]
     return " or ".join("nothing" if kind == "null" else kind for kind in kinds)

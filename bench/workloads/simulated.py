@@ -17,6 +17,7 @@ from orion.bench.workload import NoTrace, Place, Span, Trace
 from orion.bench.workloads import driver
 from orion.bench.workloads import options as of
 from orion.bench.workloads.driver import call, made
+from orion.bench.workloads.graph_updates import GraphUpdates
 from orion.errors import Unavailable
 
 DEFAULT_STREAM = ctypes.c_void_p(0)
@@ -69,7 +70,7 @@ class Simulated:
         self._parts = range(options.parts)
         self._kernels = range(options.kernels // options.parts)
         self._kernel = _load_kernel(options)
-        self._launch = self._captured(place) if options.graph else self._launch_kernels
+        self._launch = self._captured(place, options.updated) if options.graph else self._launch_kernels
         self._waits, self._stall_seconds = not options.queued, options.stall_ms / 1e3
         self._queued: collections.deque[Any] = collections.deque()
         self._events = [made("cuEventCreate", NO_TIMING) for _ in range(UNFINISHED_STEPS + 1)]
@@ -107,8 +108,8 @@ class Simulated:
             if status := launch(*arguments):
                 raise Unavailable(f"cuLaunchKernel answered {status}")
 
-    def _captured(self, place: Place) -> Callable[[], None]:
-        """Capture a part as a graph; return a function that launches the graph."""
+    def _captured(self, place: Place, updated: bool) -> Callable[[], None]:
+        """Capture a part as a graph; return a function that launches the graph, or first updates it."""
         mode = CAPTURE_THREAD_LOCAL if place.one_of_several else CAPTURE_GLOBAL
         stream = self._stream
         # The default stream cannot capture.
@@ -119,7 +120,15 @@ class Simulated:
         call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
         self._stream = stream
         executable = made("cuGraphInstantiateWithFlags", graph, ctypes.c_ulonglong(0))
-        return lambda: call("cuGraphLaunch", executable, stream)
+        if not updated:
+            return lambda: call("cuGraphLaunch", executable, stream)
+        updates = GraphUpdates(graph, executable)
+
+        def launch() -> None:
+            updates.apply()
+            call("cuGraphLaunch", executable, stream)
+
+        return launch
 
     def _queue_step(self) -> None:
         """Wait until at most `UNFINISHED_STEPS` steps are incomplete."""

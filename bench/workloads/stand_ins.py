@@ -14,7 +14,7 @@ Load = tuple[str, dict[str, Any]]
 SMS = 132
 
 
-def _step(milliseconds: float, kernels: int, sms: float, **others: Any) -> dict[str, Any]:
+def simulated_step(milliseconds: float, kernels: int, sms: float, **others: Any) -> dict[str, Any]:
     """Return the options of a step that lasts `milliseconds` and consists of `kernels` equal kernels."""
     need = min(SMS, max(1, round(sms)))
     return {"kernel_us": round(milliseconds * 1e3 / kernels, 3), "kernels": kernels, "sms": need, **others}
@@ -24,7 +24,7 @@ def _request(options: of.Inference, milliseconds: float, kernels: int, sms: floa
     graph = options.mode == "graph"
     # Without a graph, each launch takes 0.01 ms on the CPU, so the launches limit a small request.
     length = milliseconds if graph else max(milliseconds, kernels * 0.01)
-    step = _step(length, kernels, sms, graph=graph, stream_priority=options.stream_priority)
+    step = simulated_step(length, kernels, sms, graph=graph, stream_priority=options.stream_priority)
     return "simulated-inference", step
 
 
@@ -68,7 +68,7 @@ def _training(options: of.Training, milliseconds: float, kernels: int) -> Load:
     if stall is None:
         stall = round(milliseconds * options.stall / (1 - options.stall), 3)
     others = {"stream_priority": options.stream_priority, "amount": float(options.batch), "stall_ms": stall}
-    return "simulated-training", _step(milliseconds, kernels, SMS, queued=not options.sync_each_step, **others)
+    return "simulated-training", simulated_step(milliseconds, kernels, SMS, queued=not options.sync_each_step, **others)
 
 
 def resnet50_training(options: of.ResNet50Training) -> Load:
@@ -88,7 +88,9 @@ def gpt_training(options: of.GptTraining) -> Load:
 
 def _stress(options: of.Options, milliseconds: float, times: int, sms: float = SMS) -> Load:
     """Return a step of `times` kernels; each lasts `milliseconds`."""
-    step = _step(milliseconds * times, times, sms, amount=float(times), stream_priority=options.stream_priority)
+    step = simulated_step(
+        milliseconds * times, times, sms, amount=float(times), stream_priority=options.stream_priority
+    )
     return "simulated-training", step
 
 

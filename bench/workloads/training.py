@@ -23,7 +23,7 @@ from orion.bench.workloads.shapes import BERT_WIDE, GPT
 TrainingT = TypeVar("TrainingT", bound=of.Training)
 
 
-class _Training(OnGPU[TrainingT], Generic[TrainingT]):
+class TrainingLoop(OnGPU[TrainingT], Generic[TrainingT]):
     """A training loop that uses the same batch in each step."""
 
     _model: nn.Module
@@ -70,7 +70,7 @@ class _Training(OnGPU[TrainingT], Generic[TrainingT]):
             self._queue_step()
 
 
-class ResNet50Training(_Training[of.ResNet50Training]):
+class ResNet50Training(TrainingLoop[of.ResNet50Training]):
     """ResNet-50: SGD with momentum, channels last."""
 
     unit = "images"
@@ -89,7 +89,7 @@ class ResNet50Training(_Training[of.ResNet50Training]):
             return nn.functional.cross_entropy(self._model(self._images), self._labels)
 
 
-class BertTraining(_Training[of.BertTraining]):
+class BertTraining(TrainingLoop[of.BertTraining]):
     """BERT as a masked language model that predicts 15 % of the words, AdamW."""
 
     unit = "sequences"
@@ -110,7 +110,7 @@ class BertTraining(_Training[of.BertTraining]):
             return nn.functional.cross_entropy(scores.float().flatten(0, 1), self._labels)
 
 
-class GptTraining(_Training[of.GptTraining]):
+class GptTraining(TrainingLoop[of.GptTraining]):
     """A decoder trained to predict each next token, AdamW."""
 
     unit = "sequences"

@@ -55,7 +55,7 @@ def test_names_and_options_need_neither_torch_nor_cuda() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_class_of_every_workload_exists(kind: str) -> None:
     module, name = KINDS[kind].factory.split(":")
-    tree = ast.parse((HERE / f"{module}.py").read_text())
+    tree = ast.parse((HERE / f"{module.replace('.', '/')}.py").read_text())
     assert name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
