@@ -6,6 +6,7 @@ Experiments:
 
     demo                    `orion demo`: three phases, a table, a picture
     colocation              `orion bench colocation`: hp beside be under every system of a scenario (see scenarios/)
+    programs                `orion bench programs`: public programs as hp and as be, by a colocation
     busy_periods            analyses a colocation's raw data: stalls, waits at the head of busy periods, be's lost time
     threads_cost            `orion bench threads`: the cost of clients that are threads of one process
     loadgen                 `orion loadgen`: requests to a server on a fixed schedule, and their latencies

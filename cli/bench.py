@@ -65,6 +65,50 @@ def colocation(
     )  # fmt: skip
 
 
+@app.command(name="programs")
+def programs(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[PROGRAM]...", help="Only these programs.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="The folder for raw data and the report. An existing one is continued.")
+    ] = Path("results/programs-by-role"),
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Use simulated GPUs and stand-ins. The figures are not results.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=0.2, help="About how long each run takes.")] = 4.0,
+    gpus: Annotated[
+        str | None, typer.Option(metavar="all|0,1|UUID,..", help="The GPUs.", show_default="the first")
+    ] = None,
+    stop_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Start no run that would end later than this.")
+    ] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="List the programs, and run none.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Run public programs (JAX, CuPy, Transformers, ..) alone, as hp and as be, and show what sharing costs them.
+
+    A program whose package is not installed is skipped. A repeated command continues where it stopped.
+    """
+    from orion.bench import programs as public
+    from orion.bench.colocation import measure
+
+    if only_list:
+        found = public.listed()
+        if as_json:
+            typer.echo(json.dumps({"programs": found}, indent=2))
+            return 0
+        for each in found:
+            packages = ", ".join(f"{name} {version or '(missing)'}" for name, version in each["packages"].items())
+            typer.secho(each["program"], bold=True, nl=False)
+            typer.echo(f": {each['summary']}\n    {each['skipped'] or packages}")
+        return 0
+    extras.require("numpy", "the report uses it")
+    scenario = public.scenario(public.cases(names or []), seconds)
+    limit = math.inf if stop_after is None else stop_after
+    return measure.run(
+        measure.Options(scenario, output, simulated, gpus=gpus, stop_after=limit, as_json=as_json)
+    )  # fmt: skip
+
+
 @app.command(name="services")
 def services(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", help="See bench/scenarios/services.yaml.")],

@@ -18,6 +18,7 @@ Modules, in the order from the scenario file to the report:
     summary                 the figures as data
     targets, target_pairs   whether the figures meet Orion's targets
     threads_verdict         the same check for clients that are threads of one process
+    programs                the figures of public programs, by program and role
     report, tables, plots   `orion bench report`; plot_labels places the labels of points
     packing                 `orion bench pack`: an output folder as one file
     predicted_pairs         `orion simulate validate`: each pair predicted, without the pair's own runs

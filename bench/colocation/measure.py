@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orion import hook
 from orion.bench.colocation import gpus
@@ -27,14 +28,20 @@ from orion.bench.colocation.results import Results
 from orion.bench.colocation.runner import FAILURES
 from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.systems import Orion
+from orion.bench.workloads import why_skipped
 from orion.errors import Invalid, OrionError
+
+if TYPE_CHECKING:
+    from orion.bench.colocation.summary import Summary  # it imports numpy, which only the report needs
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of the command line; cli/bench.py describes them."""
 
-    scenario: Path
+    scenario: Path | Scenario
+    """ The file, or the scenario itself. """
+
     output: Path | None = None
     simulated: bool = False
     rounds: int | None = None
@@ -83,22 +90,41 @@ def run(options: Options) -> int:
 
 
 def _prepared(options: Options) -> tuple[Scenario, Plan, Results, list[Device]]:
-    read = scenarios.read(options.scenario)
+    given = options.scenario
+    read, folder = (given, Path()) if isinstance(given, Scenario) else (scenarios.read(given), given.parent)
     changes = {name: value for name in ("rounds", "requests") if (value := getattr(options, name)) is not None}
     if "requests" in changes:  # --requests replaces the numbers of the experiments, too
         same = [each.model_copy(update={"requests": None}) for each in read.experiments]
         changes["experiments"] = same
-    scenario = read.model_copy(update=changes).resolved(options.scenario.parent)
+    scenario = read.model_copy(update=changes).resolved(folder)
     plan = Plan(scenario)
     if options.only:
         plan.only(options.only)
     runs = [run for unit in plan.units for run in unit.runs]
     for planned in runs:
         _check(planned, options.simulated)
+    if not options.simulated:
+        _skip(plan)
     results = Results(options.output or Path("results") / scenario.name)
     results.check(scenario)
     devices = [] if options.dry_run else gpus.choose(options.gpus, options.simulated)
     return scenario, plan, results, devices or [Device(0, "", "")]
+
+
+def _skip(plan: Plan) -> None:
+    """Leave out the programs whose packages are missing, with a sentence for each.
+
+    Raises:
+        Invalid: No run is left.
+    """
+    skipped = {name: why for name in plan.scenario.workloads if (why := why_skipped(name))}
+    if not skipped:
+        return
+    plan.skip(skipped)
+    if not plan.units:
+        raise Invalid(f"there is nothing to measure: {'; '.join(skipped.values())}")
+    for sentence in skipped.values():
+        print(f"orion bench: {sentence}", file=sys.stderr)
 
 
 def _check(run: PlannedRun, simulated: bool) -> None:
@@ -130,15 +156,18 @@ def _show_plan(measurement: Measurement, as_json: bool) -> None:
 
 def _concluded(outcome: Outcome, options: Options) -> int:
     """Make the report and print the outcome; return the exit status."""
-    problem = None if options.no_report else _report(outcome.output)
-    has_report = problem is None and not options.no_report
+    summary, problem = (None, None) if options.no_report else _report(outcome.output)
     if options.as_json:
-        found = json.loads((outcome.output / "summary.json").read_text()) if has_report else None
+        found = summary.model_dump(mode="json") if summary else None
         print(json.dumps({
             "output": str(outcome.output), "runs": outcome.made, "reused": outcome.reused,
             "left": outcome.left, "failed": outcome.failed, "summary": found,
         }))  # fmt: skip
-    elif has_report:
+    elif summary:
+        from orion.bench.colocation import tables
+
+        for line in tables.programs_text(summary):
+            print(line)
         print(f"Report: {outcome.output / 'report.md'}")
     if problem:
         print(f"orion bench: {problem}", file=sys.stderr)
@@ -159,17 +188,19 @@ def _reason(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _report(output: Path) -> str | None:
-    """Make the report; return None, or why the report could not be made."""
+def _report(output: Path) -> tuple["Summary | None", str | None]:
+    """Make the report; return the figures, or why the report could not be made."""
     try:
         from orion.bench.colocation import report
 
-        report.write(output)
+        return report.write(output), None
     except ImportError as error:
-        return f"no report, because {error.name} is not installed: install it, then run `orion bench report {output}`"
+        lacking = (
+            f"no report, because {error.name} is not installed: install it, then run `orion bench report {output}`"
+        )
+        return None, lacking
     except (OrionError, ValueError, OSError) as error:
-        return f"no report: {error}"
-    return None
+        return None, f"no report: {error}"
 
 
 @contextmanager

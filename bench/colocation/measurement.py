@@ -182,10 +182,13 @@ class Measurement:
         return time.monotonic() + START_SECONDS + references + longest <= self._deadline
 
     def _in_order(self, unit: Unit) -> Unit:
-        """Put the references first if there is no time for the whole unit: a run without references does not count."""
+        """Order a unit for which there is too little time by the experiments' priorities.
+
+        References come before the runs that need them, because a run without references does not count.
+        """
         if time.monotonic() + START_SECONDS + self._unit_seconds(unit) <= self._deadline:
             return unit
-        return replace(unit, runs=tuple(sorted(unit.runs, key=lambda run: run.kind in PAIRED)))
+        return replace(unit, runs=tuple(sorted(unit.runs, key=_urgency)))
 
     def _ahead(self, device: Device) -> list[PlannedRun]:
         """Return the runs that a GPU will measure next, as far as there is time for them."""
@@ -226,3 +229,8 @@ class Measurement:
         lacking = mps.missing()
         if lacking and not self._simulated and any(needs_mps(planned.spec) for planned in self.missing):
             self._display.print_line(f"{lacking}: the runs that need MPS will fail, the others continue")
+
+
+def _urgency(run: PlannedRun) -> tuple[float, bool]:
+    priority = run.experiment.priority if run.entry else math.inf  # a run of hp alone counts for all experiments
+    return -priority, run.kind in PAIRED

@@ -25,8 +25,8 @@ round. The plan chooses a random pair, and mixes these runs with the runs of tha
 import fnmatch
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from orion.bench.colocation import names
@@ -138,6 +138,16 @@ class Plan:
         self.units = [each for each in (_matching(unit, pattern) for unit in self.units) if each.runs]
         if not self.units:
             raise Invalid(f"--only {pattern} matches no run; runs are named hp/be/system (see --dry-run)")
+
+    def skip(self, workloads: Container[str]) -> None:
+        """Leave out the runs of these workloads; if hp is one of them, all runs of that hp."""
+
+        def kept(run: PlannedRun) -> bool:
+            be = run.entry.workload if run.entry else None
+            return run.experiment.hp.workload not in workloads and be not in workloads
+
+        units = [replace(unit, runs=tuple(filter(kept, unit.runs))) for unit in self.units]
+        self.units = [unit for unit in units if any(run.entry for run in unit.runs)]
 
     def _units_of(self, hp_id: str, same: list[Experiment]) -> Iterator[Unit]:
         requests = {each.requests or self.scenario.requests for each in same}

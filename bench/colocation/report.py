@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orion.bench.colocation import analysis, rates, tables, targets, threads_verdict
+from orion.bench.colocation import analysis, programs, rates, tables, targets, threads_verdict
 from orion.bench.colocation.run_files import RunFolder
 from orion.bench.colocation.summary import PairFigures, Summary
 from orion.errors import NotFound
@@ -44,6 +44,7 @@ def write(output: Path) -> Summary:
         machine=machine,
         simulated=simulated,
         pairs=pairs,
+        programs=programs.figures(pairs),
         verdicts=[*targets.judge_all([] if simulated else pairs), threads_verdict.verdict(output)],
         failures=list(folder.failures.values()),
         without_plots=without,

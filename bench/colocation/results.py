@@ -21,6 +21,7 @@ from orion.bench import raw_data
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.scenario import Scenario
+from orion.bench.workloads import KINDS, why_skipped
 from orion.errors import Invalid
 
 FORMAT = 1
@@ -60,7 +61,7 @@ class Results:
         Raises:
             Invalid: The folder cannot be written.
         """
-        machine = json.dumps(describe(devices, simulated), indent=2) + "\n"
+        machine = json.dumps(describe(devices, simulated, scenario), indent=2) + "\n"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             _replace(self.folder / "scenario.yaml", scenarios.write(scenario).encode())
@@ -84,8 +85,9 @@ class Results:
         raw_data.write(whole, {"format": FORMAT, **run})
 
 
-def describe(devices: list[Device], simulated: bool) -> dict[str, Any]:
-    """Return the facts about the machine that a reader of the figures needs."""
+def describe(devices: list[Device], simulated: bool, scenario: Scenario) -> dict[str, Any]:
+    """Return the facts about the machine that a reader of the figures needs, and why it skipped programs."""
+    kinds = {name: KINDS[name] for name in scenario.workloads if not simulated}
     return {
         "gpu": "simulated" if simulated else raw_data.describe_machine(),
         "gpus": [device.to_json() for device in devices],
@@ -95,6 +97,8 @@ def describe(devices: list[Device], simulated: bool) -> dict[str, Any]:
         "python": platform.python_version(),
         "kernel": platform.release(),
         "processors": os.cpu_count(),
+        "packages": {package: version for kind in kinds.values() for package, version in kind.versions.items()},
+        "skipped": [why for name in kinds if (why := why_skipped(name))],
     }
 
 

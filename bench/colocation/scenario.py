@@ -170,6 +170,11 @@ class Scenario(_Strict):
                     )
         return self
 
+    @property
+    def workloads(self) -> list[str]:
+        """Return the names of all workloads, each once."""
+        return list(dict.fromkeys(load.workload for each in self.experiments for load in (each.hp, *each.be)))
+
     def resolved(self, folder: Path) -> "Scenario":
         """Return the scenario with the definitions of all used systems, and with traces inline.
 

@@ -167,6 +167,26 @@ class PairFigures(_Model):
         return f"{self.hp.id} beside {self.be_id}"
 
 
+class ProgramFigures(_Model):
+    """A public program in one role, beside one partner under one system."""
+
+    program: str
+    """The workload with its options."""
+    versions: dict[str, str]
+    """The versions of its packages."""
+    role: Literal["hp", "be"]
+    beside: str
+    """The partner, with its options."""
+    system: str
+    step_ms: float | None
+    """The time of the program's step alone, as the program measured it when it was set up."""
+    hp_p50: Figure
+    """Divided by that of alone: latencies, or iteration times of a closed loop."""
+    hp_p99: Figure
+    be: Figure | None
+    be_over_bound: Figure | None
+
+
 class Verdict(_Model):
     """Whether a target was reached, and the figures that decide it."""
 
@@ -185,6 +205,8 @@ class Summary(_Model):
     machine: dict[str, Any]
     simulated: bool
     pairs: list[PairFigures]
+    programs: list[ProgramFigures] = []
+    """The same figures for each public program."""
     verdicts: list[Verdict]
     failures: list[str]
     """Sentences, each of which names a failed run or a broken file."""

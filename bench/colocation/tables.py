@@ -4,7 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from orion.bench.colocation.summary import CeilingCurve, Client, Figure, PairFigures, Summary, SystemFigures
+from orion.bench.colocation.summary import (
+    CeilingCurve,
+    Client,
+    Figure,
+    PairFigures,
+    ProgramFigures,
+    Summary,
+    SystemFigures,
+)
 
 HOW_TO_READ = """\
 Each figure is a ratio to a run of the same round: hp's latencies to those of hp alone with the same arrivals, be's
@@ -35,7 +43,10 @@ def markdown(summary: Summary) -> str:
     lines += ["## Machine", "", *_machine(summary.machine), ""]
     if summary.failures:
         lines += ["## Failures", "", *(f"* {sentence}" for sentence in summary.failures), ""]
-    lines += ["## Targets", "", *_targets(summary), "", "## Results", "", HOW_TO_READ]
+    lines += ["## Targets", "", *_targets(summary), ""]
+    if summary.programs:
+        lines += ["## Programs", "", *_markdown_rows(_programs(summary.programs)), ""]
+    lines += ["## Results", "", HOW_TO_READ]
     for pair in summary.pairs:
         lines += [*_pair(pair), *(f"![{pair.name}]({plot})\n" for plot in pair.plots)]
     if not summary.pairs:
@@ -69,6 +80,34 @@ def _targets(summary: Summary) -> list[str]:
     if left:
         lines += [*([""] if lines else []), f"Not measured here: {'; '.join(left)}."]
     return lines
+
+
+def programs_text(summary: Summary) -> list[str]:
+    """Return the figures of public programs as lines of aligned text; nothing if there are none."""
+    if not summary.programs:
+        return []
+    rows = _programs(summary.programs)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _programs(programs: Sequence[ProgramFigures]) -> list[list[str]]:
+    """Return the rows of a table, its head first; columns that all rows leave empty are left out."""
+    head = ["program", "packages", "role", "beside", "system", "step alone, ms", "hp p50 / alone", "hp p99 / alone",
+            "be / alone", "be / bound"]  # fmt: skip
+    rows = [
+        [each.program, _plain(each.versions), each.role, each.beside, each.system,
+         "" if each.step_ms is None else _digits(each.step_ms),
+         _cell(each.hp_p50), _cell(each.hp_p99), _cell(each.be), _cell(each.be_over_bound)]
+        for each in programs
+    ]  # fmt: skip
+    used = [number for number in range(len(head)) if any(row[number] for row in rows)]
+    return [[row[number] for number in used] for row in (head, *rows)]
+
+
+def _markdown_rows(rows: list[list[str]]) -> list[str]:
+    head, *rest = (f"| {' | '.join(row)} |" for row in rows)
+    return [head, "|---" * len(rows[0]) + "|", *rest]
 
 
 def _pair(pair: PairFigures) -> list[str]:

@@ -9,6 +9,7 @@ from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.plan import Plan
 from orion.bench.colocation.posts import posts_of
 from orion.bench.colocation.systems import STANDARD
+from orion.bench.workloads.programs.kinds import PROGRAMS
 from orion.cli.main import main
 from tools.docs import pages
 
@@ -39,10 +40,15 @@ def test_the_page_names_every_standard_system_and_scenario() -> None:
         assert f"`{path.stem}`" in PAGE
 
 
+def test_the_page_names_every_program() -> None:
+    for name in PROGRAMS:
+        assert f"`{name}`" in PAGE
+
+
 def test_the_options_on_the_page_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = ""
-    parts = ("colocation", "report", "pack", "workloads", "threads", "services")
+    parts = ("colocation", "report", "pack", "workloads", "threads", "services", "programs")
     for command in (*(["bench", part] for part in parts), ["loadgen"], ["mps-daemon"]):
         main([*command, "--help"])
         shown += capsys.readouterr().out

@@ -19,6 +19,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "gemm": {"size": 2048},
     "elementwise": {"passes": 2},
     "long-kernel": {"ms": 2.0},
+    "decode-graph": {"layers": 10, "updated": True},
 }
 LOADS = {name: load(name, SHORT.get(name, {}), simulated=True) for name, kind in KINDS.items() if kind.stand_in}
 LOADS["eager"] = load("resnet50-inference", {"batch": 4, "mode": "eager"}, simulated=True)

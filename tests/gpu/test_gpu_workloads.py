@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orion.bench.workloads import KINDS
+from orion.bench.workloads import KINDS, why_skipped
 
 pytestmark = pytest.mark.gpu
 SECONDS = 300
@@ -39,7 +39,7 @@ for kind, options in json.loads(sys.argv[1]):
 """
 
 Load = tuple[str, dict[str, Any]]
-REAL: list[Load] = [(name, {}) for name, kind in KINDS.items() if kind.stand_in is not None]
+REAL: list[Load] = [(name, {}) for name, kind in KINDS.items() if kind.stand_in is not None and not kind.packages]
 INFERENCE = [name for name, _ in REAL if "mode" in KINDS[name].options.model_fields]
 OTHERS: list[Load] = [
     *((name, {"mode": "eager"}) for name in INFERENCE),
@@ -56,6 +56,43 @@ OTHERS: list[Load] = [
     ("spin", {"blocks": 16}),
 ]
 COMPILED: list[Load] = [("gpt-decode", {"mode": "compile"}), ("mobilenetv2-inference", {"mode": "compile"})]
+
+PROGRAMS: list[Load] = [
+    *((name, {}) for name, kind in KINDS.items() if kind.packages),
+    ("compiled-training", {"mode": "reduce-overhead"}),
+    ("decode-graph", {"updated": True}),
+    ("jax-training", {"donate": True, "command_buffers": False}),
+    ("timm-inference", {"mode": "reduce-overhead"}),
+]
+ALONE = """
+import json, sys, time
+from orion.bench.workloads import make
+workload = make(sys.argv[1], json.loads(sys.argv[2]))
+begin = time.monotonic()
+with workload.throughout():
+    for _ in range(4):
+        workload.step()
+workload.finish()
+print(json.dumps([(time.monotonic() - begin) / 4 * 1e3, workload.gpu, workload.details]), flush=True)
+"""
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize(("kind", "options"), PROGRAMS, ids=lambda value: value if isinstance(value, str) else None)
+def test_every_program_runs_in_a_process_of_its_own(kind: str, options: dict[str, Any]) -> None:
+    if skipped := why_skipped(kind):
+        pytest.skip(skipped)
+    command = [sys.executable, "-c", ALONE, kind, json.dumps(options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-3000:]
+    took, gpu, details = json.loads(done.stdout.splitlines()[-1])
+    print(kind, options, took, details)
+    assert "NVIDIA" in gpu
+    assert took < 3 * details["step_ms"] + 5
+    assert set(KINDS[kind].packages) <= set(details)
+    if kind == "decode-graph":
+        assert details["kernels"] >= 200
+        assert 15 < details["step_ms"] < 60
 
 
 @pytest.mark.timeout(SECONDS)

@@ -56,7 +56,7 @@ class TritonKernels(OnGPU[of.TritonKernels]):
         product: Any = product_kernel[(tiles, tiles)]
         softmax: Any = softmax_kernel[(size,)]
         for _ in self._times:
-            product(self._left, self._right, self._product, size, TILE=TILE, DEPTH=DEPTH)
+            product(self._left, self._right, self._product, size, TILE=TILE, DEPTH=DEPTH, num_warps=8)
             softmax(self._product, self._weights, size, WIDTH=self._width)
             self.trace.mark()
         self._wait()
