@@ -1,11 +1,15 @@
 """The runs of a scenario: their names, order, arrivals, and the processes that they share."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orion.bench.colocation.gpus import Device
+from orion.bench.colocation.measurement import Measurement
 from orion.bench.colocation.plan import Plan, PlannedRun
 from orion.bench.colocation.posts import posts_of
+from orion.bench.colocation.results import Results
 from orion.bench.colocation.scenario import Arrivals, Experiment, Paced, Scenario
 from orion.bench.colocation.schedule import rate_of, schedule
 from orion.errors import Exhausted, Invalid
@@ -21,8 +25,6 @@ def experiment(**changes: Any) -> dict[str, Any]:
 
 
 def planned(*experiments: dict[str, Any], **changes: Any) -> Plan:
-    from pathlib import Path
-
     fields = {"name": "one", "rounds": 2, "experiments": experiments or [experiment()], **changes}
     return Plan(Scenario.model_validate(fields).resolved(Path()))
 
@@ -168,3 +170,22 @@ def test_a_closed_loop_is_as_long_as_its_iterations_alone() -> None:
     made = schedule(arrivals(kind="closed"), None, 100, 0.5, 0.01, "seed")
     assert made.arrivals is None
     assert made.end == pytest.approx(1.5)
+
+
+def test_a_round_without_enough_time_begins_with_the_pairs_of_the_highest_priority(tmp_path: Path) -> None:
+    important = experiment(be=[BE[0]], systems=["gate"], priority=1)
+    plan = planned(experiment(be=[BE[1]], systems=["gate"]), important, rounds=1)
+    measurement = Measurement(plan.scenario, plan, Results(tmp_path), [Device(0, "", "")], True)
+    measurement._deadline = 0.0
+    (unit,) = plan.units
+    names = [Path(run.path).name.partition(".")[0] for run in measurement._in_order(unit).runs]
+    assert names == ["hp-closed-loop", "alone", "simulated-training", "gate", "gemm-size-2048", "gate"]
+
+
+def test_runs_of_skipped_workloads_are_left_out() -> None:
+    plan = planned()
+    plan.skip({"gemm"})
+    assert {run.entry.workload for run in runs(plan) if run.entry} == {"simulated-training"}
+    assert {run.kind for run in runs(plan)} == {"hp-closed-loop", "alone", "be-alone", "beside"}
+    plan.skip({"simulated-training"})
+    assert plan.units == []

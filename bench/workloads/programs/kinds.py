@@ -32,7 +32,7 @@ PROGRAMS: dict[str, Kind] = {
         of.PygTraining,
         "programs.frameworks:PygTraining",
         stand_ins.pyg_training,
-        gib=12.0,
+        gib=8.0,
         packages=("torch_geometric", "torch"),
     ),
     "cupy-fft": Kind(
@@ -47,7 +47,7 @@ PROGRAMS: dict[str, Kind] = {
         of.PeftFinetuning,
         "programs.huggingface:PeftFinetuning",
         stand_ins.peft_finetuning,
-        gib=14.0,
+        gib=10.0,
         packages=("peft", "transformers", "accelerate", "torch"),
     ),
     "transformers-generate": Kind(
