@@ -83,7 +83,7 @@ def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Work
     module, name = KINDS[kind].factory.split(":")
     factory = getattr(importlib.import_module(f"{HERE}.{module}"), name)
     workload = cast("Workload", factory(checked, place or Place()))
-    workload.details |= KINDS[kind].versions
+    workload.details = KINDS[kind].versions | workload.details
     return workload
 
 
