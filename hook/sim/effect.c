@@ -91,7 +91,8 @@ static uint64_t attempt(struct effect *effect)
 {
     uint64_t when = 0;
     enum turn turn = turn_of(effect, &when);
-    if (turn == NOT_YET && when > sim_monotonic_ns() + effect->early_ns) return when - effect->early_ns;
+    /* The time is a lower bound: an effect that may not run early has to wait for its turn. */
+    if (turn == NOT_YET && (!effect->early_ns || when > sim_monotonic_ns() + effect->early_ns)) return when - effect->early_ns;
     if (turn != GONE) {
         running = true;
         bool done = effect->run(effect->data);

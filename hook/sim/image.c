@@ -54,6 +54,10 @@ static bool parse_field(char *field, struct sim_kernel *kernel)
     if (!strcmp(field, "sms") && !strcmp(value, "grid")) return kernel->sms_of_grid = true;
     if (!strcmp(field, "barrier")) return kernel->barrier = !strcmp(value, "grid");
     if (!strcmp(field, "sms")) return parse_amount(value, 1, &kernel->sms, &kernel->sms_parameter);
+    if (!strcmp(field, "log")) {
+        uint64_t none = 0;
+        return parse_amount(value, 1, &none, &kernel->log_parameter) && kernel->log_parameter >= 0;
+    }
     if (!strcmp(field, "error")) {
         uint64_t error = 0;
         int none = -1;
@@ -66,7 +70,9 @@ static bool parse_field(char *field, struct sim_kernel *kernel)
 
 static bool check(const struct sim_kernel *kernel)
 {
-    return kernel->duration_parameter < kernel->parameter_count && kernel->sms_parameter < kernel->parameter_count;
+    int log = kernel->log_parameter;
+    return kernel->duration_parameter < kernel->parameter_count && kernel->sms_parameter < kernel->parameter_count &&
+           (log < 0 || (log + 1 < kernel->parameter_count && kernel->parameter_size[log] == 8));
 }
 
 /* Parses one line `kernel NAME field=value ...`. */
@@ -79,7 +85,7 @@ static bool parse_kernel(char *line, struct sim_image *image)
     strcpy(kernel->name, name);
     kernel->image = image;
     kernel->sms = 1;
-    kernel->duration_parameter = kernel->sms_parameter = kernel->preferred_carveout = -1;
+    kernel->duration_parameter = kernel->sms_parameter = kernel->log_parameter = kernel->preferred_carveout = -1;
     kernel->label = sim_trace_label("kernel", name);
     image->kernels[image->count++] = kernel;
     for (char *field; (field = strtok_r(NULL, " \t", &rest));)

@@ -105,12 +105,17 @@ struct sim_kernel {
     uint64_t duration_ns, sms;
     bool sms_of_grid;                      /* the kernel uses as many SMs as its blocks fill */
     int duration_parameter, sms_parameter; /* the launch takes the value from this parameter; -1: fixed */
+    int log_parameter;                     /* -1: none; else the kernel writes to a log, see struct sim_log */
     bool barrier;                          /* its blocks wait for each other, so all of them must run at once */
     CUresult error;                        /* the permanent error of the context after this kernel; CUDA_SUCCESS: none */
     int parameter_count;
     uint16_t parameter_size[SIM_PARAMETERS], parameter_offset[SIM_PARAMETERS];
     int max_dynamic_shared, preferred_carveout;
 };
+
+/* The address of a log is a parameter of a kernel, 0: none; the next parameter is what the kernel appends when it has
+ * run. The program owns the log, and makes it long enough. */
+struct sim_log { uint64_t count, entries[]; };
 
 /* The arena. */
 bool sim_handles_open(void);

@@ -101,6 +101,31 @@ static CUresult submit_fault(struct CUstream_st *stream, CUresult error)
     return sim_submit_host(stream, run_fault, fault, 0);
 }
 
+struct entry {
+    struct sim_log *log;
+    uint64_t value;
+};
+
+static bool append(void *data)
+{
+    const struct entry *entry = data;
+    struct sim_log *log = entry->log;
+    log->entries[log->count] = entry->value;
+    __atomic_store_n(&log->count, log->count + 1, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* The keeper appends the entry, so entries of all streams of the process have one order. */
+static CUresult submit_entry(struct CUstream_st *stream, const struct sim_kernel *kernel, void *const *parameters)
+{
+    struct sim_log *log = (struct sim_log *)(uintptr_t)parameter(kernel, parameters, kernel->log_parameter);
+    if (!log) return CUDA_SUCCESS;
+    struct entry *entry = malloc(sizeof *entry);
+    SIM_REFUSE(!entry, CUDA_ERROR_OUT_OF_MEMORY);
+    *entry = (struct entry){log, parameter(kernel, parameters, kernel->log_parameter + 1)};
+    return sim_submit_host(stream, append, entry, 0);
+}
+
 /* The number of SMs that a launch fills if each SM holds as many of its blocks as fit. */
 static uint64_t sms_of_grid(const struct sim_launch *launch)
 {
@@ -124,6 +149,7 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
                         .b = launch->anywhere,
                         .c = kernel->barrier};
     SIM_TRY(sim_submit(stream, &op, NULL));
+    if (kernel->log_parameter >= 0) SIM_TRY(submit_entry(stream, kernel, parameters));
     return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
 }
 

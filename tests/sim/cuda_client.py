@@ -14,6 +14,7 @@ kernel tiny duration_us=5 sms=1 params=
 kernel gemm duration_us=1800 sms=132 params=8,8,4
 kernel timed duration_us=@0 sms=@1 params=8,4   # as the launch says
 kernel filled duration_us=@0 sms=grid params=8
+kernel logged duration_us=@0 sms=@1 params=8,4,8,8 log=@2
 kernel meeting duration_us=@0 sms=grid barrier=grid params=8
 """
 SM = cuda.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM
@@ -47,6 +48,7 @@ class Device:
         self.gemm = ok(cuda.cuModuleGetFunction(self.module, b"gemm"))
         self.timed = ok(cuda.cuModuleGetFunction(self.module, b"timed"))
         self.filled = ok(cuda.cuModuleGetFunction(self.module, b"filled"))
+        self.logged = ok(cuda.cuModuleGetFunction(self.module, b"logged"))
         self.meeting = ok(cuda.cuModuleGetFunction(self.module, b"meeting"))
 
     def stream(self, flags: int = 1, priority: int = 0) -> Any:

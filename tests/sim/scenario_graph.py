@@ -117,6 +117,33 @@ def branches_run_together_and_a_cut_stops_its_branch_only() -> None:
     ok(cuda.cuCtxSynchronize())
 
 
+def kernels_that_wait_for_each_other_log_in_their_order() -> None:
+    gpu = Device()
+    stream, log = gpu.stream(), (ctypes.c_uint64 * 20_000)()
+    graph = ok(cuda.cuGraphCreate(0))
+    kinds = (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64)
+
+    def add(after: list[Any], number: int) -> Any:
+        kernel = call(gpu, 1)
+        kernel.func, kernel.kernelParams = gpu.logged, ((50, 33, ctypes.addressof(log), number), kinds)
+        return ok(cuda.cuGraphAddKernelNode(graph, after, len(after), kernel))
+
+    first = add([], 0)
+    branches = [[first] for _ in range(4)]
+    for number in range(1, 13):
+        branches[number % 4] = [add(branches[number % 4], number)]
+    add([node for branch in branches for node in branch], 13)
+    executable = ok(cuda.cuGraphInstantiate(graph, 0))
+    for _ in range(200):
+        for _ in range(5):
+            ok(cuda.cuGraphLaunch(executable, stream))
+        ok(cuda.cuStreamSynchronize(stream))
+    assert log[0] == 14_000
+    for begin in range(1, 14_000, 14):
+        assert sorted(log[begin : begin + 14]) == list(range(14))
+        assert (log[begin], log[begin + 13]) == (0, 13)
+
+
 def all_roots_of_a_graph_wait_for_what_its_stream_waits_for() -> None:
     gpu = Device()
     blocking = gpu.stream(flags=0)

@@ -32,6 +32,13 @@
  *                          current to another thread, and launches on one of its streams; 2: launches there
  *   meet N US STREAM BLOCKS      N kernels of BLOCKS blocks that all wait for each other; two of them fit on an SM
  *   meetclusters, meetgraph      the same, in clusters of two blocks, or as one graph, which it waits for
+ *   make KIND K US [BRANCHES]    makes a graph of K kernels of US; KIND and the other nodes: see graphs.h
+ *   play N [STREAMS [CHANGE]]    N launches of it, in turn on STREAMS streams; STREAMS below 0: waits for each;
+ *                          CHANGE: 1 the graph, and an update; 2, 3 the executable; 4 an update by another graph
+ *   written                ctxsync; RESULT; MORE: a word that copies set, one that writes set, what the kernels wrote
+ *   own                    RESULT: how often the driver has launched the program's executable
+ *   unmake WHAT            destroys, while it may run, 1 the executable, 2 the graph, 3 both
+ *   mute ON                graphs that are made later write nothing, so that nothing pauses between their kernels
  *   touch GIB              makes this much host memory resident
  *   moveroot               sets ORION_ROOT to a folder that does not exist
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
@@ -109,6 +116,12 @@ static const struct {
     {"meet", meet},
     {"meetclusters", meet_in_clusters},
     {"meetgraph", meet_in_graph},
+    {"make", make_graph},
+    {"play", play},
+    {"written", written},
+    {"own", own_launches},
+    {"unmake", unmake},
+    {"mute", mute},
     {"touch", touch},
     {"alloc", allocate},
     {"many", allocate_many},

@@ -34,6 +34,10 @@ CUstream stream_of(double number);
 command in_green_context;
 command meet, meet_in_clusters, meet_in_graph;
 
+/* -- graphs.c: graphs whose kernels log their runs ------------------------------------------------------------------------- */
+
+command mute, make_graph, play, written, own_launches, unmake;
+
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 

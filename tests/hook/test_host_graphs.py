@@ -1,0 +1,317 @@
+"""Graphs of be clients: hp waits for a piece of a graph and not for all of it, and the program notices nothing.
+
+The hook launches a long graph in pieces while its GPU has hp clients. `own` counts how often the driver has launched
+the program's own executable, so a launch that does not count was a launch in pieces.
+"""
+
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from tests.hook.harness import Machine, figure, percentile
+from tests.hook.scripted_client import MILLISECOND, Answer, Client, busy, eventually
+
+pytestmark = pytest.mark.quiet
+
+Pair = tuple[Client, Client]
+
+KINDS = ["nodes", "captured", "early", "children", "hosts", "events", "copies", "writes", "allocates", "decides"]
+CUT, WHOLE = KINDS[:8], KINDS[8:]
+NOTHING, IN_GRAPH, IN_EXECUTABLE, IN_GENERAL, ANOTHER = CHANGES = range(5)
+A_LAUNCH = 1_000_000
+LONG = "200 150"
+""" 200 kernels of 150 us, which is 30 ms: many windows. """
+SOME = "40 50"
+
+
+def make(client: Client, kind: str = "nodes", kernels: str = LONG, branches: int = 1, log: bool = True) -> None:
+    client.must(f"mute {int(not log)}")
+    client.must(f"make {KINDS.index(kind)} {kernels} {branches}")
+
+
+def own(client: Client) -> int:
+    """Return how often the driver has launched the program's own executable."""
+    return client.do("own").result
+
+
+def launches_own(client: Client, launches: int = 2) -> int:
+    """Launch the graph and return how many of the launches were launches of the program's own executable."""
+    before = own(client)
+    client.must(f"play {launches} -1")
+    return own(client) - before
+
+
+def until_in_pieces(be: Client) -> None:
+    eventually(lambda: launches_own(be) == 0, "the hook launches pieces instead of the program's executable", 8)
+
+
+def until_whole(be: Client) -> None:
+    eventually(lambda: launches_own(be) == 2, "the hook launches the program's own executable", 8)
+
+
+# -- How long hp waits -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine_of_long_slices(bare_machine: Machine) -> Machine:
+    """A machine on which only the hook stops be: a time slice is longer than any graph here."""
+    shutil.rmtree(bare_machine.state, ignore_errors=True)
+    bare_machine.environment["ORION_SIM_SLICE_US"] = "1000000"
+    bare_machine.start_agent()
+    return bare_machine
+
+
+@pytest.mark.parametrize(("kind", "branches"), [("nodes", 1), ("nodes", 4), ("captured", 1), ("children", 1)])
+def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: str, branches: int) -> None:
+    # hp's kernel takes 1 ms. hp arrives at any time in a graph of 30 ms: if it waited for the graph's end, half of its
+    # requests would take more than 15 ms. A piece is about as long as the window, 0.4 ms.
+    hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
+    make(be, kind, f"{200 * branches} 150", branches, log=False)
+    until_in_pieces(be)
+    be.send("play 50 -1")
+    chance, took = random.Random(1), []
+    while not be.heard_something(chance.uniform(0.01, 0.03)):
+        took.append(hp.must("run 1 1000").seconds * 1000)
+    assert be.answer().result == 0
+    figure(f"hp's request of 1 ms beside a graph of 30 ms ({kind}, {branches} branches)", took, "ms")
+    assert len(took) >= 20
+    assert percentile(took, 75) < 8
+
+
+def test_little_of_a_graph_runs_while_hp_is_busy(machine: Machine) -> None:
+    # Here the GPU divides its time between hp and be, so be's whole graph would run in hp's busy period of 40 ms.
+    hp = machine.start("hp-0")
+    trace = machine.folder / "trace"
+    be = machine.start_in(machine.client_root("be-0"), ORION_SIM_TRACE=str(trace))
+    be.must("init 0")
+    machine.until_joined(be)
+    make(be, log=False)
+    until_in_pieces(be)
+    be.send("play 30 -1")
+    chance, periods = random.Random(2), []
+    while not be.heard_something(chance.uniform(0.01, 0.03)):
+        with busy(hp, 40) as launched:
+            pass
+        periods.append((launched.ended, launched.began + 40 * MILLISECOND))
+    assert be.answer().result == 0
+    last = max(end for _, end in periods)
+    make(be, "nodes", "1 10")
+    be.must("play 1 -1")
+    eventually(lambda: any(end > last for _, end in _kernels(trace.read_text())), "the trace has been written")
+    kernels = list(_kernels(trace.read_text()))
+    beside = [
+        sum(max(0, min(end, to) - max(start, from_)) for start, end in kernels) / MILLISECOND for from_, to in periods
+    ]
+    figure("be work in a busy period of hp of 40 ms", beside, "ms")
+    assert len(beside) >= 10
+    assert percentile(beside, 75) < 5
+
+
+def _kernels(trace: str) -> Iterator[tuple[int, int]]:
+    """Yield when each kernel of a trace had the GPU."""
+    for line in trace.splitlines(keepends=True):
+        if line.endswith("\n"):
+            yield int(line.split()[1]), int(line.split()[2])
+
+
+# -- What the program gets ---------------------------------------------------------------------------------------------
+
+
+def outcomes(client: Client, kind: str) -> dict[tuple[int, int], list[float]]:
+    """Return what the graph writes, for each number of streams and each way to change parameters."""
+    found = {}
+    for change in CHANGES:
+        if kind in WHOLE and change == ANOTHER:
+            continue  # the driver refuses: the other graph has an allocation, or a condition, of its own
+        make(client, kind, SOME)
+        for streams in (-1, 1, 2):
+            client.must(f"play 5 {streams} {change}")
+            found[change, streams] = client.must("written").more
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_writes_what_it_writes_without_the_hook(pair: Pair, machine: Machine, kind: str) -> None:
+    plain = machine.start_in(None)
+    plain.must("init 0")
+    wanted = outcomes(plain, kind)
+    plain.close()
+    assert all(written[2:4] == [0, 1] or kind == "decides" for written in wanted.values())
+    assert all(len(written) >= 2 + 5 * 40 for written in wanted.values())
+    hp, be = pair
+    hp.send("serve 400 300 5000 1")
+    assert outcomes(be, kind) == wanted
+    hp.answer()
+    assert outcomes(hp, kind) == wanted
+
+
+@pytest.mark.parametrize("streams", [-1, 1, 2])
+def test_branches_keep_their_order(pair: Pair, streams: int) -> None:
+    hp, be = pair
+    hp.send("serve 200 300 5000 1")
+    make(be, "nodes", "42 50", branches=4)
+    for change in CHANGES:
+        be.must(f"play 5 {streams} {change}")
+        written = [int(number) for number in be.must("written").more[2:]]
+        assert len(written) == 5 * 42
+        for launch, begin in enumerate(range(0, 5 * 42, 42)):
+            assert {number // A_LAUNCH for number in written[begin : begin + 42]} == {launch if change else 0}
+            kernels = [number % A_LAUNCH for number in written[begin : begin + 42]]
+            assert sorted(kernels) == list(range(42))
+            assert (kernels[0], kernels[-1]) == (0, 41)
+            branches = defaultdict(list)
+            for kernel in kernels[1:-1]:
+                branches[kernel % 4].append(kernel)
+            assert all(a < b for branch in branches.values() for a, b in pairwise(branch))
+    hp.answer()
+
+
+def test_a_graph_may_be_destroyed_before_its_launches_and_an_executable_during_them(
+    pair: Pair,
+) -> None:
+    hp, be = pair
+    for _ in range(3):
+        make(be, "hosts", SOME)
+        be.must("play 10 -1")
+        before = be.must("written")
+        be.must("unmake 2")
+        with busy(hp, 50):
+            be.send("play 3 2\nunmake 1\nwritten")
+        for _ in range(2):
+            assert be.answer().result == 0
+        once = [float(kernel) for kernel in range(40) for _ in range(2 if kernel % 8 == 7 else 1)]
+        assert be.answer().more[2:] == once * 3
+        assert before.more[2:] == once * 10
+
+
+# -- Which graphs run whole --------------------------------------------------------------------------------------------
+
+
+def test_a_graph_runs_in_pieces_only_while_the_gpu_has_an_hp_client(machine: Machine) -> None:
+    be = machine.start("be-0")
+    make(be)
+    assert launches_own(be, 5) == 5
+    hp = machine.start("hp-0")
+    until_in_pieces(be)
+    hp.close()
+    until_whole(be)
+
+
+def test_a_short_graph_runs_whole(pair: Pair) -> None:
+    _, be = pair
+    make(be, "nodes", "4 20")
+    be.must("play 5 -1")
+    assert launches_own(be, 10) == 10
+
+
+def test_the_graphs_of_hp_run_whole(pair: Pair) -> None:
+    hp, be = pair
+    be.send("loop 1 100 1")
+    make(hp)
+    assert launches_own(hp, 20) == 20
+    be.answer()
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_graph_that_cannot_be_copied_runs_whole(pair: Pair, kind: str) -> None:
+    hp, be = pair
+    make(be, kind, log=False)
+    assert launches_own(be, 5) == 5
+    with busy(hp, 30) as launched:
+        be.send("play 1 -1")
+    answer = be.answer()
+    assert answer.result == 0
+    assert answer.ended >= launched.began + 30 * MILLISECOND, "it waits at the gate"
+    assert own(be) == 6
+
+
+def test_a_long_graph_that_cannot_be_copied_is_reported(pair: Pair, machine: Machine) -> None:
+    _, be = pair
+    make(be, "allocates", log=False)
+    be.must("play 5 -1")
+
+    def reasons() -> list[str]:
+        shown = machine.shown(be)
+        return [condition.reason for condition in shown.conditions] if shown else []
+
+    eventually(lambda: "LongKernels" in reasons(), "the agent reports the graph", 10)
+
+
+# -- Ends --------------------------------------------------------------------------------------------------------------
+
+
+def all_of_it(launches: int) -> list[float]:
+    return [float(kernel) for kernel in range(200)] * launches
+
+
+def test_nobody_hangs_when_be_is_killed_in_a_graph(pair: Pair, machine: Machine) -> None:
+    hp, be = pair
+    other = machine.start("be-1")
+    make(other)
+    for _ in range(3):
+        make(be)
+        be.must("play 2 -1")
+        with busy(hp, 50):
+            be.send("play 20 2")
+            machine.until(be, "gated")
+            be.kill()
+        be.reap()
+        machine.until(be, "")
+        assert hp.must("run 1 1000").seconds < 5
+        other.must("play 1 -1")
+        assert other.must("written").more[2:] == all_of_it(1)
+        be = machine.start("be-0")
+
+
+def test_a_graph_goes_on_when_hp_is_killed(machine: Machine) -> None:
+    be = machine.start("be-0")
+    make(be)
+    for _ in range(3):
+        hp = machine.start("hp-0")
+        be.must("play 3 -1")
+        be.must("written")
+        hp.must("launch 1 3000000")
+        be.send("play 4 2")
+        machine.until(be, "gated")
+        hp.kill()
+        hp.reap()
+        assert be.answer().result == 0
+        assert be.must("written").more[2:] == all_of_it(4)
+
+
+def test_a_context_with_a_graph_that_waits_can_end(pair: Pair, machine: Machine) -> None:
+    hp, be = pair
+    for _ in range(3):
+        make(be)
+        be.must("play 3 -1")
+        with busy(hp, 100):
+            be.send("play 1\nreset")
+            machine.until(be, "gated")
+        for _ in range(2):
+            assert be.answer().result == 0
+        make(be)
+        be.must("play 1 -1")
+        be.do("written")  # what ran before the reset, too
+        be.must("play 2 2")
+        assert be.must("written").more[2:] == all_of_it(2)
+    be.must("run 1 10")
+
+
+def test_a_graph_goes_on_while_the_agent_restarts(pair: Pair, machine: Machine) -> None:
+    hp, be = pair
+    make(be)
+    be.must("play 3 -1")
+    be.must("written")
+    be.send("play 20 2")
+    machine.kill_agent()
+    answers: list[Answer] = [hp.must("run 1 1000") for _ in range(5)]
+    machine.start_agent()
+    machine.until_joined(hp, be)
+    answers += [hp.must("run 1 1000") for _ in range(5)]
+    assert all(answer.seconds < 5 for answer in answers)
+    assert be.answer().result == 0
+    assert be.must("written").more[2:] == all_of_it(20)
