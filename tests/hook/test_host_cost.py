@@ -27,14 +27,52 @@ def test_a_gated_be_client_uses_almost_no_cpu(pair: Pair, machine: Machine, wait
     machine.until(hp, "busy")
     be.send(waiting)
     machine.until(be, "gated")
-    cpu, began = be.cpu_seconds(), time.monotonic()
+    cpu, of_be, of_hp, began = be.cpu_seconds(), sleeps(be), sleeps(hp), time.monotonic()
     eventually(lambda: time.monotonic() > began + 1.0 or be.heard_something(0), "a second has passed")
-    share = (be.cpu_seconds() - cpu) / (time.monotonic() - began)
+    lasted = time.monotonic() - began
+    share = (be.cpu_seconds() - cpu) / lasted
+    be_sleeps, hp_sleeps = (sleeps(be) - of_be) / lasted, (sleeps(hp) - of_hp) / lasted
     assert not be.heard_something(0)
     figure(f"CPU of a be client gated in {waiting!r}", [100 * share], "% of a core")
-    assert share < 0.25  # ten times the normal 2 to 4 %; a busy wait uses 100 %
+    figure("sleeps of its threads", [be_sleeps], "per second")
+    figure("sleeps of hp's threads", [hp_sleeps], "per second")
+    assert share < 0.15  # ten times the normal 1 to 2 %; a busy wait uses 100 %
+    assert be_sleeps < 1200  # 600 to 800; three threads that wake every millisecond: 3000
+    assert hp_sleeps < 1600  # 1200, of which 250 are the program's own
     assert hp.answer().result > 0
     assert be.answer().result >= 0
+
+
+def test_the_threads_of_an_idle_be_client_sleep(pair: Pair) -> None:
+    _, be = pair
+    warm(be, 10, 5)
+
+    def mean_sleeps() -> float:
+        before, began = sleeps(be), time.monotonic()
+        eventually(lambda: time.monotonic() > began + 1.5, "a while has passed")
+        return (sleeps(be) - before) / (time.monotonic() - began)
+
+    eventually(lambda: mean_sleeps() < 30, "the threads wake less than 30 times a second")  # 15
+
+
+def test_hp_threads_sleep_while_hp_launches_and_waits(pair: Pair, machine: Machine) -> None:
+    """The ends of hp's busy periods, every 4 ms, are noticed without a timer of 50 us."""
+    hp, be = pair
+    warm(be, 10, 5)
+    hp.send("serve 1000 4000 8000 1")
+    machine.until(hp, "busy")
+    before, began = sleeps(hp), time.monotonic()
+    eventually(lambda: time.monotonic() > began + 2.0, "a while has passed")
+    each = (sleeps(hp) - before) / (time.monotonic() - began) / 125
+    figure("sleeps of hp's threads for each request of 4 ms", [each], "")
+    assert each < 16
+    hp.answer()
+
+
+def sleeps(client: Client) -> int:
+    """How often the client's threads have gone to sleep."""
+    texts = [(thread / "status").read_text() for thread in client.threads()]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in texts)
 
 
 @contextlib.contextmanager

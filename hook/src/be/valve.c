@@ -18,14 +18,14 @@
 #include "system/spawn.h"
 #include "system/system.h"
 
-#define WATCH_NS (50 * ORION_MICROSECOND) /* time between two checks of hp while work is in flight */
-#define LATE_NS (2 * ORION_MILLISECOND)   /* a check this late shows that the process is short of CPU */
-#define TRUSTED_AFTER_NS ORION_SECOND     /* after a second without a late check, be may run ahead again */
-#define REAP_NS ORION_MILLISECOND         /* time between two checks for completed work */
-#define REAP_IDLE_NS (20 * ORION_MILLISECOND)
-/* If a busy period lasts longer than usual, the watcher expects its end at any moment, but only for this long. */
-#define END_EXPECTED_NS (2 * ORION_MILLISECOND)
-#define PARKED_NS (100 * ORION_MILLISECOND)
+#define WATCH_NS (50 * ORION_MICROSECOND)      /* time between two checks of hp while work is in flight */
+#define LATE_NS (2 * ORION_MILLISECOND)        /* a check this late shows that the process is short of CPU */
+#define TRUSTED_AFTER_NS ORION_SECOND          /* after a second without a late check, be may run ahead again */
+#define REAP_NS ORION_MILLISECOND              /* time between two checks for completed work */
+#define REAP_IDLE_NS (100 * ORION_MILLISECOND) /* launches may find the watcher awake, and then wake nobody */
+#define OVERDUE_PART 8u                        /* an end of hp's busy period is noticed this part of its lateness later */
+#define PARKED_NS ORION_SECOND                 /* a launch behind the valve wakes parked threads, so nothing depends on this time */
+#define PARKED_TIED_NS (100 * ORION_MILLISECOND) /* time between two reports to the other ranks of a job (ranks.h) */
 
 enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* values of `watched`; 0: no watcher yet */
 
@@ -63,17 +63,22 @@ static bool open_if_idle(struct orion_gpu *gpu)
 
 static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be(gpu)->in_flight_ns) > 0; }
 
+static bool is_closed(const struct orion_valve *valve) { return valve->page.words != NULL && atomic_load(valve->page.words) != 0; }
+
 /* Whether hp must be watched: there is an hp client, and there is work in flight that the valve can stop, or work that
- * another stop holds. */
+ * another stop holds. A closed valve may hold work that is not counted, because its thread did not get the ledger. */
 static bool is_needed(struct orion_gpu *gpu)
 {
+    if (is_closed(&orion_be(gpu)->valve)) return true;
     return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) &&
            atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
-static void park(struct orion_gpu *gpu)
+/* While nothing is in flight, only launches and the other ranks of a job need this thread. */
+static void park(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct orion_valve *valve = &orion_be(gpu)->valve;
+    uint64_t most = orion_stops_claim(process) ? PARKED_TIED_NS : PARKED_NS;
     uint32_t notifier = atomic_load(&valve->notifier);
     atomic_store(&valve->parked, 1);
     if (!has_work(gpu)) {
@@ -81,18 +86,28 @@ static void park(struct orion_gpu *gpu)
         /* A launch may have set in_use just before this thread cleared it. */
         if (has_work(gpu)) atomic_store(&valve->in_use, 1);
     }
-    if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, PARKED_NS, false);
+    if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, most, false);
     atomic_store(&valve->parked, 0);
+}
+
+/* Called after a launch has closed the valve or put a wait into a stream. */
+static void unpark(struct orion_valve *valve)
+{
+    if (!atomic_load(&valve->parked)) return;
+    atomic_store(&valve->parked, 0);
+    atomic_fetch_add(&valve->notifier, 1);
+    orion_futex_wake_all(&valve->notifier, false);
 }
 
 /* How long to sleep at most while hp is busy. hp's thread wakes sleepers. But a CPU that has slept for milliseconds
  * takes up to 0.2 ms to be woken by another CPU (measured in a virtual machine), and 8 us to be woken by its own timer.
- * So from the time at which hp's busy periods usually end, this thread wakes itself. */
+ * So from the time at which hp's busy periods usually end, this thread wakes itself: less often, the later the end is. */
 static uint64_t longest_sleep(uint64_t closed_for, uint64_t typical)
 {
     uint64_t early = typical - typical / 8;
-    if (closed_for < early) return early - closed_for < ORION_GATE_POLL_NS ? early - closed_for : ORION_GATE_POLL_NS;
-    return closed_for < typical + END_EXPECTED_NS ? WATCH_NS : ORION_GATE_POLL_NS;
+    uint64_t sleep = closed_for < early ? early - closed_for : (closed_for - early) / OVERDUE_PART;
+    if (sleep < WATCH_NS) return WATCH_NS;
+    return sleep < ORION_GATE_POLL_NS ? sleep : ORION_GATE_POLL_NS;
 }
 
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
@@ -123,7 +138,10 @@ static void *watch(void *argument)
     for (;;) {
         if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
         orion_stops_update(orion_the_process);
-        if (!is_needed(gpu)) park(gpu);
+        while (!is_needed(gpu)) {
+            park(orion_the_process, gpu);
+            if (orion_stops_claim(orion_the_process)) break;
+        }
         uint64_t before = orion_now();
         orion_sleep_precisely(WATCH_NS);
         uint64_t now = orion_now();
@@ -138,13 +156,18 @@ static void *watch(void *argument)
 }
 
 /* Retires completed work, for programs that launch without ever waiting. This is a separate thread because it calls the
- * driver. It checks less often while nothing is in flight. */
+ * driver. While hp is busy, the valve holds the work, so this thread checks less often. */
 static void *reap(void *argument)
 {
     struct orion_gpu *gpu = argument;
     prctl(PR_SET_NAME, "orion-reap", 0, 0, 0);
     for (;;) {
-        orion_sleep_precisely(has_work(gpu) ? REAP_NS : REAP_IDLE_NS);
+        uint32_t notifier = atomic_load(&orion_be(gpu)->valve.notifier);
+        if (!has_work(gpu)) {
+            orion_futex_wait(&orion_be(gpu)->valve.notifier, notifier, REAP_IDLE_NS, false);
+            continue;
+        }
+        orion_sleep_precisely(orion_gate_closed(gpu) ? ORION_GATE_POLL_NS : REAP_NS);
         if (has_work(gpu)) orion_window_reap(orion_the_process, gpu);
     }
     return NULL;
@@ -208,7 +231,10 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
-    if (!orion_ledger_try_lock(gpu)) return false;
+    if (!orion_ledger_try_lock(gpu)) {
+        unpark(valve);
+        return false;
+    }
     /* The GPU's streams divide the share among them. */
     uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1;
     bool due =
@@ -217,11 +243,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
-    if (atomic_load(&valve->parked)) {
-        atomic_store(&valve->parked, 0);
-        atomic_fetch_add(&valve->notifier, 1);
-        orion_futex_wake_all(&valve->notifier, false);
-    }
+    unpark(valve);
     return armed;
 }
 

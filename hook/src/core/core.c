@@ -4,6 +4,7 @@
 
 #include "be/admission.h"
 #include "be/baseline_seam.h"
+#include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
 #include "be/stop.h"
@@ -111,9 +112,11 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
     struct orion_gpu *blocked_by = orion_stops_would_block(process, gpu); /* the GPU whose hp stops the work */
     if (blocked_by == NULL) return;
     atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
-    for (; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
+    /* What the valve did not hold back is done soon. The rest waits for hp, whose end wakes this thread. */
+    for (uint64_t pause = ORION_MILLISECOND; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
         if (atomic_load(&process->captures) > 0 || (proof != NULL && is_done(proof, stream_record))) break;
-        orion_stops_sleep(process, blocked_by, ORION_MILLISECOND);
+        orion_stops_sleep(process, blocked_by, pause);
+        pause = pause < ORION_GATE_POLL_NS / 2 ? pause * 2 : ORION_GATE_POLL_NS;
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
 }

@@ -127,7 +127,7 @@ void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu)
 
 /* Requests a proof of work that no call waits for. It does so when launches have paused and no thread is inside a
  * synchronising call, which would prove the work itself. During continuous launches it does so every
- * PROVE_EVERY_NS. */
+ * PROVE_EVERY_NS: each proof takes the driver's locks, which hp's launches need, too. */
 static void request_proof(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     uint64_t begun = work_begun(process, gpu);
@@ -135,18 +135,23 @@ static void request_proof(struct orion_process *process, struct orion_gpu *gpu, 
     bool quiet = begun == atomic_load_explicit(&orion_hp(gpu)->seen_begun, memory_order_relaxed);
     atomic_store_explicit(&orion_hp(gpu)->seen_begun, begun, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
-    bool overdue = since != 0 && now > since + PROVE_EVERY_NS;
-    if (overdue || (quiet && atomic_load(&process->blocked_proofs) == 0)) orion_drain_request(gpu);
+    uint64_t asked = atomic_load_explicit(&orion_hp(gpu)->asked_ns, memory_order_relaxed);
+    bool overdue = since != 0 && now > (since > asked ? since : asked) + PROVE_EVERY_NS;
+    if (!overdue && (!quiet || atomic_load(&process->blocked_proofs) > 0)) return;
+    atomic_store_explicit(&orion_hp(gpu)->asked_ns, now, memory_order_relaxed);
+    orion_drain_request(gpu);
 }
 
+/* How long hp's thread may sleep. Near the usual end of a busy period it wakes so often that whoever ends the period need
+ * not wake it by a system call (orion_thread_wake_by). These wake-ups take CPU time from hp, so soon they become rare. */
 static uint64_t poll_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t now, uint64_t linger)
 {
     request_proof(process, gpu, now);
     uint64_t since = atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed);
     uint64_t lasted = since != 0 && now > since ? now - since : 0;
-    uint64_t expected = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * 3 / 4;
-    uint64_t again = lasted < expected ? expected - lasted : linger;
-    if (lasted > 20 * ORION_MILLISECOND && again < ORION_MILLISECOND) again = ORION_MILLISECOND;
+    uint64_t expected = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * 7 / 8;
+    uint64_t again = lasted < expected ? expected - lasted : (lasted - expected) / 4;
+    if (again < linger) again = linger;
     if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) again = POLL_EVERY_NS;
     return again > POLL_EVERY_NS ? POLL_EVERY_NS : again;
 }

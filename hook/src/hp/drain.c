@@ -15,7 +15,8 @@
 
 #define MARKS 64u
 #define POLL_MIN_NS (50 * ORION_MICROSECOND)
-#define POLL_MAX_NS ORION_MILLISECOND
+#define POLL_SOON_NS ORION_MILLISECOND /* the time between two polls grows fast to this one, then slowly to the longest */
+#define POLL_MAX_NS (4 * ORION_MILLISECOND)
 #define WAIT_NS ORION_SECOND
 
 struct mark {
@@ -114,12 +115,13 @@ static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent e
 static CUresult await(struct orion_process *process, struct orion_gpu *gpu, uint32_t epoch, CUevent event)
 {
     CUresult result;
-    uint64_t pause = POLL_MIN_NS, looked = 0;
+    /* A thread inside a synchronising call probably proves the work itself. */
+    uint64_t pause = atomic_load(&process->blocked_proofs) > 0 ? POLL_SOON_NS : POLL_MIN_NS, looked = 0;
     while ((result = look_at(process, epoch, event)) == CUDA_ERROR_NOT_READY) {
         uint64_t now = orion_now();
         if (now > looked + orion_marks_every(gpu)) orion_marks_look(process, gpu), looked = now;
         orion_sleep_precisely(pause);
-        if (pause < POLL_MAX_NS) pause += pause / 4;
+        if (pause < POLL_MAX_NS) pause += pause / (pause < POLL_SOON_NS ? 4 : 16);
     }
     return result;
 }
@@ -136,7 +138,7 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     }
     /* The synchronisation shows nothing until all work is complete, so it begins behind the last mark. */
     bool synchronises = !marks.one_stream && orion_driver.cuCtxRecordEvent == NULL;
-    while (synchronises && orion_marks_look(process, gpu) > 0) orion_sleep_precisely(POLL_MAX_NS);
+    while (synchronises && orion_marks_look(process, gpu) > 0) orion_sleep_precisely(POLL_SOON_NS);
     uint32_t epoch = atomic_load(&process->context_epoch);
     CUresult result = record(process, &marks, &event);
     if (result == CUDA_SUCCESS && event != NULL) result = await(process, gpu, epoch, event);

@@ -17,6 +17,7 @@ struct orion_hp {
     struct orion_linger linger;
     struct orion_budget budget;  /* see budget.c */
     _Atomic uint64_t seen_begun; /* used only by hp's thread: work begun at its last check */
+    _Atomic uint64_t asked_ns;   /* used only by hp's thread: when it last asked for a proof */
 
     /* See drain.c */
     _Atomic uint32_t drain_requested; /* a request to find out whether work is complete that no call waits for */
