@@ -1,17 +1,20 @@
 """Makes Markdown tables of raw data for docs/results: `python -m measurements.overhead.report RAW...`.
 
-It reads the files that solo_overhead and hook_cost write (.json or .json.gz) and prints one section for each file.
-Reports of colocations come from `orion bench report`.
+It reads the files that solo_overhead, eager_overhead and hook_cost write (.json or .json.gz) and prints one section for
+each file. Reports of colocations come from `orion bench report`.
 """
 
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from measurements.overhead.eager_overhead import REFERENCES, SYSTEMS
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser
 from orion.bench.estimates import Estimate, paired_rate_ratio
+from orion.bench.paired_turns import over
 
 NAMES = {
     "resnet50-training": "ResNet-50 training, batch 256",
@@ -26,6 +29,7 @@ def markdown(raw: dict[str, Any]) -> str:
     """Return one section for one file's raw data."""
     makers: dict[str, Callable[[dict[str, Any]], list[str]]] = {
         "solo_overhead": _solo_overhead,
+        "eager_overhead": _eager_overhead,
         "hook_cost": _hook_cost,
     }
     head = [f"Machine: {raw['machine']}", "", f"Command: `{raw['command']}`", ""]
@@ -49,6 +53,47 @@ def _solo_overhead(raw: dict[str, Any]) -> list[str]:
         unhooked = rates["hp", False] + rates["be", False]
         off = f"{sum(unhooked) / len(unhooked):.1f} {rows[0]['unit']}/s"
         lines.append(f"| {NAMES[load]} | {off} | {_cell(ratios[0], 4)} | {_cell(ratios[1], 4)} |")
+    return lines
+
+
+def _eager_overhead(raw: dict[str, Any]) -> list[str]:
+    calls, number = raw["launches_of_a_request"], 1 + max(row["turn"] for row in raw["rows"])
+    turns: dict[str, list[dict[str, list[float]]]] = {
+        name: [{} for _ in range(number)] for name in ("p50", "cpu", "hook", "instructions")
+    }
+    for row in raw["rows"]:
+        launches = row["requests"] * calls
+        figures = {
+            "p50": statistics.median(row["latencies_ms"]),
+            "cpu": 1e6 * row["cpu_s"] / launches,
+            "hook": 1e6 * row["hook_threads_cpu_s"] / launches,
+        }
+        if row["instructions"] is not None:
+            figures["instructions"] = row["instructions"] / launches
+        for name, value in figures.items():
+            turns[name][row["turn"]][row["system"]] = [value]
+
+    def median(system: str, name: str) -> str:
+        return f"{statistics.median(turn[system][0] for turn in turns[name]):.3f}"
+
+    def ratio(system: str, name: str) -> str:
+        if system not in REFERENCES:
+            return ""
+        if not all(system in turn for turn in turns[name]):
+            return "not counted"
+        compared = over(turns[name], system, REFERENCES[system], lambda on, off: on / off)
+        return f"{compared.median:.3f} ({compared.low:.3f} to {compared.high:.3f})"
+
+    lines = [
+        f"{number} turns. One request: {calls:.0f} launches. CPUs of hp: {raw['cpus'][0]}; of be: {raw['cpus'][1]}.",
+        "",
+        "| system | p50, ms | / off | CPU time of a launch, us | / off | in the hook's threads | instructions / off |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in [each.name for each in SYSTEMS]:
+        ratios = {each: ratio(name, each) for each in ("p50", "cpu", "instructions")}
+        left = f"| {name} | {median(name, 'p50')} | {ratios['p50']} | {median(name, 'cpu')} | {ratios['cpu']} "
+        lines.append(f"{left}| {median(name, 'hook')} | {ratios['instructions']} |")
     return lines
 
 

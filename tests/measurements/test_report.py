@@ -33,6 +33,31 @@ def test_hook_on_and_off_are_compared_turn_by_turn() -> None:
     assert "0.9990 (0.9990 to 0.9990) | 0.9950 (0.9950 to 0.9950)" in text
 
 
+def eager_overhead(instructions: int | None) -> dict[str, Any]:
+    rows = [
+        {
+            "turn": turn,
+            "system": system,
+            "requests": 10,
+            "latencies_ms": [2.0 * slower, 2.0 * slower, 9.0],
+            "cpu_s": 0.003 * slower * (1 + turn),
+            "hook_threads_cpu_s": 0.0001,
+            "instructions": instructions,
+        }
+        for turn in range(3)
+        for system, slower in (("off", 1.0), ("alone", 1.01), ("held", 1.02), ("off-open", 1.0), ("working", 1.05))
+    ]
+    head = raw_data.header("measurements.overhead.eager_overhead")
+    return {**head, "cpus": ["2", "4,5"], "launches_of_a_request": 100.0, "rows": rows}
+
+
+def test_eager_systems_are_compared_with_their_references() -> None:
+    text = report.markdown(eager_overhead(instructions=5_000_000))
+    assert "| held | 2.040 | 1.020 (1.020 to 1.020) | 6.120 | 1.020 (1.020 to 1.020) | 0.100 | 1.000 (" in text
+    assert "| working | 2.100 | 1.050 (1.050 to 1.050) |" in text
+    assert "not counted" in report.markdown(eager_overhead(instructions=None))
+
+
 def test_the_command_prints_a_table_from_a_compressed_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw_data.write(tmp_path / "raw.json.gz", solo_overhead())
     assert report.main([str(tmp_path / "raw.json.gz")]) == 0
