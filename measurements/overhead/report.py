@@ -84,8 +84,9 @@ def _eager_overhead(raw: dict[str, Any]) -> list[str]:
         compared = over(turns[name], system, REFERENCES[system], lambda on, off: on / off)
         return f"{compared.median:.3f} ({compared.low:.3f} to {compared.high:.3f})"
 
+    of_hp, of_be = (", ".join(map(str, chosen)) for chosen in raw["cpus"])
     lines = [
-        f"{number} turns. One request: {calls:.0f} launches. CPUs of hp: {raw['cpus'][0]}; of be: {raw['cpus'][1]}.",
+        f"{number} turns. One request: {calls:.0f} launches. CPUs of hp: {of_hp}; of be: {of_be}.",
         "",
         "| system | p50, ms | / off | CPU time of a launch, us | / off | in the hook's threads | instructions / off |",
         "|---|---|---|---|---|---|---|",

@@ -48,7 +48,7 @@ def eager_overhead(instructions: int | None) -> dict[str, Any]:
         for system, slower in (("off", 1.0), ("alone", 1.01), ("held", 1.02), ("off-open", 1.0), ("working", 1.05))
     ]
     head = raw_data.header("measurements.overhead.eager_overhead")
-    return {**head, "cpus": ["2", "4,5"], "launches_of_a_request": 100.0, "rows": rows}
+    return {**head, "cpus": [[2], [4, 5]], "launches_of_a_request": 100.0, "rows": rows}
 
 
 def test_eager_systems_are_compared_with_their_references() -> None:
