@@ -66,15 +66,16 @@ static void measure_launches(void)
     emit("\"kernels\": 20, \"launch_us\": %.3f, \"launch_p90_us\": %.3f", middle, quantile(took, 20 * LAUNCHES, 0.9));
 }
 
+/* Not 200 kernels: the hook knows a graph by its kernels and their number, and not by their parameters. */
 static void measure_throughput(void)
 {
     size_t before = memory_left();
-    CUgraphExec exec = exec_of(&(struct shape){.kernels = 200, .us = 150, .branches = 1});
+    CUgraphExec exec = exec_of(&(struct shape){.kernels = 202, .us = 150, .branches = 1});
     double cpu[5], gpu[5];
     for (int i = 0; i < 20; i++) launch_us(exec), settle();
     for (int turn = 0; turn < 5; turn++) gpu[turn] = timed(exec, 10, &cpu[turn]);
     size_t after = memory_left();
-    emit("\"kernels\": 200, \"graph_us\": %.1f, \"least_us\": %.1f, \"launch_cpu_us\": %.1f, \"memory_bytes\": %zd", median(gpu, 5), gpu[0],
+    emit("\"kernels\": 202, \"graph_us\": %.1f, \"least_us\": %.1f, \"launch_cpu_us\": %.1f, \"memory_bytes\": %zd", median(gpu, 5), gpu[0],
          median(cpu, 5), (ssize_t)(before - after));
 }
 

@@ -109,6 +109,7 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *
     for (uint32_t i = 0; filled && i < nodes->count; i++) {
         copy->rank[order[i]] = i;
         copy->node[i].program = nodes->node[order[i]];
+        copy->node[i].type = nodes->type[order[i]];
         filled = orion_driver.cuGraphNodeFindInClone(&copy->node[i].own, copy->node[i].program, clone) == CUDA_SUCCESS;
     }
     for (uint32_t i = 0; filled && i < nodes->slots; i++)
@@ -118,15 +119,9 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *
     return filled;
 }
 
-static bool is_child_graph(CUgraphNode node)
-{
-    CUgraphNodeType type;
-    return orion_driver.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH;
-}
-
 static bool may_be_cut(const struct orion_graph_nodes *nodes)
 {
-    return nodes->count > 1 || (nodes->count == 1 && is_child_graph(nodes->node[0]));
+    return nodes->count > 1 || (nodes->count == 1 && nodes->type[0] == CU_GRAPH_NODE_TYPE_GRAPH);
 }
 
 static struct orion_graph_copy *clone_of(CUgraph graph, CUgraphExec exec, unsigned long long flags)
@@ -192,8 +187,9 @@ void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
 bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraph child;
-    CUgraphNode own = copy->node[piece->first].own;
-    if (piece->count != 1 || !is_child_graph(own) || orion_driver.cuGraphChildGraphNodeGetGraph(own, &child) != CUDA_SUCCESS)
+    const struct orion_copy_node *only = &copy->node[piece->first];
+    if (piece->count != 1 || only->type != CU_GRAPH_NODE_TYPE_GRAPH ||
+        orion_driver.cuGraphChildGraphNodeGetGraph(only->own, &child) != CUDA_SUCCESS)
         return false;
     piece->inner = clone_of(child, NULL, copy->flags);
     return piece->inner != NULL;

@@ -33,6 +33,7 @@ struct orion_stream_record;
 /* A node of the program's graph. Nodes are in the order of graph_order.h. */
 struct orion_copy_node {
     CUgraphNode program, own; /* the program's handle, and the node in the graph of its piece */
+    CUgraphNodeType type;
     uint32_t piece;
     bool disabled; /* by the program, in its executable */
 };

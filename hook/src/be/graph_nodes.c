@@ -18,14 +18,14 @@ static bool list_nodes(CUgraph graph, CUgraphNode **nodes, size_t *count)
     return *count == 0 || orion_driver.cuGraphGetNodes(graph, *nodes, count) == CUDA_SUCCESS;
 }
 
-static bool can_be_copied(CUgraphNode node, unsigned depth)
+static bool can_be_copied(CUgraphNode node, CUgraphNodeType *type, unsigned depth)
 {
-    CUgraphNodeType type;
     CUgraph child;
     CUgraphNode *nodes = NULL;
+    CUgraphNodeType inner;
     size_t count;
-    if (orion_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return false;
-    switch ((int)type) {
+    if (orion_driver.cuGraphNodeGetType(node, type) != CUDA_SUCCESS) return false;
+    switch ((int)*type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
     case CU_GRAPH_NODE_TYPE_MEMCPY:
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -41,7 +41,7 @@ static bool can_be_copied(CUgraphNode node, unsigned depth)
         orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
         return false;
     bool all = list_nodes(child, &nodes, &count);
-    for (size_t i = 0; all && i < count; i++) all = can_be_copied(nodes[i], depth + 1);
+    for (size_t i = 0; all && i < count; i++) all = can_be_copied(nodes[i], &inner, depth + 1);
     free(nodes);
     return all;
 }
@@ -104,14 +104,16 @@ bool orion_graph_nodes_read(CUgraph graph, struct orion_graph_nodes *nodes)
     *nodes = (struct orion_graph_nodes){0};
     if (orion_driver.cuGraphNodeGetType == NULL || !list_nodes(graph, &nodes->node, &count)) return false;
     nodes->count = (uint32_t)count;
+    nodes->type = calloc(count + 1, sizeof *nodes->type);
     for (size_t i = 0; i < count; i++)
-        if (!can_be_copied(nodes->node[i], 0)) return false;
+        if (nodes->type == NULL || !can_be_copied(nodes->node[i], &nodes->type[i], 0)) return false;
     return number_nodes(nodes) && read_edges(graph, nodes);
 }
 
 void orion_graph_nodes_free(struct orion_graph_nodes *nodes)
 {
     free(nodes->node);
+    free(nodes->type);
     free(nodes->from); /* and `to` */
     free(nodes->by_handle);
     *nodes = (struct orion_graph_nodes){0};
@@ -131,9 +133,7 @@ static bool copy_kernel(CUgraphNode from, CUgraphNode to)
     CUDA_KERNEL_NODE_PARAMS parameters;
     return orion_driver.cuGraphKernelNodeGetParams_v2 != NULL && orion_driver.cuGraphKernelNodeSetParams_v2 != NULL &&
            orion_driver.cuGraphKernelNodeGetParams_v2(from, &parameters) == CUDA_SUCCESS &&
-           orion_driver.cuGraphKernelNodeSetParams_v2(to, &parameters) == CUDA_SUCCESS &&
-           (orion_driver.cuGraphKernelNodeCopyAttributes == NULL ||
-            orion_driver.cuGraphKernelNodeCopyAttributes(to, from) == CUDA_SUCCESS);
+           orion_driver.cuGraphKernelNodeSetParams_v2(to, &parameters) == CUDA_SUCCESS;
 }
 
 static bool copy_child(CUgraphNode from, CUgraphNode to)
@@ -173,12 +173,8 @@ static bool copy_wait(CUgraphNode from, CUgraphNode to)
 }
 #undef COPIED
 
-bool orion_graph_node_copy(CUgraphNode from, CUgraphNode to)
+bool orion_graph_node_copy(CUgraphNodeType type, CUgraphNode from, CUgraphNode to)
 {
-    CUgraphNodeType type, own;
-    if (orion_driver.cuGraphNodeGetType(from, &type) != CUDA_SUCCESS || orion_driver.cuGraphNodeGetType(to, &own) != CUDA_SUCCESS ||
-        type != own)
-        return false;
     switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: return copy_kernel(from, to);
     case CU_GRAPH_NODE_TYPE_MEMCPY: return copy_memcpy(from, to);
@@ -198,7 +194,8 @@ bool orion_graph_copy_parameters(CUgraph from, CUgraph to)
     struct orion_graph_nodes theirs, own;
     bool copied = orion_graph_nodes_read(from, &theirs) & orion_graph_nodes_read(to, &own);
     copied = copied && theirs.count == own.count && theirs.edge_sum == own.edge_sum;
-    for (uint32_t i = 0; copied && i < own.count; i++) copied = orion_graph_node_copy(theirs.node[i], own.node[i]);
+    for (uint32_t i = 0; copied && i < own.count; i++)
+        copied = theirs.type[i] == own.type[i] && orion_graph_node_copy(own.type[i], theirs.node[i], own.node[i]);
     orion_graph_nodes_free(&theirs);
     orion_graph_nodes_free(&own);
     return copied;

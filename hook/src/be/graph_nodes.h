@@ -11,6 +11,7 @@
 struct orion_graph_nodes {
     uint32_t count, edges;
     CUgraphNode *node;
+    CUgraphNodeType *type;
     uint32_t *from, *to;
     uint32_t *by_handle; /* hash table of numbers + 1 */
     uint32_t slots;      /* in by_handle; a power of two */
@@ -26,8 +27,9 @@ void orion_graph_nodes_free(struct orion_graph_nodes *nodes);
 uint32_t orion_graph_number(const uint32_t *by_handle, uint32_t slots, const CUgraphNode *node, uint32_t stride,
                             CUgraphNode handle);
 
-/* Gives `to` the parameters and attributes of `from`; child graphs are copied node by node. False: not all of them. */
-bool orion_graph_node_copy(CUgraphNode from, CUgraphNode to);
+/* Gives `to` the parameters of `from`, which has the same type; child graphs are copied node by node. False: not all of
+ * them. Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them, and none changes results. */
+bool orion_graph_node_copy(CUgraphNodeType type, CUgraphNode from, CUgraphNode to);
 
 /* Gives the nodes of `to` the parameters of the nodes of `from`, which has the same nodes in the same order. */
 bool orion_graph_copy_parameters(CUgraph from, CUgraph to);

@@ -52,7 +52,7 @@ static bool follow_child(struct orion_graph_copy *copy, struct orion_copy_node *
 static bool follow_node(struct orion_graph_copy *copy, struct orion_copy_node *node, CUgraphNode from)
 {
     CUgraph child;
-    if (copy->piece[node->piece].inner == NULL) return orion_graph_node_copy(from, node->own);
+    if (copy->piece[node->piece].inner == NULL) return orion_graph_node_copy(node->type, from, node->own);
     return orion_driver.cuGraphChildGraphNodeGetGraph(from, &child) == CUDA_SUCCESS && follow_child(copy, node, child);
 }
 
@@ -61,7 +61,10 @@ static bool follow(struct orion_graph_copy *copy, CUgraph graph)
     struct orion_graph_nodes nodes;
     bool same = orion_graph_nodes_read(graph, &nodes) && nodes.count == copy->nodes && nodes.edge_sum == copy->edge_sum;
     for (uint32_t i = 0; i < copy->pieces; i++) copy->piece[i].stale = true;
-    for (uint32_t i = 0; same && i < nodes.count; i++) same = follow_node(copy, &copy->node[copy->rank[i]], nodes.node[i]);
+    for (uint32_t i = 0; same && i < nodes.count; i++) {
+        struct orion_copy_node *node = &copy->node[copy->rank[i]];
+        same = nodes.type[i] == node->type && follow_node(copy, node, nodes.node[i]);
+    }
     orion_graph_nodes_free(&nodes);
     return same;
 }

@@ -56,7 +56,6 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphHostNodeGetParams);
     FILL(cuGraphHostNodeSetParams);
     FILL(cuGraphInstantiateWithFlags);
-    FILL(cuGraphKernelNodeCopyAttributes);
     FILL(cuGraphKernelNodeGetParams_v2);
     FILL(cuGraphKernelNodeSetParams_v2);
     FILL(cuGraphMemcpyNodeGetParams);

@@ -56,7 +56,6 @@ struct orion_driver {
     __typeof__(cuGraphHostNodeGetParams) *cuGraphHostNodeGetParams;
     __typeof__(cuGraphHostNodeSetParams) *cuGraphHostNodeSetParams;
     __typeof__(cuGraphInstantiateWithFlags) *cuGraphInstantiateWithFlags;
-    __typeof__(cuGraphKernelNodeCopyAttributes) *cuGraphKernelNodeCopyAttributes;
     __typeof__(cuGraphKernelNodeGetParams_v2) *cuGraphKernelNodeGetParams_v2;
     __typeof__(cuGraphKernelNodeSetParams_v2) *cuGraphKernelNodeSetParams_v2;
     __typeof__(cuGraphMemcpyNodeGetParams) *cuGraphMemcpyNodeGetParams;

@@ -94,12 +94,6 @@ static void renew_identity(struct orion_graph *entry, uint64_t exec)
     atomic_store_explicit(&entry->identity, identity, memory_order_release);
 }
 
-static void forget_nodes(struct orion_graphs *graphs, uint64_t exec)
-{
-    for (uint32_t i = 0; i < ORION_GRAPH_NODES && graphs->nodes_changed; i++)
-        if (graphs->changed[i].exec == exec) graphs->changed[i].exec = 0;
-}
-
 static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion_graph_walk *walk)
 {
     struct orion_graph *entry = entry_for(graphs, exec);
@@ -146,7 +140,6 @@ static void forget(struct orion_process *process, CUgraphExec exec)
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
     if (find(graphs, word_of(exec)) == NULL || !take_lock(graphs)) return;
     struct orion_graph *entry = find(graphs, word_of(exec));
-    forget_nodes(graphs, word_of(exec));
     if (entry != NULL) atomic_store_explicit(&entry->exec, 0, memory_order_release);
     release_lock(graphs);
 }
@@ -166,7 +159,6 @@ void orion_graph_made(CUgraphExec exec, CUgraph graph)
     orion_capture_unrelax(&relaxed);
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
     if (!take_lock(orion_graphs(process))) return;
-    forget_nodes(orion_graphs(process), word_of(exec));
     enter(orion_graphs(process), word_of(exec), &walk);
     release_lock(orion_graphs(process));
 }
@@ -177,18 +169,39 @@ void orion_graph_ending(CUgraphExec exec)
     if (process != NULL) forget(process, exec);
 }
 
-/* The node's record. If there is none, this makes one with the part of the node from which it was instantiated. A new
- * record replaces another node's record in the same entry. That node then counts as unchanged again; the graph gets
- * another identity, and the hook learns its duration again. */
-static struct orion_graph_node *record_of(struct orion_graphs *graphs, uint64_t exec, uint64_t node, uint64_t original)
+static struct orion_graph_node *place_of(struct orion_graphs *graphs, uint64_t exec, uint64_t node)
 {
-    struct orion_graph_node *record = &graphs->changed[(orion_mix(exec * 3 + node) >> 20) & (ORION_GRAPH_NODES - 1)];
-    if (record->exec != exec || record->node != node) *record = (struct orion_graph_node){exec, node, original, true};
-    graphs->nodes_changed = true;
+    return &graphs->changed[(orion_mix(exec * 3 + node) >> 20) & (ORION_GRAPH_NODES - 1)];
+}
+
+static bool is_record_of(const struct orion_graph_node *record, const struct orion_graph *entry, uint64_t exec, uint64_t node)
+{
+    return record->exec == exec && record->node == node && record->made == entry->made;
+}
+
+/* Whether the node has changed since its graph was made, and still has its record. */
+static bool has_record(struct orion_graphs *graphs, uint64_t exec, uint64_t node)
+{
+    if (!take_lock(graphs)) return false;
+    struct orion_graph *entry = find(graphs, exec);
+    bool has = entry != NULL && is_record_of(place_of(graphs, exec, node), entry, exec, node);
+    release_lock(graphs);
+    return has;
+}
+
+/* The node's record. If there is none, this makes one with the part of the node from which it was instantiated. A new
+ * record replaces another node's record in the same place. That node then counts as unchanged again; the graph gets
+ * another identity, and the hook learns its duration again. */
+static struct orion_graph_node *record_of(struct orion_graphs *graphs, const struct orion_graph *entry, uint64_t exec,
+                                          uint64_t node, uint64_t original)
+{
+    struct orion_graph_node *record = place_of(graphs, exec, node);
+    if (!is_record_of(record, entry, exec, node)) *record = (struct orion_graph_node){exec, node, original, entry->made, true};
     return record;
 }
 
-/* `part`: what the node adds to the sum from now on; NULL: the node's part stays, and only `enabled` changes. */
+/* `part`: what the node adds to the sum from now on; NULL: the node's part stays, and only `enabled` changes. Only the
+ * first change of a node reads the node from which it was instantiated: that takes several driver calls. */
 static void change_node(struct orion_process *process, CUgraphExec exec, CUgraphNode node, const uint64_t *part, bool enabled,
                         bool local)
 {
@@ -197,14 +210,16 @@ static void change_node(struct orion_process *process, CUgraphExec exec, CUgraph
         forget(process, exec);
         return;
     }
-    struct orion_graph_walk walk;
-    struct orion_relaxed relaxed = orion_capture_relax();
-    orion_graph_walk_node(process, node, &walk);
-    orion_capture_unrelax(&relaxed);
+    struct orion_graph_walk walk = {.whole = true};
+    if (!has_record(graphs, word_of(exec), word_of(node))) {
+        struct orion_relaxed relaxed = orion_capture_relax();
+        orion_graph_walk_node(process, node, &walk);
+        orion_capture_unrelax(&relaxed);
+    }
     if (!take_lock(graphs)) return;
     struct orion_graph *entry = find(graphs, word_of(exec));
     if (entry != NULL) {
-        struct orion_graph_node *record = record_of(graphs, word_of(exec), word_of(node), walk.sum);
+        struct orion_graph_node *record = record_of(graphs, entry, word_of(exec), word_of(node), walk.sum);
         entry->sum -= record->enabled ? record->part : 0;
         if (part != NULL) record->part = *part;
         else record->enabled = enabled;

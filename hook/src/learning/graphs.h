@@ -25,7 +25,7 @@
 #include "process/process.h"
 
 #define ORION_GRAPHS 8192u      /* executable graphs and pieces of them (be/graph_pieces.h); a power of two */
-#define ORION_GRAPH_NODES 1024u /* nodes that changed after their graph was instantiated; a power of two */
+#define ORION_GRAPH_NODES 4096u /* nodes that changed after their graph was instantiated; a power of two */
 
 struct orion_graph {
     _Atomic uint64_t exec;     /* 0: free */
@@ -40,14 +40,14 @@ struct orion_graph {
 };
 
 struct orion_graph_node {
-    uint64_t exec, node, part;
+    uint64_t exec, node, part; /* part: what the node adds to the sum while it is enabled */
+    uint32_t made;             /* as in the graph's entry; a record with another value is free */
     bool enabled;
-}; /* exec 0: free; part: what the node adds to the sum while it is enabled */
+};
 
 struct orion_graphs {
     _Atomic uint32_t lock; /* changes are rare and short; a launch does not take it */
     uint32_t clock;
-    bool nodes_changed; /* a node of any graph has ever changed */
     struct orion_graph entry[ORION_GRAPHS];
     struct orion_graph_node changed[ORION_GRAPH_NODES];
 };

@@ -61,7 +61,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char own_streams[2048];
     _Alignas(128) unsigned char kernels[622720];
     _Alignas(128) unsigned char durations[524416];
-    _Alignas(128) unsigned char graphs[524416];
+    _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
     _Alignas(128) unsigned char memory[8388736];
     _Alignas(128) unsigned char collectives[384];
