@@ -177,9 +177,11 @@ static CUresult set_kernel(CUgraphNode node, CUgraphExec executable, enum change
     CUDA_KERNEL_NODE_PARAMS now;
     CUresult result = cuGraphKernelNodeGetParams(node, &now);
     if (result) return result;
+    uint64_t value = *(uint64_t *)now.kernelParams[3];
+    if (how == SWITCHES) return executable ? cuGraphNodeSetEnabled(executable, node, (value + launch) % 2) : CUDA_SUCCESS;
     struct kernel kernel = {*(uint64_t *)now.kernelParams[0],
                             *(uint64_t *)now.kernelParams[2],
-                            value_of(*(uint64_t *)now.kernelParams[3], launch),
+                            value_of(value, launch),
                             *(uint32_t *)now.kernelParams[1],
                             {NULL}};
     CUDA_KERNEL_NODE_PARAMS next = node_of(&kernel);
@@ -228,6 +230,7 @@ CUresult set_values(CUgraph graph, CUgraphExec executable, enum change how, unsi
         CUgraph child;
         if ((result = cuGraphNodeGetType(own[i], &type))) break;
         if (type == CU_GRAPH_NODE_TYPE_KERNEL) result = set_kernel(own[i], executable, how, launch);
+        else if (how == SWITCHES) continue;
         else if (type != CU_GRAPH_NODE_TYPE_GRAPH) result = set_other(own[i], type, executable, launch);
         else if (!(result = cuGraphChildGraphNodeGetGraph(own[i], &child))) {
             depth = 1;

@@ -42,17 +42,33 @@ double make_graph(const struct arguments *at)
     return result ? result : cuGraphInstantiate(&made.executable, made.graph, 0);
 }
 
+/* `expected`: what the driver must answer. */
+static CUresult update_by_another(CUresult expected, unsigned more)
+{
+    CUgraphExecUpdateResultInfo info;
+    CUgraph other;
+    made.wanted.kernels += more;
+    CUresult result = build(&made.wanted, &other);
+    made.wanted.kernels -= more;
+    if (result) return result;
+    result = cuGraphExecUpdate(made.executable, other, &info);
+    cuGraphDestroy(other);
+    return result == expected ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
 static CUresult change(enum change how, unsigned launch)
 {
     CUgraphExecUpdateResultInfo info;
-    CUgraph other = made.graph;
-    CUresult result = CUDA_SUCCESS;
     made.wanted.launch = launch;
-    if (how == ANOTHER) result = build(&made.wanted, &other);
-    else if (how != NOTHING) result = set_values(made.graph, how == IN_GRAPH ? NULL : made.executable, how, launch);
-    if (!result && (how == ANOTHER || how == IN_GRAPH)) result = cuGraphExecUpdate(made.executable, other, &info);
-    if (other != made.graph) cuGraphDestroy(other);
-    return result;
+    switch (how) {
+    case NOTHING: return CUDA_SUCCESS;
+    case ANOTHER: return update_by_another(CUDA_SUCCESS, 0);
+    case REFUSED: return update_by_another(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 8);
+    case IN_GRAPH: break;
+    default: return set_values(made.graph, made.executable, how, launch);
+    }
+    CUresult result = set_values(made.graph, NULL, how, launch);
+    return result ? result : cuGraphExecUpdate(made.executable, made.graph, &info);
 }
 
 /* N launches, alternately in the first STREAMS streams, each after a CHANGE; STREAMS below 0: each waits, too. */

@@ -21,8 +21,9 @@ struct wanted {
 };
 
 /* How a launch gets its parameters: nothing changes; the graph changes, and an update takes it over; calls for the nodes
- * of the executable; the general call for them; an update by another graph of the same shape. */
-enum change { NOTHING, IN_GRAPH, IN_EXECUTABLE, IN_GENERAL, ANOTHER };
+ * of the executable; the general call for them; an update by another graph of the same shape; an update by a longer graph,
+ * which the driver refuses; every second kernel is switched off. */
+enum change { NOTHING, IN_GRAPH, IN_EXECUTABLE, IN_GENERAL, ANOTHER, REFUSED, SWITCHES };
 
 /* The parameters of a kernel node. */
 struct kernel {

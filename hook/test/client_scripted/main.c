@@ -34,7 +34,8 @@
  *   meetclusters, meetgraph      the same, in clusters of two blocks, or as one graph, which it waits for
  *   make KIND K US [BRANCHES]    makes a graph of K kernels of US; KIND and the other nodes: see graphs.h
  *   play N [STREAMS [CHANGE]]    N launches of it, in turn on STREAMS streams; STREAMS below 0: waits for each;
- *                          CHANGE: 1 the graph, and an update; 2, 3 the executable; 4 an update by another graph
+ *                          CHANGE: 1 the graph, and an update; 2, 3 the executable; 4 an update by another graph;
+ *                          5 an update that is refused; 6 switches every second kernel off
  *   written                ctxsync; RESULT; MORE: a word that copies set, one that writes set, what the kernels wrote
  *   own                    RESULT: how often the driver has launched the program's executable
  *   unmake WHAT            destroys, while it may run, 1 the executable, 2 the graph, 3 both
