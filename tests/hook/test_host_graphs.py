@@ -13,9 +13,7 @@ from itertools import pairwise
 import pytest
 
 from tests.hook.harness import Machine, figure, percentile
-from tests.hook.scripted_client import MILLISECOND, Answer, Client, busy, eventually
-
-pytestmark = pytest.mark.quiet
+from tests.hook.scripted_client import DEADLINE, MILLISECOND, Answer, Client, busy, eventually
 
 Pair = tuple[Client, Client]
 
@@ -46,11 +44,11 @@ def launches_own(client: Client, launches: int = 2) -> int:
 
 
 def until_in_pieces(be: Client) -> None:
-    eventually(lambda: launches_own(be) == 0, "the hook launches pieces instead of the program's executable", 8)
+    eventually(lambda: launches_own(be) == 0, "the hook launches pieces instead of the program's executable", DEADLINE)
 
 
 def until_whole(be: Client) -> None:
-    eventually(lambda: launches_own(be) == 2, "the hook launches the program's own executable", 8)
+    eventually(lambda: launches_own(be) == 2, "the hook launches the program's own executable", DEADLINE)
 
 
 # -- How long hp waits -------------------------------------------------------------------------------------------------
@@ -65,6 +63,7 @@ def machine_of_long_slices(bare_machine: Machine) -> Machine:
     return bare_machine
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(("kind", "branches"), [("nodes", 1), ("nodes", 4), ("captured", 1), ("children", 1)])
 def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: str, branches: int) -> None:
     # hp's kernel takes 1 ms. hp arrives at any time in a graph of 30 ms: if it waited for the graph's end, half of its
@@ -82,6 +81,7 @@ def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: 
     assert percentile(took, 75) < 8
 
 
+@pytest.mark.quiet
 def test_little_of_a_graph_runs_while_hp_is_busy(machine: Machine) -> None:
     # Here the GPU divides its time between hp and be, so be's whole graph would run in hp's busy period of 40 ms.
     hp = machine.start("hp-0")
@@ -238,7 +238,7 @@ def test_a_long_graph_that_cannot_be_copied_is_reported(pair: Pair, machine: Mac
         shown = machine.shown(be)
         return [condition.reason for condition in shown.conditions] if shown else []
 
-    eventually(lambda: "LongKernels" in reasons(), "the agent reports the graph", 10)
+    eventually(lambda: "LongKernels" in reasons(), "the agent reports the graph", DEADLINE)
 
 
 # -- Ends --------------------------------------------------------------------------------------------------------------
