@@ -55,7 +55,7 @@ class Agent:
         self.registry = CollectorRegistry()
         """ Metrics of parts that have their own collectors. """
         self.counters = Counters()
-        self._jobs = Jobs()
+        self._jobs = Jobs(self._save_every_gpu)
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
         self.advertising = Advertising(self)
@@ -252,6 +252,7 @@ class Agent:
             if name not in shared_gpu.slots:
                 self._open(served, name, role, permanent=True)
         shared_gpu.await_return(before.clients if before else [])
+        self._jobs.await_return(gpu.uuid, shared_gpu.awaited.values())
         served.activity.share_out()
         _log.info(
             "gpu: %s (%s) has %d slots; %d clients may return",
@@ -281,10 +282,16 @@ class Agent:
         for gpu in self.gpus.values():
             gpu.joining.give_up_awaiting()
             self._changed(gpu)
+        self._jobs.stop_awaiting()
 
     def save(self, gpu: ServedGpu) -> None:
         """Write the state file after a change of a GPU."""
         gpu.unsaved = True
+        self.save_all()
+
+    def _save_every_gpu(self) -> None:
+        for gpu in self.gpus.values():
+            gpu.unsaved = True
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:

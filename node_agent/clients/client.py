@@ -15,6 +15,9 @@ from orion.node_agent.slots.slot import Slot
 ClientKey = tuple[int, int]
 """ Client index and generation. They identify a client permanently, because generations never repeat on a GPU. """
 
+JobPlace = tuple[tuple[int, int], int]
+""" Device and inode of a job's page, and a client's rank in it. """
+
 
 @dataclass(eq=False)
 class Client:
@@ -34,6 +37,9 @@ class Client:
     record: pages.RecordPage
     connection: Connection
     busy_descriptor: int = -1
+    job: JobPlace | None = None
+    job_descriptor: int = -1
+    """ The page of `job`, if the client has brought it from the previous agent and the agent has not used it yet. """
     writable: list[int] = field(default_factory=list)
     joined_ns: int = field(default_factory=time.monotonic_ns)
     ready: bool = False
@@ -65,8 +71,14 @@ class Client:
                 "command": self.command,
                 "busy": self.busy_id,
                 "record": self.record_id,
+                "job": self.job,
             }
         )
+
+    def place(self, job_page: tuple[int, int], rank: int) -> None:
+        """Note the client's rank in the page of its job."""
+        self.job = job_page, rank
+        self.__dict__.pop("text", None)
 
     def seal(self) -> None:
         """Seal the pages, so that only mappings that exist can write them.
@@ -95,6 +107,13 @@ class Client:
         descriptors.close(self.writable)
         self.writable = []
         self._close_busy()
+        self.close_job()
+
+    def close_job(self) -> None:
+        """Close the page of the job that the client has brought."""
+        if self.job_descriptor >= 0:
+            descriptors.close([self.job_descriptor])
+            self.job_descriptor = -1
 
     def _close_busy(self) -> None:
         if self.busy_descriptor >= 0:

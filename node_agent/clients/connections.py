@@ -27,7 +27,7 @@ _OUTBOX_MAX = 4
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
 _RETRY_SECONDS = 0.02
 _CREDENTIALS = struct.Struct("iII")
-_RETURNED_PAGES = 2
+_RETURNED_PAGES = 3
 
 OnMessage = Callable[["Connection", bytes, list[int]], None]
 OnEvent = Callable[["Connection"], None]
@@ -38,7 +38,7 @@ class Connection:
 
     Args:
         sock: connected; owned by this object.
-        on_message: called with each message and its descriptors (only the two pages of a returning client); the
+        on_message: called with each message and its descriptors (only the pages of a returning client); the
             receiver owns them.
         on_end: called once when the peer has closed the connection or violated the protocol; not called after `close`.
         on_writable: called when a full connection can send again.

@@ -3,6 +3,8 @@
 The state file names the two pages of each client index by device and inode. The process that sends these two pages
 through the slot's socket is the client. Another process that has these pages is in the same slot, and gains nothing.
 The pages must be sealed: a client could shrink an unsealed page, and readers of the page would then fault.
+
+A be client also brings the page of its job, if it has one, so that the agent can take this page over (`jobs`).
 """
 
 import os
@@ -22,16 +24,18 @@ def as_remembered(client: Client) -> RememberedClient:
 
 
 def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, fds: list[int]) -> Client:
-    """Make a client from the remembered values and its pages ``fds`` (busy, record). The caller keeps ``fds``.
+    """Make a client from the remembered values and its pages ``fds``: busy, record, perhaps job.
+
+    The caller keeps ``fds``.
 
     Raises:
-        Conflict: the descriptors are not the client's two pages, complete and sealed.
+        Conflict: the first two descriptors are not the client's pages, complete and sealed.
     """
-    if len(fds) != 2:
-        raise Conflict("a returning client brings two pages, busy and record")
+    if len(fds) not in (2, 3):
+        raise Conflict("a returning client brings two pages, busy and record, and perhaps the page of its job")
     readable: list[int] = []
     try:
-        for descriptor, expected in zip(fds, (remembered.busy, remembered.record), strict=True):
+        for descriptor, expected in zip(fds[:2], (remembered.busy, remembered.record), strict=True):
             _check(descriptor, expected)
             readable.append(_to_read(descriptor))
         client = Client(
@@ -44,7 +48,9 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
             busy=pages.BusyPage(descriptors.map_to_read(readable[0])),
             record=pages.RecordPage(descriptors.map_to_read(readable[1])),
             connection=connection,
+            job=remembered.job,
         )
+        client.job_descriptor = _job_page(remembered, fds)
     except OSError as error:
         descriptors.close(readable)
         raise Conflict(f"the pages cannot be used: {error.strerror}") from None
@@ -60,6 +66,16 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     client.last_busy_ns = client.record.busy_ns(client.joined_ns)
     client.last_gpu_ns = client.record.gpu_ns
     return client
+
+
+def _job_page(remembered: RememberedClient, fds: list[int]) -> int:
+    """Return a descriptor of the page of the client's job; -1: the client has not brought that page."""
+    if remembered.job is None or len(fds) != 3:
+        return -1
+    if descriptors.seals(fds[2]) != descriptors.SEALS_OF_SIZE | descriptors.SEAL_SEAL:
+        return -1
+    is_page = descriptors.identity(fds[2]) == remembered.job[0] and os.fstat(fds[2]).st_size == layout.PAGE_SIZE
+    return os.dup(fds[2]) if is_page else -1
 
 
 def _to_read(descriptor: int) -> int:

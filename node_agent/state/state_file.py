@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -35,6 +36,8 @@ class RememberedClient(BaseModel):
     command: str
     busy: tuple[int, int]
     record: tuple[int, int]
+    job: tuple[tuple[int, int], Annotated[int, Field(ge=0, lt=layout.RANKS_MAX)]] | None = None
+    """ Device and inode of its job's page, and its rank there; None: it has no such page. """
 
     @property
     def key(self) -> tuple[int, int]:

@@ -22,7 +22,7 @@ CLOSING = 5 * MILLISECOND
 
 @dataclass
 class Job:
-    """Two ranks on two GPUs, beside one hp program on each GPU."""
+    """One rank on each GPU, beside one hp program on each GPU."""
 
     machine: Machine
     hps: list[Client]
@@ -32,14 +32,14 @@ class Job:
     def start(self, gpu: int) -> Client:
         """Start the rank of a GPU and wait until it has joined."""
         self.started += 1
-        root = self.machine.client_root("be-0", "be-0")
+        root = self.machine.client_root(*["be-0"] * len(self.machine.uuids))
         rank = self.machine.start_in(
             root,
             str(self.machine.build / "test" / "client_collective"),
             ORION_SIM_TRACE=str(self.trace(gpu)),
             RANKS_PAGE=str(self.machine.folder / "ranks"),
         )
-        rank.must(f"rank {gpu} 2")
+        rank.must(f"rank {gpu} {len(self.machine.uuids)}")
         self.machine.until_joined(rank, gpu=gpu)
         return rank
 
@@ -90,8 +90,8 @@ class Job:
 
 
 @pytest.fixture
-def machine(c_build: Path) -> Iterator[Machine]:
-    with Machine(c_build, gpus=2) as machine:
+def machine(c_build: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with Machine(c_build, gpus=getattr(request, "param", 2)) as machine:
         (machine.folder / "ranks").write_bytes(bytes(layout.PAGE_SIZE))
         machine.start_agent()
         for uuid in machine.uuids:
@@ -102,8 +102,8 @@ def machine(c_build: Path) -> Iterator[Machine]:
 @pytest.fixture
 def job(machine: Machine) -> Job:
     hps = []
-    for gpu in range(2):
-        hp = machine.start_in(machine.client_root("hp-0", "hp-0"))
+    for gpu in range(len(machine.uuids)):
+        hp = machine.start_in(machine.client_root(*["hp-0"] * len(machine.uuids)))
         hp.must(f"init {gpu}")
         machine.until_joined(hp, gpu=gpu)
         hps.append(hp)
@@ -127,9 +127,10 @@ def expect_to_be_held(job: Job, whose: int) -> None:
     alone = late = 0
     for began in periods:
         end = began + 28 * MILLISECOND
-        late += any(job.milliseconds("collective", gpu, began + CLOSING, end) > 0 for gpu in range(2))
-        counts = [job.milliseconds("collective", gpu, 0, end) for gpu in range(2)]
-        alone += abs(counts[0] - counts[1]) > 0.15
+        gpus = range(len(job.ranks))
+        late += any(job.milliseconds("collective", gpu, began + CLOSING, end) > 0 for gpu in gpus)
+        counts = [job.milliseconds("collective", gpu, 0, end) for gpu in gpus]
+        alone += max(counts) - min(counts) > 0.15
     # A collective may have begun on one GPU when hp comes while the other GPU still computes, which is rare: the ranks
     # compute for most of a step. Without a page for the job, both happen in every period.
     assert alone <= 4, "collectives of 0.2 ms began on one GPU alone"
@@ -242,6 +243,28 @@ def test_ranks_stay_together_without_an_agent_and_with_the_next_one(job: Job) ->
         expect_to_be_held(job, 1)
 
 
+@pytest.mark.parametrize("machine", [3], indirect=True)
+@pytest.mark.parametrize("whose", [0, 2])
+def test_a_rank_that_joins_the_next_agent_is_held_with_the_others(job: Job, whose: int) -> None:
+    for gpu, rank in enumerate(job.ranks):
+        for _ in range(8):
+            rank.must(f"compute {gpu} 200")
+            rank.must(f"apart {gpu} 100")
+        rank.must("sync")
+    job.machine.kill_agent()
+    job.machine.start_agent()
+    job.ranks.append(job.start(2))
+    for gpu, rank in enumerate(job.ranks):
+        job.machine.until_joined(rank, gpu=gpu)
+        job.machine.until_joined(job.hps[gpu], gpu=gpu)
+    job.ranks[2].must("compute 2 200")
+    for _ in range(8):
+        job.ranks[2].must("apart 2 100")
+    job.warm()
+    assert len({job_page_name(rank) for rank in job.ranks}) == 1
+    expect_to_be_held(job, whose)
+
+
 def test_ranks_that_are_started_again_are_held_together(job: Job) -> None:
     job.warm()
     for rank in job.ranks:
@@ -251,6 +274,14 @@ def test_ranks_that_are_started_again_are_held_together(job: Job) -> None:
     job.ranks = [job.start(gpu) for gpu in range(2)]
     job.warm()
     expect_to_be_held(job, 0)
+
+
+def job_page_name(client: Client) -> bytes:
+    """Return the name of the job page in a client's memory."""
+    begin = job_page(client) + layout.offset(layout.PageHeader, "gpu")
+    with open(f"/proc/{client.pid}/mem", "rb") as memory:
+        memory.seek(begin)
+        return memory.read(layout.PageHeader.gpu.size)
 
 
 def job_page(client: Client) -> int:

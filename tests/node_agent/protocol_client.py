@@ -195,11 +195,12 @@ class ProtocolClient:
             self.receive_message()
 
     def return_to_agent(self) -> Welcome:
-        """Connect again, as after a restart of the agent."""
+        """Connect again, as after a restart of the agent; bring the job page, if there is one."""
         self.sock.close()
         self.sock = self.connect(self.directory)
         message = hello(join.HELLO_RETURNS, *self.key)
-        socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd])
+        job = [self.jobs[0][1].fd] if self.jobs else []
+        socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd, *job])
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Refused):
             raise Refused(answer)

@@ -52,10 +52,11 @@ def same_memory(one: Page, other: Page) -> bool:
 
 def receives_no_job(client: ProtocolClient) -> bool:
     client.sock.settimeout(0.2)
+    before = len(client.jobs)
     with contextlib.suppress(TimeoutError):
         while True:
             client.receive_message()
-    return not client.jobs
+    return len(client.jobs) == before
 
 
 def test_processes_of_one_job_on_two_gpus_get_one_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
@@ -160,20 +161,109 @@ def test_the_agent_does_not_depend_on_what_ranks_write(
     assert third.receive_job()[0] == 1
 
 
-def test_the_next_agent_makes_another_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+def restart(node: AgentProcess, *returning: ProtocolClient) -> None:
+    """Kill the agent if it runs, start the next one, and let clients return to it."""
+    if node.process is not None:
+        node.kill()
+    node.start()
+    for client in returning:
+        client.return_to_agent()
+
+
+def words_of(page: Page, rank: int) -> memoryview:
+    begin = TIED + rank * sizeof(layout.Rank)
+    return memoryview(page.memory)[begin : begin + sizeof(layout.Rank)]
+
+
+def test_the_next_agent_takes_over_the_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
     first, second = slots_of_one_process(node)
     one, other = rank(stack, first), rank(stack, second)
-    (_, page), _ = one.receive_job(), other.receive_job()
+    (here, page), (there, _) = one.receive_job(), other.receive_job()
+    for each in (here, there):
+        words_of(page, each)[:] = b"\1" * sizeof(layout.Rank)
     node.kill()
     page.set(layout.JobPage, "allowed", 7)  # the page works without an agent
     assert other.jobs[0][1].get(layout.JobPage, "allowed") == 7
-    node.start()
+    restart(node, one, other)
+    third, same = rank(stack, second).receive_job()
+    assert same_memory(page, same)
+    assert (third, page.get(layout.JobPage, "ranks")) == (2, 3)
+    assert all(bytes(words_of(page, each)) == b"\1" * sizeof(layout.Rank) for each in (here, there))
+    assert all(receives_no_job(client) for client in (one, other)), "clients that have the page do not get it again"
+
+
+def test_every_agent_takes_over_the_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    clients = [rank(stack, first), rank(stack, second)]
+    (_, page), _ = [client.receive_job() for client in clients]
+    for _ in range(2):
+        restart(node, *clients)
+        clients.append(rank(stack, second))
+        assert same_memory(page, clients[-1].receive_job()[1])
+    assert [client.jobs[0][0] for client in clients] == [0, 1, 2, 3]
+
+
+def test_clients_that_join_the_next_agent_first_wait_for_the_page(
+    node: AgentProcess, stack: contextlib.ExitStack
+) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    (_, page), _ = one.receive_job(), other.receive_job()
+    restart(node)
+    fresh = [rank(stack, first), rank(stack, second)]
+    assert all(receives_no_job(client) for client in fresh)
+    other.return_to_agent()
+    for client in fresh:
+        assert same_memory(page, client.receive_job()[1])
+    assert {client.jobs[0][0] for client in fresh} == {2, 3}, "the rank of the client that may still return is kept"
+
+
+def test_the_rank_of_a_client_that_does_not_return_becomes_free(
+    node: AgentProcess, stack: contextlib.ExitStack
+) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    (_, page), (gone, _) = one.receive_job(), other.receive_job()
+    words_of(page, gone)[:] = b"\xff" * sizeof(layout.Rank)
+    node.kill()
+    other.sock.close()
+    restart(node, one)
+    eventually(lambda: not any(words_of(page, gone)), "the words are cleared", 10)
+    again, same = rank(stack, second).receive_job()
+    assert again == gone
+    assert same_memory(page, same)
+
+
+def test_a_job_whose_page_nobody_brings_gets_another_one(node: AgentProcess, stack: contextlib.ExitStack) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    (_, page), _ = one.receive_job(), other.receive_job()
     for client in (one, other):
-        client.jobs.clear()
-        client.return_to_agent()
-    (_, new), (_, same) = one.receive_job(), other.receive_job()
-    assert same_memory(new, same)
-    assert not same_memory(new, page)
+        client.jobs.clear()  # as a hook of an earlier version, which brings only its own two pages
+    restart(node, one, other)
+    assert not same_memory(page, one.receive_job()[1])
+    assert same_memory(one.jobs[0][1], other.receive_job()[1])
+
+
+@pytest.mark.parametrize("forged", ["memory", "file", "own"])
+def test_only_the_page_of_the_job_is_taken_over(
+    node: AgentProcess, stack: contextlib.ExitStack, forged: str, tmp_path: Path
+) -> None:
+    first, second = slots_of_one_process(node)
+    one, other = rank(stack, first), rank(stack, second)
+    (number, page), _ = one.receive_job(), other.receive_job()
+    if forged == "memory":
+        fd = os.memfd_create("orion-job", os.MFD_ALLOW_SEALING)
+    elif forged == "file":
+        fd = os.open(tmp_path / "page", os.O_RDWR | os.O_CREAT)
+    else:
+        fd = os.dup(one.record.fd)
+    os.truncate(fd, layout.PAGE_SIZE)
+    one.jobs = [(number, Page.of(fd, False))]
+    restart(node, one)
+    one.jobs.clear()
+    other.return_to_agent()
+    assert same_memory(page, one.receive_job()[1]), "it gets the page that another client has brought"
 
 
 def test_more_clients_than_a_page_has_ranks_do_no_harm(node: AgentProcess, stack: contextlib.ExitStack) -> None:

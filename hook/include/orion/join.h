@@ -16,9 +16,9 @@
  * pages.h explains the pages policy, grant, busy and record; knowledge.h explains KNOWLEDGE, its table and LEARNT. The
  * fds of NEIGHBOURS are the busy pages of the hp clients.
  *
- * After an agent's restart the client sends HELLO with ORION_HELLO_RETURNS and its fds busy and record. The agent
- * accepts only inodes that it has recorded for the slot. The client keeps its index and generation. The agent answers
- * WELCOME + fds policy and grant, and the client maps these over the old pages.
+ * After an agent's restart the client sends HELLO with ORION_HELLO_RETURNS and its fds busy and record, and the fd of its
+ * job page if it has one. The agent accepts only inodes that it has recorded for the slot. The client keeps its index,
+ * generation and rank. The agent answers WELCOME + fds policy and grant, and the client maps these over the old pages.
  *
  * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
  * then checks whether the hp client's process is stopped.

@@ -27,7 +27,7 @@
 
 void orion_membership_begin(struct orion_membership *membership, struct orion_process *process, struct orion_gpu *gpu)
 {
-    *membership = (struct orion_membership){.process = process, .gpu = gpu, .socket = -1, .busy = -1, .record = -1};
+    *membership = (struct orion_membership){.process = process, .gpu = gpu, .socket = -1, .busy = -1, .record = -1, .job = -1};
 }
 
 /* Launches that wait for the join continue when the first join has succeeded or failed. */
@@ -79,7 +79,8 @@ static int send_hello(struct orion_membership *m)
         .hook_version = ORION_VERSION,
     };
     read_command(hello.command);
-    int fds[2] = {m->busy, m->record};
+    int fds[3] = {m->busy, m->record, m->job};
+    size_t bytes = (m->job >= 0 ? 3 : 2) * sizeof fds[0];
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof fds)];
@@ -91,9 +92,9 @@ static int send_hello(struct orion_membership *m)
         hello.client_index = m->client_index;
         hello.generation = m->generation;
         message.msg_control = &control;
-        message.msg_controllen = sizeof control;
-        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.header), fds, sizeof fds);
+        message.msg_controllen = CMSG_SPACE(bytes);
+        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(bytes), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.header), fds, bytes);
     }
     return sendmsg(m->socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof hello ? 0 : -1;
 }
@@ -216,8 +217,8 @@ static void handle_neighbours(struct orion_membership *m, struct incoming *incom
 
 static void handle_job(struct orion_membership *m, struct incoming *incoming)
 {
-    if (long_enough(incoming, sizeof incoming->body.job) && incoming->fd_count == 1)
-        orion_gpu_map_job(m->gpu, incoming->body.job.rank, incoming->fds[0]);
+    if (!long_enough(incoming, sizeof incoming->body.job) || incoming->fd_count != 1) return;
+    if (orion_gpu_map_job(m->gpu, incoming->body.job.rank, incoming->fds[0]) == 0) keep(&m->job, &incoming->fds[0]);
 }
 
 static void handle_knowledge(struct orion_membership *m, struct incoming *incoming)

@@ -15,6 +15,7 @@ struct orion_membership { /* used only by the GPU's thread; the descriptors are 
     struct orion_gpu *gpu;
     int socket;       /* -1: not connected */
     int busy, record; /* -1: never joined */
+    int job;          /* the page of the client's job; -1: none */
     uint32_t client_index, generation;
     uint64_t try_again_ns;                  /* time of the next attempt to connect */
     bool welcome;                           /* the agent has answered since the last connect */
