@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-import random
 import socket
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from orion.errors import Conflict, Exhausted, Invalid, OrionError
+from orion.errors import Conflict, Exhausted, Invalid
 from orion.hook import join, layout
 from orion.node_agent.clients import messages, new_client, returning
+from orion.node_agent.clients.admission import JoinRefused, admit
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.clients.entrance import Entrance
@@ -27,25 +27,6 @@ _log = logging.getLogger(__name__)
 _HELLO_SECONDS = 5.0
 _READY_SECONDS = 10.0
 _STUCK_SECONDS = 10.0
-_RETRY_SPREAD = 10
-
-
-class JoinRefused(OrionError):
-    """The agent answers a HELLO with REFUSED."""
-
-    def __init__(self, code: join.Refusal, sentence: str, retry_ms: int = 0) -> None:
-        super().__init__(sentence)
-        self.code = code
-        self.retry_ms = retry_ms
-
-
-def _layouts_differ(hello: join.Hello) -> str:
-    if layout.LAYOUT_NEWEST < layout.BENCH_LAYOUTS <= hello.layout_newest < 2 * layout.BENCH_LAYOUTS:
-        return "liborion_hook_bench.so works only with the agent of `orion bench`: preload liborion_hook.so"
-    if hello.layout_newest < layout.BENCH_LAYOUTS <= layout.LAYOUT_NEWEST:
-        return "the agent of `orion bench` accepts only processes of that command: preload liborion_hook_bench.so"
-    agent = f"{layout.LAYOUT_OLDEST} to {layout.LAYOUT_NEWEST}"
-    return f"the agent supports layouts {agent}, the hook {hello.layout_oldest} to {hello.layout_newest}"
 
 
 class Counters:
@@ -210,7 +191,7 @@ class Joining:
 
     def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
         try:
-            version = self._admit(slot, hello)
+            version = admit(slot, hello)
             if hello.flags & join.HELLO_RETURNS:
                 self._welcome_back(slot, connection, hello, fds, version)
             else:
@@ -221,17 +202,6 @@ class Joining:
             connection.close()
         finally:
             descriptors.close_foreign(fds)
-
-    def _admit(self, slot: Slot, hello: join.Hello) -> int:
-        """Return the common layout version, or raise `JoinRefused`."""
-        wait = slot.joins.take()
-        if wait:
-            retry_ms = int(1000 * wait * random.uniform(1, _RETRY_SPREAD)) + 1
-            raise JoinRefused(join.Refusal.RATE, "too many processes of this slot join at once; try again", retry_ms)
-        version: int = min(layout.LAYOUT_NEWEST, hello.layout_newest)
-        if version < max(layout.LAYOUT_OLDEST, hello.layout_oldest):
-            raise JoinRefused(join.Refusal.LAYOUT, _layouts_differ(hello))
-        return version
 
     def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
         command = pages.printable(hello.command, 16)
