@@ -89,6 +89,7 @@ class ManagedGPU:
         self._stub: agent_pb2_grpc.AgentStub
         self._channel: grpc.Channel
         self.gpu = agent_pb2.Gpu()
+        self._others: list[str] = []
 
     def __enter__(self) -> Self:
         self._root = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))  # short: Unix sockets allow 107 characters
@@ -102,20 +103,20 @@ class ManagedGPU:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def client_environment(self, role: str, weight: float = 0.0) -> dict[str, str]:
+    def client_environment(self, role: str, weight: float = 0.0, all_gpus: bool = False) -> dict[str, str]:
         """Open a slot and return the environment of its clients.
 
         Args:
             role: "hp" or "be".
             weight: Weight of a be slot among the be slots; 0: the agent's default.
+            all_gpus: Open a slot on each other GPU of the machine, too: the clients are the ranks of a job.
         """
-        request = agent_pb2.OpenSlotRequest(
-            gpu=self.gpu.uuid, role=role.upper(), owner_process_id=os.getpid(), weight=weight
-        )
-        slot = self._ask(self._stub.OpenSlot, request)
+        slot = self._open(self.gpu.uuid, role, weight)
         seen = self._root / "clients" / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
         (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
+        for other in self._others if all_gpus else ():
+            (seen / "slots" / other).symlink_to(self._open(other, role, weight).directory)
         return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
 
     def wait_for_clients(self, count: int) -> None:
@@ -148,6 +149,11 @@ class ManagedGPU:
         current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
         return current
 
+    def _open(self, gpu: str, role: str, weight: float) -> agent_pb2.Slot:
+        request = agent_pb2.OpenSlotRequest(gpu=gpu, role=role.upper(), owner_process_id=os.getpid(), weight=weight)
+        opened: agent_pb2.Slot = self._ask(self._stub.OpenSlot, request)
+        return opened
+
     def _start(self) -> None:
         gpus = ["simulated", "--simulated-library", str(hook.simulated_driver())] if self._simulated else ["nvml"]
         command = [sys.executable, "-c", AGENT, "--root", str(self._root), "--gpus", *gpus]
@@ -175,6 +181,7 @@ class ManagedGPU:
         if not chosen:
             raise Unavailable(f"the node agent found no GPU {self._uuid}; its output:\n{self._said()}")
         self.gpu = chosen[0]
+        self._others = [gpu.uuid for gpu in gpus if gpu.uuid != self.gpu.uuid]
 
     def _ask(self, method: Callable[..., Any], request: Any) -> Any:
         try:

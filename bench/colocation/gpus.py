@@ -47,6 +47,15 @@ def choose(wanted: str | None, simulated: bool) -> list[Device]:
     return list(found.values())
 
 
+def others(device: Device, ranks: int, simulated: bool) -> list[Device]:
+    """Return the GPUs that the ranks of a job use beside `device`; none if a job has one rank."""
+    if ranks == 1:
+        return []
+    if simulated:  # each simulated machine has GPUs of its own
+        return [Device(index, "", device.model) for index in range(1, ranks)]
+    return [each for each in _present() if each != device]
+
+
 def _named(name: str, present: list[Device]) -> Device:
     for device in present:
         if name == str(device.index) or (name.startswith("GPU-") and device.uuid.startswith(name)):

@@ -52,6 +52,11 @@ class Post:
     service: tuple[str, ...]
 
     @property
+    def ranks(self) -> int:
+        """Return the number of GPUs that the process and those that it starts use."""
+        return max(int(json.loads(client.options).get("ranks", 1)) for client in self.clients)
+
+    @property
     def memory_gib(self) -> float:
         """Return an upper estimate of the process's GPU memory."""
         return sum(KINDS[client.kind].gib for client in self.clients)

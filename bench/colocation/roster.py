@@ -151,8 +151,8 @@ class Roster:
         if post.threads == "scheduled":
             return gpu.preloaded_environment(post.baselines)
         if post.domain is None:
-            return gpu.environment()
-        return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.weight)
+            return gpu.environment(post.ranks)
+        return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.weight, post.ranks)
 
     def _wait_until_ready(self, post: Post) -> None:
         workers = self._filled[post]

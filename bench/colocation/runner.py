@@ -82,7 +82,8 @@ class Runner:
         self._simulated = simulated
         self._watcher = watcher
         self._stack = ExitStack()
-        self._shared = {mode: SharedGPU(device, mode, simulated) for mode in ("timeslice", "mps")}
+        others = gpus.others(device, scenario.ranks, simulated)
+        self._shared = {mode: SharedGPU(device, mode, simulated, others) for mode in ("timeslice", "mps")}
         self._switcher: Switcher | None = None
         self._crew = Crew(tick)
         self._roster = Roster(self._crew, self._shared, lambda: gpus.free_gib(device))

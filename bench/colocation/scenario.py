@@ -163,12 +163,21 @@ class Scenario(_Strict):
                         f"experiments[{number}].systems: {name!r} is neither defined under systems nor one of "
                         f"{', '.join(STANDARD)}"
                     )
+            for name in (*experiment.systems, *experiment.ceiling):
+                if in_threads(known[name]) and any(entry.options.get("ranks", 1) != 1 for entry in experiment.be):
+                    raise ValueError(f"experiments[{number}].be: under {name!r}, be is a thread, so it has no ranks")
             for name in experiment.ceiling:
                 if not (needs_mps(known[name]) or in_threads(known[name])):
                     raise ValueError(
                         f"experiments[{number}].ceiling: {name!r} overlaps nothing: its mode is neither mps nor threads"
                     )
         return self
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of GPUs that the largest job needs: `ranks` of a workload's options."""
+        named = (entry.options.get("ranks", 1) for each in self.experiments for entry in each.be)
+        return max((ranks for ranks in named if isinstance(ranks, int)), default=1)  # others are refused by name later
 
     @property
     def workloads(self) -> list[str]:

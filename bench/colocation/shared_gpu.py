@@ -7,13 +7,14 @@ one mode, so each mode has its own simulated GPU.
 
 import contextlib
 import tempfile
+from collections.abc import Sequence
 from typing import Self
 
 from orion.bench.colocation.gpus import Device
 from orion.bench.colocation.mps import MpsDaemon
 from orion.bench.colocation.systems import Orion
 from orion.bench.managed import ManagedGPU, hooked, machine
-from orion.errors import Unavailable
+from orion.errors import NotFound, Unavailable
 from orion.hook import policy_table
 
 Environment = dict[str, str]
@@ -22,8 +23,16 @@ Environment = dict[str, str]
 class SharedGPU:
     """A context manager; its MPS daemon and agents start when first needed, and end with the context."""
 
-    def __init__(self, device: Device, mode: str, simulated: bool) -> None:
-        """Args: mode is "timeslice" or "mps"."""
+    def __init__(self, device: Device, mode: str, simulated: bool, others: Sequence[Device] = ()) -> None:
+        """Store the settings.
+
+        Args:
+            device: The GPU.
+            mode: "timeslice" or "mps".
+            simulated: Whether the GPU is simulated.
+            others: The machine's other GPUs, for the ranks of jobs.
+        """
+        self._others = others
         self._device = device
         self._mode = mode
         self._simulated = simulated
@@ -33,7 +42,7 @@ class SharedGPU:
         self._daemon: MpsDaemon | None = None
         self._servers: set[int] = set()
         self._agents: dict[str, ManagedGPU] = {}
-        self._slots: dict[tuple[str, str, int, float], Environment] = {}
+        self._slots: dict[tuple[str, str, int, float, int], Environment] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -42,11 +51,13 @@ class SharedGPU:
         self.close_daemon()
         self._stack.close()
 
-    def environment(self) -> Environment:
-        """Return the environment of clients without the hook."""
-        return {**self._machine(), **self._sharing()}
+    def environment(self, ranks: int = 1) -> Environment:
+        """Return the environment of clients without the hook; `ranks`: number of GPUs that each uses."""
+        return {**self._machine(), **self._sharing(), **self._visible(ranks)}
 
-    def slot_environment(self, domain: str, baselines: bool, role: str, index: int, weight: float) -> Environment:
+    def slot_environment(
+        self, domain: str, baselines: bool, role: str, index: int, weight: float, ranks: int = 1
+    ) -> Environment:
         """Return the environment of hooked clients in one slot.
 
         Args:
@@ -55,11 +66,12 @@ class SharedGPU:
             role: "hp" or "be".
             index: Index of the slot, among the slots of the role.
             weight: Weight of the slot; 0: the agent's default.
+            ranks: Number of GPUs that a client and the processes that it starts use.
         """
-        key = (domain, role, index, weight)
+        key = (domain, role, index, weight, ranks)
         if key not in self._slots:
-            self._slots[key] = self.agent(domain, baselines).client_environment(role, weight)
-        return {**self._slots[key], **self._sharing()}
+            self._slots[key] = self.agent(domain, baselines).client_environment(role, weight, ranks > 1)
+        return {**self._slots[key], **self._sharing(), **self._visible(ranks)}
 
     def preloaded_environment(self, baselines: bool) -> Environment:
         """Return the environment of processes whose threads are the clients: with the hook, but without an agent."""
@@ -112,6 +124,14 @@ class SharedGPU:
         if daemon is not None:
             daemon.__exit__(None, None, None)
 
+    def _visible(self, ranks: int) -> Environment:
+        if ranks == 1 or self._simulated:
+            return {}
+        if ranks > 1 + len(self._others):
+            raise NotFound(f"a job has {ranks} ranks, and this machine has {1 + len(self._others)} GPUs")
+        used = [self._device, *self._others][:ranks]
+        return {"CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in used)}
+
     def _sharing(self) -> Environment:
         if self._mode != "mps" or self._simulated:
             return {}
@@ -123,6 +143,8 @@ class SharedGPU:
         if not self._base:
             seed = f"{self._device.index}" if self._simulated else ""
             found = self._stack.enter_context(machine(self._simulated, self._mode, seed))
+            if self._simulated and self._others:
+                found["ORION_SIM_GPUS"] = str(1 + len(self._others))
             self._base = {name: value for name, value in found.items() if not name.startswith("CUDA_MPS_")}
             if not self._simulated:
                 no_daemon = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp"))

@@ -66,6 +66,7 @@ class Training(Options):
     """A training loop that runs ahead of the GPU, by at most two incomplete iterations."""
 
     batch: int = Field(default=1, ge=1, description="inputs per step")
+    ranks: int = Field(default=1, ge=1, le=16, description="processes of the job, each on a GPU of its own")
     stall: float = Field(
         default=0.0, ge=0, le=0.95, description="share of an iteration in which the loop waits for input, GPU idle"
     )
@@ -150,6 +151,7 @@ class Simulated(Options):
     queued: bool = Field(default=False, description="do not wait for parts; at most two incomplete steps")
     stall_ms: float = Field(default=0.0, ge=0, description="sleep after each completed step, milliseconds")
     amount: float = Field(default=1.0, gt=0, description="units that a step processes")
+    ranks: int = Field(default=1, ge=1, le=16, description="processes of the job, each on a GPU of its own")
     timeline: str | None = Field(
         default=None, description="file in which the driver records when which process used the GPU"
     )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from orion.bench.workload import Place, Workload
 from orion.bench.workloads import options as of
-from orion.bench.workloads import stand_ins
+from orion.bench.workloads import ranks, stand_ins
 from orion.bench.workloads.kind import Kind
 from orion.bench.workloads.programs.kinds import PROGRAMS
 from orion.bench.workloads.stand_ins import Load
@@ -82,9 +82,14 @@ def make(kind: str, options: dict[str, Any], place: Place | None = None) -> Work
     checked = check(kind, options)
     module, name = KINDS[kind].factory.split(":")
     factory = getattr(importlib.import_module(f"{HERE}.{module}"), name)
-    workload = cast("Workload", factory(checked, place or Place()))
-    workload.details = KINDS[kind].versions | workload.details
-    return workload
+
+    def build() -> Workload:
+        workload = cast("Workload", factory(checked, place or Place()))
+        workload.details = KINDS[kind].versions | workload.details
+        return workload
+
+    count = getattr(checked, "ranks", 1)
+    return ranks.Job(kind, options, count, build) if count > 1 and not ranks.in_job() else build()
 
 
 def why_skipped(kind: str) -> str | None:

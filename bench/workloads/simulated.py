@@ -6,6 +6,7 @@ work would disturb the demo's measurements.
 
 import collections
 import ctypes
+import mmap
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench.workload import NoTrace, Place, Span, Trace
-from orion.bench.workloads import driver
+from orion.bench.workloads import driver, ranks
 from orion.bench.workloads import options as of
 from orion.bench.workloads.driver import call, made
 from orion.bench.workloads.graph_updates import GraphUpdates
@@ -26,6 +27,8 @@ NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 HIGHEST_PRIORITY = -100  # the driver clamps it to its highest priority
 CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL = 0, 1  # CUstreamCaptureMode
 UNFINISHED_STEPS = 2
+COLLECTIVE_US = 200.0  # a step of several ranks ends with a collective of this length
+DEVICE_MAP, AT_LEAST = 2, 0  # CU_MEMHOSTREGISTER_DEVICEMAP, CU_STREAM_WAIT_VALUE_GEQ
 DRAIN_SECONDS = 0.1  # the driver appends to its timeline every 20 ms
 
 
@@ -61,7 +64,7 @@ class Simulated:
         if options.timeline:
             os.environ["ORION_SIM_TRACE"] = options.timeline  # cuInit reads it
             self.trace = DeviceTimeline(Path(options.timeline))
-        self.gpu = _take_gpu()
+        self.gpu = _take_gpu(ranks.index())
         self.amount = options.amount
         self.details: dict[str, Any] = options.model_dump(exclude_none=True, exclude={"timeline", "amount"})
         self.details["step_ms"] = options.kernel_us * options.kernels / 1e3 + options.stall_ms
@@ -69,7 +72,9 @@ class Simulated:
         self._stream = _make_stream(options, place)
         self._parts = range(options.parts)
         self._kernels = range(options.kernels // options.parts)
-        self._kernel = _load_kernel(options)
+        module = _load_module(options)
+        self._kernel = made("cuModuleGetFunction", module, b"work")
+        self._meeting = _Meeting(module, options.ranks) if options.ranks > 1 else None
         self._launch = self._captured(place, options.updated) if options.graph else self._launch_kernels
         self._waits, self._stall_seconds = not options.queued, options.stall_ms / 1e3
         self._queued: collections.deque[Any] = collections.deque()
@@ -84,6 +89,8 @@ class Simulated:
             self._launch()
             if self._waits:
                 call("cuStreamSynchronize", self._stream)
+        if self._meeting is not None:
+            self._meeting.launch(self._stream)
         if not self._waits:
             self._queue_step()
         if self._stall_seconds:
@@ -146,11 +153,37 @@ class SimulatedTraining(Simulated):
     unit = "steps"
 
 
-def _take_gpu() -> str:
-    """Initialise the driver, make the first GPU's primary context current; return the GPU's name."""
+class _Meeting:
+    """The collective at the end of a step of several ranks.
+
+    A simulated kernel cannot run until its peers run. So after it, each stream waits until the streams of all ranks
+    have come as far; a file that all ranks map has their words.
+    """
+
+    def __init__(self, module: ctypes.c_void_p, count: int) -> None:
+        self._kernel = made("cuModuleGetFunction", module, b"ncclDevKernel_AllReduce")
+        with open(ranks.shared_file(), "r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        call("cuMemHostRegister_v2", ctypes.c_void_p(begin), ctypes.c_size_t(mmap.PAGESIZE), DEVICE_MAP)
+        self._words = [ctypes.c_ulonglong(begin + 64 * rank) for rank in range(count)]
+        self._done = 0
+
+    def launch(self, stream: ctypes.c_void_p) -> None:
+        """Launch the kernel, and let the stream wait for those of all other ranks."""
+        call("cuLaunchKernel", self._kernel, 1, 1, 1, 1, 1, 1, 0, stream, None, None)
+        self._done += 1
+        done = ctypes.c_uint(self._done)
+        call("cuStreamWriteValue32_v2", stream, self._words[ranks.index()], done, 0)
+        for word in self._words:
+            call("cuStreamWaitValue32_v2", stream, word, done, AT_LEAST)
+
+
+def _take_gpu(index: int) -> str:
+    """Initialise the driver, make the primary context of a GPU current; return the GPU's name."""
     device, name = ctypes.c_int(), ctypes.create_string_buffer(64)
     call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDeviceGet", ctypes.byref(device), index)
     call("cuCtxSetCurrent", made("cuDevicePrimaryCtxRetain", device))
     call("cuDeviceGetName", name, len(name), device)
     return name.value.decode()
@@ -165,7 +198,7 @@ def _make_stream(options: of.Simulated, place: Place) -> ctypes.c_void_p:
     return DEFAULT_STREAM
 
 
-def _load_kernel(options: of.Simulated) -> ctypes.c_void_p:
-    line = f"kernel work duration_us={options.kernel_us:.3f} sms={options.sms} params="
-    module = made("cuModuleLoadData", f"orion-sim 1\n{line}\n".encode())
-    return made("cuModuleGetFunction", module, b"work")
+def _load_module(options: of.Simulated) -> ctypes.c_void_p:
+    work = f"kernel work duration_us={options.kernel_us:.3f} sms={options.sms} params="
+    collective = f"kernel ncclDevKernel_AllReduce duration_us={COLLECTIVE_US:.3f} sms=20 params="
+    return made("cuModuleLoadData", f"orion-sim 1\n{work}\n{collective}\n".encode())

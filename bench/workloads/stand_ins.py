@@ -63,11 +63,13 @@ def gpt_decode_unsynchronised(options: of.GptDecode) -> Load:
     return load[0], {**load[1], "kernels": kernels * options.tokens}
 
 
-def _training(options: of.Training, milliseconds: float, kernels: int) -> Load:
+def _training(options: of.DataParallelTraining, milliseconds: float, kernels: int) -> Load:
     stall = options.stall_ms
     if stall is None:
         stall = round(milliseconds * options.stall / (1 - options.stall), 3)
     others = {"stream_priority": options.stream_priority, "amount": float(options.batch), "stall_ms": stall}
+    if options.ranks > 1:
+        others["ranks"] = options.ranks
     return "simulated-training", simulated_step(milliseconds, kernels, SMS, queued=not options.sync_each_step, **others)
 
 

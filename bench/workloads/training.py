@@ -11,10 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
+import torch.distributed
 from torch import nn
 
-from orion.bench.workload import Trace
+from orion.bench.workload import Place, Trace
 from orion.bench.workloads import options as of
+from orion.bench.workloads import ranks
 from orion.bench.workloads.networks.convolutional import ResNet50
 from orion.bench.workloads.networks.transformer import Decoder, MaskedLanguageModel
 from orion.bench.workloads.on_gpu import OnGPU
@@ -34,8 +36,19 @@ class TrainingLoop(OnGPU[TrainingT], Generic[TrainingT]):
     def _loss(self) -> Any:
         """Run the forward pass; return the loss."""
 
+    def __init__(self, options: TrainingT, place: Place) -> None:
+        """Join the job's other ranks, if there are any, on a GPU of its own; see `ranks`."""
+        if options.ranks > 1:
+            torch.cuda.set_device(ranks.index())
+            torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", ranks.index()))
+        super().__init__(options, place)
+
     def _build(self, options: TrainingT) -> None:
         self.amount = float(options.batch)
+
+    def _warm_up(self) -> None:
+        if self._options.ranks > 1:
+            self._model = nn.parallel.DistributedDataParallel(self._model, device_ids=[ranks.index()])
 
     def _calibrate(self) -> None:
         options = self._options

@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from orion.bench.workloads import ranks
+
 
 def building() -> contextlib.AbstractContextManager[None]:
     """Share the GPU with other processes that build."""
@@ -27,7 +29,10 @@ def timing() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _locked(how: int) -> Iterator[None]:
-    gpu = zlib.crc32(os.environ.get("CUDA_VISIBLE_DEVICES", "").encode())
+    if ranks.index() > 0:  # rank 0 has the lock for the whole job
+        yield
+        return
+    gpu = zlib.crc32(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].encode())
     path = Path(tempfile.gettempdir()) / f"orion-bench-{os.getuid()}-{gpu:08x}.lock"
     with open(path, "a") as lock:  # closing the file releases the lock
         fcntl.flock(lock, how)
