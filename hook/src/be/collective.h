@@ -83,6 +83,6 @@ void orion_collective_open(struct orion_process *process);
  * another process; NULL: none does. */
 struct orion_gpu *orion_collective_blocked_by(struct orion_process *process, struct orion_gpu *gpu);
 
-extern const struct orion_stop orion_collective_stop; /* claims collectives */
+extern const struct orion_stop orion_collective_stop; /* claims collectives; in collective_stop.c */
 
 #endif
