@@ -16,6 +16,7 @@ from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually
 
 pytestmark = pytest.mark.quiet
 
+NOT_READY = 600  # CUDA_ERROR_NOT_READY
 CLOSING = 5 * MILLISECOND
 """ Much longer than a window and one check of the watcher; much shorter than hp is busy. """
 
@@ -213,6 +214,28 @@ def test_a_rank_that_dies_or_stops_holds_its_peer_no_longer(job: Job, number: si
         ended = job.ran("collective", 0)[-1][1]
         job.ranks[1].kill(signal.SIGCONT)
     assert ended < launched.began + 2900 * MILLISECOND, "hp was still busy"
+
+
+def test_the_peer_of_a_rank_that_died_finds_its_own_collective_late(job: Job) -> None:
+    """NCCL's watchdog asks whether the collective has ended; after NCCL's timeout it aborts the collective."""
+    job.warm()
+    before = job.count(0)
+    job.ranks[1].kill()
+    job.ranks[1].reap()
+    job.ranks[0].must("collective 200")
+    eventually(lambda: job.count(0) > before, "the hook holds nothing")
+    with busy(job.hps[0], 100):
+        job.ranks[0].send("query 0")
+        assert job.ranks[0].answer(0.05).result == NOT_READY
+        job.ranks[0].send("collective 200")
+    assert job.ranks[0].answer().result == 0
+    job.ranks[0].send("query 0")
+    assert job.ranks[0].answer().result == NOT_READY
+    with (job.machine.folder / "ranks").open("r+b") as page:  # the abort: the collective waits for its peer no longer
+        page.seek(64)
+        page.write((1000).to_bytes(4, "little"))
+    job.ranks[0].must("sync")
+    job.ranks[0].must("end")
 
 
 def test_a_rank_whose_hp_dies_releases_its_peer(job: Job) -> None:
