@@ -2,8 +2,6 @@
 
 The worker is rank 0 and starts the other ranks. Before each of its steps, rank 0 sends them one byte, so all ranks run
 equally many steps although only rank 0 has commands and a clock. The variables are those of `torchrun`.
-
-    python -m orion.bench.workloads.ranks KIND OPTIONS    another rank; the variables say which
 """
 
 import json
@@ -21,6 +19,7 @@ from orion.bench.workload import Workload
 
 STEP = b"s"
 SHARED_FILE = "ORION_BENCH_RANKS"
+OTHER_RANK = "orion.bench.workers.rank"
 
 
 def in_job() -> bool:
@@ -55,7 +54,7 @@ class Job:
         self._file.flush()
         os.environ |= {"RANK": "0", "WORLD_SIZE": str(count), SHARED_FILE: self._file.name}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        words = [sys.executable, "-m", __name__, kind, json.dumps(options)]
+        words = [sys.executable, "-m", OTHER_RANK, kind, json.dumps(options)]
         self._others = [
             subprocess.Popen(words, stdin=subprocess.PIPE, stdout=sys.stderr, env={**os.environ, "RANK": str(rank)})
             for rank in range(1, count)
@@ -87,24 +86,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def main(kind: str, options: str) -> None:
-    """Run as another rank: a step for each byte of standard input, until it ends."""
-    from orion.bench.workers.process import configure_process, end_with, stop_collecting
-    from orion.bench.workloads.registry import make
-
-    configure_process()
-    try:
-        workload = make(kind, json.loads(options))
-        stop_collecting()
-        with workload.throughout():
-            while os.read(0, 1):
-                workload.step()
-    except Exception as error:
-        end_with(error)
-    os._exit(0)  # rank 0 has ended, and a normal exit would wait for it
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -10,7 +10,8 @@ from tests.bench.small_scenario import BE, PAIR, measured, scenario
 from tests.bench.test_colocation_runs import read
 from tests.processes import children
 
-RANKS = {**BE, "options": {"kernel_us": 100, "kernels": 10, "ranks": 2, "queued": True}}
+OPTIONS = {"kernel_us": 100, "kernels": 10, "ranks": 2, "queued": True}
+RANKS = {**BE, "options": OPTIONS}
 
 
 @pytest.mark.timeout(200)
@@ -38,7 +39,7 @@ def test_the_ranks_get_the_page_of_a_job(tmp_path: Path) -> None:
         found["ORION_SIM_GPUS"] = "2"
         with ManagedGPU(found, simulated=True) as managed, Crew() as crew:
             environment = managed.client_environment("be", all_gpus=True)
-            be = crew.start("be", "simulated-training", RANKS["options"], environment)
+            be = crew.start("be", "simulated-training", OPTIONS, environment)
             crew.ready(be)
             (other,) = children(be.process_id)
             pages = {job_page(process) for process in (be.process_id, other)}
