@@ -10,7 +10,7 @@ from orion.errors import Unavailable
 
 
 class FakeGPU:
-    def environment(self) -> dict[str, str]:
+    def environment(self, ranks: int = 1) -> dict[str, str]:
         return {}
 
 
