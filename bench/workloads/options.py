@@ -66,7 +66,6 @@ class Training(Options):
     """A training loop that runs ahead of the GPU, by at most two incomplete iterations."""
 
     batch: int = Field(default=1, ge=1, description="inputs per step")
-    ranks: int = Field(default=1, ge=1, le=16, description="processes of the job, each on a GPU of its own")
     stall: float = Field(
         default=0.0, ge=0, le=0.95, description="share of an iteration in which the loop waits for input, GPU idle"
     )
@@ -82,7 +81,13 @@ class Training(Options):
         return self
 
 
-class ResNet50Training(Training):
+class DataParallelTraining(Training):
+    """A training loop of one or several processes, which sum their gradients."""
+
+    ranks: int = Field(default=1, ge=1, le=16, description="processes of the job, each on a GPU of its own")
+
+
+class ResNet50Training(DataParallelTraining):
     """bf16 autocast, SGD with momentum."""
 
     batch: int = Field(default=256, ge=1, description="images per step")
@@ -91,14 +96,14 @@ class ResNet50Training(Training):
     )
 
 
-class BertTraining(Training):
+class BertTraining(DataParallelTraining):
     """bf16 autocast, AdamW; 12 layers of width 1024."""
 
     batch: int = Field(default=32, ge=1, description="sequences per step")
     length: int = Field(default=512, ge=8, le=4096, description="words per sequence")
 
 
-class GptTraining(Training):
+class GptTraining(DataParallelTraining):
     """bf16 autocast, AdamW; the decoder of gpt-decode."""
 
     batch: int = Field(default=8, ge=1, description="sequences per step")

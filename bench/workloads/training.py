@@ -23,6 +23,7 @@ from orion.bench.workloads.on_gpu import OnGPU
 from orion.bench.workloads.shapes import BERT_WIDE, GPT
 
 TrainingT = TypeVar("TrainingT", bound=of.Training)
+DataParallelT = TypeVar("DataParallelT", bound=of.DataParallelTraining)
 
 
 class TrainingLoop(OnGPU[TrainingT], Generic[TrainingT]):
@@ -36,19 +37,8 @@ class TrainingLoop(OnGPU[TrainingT], Generic[TrainingT]):
     def _loss(self) -> Any:
         """Run the forward pass; return the loss."""
 
-    def __init__(self, options: TrainingT, place: Place) -> None:
-        """Join the job's other ranks, if there are any, on a GPU of its own; see `ranks`."""
-        if options.ranks > 1:
-            torch.cuda.set_device(ranks.index())
-            torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", ranks.index()))
-        super().__init__(options, place)
-
     def _build(self, options: TrainingT) -> None:
         self.amount = float(options.batch)
-
-    def _warm_up(self) -> None:
-        if self._options.ranks > 1:
-            self._model = nn.parallel.DistributedDataParallel(self._model, device_ids=[ranks.index()])
 
     def _calibrate(self) -> None:
         options = self._options
@@ -83,7 +73,22 @@ class TrainingLoop(OnGPU[TrainingT], Generic[TrainingT]):
             self._queue_step()
 
 
-class ResNet50Training(TrainingLoop[of.ResNet50Training]):
+class DataParallelLoop(TrainingLoop[DataParallelT], Generic[DataParallelT]):
+    """A training loop that may be one of several ranks, which sum their gradients over NCCL; see `ranks`."""
+
+    def __init__(self, options: DataParallelT, place: Place) -> None:
+        """Join the other ranks, if there are any, on a GPU of its own; then as `OnGPU`."""
+        if options.ranks > 1:
+            torch.cuda.set_device(ranks.index())
+            torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", ranks.index()))
+        super().__init__(options, place)
+
+    def _warm_up(self) -> None:
+        if self._options.ranks > 1:
+            self._model = nn.parallel.DistributedDataParallel(self._model, device_ids=[ranks.index()])
+
+
+class ResNet50Training(DataParallelLoop[of.ResNet50Training]):
     """ResNet-50: SGD with momentum, channels last."""
 
     unit = "images"
@@ -102,7 +107,7 @@ class ResNet50Training(TrainingLoop[of.ResNet50Training]):
             return nn.functional.cross_entropy(self._model(self._images), self._labels)
 
 
-class BertTraining(TrainingLoop[of.BertTraining]):
+class BertTraining(DataParallelLoop[of.BertTraining]):
     """BERT as a masked language model that predicts 15 % of the words, AdamW."""
 
     unit = "sequences"
@@ -123,7 +128,7 @@ class BertTraining(TrainingLoop[of.BertTraining]):
             return nn.functional.cross_entropy(scores.float().flatten(0, 1), self._labels)
 
 
-class GptTraining(TrainingLoop[of.GptTraining]):
+class GptTraining(DataParallelLoop[of.GptTraining]):
     """A decoder trained to predict each next token, AdamW."""
 
     unit = "sequences"

@@ -20,7 +20,7 @@ class FakeCrew:
 
 
 def test_a_post_whose_process_does_not_start_is_given_up_after_three_failures() -> None:
-    client = Client("hp", "spinning", "{}")
+    client = Client("hp", "spin", "{}")
     post = Post("timeslice", None, False, "hp", 0, 0.0, (client,), "no", (), (), ("/bin/false",))
     gpu = cast("SharedGPU", FakeGPU())
     with Roster(cast("Crew", FakeCrew()), {"timeslice": gpu}, lambda: 100.0) as roster:
