@@ -70,6 +70,7 @@ static void free_memory(struct orion_graph_copy *copy)
     for (uint32_t i = 0; i < copy->pieces; i++)
         if (copy->piece[i].inner != NULL) free_memory(copy->piece[i].inner);
     free(copy->node);
+    free(copy->level);
     free(copy->rank);
     free(copy->by_handle);
     free(copy->piece);
@@ -100,11 +101,12 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *
 {
     uint32_t *order = calloc(nodes->count, sizeof *order);
     copy->node = calloc(nodes->count, sizeof *copy->node);
+    copy->level = calloc(nodes->count, sizeof *copy->level);
     copy->rank = calloc(nodes->count, sizeof *copy->rank);
     copy->by_handle = calloc(nodes->slots, sizeof *copy->by_handle);
     copy->piece = calloc(1, sizeof *copy->piece);
-    bool filled = order != NULL && copy->node != NULL && copy->rank != NULL && copy->by_handle != NULL && copy->piece != NULL &&
-                  orion_graph_order(nodes->count, nodes->edges, nodes->from, nodes->to, order);
+    bool filled = order != NULL && copy->node != NULL && copy->level != NULL && copy->rank != NULL && copy->by_handle != NULL &&
+                  copy->piece != NULL && orion_graph_order(nodes->count, nodes->edges, nodes->from, nodes->to, order, copy->level);
     copy->nodes = nodes->count, copy->edges = nodes->edges, copy->edge_sum = nodes->edge_sum, copy->slots = nodes->slots;
     for (uint32_t i = 0; filled && i < nodes->count; i++) {
         copy->rank[order[i]] = i;

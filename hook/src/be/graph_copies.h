@@ -56,6 +56,7 @@ struct orion_graph_copy {
     uint32_t nodes, edges, pieces;
     uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
     struct orion_copy_node *node; /* `nodes` of them */
+    uint32_t *level;              /* of each of them */
     uint32_t *rank;               /* by the number of a node in the program's graph: its index in `node` */
     uint32_t *by_handle;          /* hash table of indices + 1 into `node`, by the program's handle */
     uint32_t slots;               /* in by_handle; a power of two */

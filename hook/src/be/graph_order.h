@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Writes the `nodes` node numbers into `order`, by level, and nodes of one level by number. Edge i leads from node
- * from[i] to node to[i]. False: no memory, a number is out of range, or the edges form a cycle. */
-bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, const uint32_t *to, uint32_t *order);
+/* Writes the `nodes` node numbers into `order`, by level, and nodes of one level by number; and into `level` the level of
+ * each node in this order. Edge i leads from node from[i] to node to[i]. False: no memory, a number is out of range, or
+ * the edges form a cycle. */
+bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, const uint32_t *to, uint32_t *order, uint32_t *level);
 
 /* A piece may take a quarter more than the limit, because a cut costs GPU time and durations vary. */
 static inline bool orion_graph_is_long(uint64_t expected_ns, uint64_t limit_ns)
@@ -21,10 +22,9 @@ static inline bool orion_graph_is_long(uint64_t expected_ns, uint64_t limit_ns)
 /* Into how many runs a piece is cut: each should take at most limit_ns. 1: the piece stays whole. */
 uint32_t orion_graph_parts(uint64_t expected_ns, uint64_t limit_ns, uint32_t nodes);
 
-/* The first node of run `part` of `parts` runs of `nodes` nodes; nodes are divided evenly. */
-static inline uint32_t orion_graph_part_begin(uint32_t nodes, uint32_t parts, uint32_t part)
-{
-    return (uint32_t)((uint64_t)nodes * part / parts);
-}
+/* The first node of run `part` of `parts` runs. Nodes are divided evenly, and then a run begins at the next level: nodes of
+ * one level may run side by side, and a cut between them makes one wait for the other. A level that is longer than a run
+ * is cut all the same. level: of each of the `nodes` nodes. */
+uint32_t orion_graph_part_begin(const uint32_t *level, uint32_t nodes, uint32_t parts, uint32_t part);
 
 #endif

@@ -104,7 +104,7 @@ static void replace(struct orion_graph_copy *copy, uint32_t index, const struct 
     orion_driver.cuGraphDestroy(old.graph);
 }
 
-/* Cuts a piece evenly into parts with executables. False: it stays as it was. */
+/* Cuts a piece into parts with executables. False: it stays as it was. */
 static bool cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts)
 {
     struct orion_piece *piece = &copy->piece[index];
@@ -112,9 +112,9 @@ static bool cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts)
     CUgraphNode *own = calloc(piece->count, sizeof(CUgraphNode));
     bool cut = made != NULL && all != NULL && own != NULL;
     for (uint32_t i = 0; cut && i < parts; i++) {
-        uint32_t begin = orion_graph_part_begin(piece->count, parts, i);
+        uint32_t begin = orion_graph_part_begin(&copy->level[piece->first], piece->count, parts, i);
         made[i].first = piece->first + begin;
-        made[i].count = orion_graph_part_begin(piece->count, parts, i + 1) - begin;
+        made[i].count = orion_graph_part_begin(&copy->level[piece->first], piece->count, parts, i + 1) - begin;
         cut = make_part(copy, piece, &made[i], own);
     }
     if (cut) replace(copy, index, made, parts, own, all);
