@@ -192,7 +192,8 @@ bool orion_graph_node_copy(CUgraphNodeType type, CUgraphNode from, CUgraphNode t
 bool orion_graph_copy_parameters(CUgraph from, CUgraph to)
 {
     struct orion_graph_nodes theirs, own;
-    bool copied = orion_graph_nodes_read(from, &theirs) & orion_graph_nodes_read(to, &own);
+    bool copied = orion_graph_nodes_read(from, &theirs);
+    copied = orion_graph_nodes_read(to, &own) && copied; /* reads both, because both are freed below */
     copied = copied && theirs.count == own.count && theirs.edge_sum == own.edge_sum;
     for (uint32_t i = 0; copied && i < own.count; i++)
         copied = theirs.type[i] == own.type[i] && orion_graph_node_copy(own.type[i], theirs.node[i], own.node[i]);
