@@ -235,6 +235,11 @@ RELEASE = Table(
             "be kernels that take longer leave SMs to hp if contexts run together, and a condition names them.",
             share="tuning.longKernel", policies=("orion",),
         ),
+        Row(
+            "be_slice", Unit.MICROSECONDS, 0, 100_000, 200,
+            "Time slice of a GPU's only be client beside hp, if contexts are time-sliced. 0: CUDA's own.",
+            share="tuning.beSlice",
+        ),
     ),
 )  # fmt: skip
 

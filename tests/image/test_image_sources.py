@@ -73,7 +73,7 @@ def test_an_edition_changes_the_versions_in_the_sources() -> None:
     older, newer = OLDER.of(files), NEWER.of(files)
     assert b'version = "0.0.9"' in older["pyproject.toml"]
     assert {path for path in files if files[path] != older[path]} == {"pyproject.toml"}
-    assert b"ORION_LAYOUT_VERSION 3u" in newer["hook/include/orion/policy.h"]
+    assert b"ORION_LAYOUT_VERSION 4u" in newer["hook/include/orion/policy.h"]
     assert {path for path in files if files[path] != newer[path]} == {
         "pyproject.toml", "hook/include/orion/policy.h", "hook/layout.py",
     }  # fmt: skip

@@ -1,6 +1,9 @@
-/* A library to preload: a kernel driver with one compute group and one copy group, for tests of a probe. */
+/* A library to preload: a kernel driver with one compute group and one copy group, for tests of a probe and of the hook.
+ * It appends each slice that is set to the file that FAKE_KERNEL_DRIVER_LOG names. */
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 
 struct allocation { uint32_t client, parent, object, class; uint64_t parameters, rights; uint32_t size, flags, status, unused; };
@@ -23,11 +26,23 @@ __attribute__((constructor)) static void as_cuda_starts(void)
     ioctl(-1, _IOWR('F', 0x2A, struct control), &wanted);
 }
 
+static void log_slice(void)
+{
+    const char *path = getenv("FAKE_KERNEL_DRIVER_LOG");
+    FILE *file = path != NULL ? fopen(path, "a") : NULL;
+    if (file == NULL) return;
+    fprintf(file, "%llu\n", (unsigned long long)slice_us);
+    fclose(file);
+}
+
 static uint32_t control(struct control *wanted)
 {
     uint64_t *value = (uint64_t *)(uintptr_t)wanted->parameters;
     if (wanted->object != 101) return 0x57; /* not an object */
-    if (wanted->command == 0xA06C0103) slice_us = *value;
+    if (wanted->command == 0xA06C0103) {
+        slice_us = *value;
+        log_slice();
+    }
     if (wanted->command == 0xA06C0104) *value = slice_us;
     return wanted->command == 0xA06C0107 ? 0x1B : 0; /* the interleave level is refused */
 }

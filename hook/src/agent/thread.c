@@ -15,6 +15,7 @@
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/report.h"
+#include "slices/time_slice.h"
 #include "streams/stream_records.h"
 #include "system/environment.h"
 #include "system/system.h"
@@ -81,6 +82,7 @@ static void serve_gpu(struct orion_membership *membership)
             count_launches(membership->process, gpu, now);
             /* Includes memory that was allocated before the record page was mapped. */
             orion_memory_publish(membership->process);
+            orion_time_slice_decide(membership->process);
             if (!orion_policy_is_known(orion_gpu_policy(gpu)->kind)) orion_say_once(membership->process, ORION_SAY_POLICY);
         }
         uint64_t due = threads ? BE_POLL_NS : orion_membership_due(membership, now);

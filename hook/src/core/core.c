@@ -19,6 +19,7 @@
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/report.h"
+#include "slices/time_slice.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "streams/recordings.h"
@@ -37,12 +38,16 @@ void orion_work_begin(struct orion_work *work)
     work->flags = 0;
     work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
+    if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
     if (role == ORION_ROLE_BE && orion_policy_admits(orion_gpu_policy(gpu))) orion_admit(process, stream_record, work);
     work->stream_record = stream_record;
     atomic_fetch_add(&stream_record->begun, 1);
     if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(gpu);
-    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) orion_busy_began(process, gpu, work->flags);
+    if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) {
+        if (orion_time_slice_due(process)) orion_time_slice_apply(process); /* it was be before */
+        orion_busy_began(process, gpu, work->flags);
+    }
     if (__builtin_expect(orion_policy_asks(gpu), 0)) orion_overlap_publish(process, gpu, work);
 }
 

@@ -66,6 +66,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char memory[8388736];
     _Alignas(128) unsigned char collectives[384];
     _Alignas(128) unsigned char inprocess[512];
+    _Alignas(128) unsigned char time_slice[2176];
 };
 
 #define ORION_PART(name) \

@@ -1,0 +1,107 @@
+"""be's time slice, in real processes: a fake kernel driver behind the hook logs the slices that are set."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import Client, eventually
+
+SOURCE = Path(__file__).parents[1] / "measurements" / "fake_kernel_driver.c"
+CUDA, SHORT = "2048", "200"
+
+CALLS = """
+import errno, fcntl, os, pty, struct, termios
+master, slave = pty.openpty()
+fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+print(struct.unpack("HHHH", fcntl.ioctl(slave, termios.TIOCGWINSZ, bytes(8))), os.isatty(slave))
+reader, writer = os.pipe()
+os.write(writer, b"abc")
+print(struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, bytes(4))), os.isatty(reader))
+allocate = 3 << 30 | 48 << 16 | ord("F") << 8 | 0x2B
+for file, request in ((reader, termios.TIOCGWINSZ), (reader, allocate), (999, termios.FIONREAD)):
+    try:
+        fcntl.ioctl(file, request, bytes(48))
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+if os.fork() == 0:
+    print(struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, bytes(4))), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+class Groups:
+    """Clients with a fake kernel driver, and the slices that it was asked to set."""
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self._machine, self._folder = machine, folder
+        self._driver = folder / "fake_kernel_driver.so"
+        command = ["gcc", "-std=gnu11", "-shared", "-fPIC", str(SOURCE), "-o", str(self._driver)]
+        subprocess.run(command, check=True)
+
+    def start(self, slot: str) -> Client:
+        log = str(self._folder / slot)
+        preload = f"{self._machine.hook} {self._driver}"
+        root = self._machine.client_root(slot)
+        client = self._machine.start_in(root, LD_PRELOAD=preload, FAKE_KERNEL_DRIVER_LOG=log)
+        client.must("init 0")
+        self._machine.until_joined(client)
+        return client
+
+    def slices(self, slot: str) -> list[str]:
+        return (self._folder / slot).read_text().split()
+
+    def until(self, be: Client, slot: str, slice_us: str) -> None:
+        def is_set() -> bool:
+            be.must("run 1 10")
+            return self.slices(slot)[-1] == slice_us
+
+        eventually(is_set, f"the slice of {slot} is {slice_us} us")
+
+
+@pytest.fixture
+def groups(machine: Machine, tmp_path: Path) -> Groups:
+    return Groups(machine, tmp_path)
+
+
+def test_the_slice_of_an_only_be_client_is_short_while_the_gpu_has_an_hp(machine: Machine, groups: Groups) -> None:
+    be = groups.start("be-0")
+    hp = groups.start("hp-0")
+    groups.until(be, "be-0", SHORT)
+    second = groups.start("be-1")
+    groups.until(be, "be-0", CUDA)
+    second.close()
+    groups.until(be, "be-0", SHORT)
+    hp.must("run 1 10")
+    hp.close()
+    groups.until(be, "be-0", CUDA)
+    assert groups.slices("be-0") == [CUDA, SHORT, CUDA, SHORT, CUDA]
+    assert groups.slices("hp-0") == [CUDA]
+
+
+def test_the_policy_chooses_the_slice(machine: Machine, groups: Groups) -> None:
+    be, _hp = groups.start("be-0"), groups.start("hp-0")
+    groups.until(be, "be-0", SHORT)
+    for changes, slice_us in (
+        ({"be_slice_us": 0}, CUDA),
+        ({"be_slice_us": 500}, "500"),
+        ({"policy": "none"}, CUDA),
+        ({"policy": "gate"}, "500"),
+    ):
+        machine.agent.set_policy(machine.uuids[0], **changes)
+        groups.until(be, "be-0", slice_us)
+
+
+def test_other_calls_of_ioctl_are_the_same_under_the_hook(machine: Machine) -> None:
+    expected = None
+    for preload in ({}, {"LD_PRELOAD": str(machine.hook)}):
+        command = [sys.executable, "-c", CALLS]
+        done = subprocess.run(command, env=machine.environment | preload, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        expected = expected or done.stdout
+        assert done.stdout == expected
+    assert expected is not None
+    assert expected.splitlines() == ["(24, 80, 0, 0) True", "(3,) False", "ENOTTY", "ENOTTY", "EBADF", "(3,)"]
