@@ -44,7 +44,7 @@ class Edition:
 THIS = Edition()
 OLDER = Edition("older", version="0.0.9")
 # The next layout: an agent that uses it must support hooks of this checkout.
-NEWER = Edition("newer", version="0.2.0", layout=3)
+NEWER = Edition("newer", version="0.2.0", layout=4)
 
 
 def version(sources: Sources) -> str:
