@@ -21,6 +21,7 @@ struct occupancy {
 struct walker {
     struct orion_process *process;
     struct orion_graph_walk *walk;
+    bool only_parts; /* not the kernels' numbers of SMs and classes: SMs take a call of the driver for each kernel */
     struct occupancy occupancy[OCCUPANCIES];
 };
 
@@ -59,6 +60,7 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     walk->sum += orion_graph_part(identity);
     walk->local |= orion_identity_is_local(identity);
     walk->collective |= orion_kernel_is_collective(orion_kernels(walker->process), function);
+    if (walker->only_parts) return true;
     walk->kernels++;
     walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
     walk->of_class[class_of(walker->process, identity, key.mark)]++;
@@ -128,7 +130,7 @@ void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion
 
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk)
 {
-    struct walker walker = {.process = process, .walk = walk};
+    struct walker walker = {.process = process, .walk = walk, .only_parts = true};
     *walk = (struct orion_graph_walk){.whole = true};
     if (orion_driver.cuGraphNodeGetType == NULL || !add_node(&walker, node, 0)) walk->whole = false;
 }

@@ -22,7 +22,7 @@ struct orion_graph_walk {
 
 void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk);
 
-/* Walks one node of a graph; the node may be a child graph. */
+/* Walks one node of a graph, which may be a child graph. Fills `sum`, `whole`, `local` and `collective` only. */
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);
 
 /* What a node with work of that identity adds to the sum. */
