@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "learning/durations.h"
 #include "learning/graphs.h"
 #include "process/process.h"
+#include "system/system.h"
 
 #define MUST(call) CHECK((call) == CUDA_SUCCESS)
 #define STEPS 24u
@@ -387,6 +389,57 @@ static void a_handle_that_is_used_again_gets_a_new_copy(void)
     CHECK(atomic_load(&orion_graph_copies(process)->count) == 0);
 }
 
+/* A program may wait in a host node for something that it does after its launch. Meanwhile hp is busy for half of the
+ * time. The first launch waits until the hook finds out, and then the graph runs whole. */
+static _Atomic bool launch_has_returned, hp_works;
+
+static void CUDA_CB wait_for_return(void *data)
+{
+    (void)data;
+    for (uint64_t end = orion_now() + 60 * ORION_SECOND; !atomic_load(&launch_has_returned);) CHECK(orion_now() < end);
+}
+
+static void *hp_comes_and_goes(void *data)
+{
+    (void)data;
+    while (atomic_load(&hp_works)) {
+        grant.copy[0].held = (uint32_t)(orion_now() / ORION_MILLISECOND) + 12;
+        orion_sleep_precisely(24 * ORION_MILLISECOND);
+    }
+    grant.copy[0].held = 0;
+    return NULL;
+}
+
+static void a_graph_that_waits_for_the_program_runs_whole(void)
+{
+    pthread_t hp;
+    CUgraph graph = chain(0, NULL);
+    CUgraphNode waits, before = NULL;
+    CUDA_HOST_NODE_PARAMS host = {.fn = wait_for_return};
+    size_t roots = 1;
+    MUST(cuGraphGetRootNodes(graph, &before, &roots));
+    MUST(cuGraphAddHostNode(&waits, graph, NULL, 0, &host));
+    MUST(cuGraphAddDependencies(graph, &waits, &before, NULL, 1));
+    CUgraphExec exec = instantiated(graph);
+    policy.copy[0].window_ns = grant.copy[0].window_share_ns = 100 * ORION_MICROSECOND; /* so a piece must wait for others */
+    atomic_store(&hp_works, true);
+    CHECK(pthread_create(&hp, NULL, hp_comes_and_goes, NULL) == 0);
+    for (unsigned i = 0; i < 3; i++) {
+        atomic_store(&launch_has_returned, false);
+        log_count = 0;
+        uint64_t began = orion_now();
+        CHECK((launch_in(exec, stream) > 1) == (i == 0));
+        CHECK(orion_now() - began < (i == 0 ? 20 * ORION_SECOND : ORION_SECOND));
+        atomic_store(&launch_has_returned, true);
+        MUST(cuStreamSynchronize(stream));
+        CHECK(log_count == STEPS);
+    }
+    atomic_store(&hp_works, false);
+    pthread_join(hp, NULL);
+    policy.copy[0].window_ns = grant.copy[0].window_share_ns = WINDOW_NS;
+    end(exec);
+}
+
 int main(void)
 {
     the_order_is_by_levels();
@@ -406,5 +459,6 @@ int main(void)
     streams_take_turns();
     graphs_that_cannot_be_copied_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
+    a_graph_that_waits_for_the_program_runs_whole();
     return 0;
 }

@@ -215,7 +215,7 @@ static void runs_whole(struct orion_process *process, CUgraphExec exec)
 /* Whether the graph takes longer than the window, and its pieces are ready. */
 static bool has_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu)
 {
-    if (copy->refused || !hp_may_arrive(gpu)) return false;
+    if (copy->refused || copy->waits || !hp_may_arrive(gpu)) return false;
     uint64_t limit = orion_window_narrowed(gpu);
     bool first = copy->pieces == 1 && copy->piece[0].inner == NULL;
     uint64_t whole_ns = first ? expected_of(process, copy->exec, &copy->piece[0].unknown, limit) : 0;
@@ -237,6 +237,12 @@ bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *
     if (copy->event != NULL) copy->spare = copy->event, copy->event = NULL;
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
     return false;
+}
+
+void orion_pieces_stuck(struct orion_process *process, struct orion_graph_copy *copy)
+{
+    copy->waits = true;
+    runs_whole(process, copy->exec);
 }
 
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)

@@ -27,6 +27,10 @@
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 
+/* A piece could not be launched because an earlier one did not end: one of its nodes may wait for what the program does
+ * after the launch. From now on the graph runs whole. The caller still launches the other pieces. */
+void orion_pieces_stuck(struct orion_process *process, struct orion_graph_copy *copy);
+
 /* Says once that hp may have to wait for this graph, if the graph takes longer than the window. For graphs without
  * pieces. */
 void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream);

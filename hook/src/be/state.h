@@ -21,8 +21,9 @@ struct orion_be {
     /* See window.c */
     _Atomic uint64_t in_flight_ns;
     _Atomic uint32_t ledger; /* a lock, held while a thread updates chunks; see orion_ledger_try_lock */
-    /* Guarded by the ledger: time of the last wait for the window; when work last completed. */
-    uint64_t waited_ns, last_progress_ns;
+    /* Guarded by the ledger: time of the last wait for the window; for how long launches have waited since work last
+     * completed, without the time for which hp held the work. */
+    uint64_t waited_ns, stuck_ns;
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     uint64_t head_ns;                /* guarded by the ledger: when the oldest work in flight began to run, estimated */
 };

@@ -20,7 +20,8 @@
 #define PART_OF_HP_PERIOD 40u
 #define NARROW_MIN_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
 #define FORGET_TRIES 1000u
-/* After this time without progress, the work in flight must depend on the next launch, so the launch may go. */
+/* After this time without progress, the work in flight must depend on the next launch, so the launch may go. Time for
+ * which hp held the work does not count, but does not start the count again: hp may be busy again and again. */
 #define STUCK_NS ORION_SECOND
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
@@ -77,6 +78,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
             retired++;
         }
     }
+    if (retired > 0) orion_be(gpu)->stuck_ns = 0;
     if (head != UINT64_MAX && head > orion_be(gpu)->head_ns) orion_be(gpu)->head_ns = head;
     orion_be(gpu)->stream_records_at_work = at_work;
     return retired;
@@ -108,12 +110,18 @@ static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uin
     }
 }
 
+static _Thread_local uint32_t stuck;
+
+uint32_t orion_window_stuck(void) { return stuck; }
+
 static void forget_all(struct orion_process *process, struct orion_gpu *gpu)
 {
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
         if (orion_stream_records(process)->entry[i].gpu == gpu) orion_chunks_drop(&orion_stream_records(process)->entry[i]);
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
+    orion_be(gpu)->stuck_ns = 0;
+    stuck++;
 }
 
 static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
@@ -128,11 +136,11 @@ static void wait_once(struct orion_process *process, struct orion_stream_record 
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = retire_all(process, gpu, now);
     if (retired == 0 && orion_be_stream_record(stream_record)->chunks.open_ns > 0) orion_chunks_close(process, stream_record);
-    if (retired > 0 || now > orion_be(gpu)->waited_ns + NEW_WAIT_NS || orion_gate_closed(gpu) ||
-        orion_stops_block(process, gpu) != NULL)
-        orion_be(gpu)->last_progress_ns = now;
+    bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
+    uint64_t since = now - orion_be(gpu)->waited_ns;
+    if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
     orion_be(gpu)->waited_ns = now;
-    if (now > orion_be(gpu)->last_progress_ns + STUCK_NS) forget_all(process, gpu), retired = 1;
+    if (orion_be(gpu)->stuck_ns > STUCK_NS) forget_all(process, gpu), retired = 1;
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
     if (retired == 0) wait_for_room(gpu, expected_ns, limit, now);

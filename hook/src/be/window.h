@@ -30,6 +30,8 @@ uint64_t orion_window_narrowed(const struct orion_gpu *gpu);
  * try. */
 bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                         uint64_t limit_ns);
+/* How often a launch of this thread has waited for work that must depend on that launch. */
+uint32_t orion_window_stuck(void);
 void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns); /* the launch was not made after all */
 
 /* Called before and after a launch for which orion_window_enter has returned true. orion_window_launching returns

@@ -1,6 +1,7 @@
 #include "core/graph_launch.h"
 
 #include "be/graph_pieces.h"
+#include "be/window.h"
 #include "core/core.h"
 #include "learning/identity.h"
 #include "process/process.h"
@@ -14,12 +15,15 @@ static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orio
     return result;
 }
 
-static CUresult launch_pieces(orion_graph_launcher *real, const struct orion_graph_copy *copy, struct orion_stream_name stream)
+/* Once a piece waits for the program, the pieces behind it go without waiting for the window: each would wait again. */
+static CUresult launch_pieces(orion_graph_launcher *real, const struct orion_graph_copy *copy, struct orion_stream_name stream,
+                              uint32_t stuck)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < copy->pieces && result == CUDA_SUCCESS; i++) {
         const struct orion_piece *piece = &copy->piece[i];
-        result = piece->inner != NULL ? launch_pieces(real, piece->inner, stream) : launch(real, piece->exec, stream);
+        if (piece->inner != NULL) result = launch_pieces(real, piece->inner, stream, stuck);
+        else result = orion_window_stuck() == stuck ? launch(real, piece->exec, stream) : real(piece->exec, stream.handle);
     }
     return result;
 }
@@ -30,7 +34,9 @@ CUresult orion_graph_launch(orion_graph_launcher *real, CUgraphExec exec, struct
     if (process == NULL) return real(exec, stream.handle);
     struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
     if (copy != NULL && orion_pieces_begin(process, copy, stream)) {
-        CUresult result = launch_pieces(real, copy, stream);
+        uint32_t stuck = orion_window_stuck();
+        CUresult result = launch_pieces(real, copy, stream, stuck);
+        if (orion_window_stuck() != stuck) orion_pieces_stuck(process, copy);
         orion_pieces_launched(process, copy, stream);
         return result;
     }
