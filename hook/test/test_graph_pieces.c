@@ -389,6 +389,37 @@ static void a_handle_that_is_used_again_gets_a_new_copy(void)
     CHECK(atomic_load(&orion_graph_copies(process)->count) == 0);
 }
 
+/* Each part is a clone of the whole piece, so the parts of one cut are limited, and the pieces of a graph. */
+static void a_very_long_graph_is_cut_in_several_launches(void)
+{
+    CUgraph graph;
+    CUgraphNode before = NULL;
+    MUST(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < 3000; i++) MUST(cuGraphAddEmptyNode(&before, graph, &before, i > 0));
+    CUgraphExec exec = instantiated(graph);
+    takes(exec, 3000);
+    uint64_t began = orion_now();
+    CHECK(launch_in(exec, stream) == 21);
+    CHECK(orion_now() - began < 5 * ORION_SECOND);
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    for (unsigned round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < copy->pieces; i++) takes(copy->piece[i].exec, 200);
+        CHECK(launch_in(exec, stream) == copy->pieces && copy->pieces <= 1024);
+    }
+    CHECK(copy->pieces > 500);
+    MUST(cuStreamSynchronize(stream));
+    end(exec);
+}
+
+static void a_node_that_the_hook_does_not_know_ends_the_pieces(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CHECK(launch(exec, stream, 0) == 6);
+    orion_graph_copy_enabled(exec, (CUgraphNode)&policy, false); /* perhaps a node of a child graph */
+    CHECK(launch(exec, stream, 0) == 1);
+    end(exec);
+}
+
 /* A program may wait in a host node for something that it does after its launch. Meanwhile hp is busy for half of the
  * time. The first launch waits until the hook finds out, and then the graph runs whole. */
 static _Atomic bool launch_has_returned, hp_works;
@@ -459,6 +490,8 @@ int main(void)
     streams_take_turns();
     graphs_that_cannot_be_copied_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
+    a_very_long_graph_is_cut_in_several_launches();
+    a_node_that_the_hook_does_not_know_ends_the_pieces();
     a_graph_that_waits_for_the_program_runs_whole();
     return 0;
 }

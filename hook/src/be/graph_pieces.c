@@ -20,6 +20,11 @@
 #define UNKNOWN_MOST 4u
 #define UNKNOWN_WINDOWS 8u
 
+/* Each part of a cut is made from a clone of the whole piece, so a cut takes time for parts times nodes. A long graph is
+ * cut in several launches. More pieces would replace the records of other graphs (learning/graphs.h). */
+#define CUT_NODES_MOST (1u << 16)
+#define PIECES_MOST 1024u
+
 /* -- Executables ----------------------------------------------------------------------------------------------------- */
 
 static void drop_executable(struct orion_piece *piece)
@@ -31,6 +36,17 @@ static void drop_executable(struct orion_piece *piece)
 }
 
 /* own: the piece's nodes, `stride` bytes apart. */
+static bool disable(const struct orion_graph_copy *copy, const struct orion_piece *piece, const CUgraphNode *own, size_t stride)
+{
+    for (uint32_t i = 0; copy->disables && i < piece->count; i++) {
+        const void *node = (const char *)own + i * stride;
+        if (copy->node[piece->first + i].disabled &&
+            orion_driver.cuGraphNodeSetEnabled(piece->exec, *(const CUgraphNode *)node, 0) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
 static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece *piece, const CUgraphNode *own, size_t stride)
 {
     if (orion_driver.cuGraphInstantiateWithFlags(&piece->exec, piece->graph, copy->flags) != CUDA_SUCCESS) {
@@ -39,13 +55,7 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
     }
     piece->stale = false;
     orion_graph_made(piece->exec, piece->graph);
-    for (uint32_t i = 0; copy->disables && i < piece->count; i++) {
-        const void *node = (const char *)own + i * stride;
-        if (copy->node[piece->first + i].disabled &&
-            orion_driver.cuGraphNodeSetEnabled(piece->exec, *(const CUgraphNode *)node, 0) != CUDA_SUCCESS)
-            return false;
-    }
-    return true;
+    return disable(copy, piece, own, stride);
 }
 
 /* The executable gets the parameters of the piece's graph. The driver cannot update everything. */
@@ -136,12 +146,21 @@ static uint64_t expected_of(struct orion_process *process, CUgraphExec exec, uin
 
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit);
 
+/* Into how many parts a cut divides a piece now. 1: it cannot be cut into parts. */
+static uint32_t parts_of(const struct orion_graph_copy *copy, const struct orion_piece *piece, uint64_t expected, uint64_t limit)
+{
+    uint32_t parts = orion_graph_parts(expected, limit, piece->count), most = CUT_NODES_MOST / (piece->count + 1);
+    if (most < 2) most = 2;
+    if (most > PIECES_MOST + 1 - copy->pieces) most = PIECES_MOST + 1 - copy->pieces;
+    return parts < most ? parts : most;
+}
+
 /* Cuts a piece that takes longer than the window. Returns the number of pieces in its place. */
 static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *copy, uint32_t index, uint64_t expected,
                         uint64_t limit)
 {
     struct orion_piece *piece = &copy->piece[index];
-    uint32_t parts = orion_graph_parts(expected, limit, piece->count);
+    uint32_t parts = parts_of(copy, piece, expected, limit);
     if (piece->whole || !orion_graph_is_long(expected, limit)) return 1;
     if (parts > 1 && cut(copy, index, parts)) return parts;
     if (parts == 1 && orion_graph_copy_enter_child(copy, piece) && prepare(process, piece->inner, expected, limit)) {

@@ -3,6 +3,7 @@
 #include "be/graph_copies.h"
 #include "be/graph_nodes.h"
 #include "generated/driver.h"
+#include "learning/graphs.h"
 #include "process/process.h"
 #include "streams/capture.h"
 
@@ -83,6 +84,7 @@ void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
     struct orion_graph_copy *copy = copy_if_managed(exec);
     struct orion_copy_node *found = node_of(copy, node);
+    if (copy != NULL && found == NULL) copy->refused = true;
     if (found == NULL) return;
     CUgraphExec piece = copy->piece[found->piece].exec;
     found->disabled = !enabled;
@@ -95,6 +97,7 @@ void orion_graph_copy_updated(CUgraphExec exec, CUgraph graph)
     struct orion_graph_copy *copy = copy_if_managed(exec);
     if (copy == NULL) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    copy->refused = !follow(copy, graph);
+    /* A graph with collectives stays one piece of work: see graph_copies.h. */
+    copy->refused = !follow(copy, graph) || orion_graph_is_collective(orion_graphs(orion_the_process), exec);
     orion_capture_unrelax(&relaxed);
 }
