@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../sim/orion_sim.h"
 #include "be/graph_copies.h"
 #include "be/graph_order.h"
 #include "be/graph_updates.h"
@@ -364,6 +365,41 @@ static void streams_take_turns(void)
     end(exec);
 }
 
+static void streams_that_take_turns_get_pieces(void)
+{
+    CUstream both[2] = {stream};
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
+    atomic_store(&policy.hp_clients, 0);
+    log_count = 0;
+    MUST(cuGraphLaunch(exec, both[1]));
+    atomic_store(&policy.hp_clients, 1);
+    takes(exec, 6);
+    for (unsigned i = 0; i < 3; i++) MUST(cuGraphLaunch(exec, both[i % 2]));
+    CHECK(orion_sim_graph_launches(exec) == 2);
+    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
+    CHECK(log_count == 4 * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
+    end(exec);
+}
+
+static void streams_of_two_contexts_take_turns(void)
+{
+    CUcontext other, before;
+    CUstream both[2] = {stream};
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuCtxGetCurrent(&before));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
+    MUST(cuCtxSetCurrent(before));
+    log_count = 0;
+    for (unsigned i = 0; i < 4; i++) CHECK(launch_in(exec, both[i % 2]) == 6);
+    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
+    CHECK(log_count == 4 * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
+    end(exec);
+}
+
 static void graphs_that_cannot_be_copied_run_whole(void)
 {
     CUgraph graph = chain(0, NULL);
@@ -488,6 +524,8 @@ int main(void)
     a_long_child_graph_is_cut_too();
     a_disabled_node_stays_disabled();
     streams_take_turns();
+    streams_that_take_turns_get_pieces();
+    streams_of_two_contexts_take_turns();
     graphs_that_cannot_be_copied_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
     a_very_long_graph_is_cut_in_several_launches();

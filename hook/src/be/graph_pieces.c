@@ -69,7 +69,9 @@ static bool renew(const struct orion_graph_copy *copy, struct orion_piece *piece
         piece->stale = false;
     }
     if (piece->stale) drop_executable(piece);
-    return piece->exec != NULL || instantiate(copy, piece, &copy->node[piece->first].own, sizeof *copy->node);
+    const CUgraphNode *own = &copy->node[piece->first].own;
+    /* Whether an update keeps nodes disabled is not documented. */
+    return piece->exec != NULL ? disable(copy, piece, own, sizeof *copy->node) : instantiate(copy, piece, own, sizeof *copy->node);
 }
 
 /* -- Cutting --------------------------------------------------------------------------------------------------------- */
@@ -231,14 +233,18 @@ static void runs_whole(struct orion_process *process, CUgraphExec exec)
     atomic_store(&orion_graph_copies(process)->some_whole, true);
 }
 
-/* Whether the graph takes longer than the window, and its pieces are ready. */
-static bool has_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu)
+/* Whether the graph takes longer than the window. If it has no pieces yet, *whole_ns becomes its expected time. */
+static bool needs_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu,
+                         uint64_t *whole_ns, uint64_t limit)
 {
     if (copy->refused || copy->waits || !hp_may_arrive(gpu)) return false;
-    uint64_t limit = orion_window_narrowed(gpu);
-    bool first = copy->pieces == 1 && copy->piece[0].inner == NULL;
-    uint64_t whole_ns = first ? expected_of(process, copy->exec, &copy->piece[0].unknown, limit) : 0;
-    if (first && !orion_graph_is_long(whole_ns, limit)) return false;
+    if (copy->pieces > 1 || copy->piece[0].inner != NULL) return true;
+    *whole_ns = expected_of(process, copy->exec, &copy->piece[0].unknown, limit);
+    return orion_graph_is_long(*whole_ns, limit);
+}
+
+static bool are_ready(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
+{
     struct orion_relaxed relaxed = orion_capture_relax();
     copy->refused = !prepare(process, copy, whole_ns, limit);
     orion_capture_unrelax(&relaxed);
@@ -251,7 +257,11 @@ bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     if (stream_record == NULL || orion_capture_records(process, stream)) return false;
     if (atomic_exchange_explicit(&copy->busy, 1, memory_order_acquire) != 0) return false;
-    if (follow_last(process, copy, stream_record, stream) && has_pieces(process, copy, stream_record->gpu)) return true;
+    uint64_t whole_ns = 0, limit = orion_window_narrowed(stream_record->gpu);
+    bool follows = follow_last(process, copy, stream_record, stream);
+    bool needed = needs_pieces(process, copy, stream_record->gpu, &whole_ns, limit);
+    if (follows && needed && are_ready(process, copy, whole_ns, limit)) return true;
+    copy->turns = needed && !follows;
     note_stream(process, copy, stream_record);
     if (copy->event != NULL) copy->spare = copy->event, copy->event = NULL;
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
@@ -264,20 +274,42 @@ void orion_pieces_stuck(struct orion_process *process, struct orion_graph_copy *
     runs_whole(process, copy->exec);
 }
 
+/* A stream records events of its own context only. */
+static CUevent event_in(CUcontext context)
+{
+    CUevent event = NULL;
+    CUcontext popped;
+    if (orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return NULL;
+    if (orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) event = NULL;
+    orion_driver.cuCtxPopCurrent_v2(&popped);
+    return event;
+}
+
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent event = copy->event != NULL ? copy->event : copy->spare;
     CUresult (*CUDAAPI record)(CUevent, CUstream) =
         stream.per_thread ? orion_driver.cuEventRecord_ptsz : orion_driver.cuEventRecord;
-    if (event == NULL && orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) event = NULL;
-    if (copy->event == NULL && copy->spare == NULL) copy->context_epoch = atomic_load(&process->context_epoch);
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
+    if (!recorded && stream_record != NULL && record != NULL) { /* none yet, or the stream is of another context */
+        if (event != NULL) orion_driver.cuEventDestroy_v2(event);
+        event = event_in(stream_record->context);
+        copy->context_epoch = atomic_load(&process->context_epoch);
+        recorded = event != NULL && record(event, stream.handle) == CUDA_SUCCESS;
+    }
     copy->event = recorded ? event : NULL;
     copy->spare = recorded ? NULL : event;
     orion_capture_unrelax(&relaxed);
-    note_stream(process, copy, orion_stream_record_of(process, stream));
+    note_stream(process, copy, stream_record);
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
+}
+
+void orion_pieces_not_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)
+{
+    if (!copy->turns || atomic_exchange_explicit(&copy->busy, 1, memory_order_acquire) != 0) return;
+    orion_pieces_launched(process, copy, stream);
 }
 
 void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream)

@@ -11,7 +11,8 @@
  * A child graph is one node. If it takes longer than the window, its own nodes are cut in the same way.
  *
  * A launch of an executable waits for the executable's earlier launches, also in other streams. Pieces must wait for
- * the whole earlier launch, so a launch in another stream first waits for an event behind it.
+ * the whole earlier launch, so a launch in another stream first waits for an event behind it. If the earlier launch was
+ * of the program's executable, there is no such event; the next launch is of the program's executable, too, and gets one.
  *
  * Cutting and updating happen in the launching thread. They happen rarely, and only while the GPU has hp clients. */
 #ifndef ORION_GRAPH_PIECES_H
@@ -26,6 +27,9 @@
  * caller calls orion_pieces_launched after the last launch. False: the caller launches the program's executable. */
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
+
+/* After a launch of the program's executable. */
+void orion_pieces_not_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 
 /* A piece could not be launched because an earlier one did not end: one of its nodes may wait for what the program does
  * after the launch. From now on the graph runs whole. The caller still launches the other pieces. */

@@ -42,5 +42,7 @@ CUresult orion_graph_launch(orion_graph_launcher *real, CUgraphExec exec, struct
     }
     if (atomic_load_explicit(&orion_graph_copies(process)->some_whole, memory_order_relaxed) && (copy == NULL || copy->refused))
         orion_pieces_say_whole(process, exec, stream);
-    return launch(real, exec, stream);
+    CUresult result = launch(real, exec, stream);
+    if (copy != NULL) orion_pieces_not_launched(process, copy, stream);
+    return result;
 }
