@@ -124,6 +124,19 @@ static void forget_all(struct orion_process *process, struct orion_gpu *gpu)
     stuck++;
 }
 
+/* The work that leaves no room may be in another stream, whose thread launches nothing more. */
+static void close_all(struct orion_process *process, struct orion_stream_record *own)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != own->gpu || orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
+        bool usable = stream_record == own || (stream_record->context == own->context && atomic_load(&process->captures) == 0 &&
+                                               orion_stream_record_has_handle(process, stream_record));
+        if (usable) orion_chunks_close(process, stream_record);
+    }
+}
+
 static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                       uint64_t limit)
 {
@@ -135,7 +148,7 @@ static void wait_once(struct orion_process *process, struct orion_stream_record 
     }
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = retire_all(process, gpu, now);
-    if (retired == 0 && orion_be_stream_record(stream_record)->chunks.open_ns > 0) orion_chunks_close(process, stream_record);
+    if (retired == 0) close_all(process, stream_record);
     bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
     uint64_t since = now - orion_be(gpu)->waited_ns;
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
