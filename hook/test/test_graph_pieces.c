@@ -12,6 +12,7 @@
 #include "be/graph_copies.h"
 #include "be/graph_order.h"
 #include "be/graph_updates.h"
+#include "be/window.h"
 #include "fake_driver.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
@@ -91,6 +92,7 @@ static CUgraph chain(unsigned offset, CUgraphNode *hosts)
 static void takes(CUgraphExec exec, unsigned windows)
 {
     uint64_t identity = orion_graph_identity(orion_graphs(process), exec);
+    orion_window_reap(process, gpu); /* enters what was measured so far */
     orion_duration_forget(orion_durations(process), identity);
     orion_duration_learn(orion_durations(process), identity, (uint64_t)windows * WINDOW_NS - 1000, ORION_SAMPLE_CLEAN);
 }

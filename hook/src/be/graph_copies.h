@@ -44,9 +44,8 @@ struct orion_piece {
     CUgraphExec exec;               /* NULL: not made yet */
     struct orion_graph_copy *inner; /* the piece is a long child graph, and this is its copy; then `exec` is not used */
     uint32_t first, count;
-    uint32_t unknown; /* launches while its duration was unknown */
-    bool stale;       /* the graph's parameters have changed since `exec` was made or updated */
-    bool whole;       /* it cannot be cut */
+    bool stale; /* the graph's parameters have changed since `exec` was made or updated */
+    bool whole; /* it cannot be cut */
 };
 
 struct orion_graph_copy {
@@ -54,6 +53,7 @@ struct orion_graph_copy {
     CUgraphExec exec;      /* the program's; NULL: the copy of a child graph */
     unsigned long long flags;
     uint32_t nodes, edges, pieces;
+    uint32_t unknown;             /* launches while the duration of the program's executable was unknown */
     uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
     struct orion_copy_node *node; /* `nodes` of them */
     uint32_t *level;              /* of each of them */

@@ -1,8 +1,6 @@
 #include "be/graph_pieces.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "be/graph_cut.h"
 #include "be/graph_order.h"
 #include "be/window.h"
 #include "generated/driver.h"
@@ -25,125 +23,32 @@
 #define CUT_NODES_MOST (1u << 16)
 #define PIECES_MOST 1024u
 
-/* -- Executables ----------------------------------------------------------------------------------------------------- */
-
-static void drop_executable(struct orion_piece *piece)
-{
-    if (piece->exec == NULL) return;
-    orion_graph_ending(piece->exec);
-    orion_driver.cuGraphExecDestroy(piece->exec); /* the driver ends it after its last launch */
-    piece->exec = NULL;
-}
-
-/* own: the piece's nodes, `stride` bytes apart. */
-static bool disable(const struct orion_graph_copy *copy, const struct orion_piece *piece, const CUgraphNode *own, size_t stride)
-{
-    for (uint32_t i = 0; copy->disables && i < piece->count; i++) {
-        const void *node = (const char *)own + i * stride;
-        if (copy->node[piece->first + i].disabled &&
-            orion_driver.cuGraphNodeSetEnabled(piece->exec, *(const CUgraphNode *)node, 0) != CUDA_SUCCESS)
-            return false;
-    }
-    return true;
-}
-
-static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece *piece, const CUgraphNode *own, size_t stride)
-{
-    if (orion_driver.cuGraphInstantiateWithFlags(&piece->exec, piece->graph, copy->flags) != CUDA_SUCCESS) {
-        piece->exec = NULL;
-        return false;
-    }
-    piece->stale = false;
-    orion_graph_made(piece->exec, piece->graph);
-    return disable(copy, piece, own, stride);
-}
-
-/* The executable gets the parameters of the piece's graph. The driver cannot update everything. */
-static bool renew(const struct orion_graph_copy *copy, struct orion_piece *piece)
-{
-    CUgraphExecUpdateResultInfo why;
-    if (piece->exec != NULL && !piece->stale) return true;
-    if (piece->exec != NULL && orion_driver.cuGraphExecUpdate_v2 != NULL &&
-        orion_driver.cuGraphExecUpdate_v2(piece->exec, piece->graph, &why) == CUDA_SUCCESS) {
-        orion_graph_made(piece->exec, piece->graph);
-        piece->stale = false;
-    }
-    if (piece->stale) drop_executable(piece);
-    const CUgraphNode *own = &copy->node[piece->first].own;
-    /* Whether an update keeps nodes disabled is not documented. */
-    return piece->exec != NULL ? disable(copy, piece, own, sizeof *copy->node) : instantiate(copy, piece, own, sizeof *copy->node);
-}
-
-/* -- Cutting --------------------------------------------------------------------------------------------------------- */
-
-/* Makes `part` of nodes [first, first + count) of the piece, and writes their handles into `own`. */
-static bool make_part(const struct orion_graph_copy *copy, const struct orion_piece *piece, struct orion_piece *part,
-                      CUgraphNode *own)
-{
-    if (orion_driver.cuGraphClone(&part->graph, piece->graph) != CUDA_SUCCESS) return false;
-    for (uint32_t i = piece->first; i < piece->first + piece->count; i++) {
-        CUgraphNode node;
-        if (orion_driver.cuGraphNodeFindInClone(&node, copy->node[i].own, part->graph) != CUDA_SUCCESS) return false;
-        if (i >= part->first && i < part->first + part->count) own[i - piece->first] = node;
-        else if (orion_driver.cuGraphDestroyNode(node) != CUDA_SUCCESS) return false;
-    }
-    return instantiate(copy, part, own + (part->first - piece->first), sizeof *own);
-}
-
-static void drop_parts(struct orion_piece *part, uint32_t parts)
-{
-    for (uint32_t i = 0; i < parts; i++) {
-        drop_executable(&part[i]);
-        if (part[i].graph != NULL) orion_driver.cuGraphDestroy(part[i].graph);
-    }
-}
-
-/* The parts take the place of the piece. Nothing can fail here. */
-static void replace(struct orion_graph_copy *copy, uint32_t index, const struct orion_piece *made, uint32_t parts,
-                    const CUgraphNode *own, struct orion_piece *all)
-{
-    struct orion_piece old = copy->piece[index];
-    memcpy(all, copy->piece, index * sizeof *all);
-    memcpy(all + index, made, parts * sizeof *all);
-    memcpy(all + index + parts, copy->piece + index + 1, (copy->pieces - index - 1) * sizeof *all);
-    for (uint32_t i = 0; i < old.count; i++) copy->node[old.first + i].own = own[i];
-    free(copy->piece);
-    copy->piece = all;
-    copy->pieces += parts - 1;
-    for (uint32_t i = index; i < copy->pieces; i++)
-        for (uint32_t j = 0; j < all[i].count; j++) copy->node[all[i].first + j].piece = i;
-    drop_executable(&old);
-    orion_driver.cuGraphDestroy(old.graph);
-}
-
-/* Cuts a piece into parts with executables. False: it stays as it was. */
-static bool cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts)
-{
-    struct orion_piece *piece = &copy->piece[index];
-    struct orion_piece *made = calloc(parts, sizeof *made), *all = calloc(copy->pieces + parts, sizeof *all);
-    CUgraphNode *own = calloc(piece->count, sizeof(CUgraphNode));
-    bool cut = made != NULL && all != NULL && own != NULL;
-    for (uint32_t i = 0; cut && i < parts; i++) {
-        uint32_t begin = orion_graph_part_begin(&copy->level[piece->first], piece->count, parts, i);
-        made[i].first = piece->first + begin;
-        made[i].count = orion_graph_part_begin(&copy->level[piece->first], piece->count, parts, i + 1) - begin;
-        cut = make_part(copy, piece, &made[i], own);
-    }
-    if (cut) replace(copy, index, made, parts, own, all);
-    else if (made != NULL) drop_parts(made, parts);
-    if (!cut) free(all);
-    free(made);
-    free(own);
-    return cut;
-}
+/* -- Durations ------------------------------------------------------------------------------------------------------- */
 
 /* The time that the executable is expected to take; 0: unknown. */
-static uint64_t expected_of(struct orion_process *process, CUgraphExec exec, uint32_t *unknown, uint64_t limit)
+static uint64_t expected_of(struct orion_process *process, CUgraphExec exec)
 {
     struct orion_kernel_facts facts;
     orion_kernel_facts(orion_durations(process), orion_graph_identity(orion_graphs(process), exec), &facts);
-    if (facts.expected_ns != 0) return facts.expected_ns;
-    return ++*unknown > UNKNOWN_MOST ? UNKNOWN_WINDOWS * limit : 0;
+    return facts.expected_ns;
+}
+
+/* The same for the program's executable, with a guess. */
+static uint64_t whole_of(struct orion_process *process, struct orion_graph_copy *copy, uint64_t limit)
+{
+    uint64_t expected = expected_of(process, copy->exec);
+    return expected != 0 || ++copy->unknown <= UNKNOWN_MOST ? expected : UNKNOWN_WINDOWS * limit;
+}
+
+/* Parts begin with estimates: their share of the piece's nodes. A part that proves longer is cut again. Without
+ * estimates each part would run alone until it is measured, which may take long beside a busy hp. */
+static void estimate(struct orion_process *process, const struct orion_piece *part, uint32_t parts, uint64_t expected)
+{
+    uint64_t nodes = 0;
+    for (uint32_t i = 0; i < parts; i++) nodes += part[i].count;
+    for (uint32_t i = 0; i < parts; i++)
+        orion_duration_estimate(orion_durations(process), orion_graph_identity(orion_graphs(process), part[i].exec),
+                                expected * part[i].count / nodes);
 }
 
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit);
@@ -164,9 +69,12 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     struct orion_piece *piece = &copy->piece[index];
     uint32_t parts = parts_of(copy, piece, expected, limit);
     if (piece->whole || !orion_graph_is_long(expected, limit)) return 1;
-    if (parts > 1 && cut(copy, index, parts)) return parts;
+    if (parts > 1 && orion_graph_cut(copy, index, parts)) {
+        estimate(process, &copy->piece[index], parts, expected);
+        return parts;
+    }
     if (parts == 1 && orion_graph_copy_enter_child(copy, piece) && prepare(process, piece->inner, expected, limit)) {
-        drop_executable(piece);
+        orion_piece_drop(piece);
         return 1;
     }
     piece->whole = true;
@@ -181,13 +89,13 @@ static bool prepare(struct orion_process *process, struct orion_graph_copy *copy
     for (uint32_t i = 0; i < copy->pieces;) {
         struct orion_piece *piece = &copy->piece[i];
         bool first = piece->exec == NULL && piece->inner == NULL;
-        uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : expected_of(process, piece->exec, &piece->unknown, limit);
+        uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : expected_of(process, piece->exec);
         i += shorten(process, copy, i, expected, limit);
     }
     if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;
     for (uint32_t i = 0; i < copy->pieces; i++) {
         struct orion_piece *piece = &copy->piece[i];
-        if (piece->inner != NULL ? !prepare(process, piece->inner, 0, limit) : !renew(copy, piece)) return false;
+        if (piece->inner != NULL ? !prepare(process, piece->inner, 0, limit) : !orion_piece_renew(copy, piece)) return false;
     }
     return true;
 }
@@ -239,7 +147,7 @@ static bool needs_pieces(struct orion_process *process, struct orion_graph_copy 
 {
     if (copy->refused || copy->waits || !hp_may_arrive(gpu)) return false;
     if (copy->pieces > 1 || copy->piece[0].inner != NULL) return true;
-    *whole_ns = expected_of(process, copy->exec, &copy->piece[0].unknown, limit);
+    *whole_ns = whole_of(process, copy, limit);
     return orion_graph_is_long(*whole_ns, limit);
 }
 
@@ -315,11 +223,10 @@ void orion_pieces_not_launched(struct orion_process *process, struct orion_graph
 void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream)
 {
     char name[96] = "";
-    uint32_t unknown = 0;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     if (stream_record == NULL || !hp_may_arrive(stream_record->gpu)) return;
     uint64_t limit = orion_window_narrowed(stream_record->gpu);
-    if (!orion_graph_is_long(expected_of(process, exec, &unknown, limit), limit)) return;
+    if (!orion_graph_is_long(expected_of(process, exec), limit)) return;
     orion_kernel_name(process, orion_graph_identity(orion_graphs(process), exec), name, sizeof name);
     orion_say_once_about(process, ORION_SAY_WHOLE_GRAPH, name);
 }

@@ -183,6 +183,16 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     note_change(durations, entry, expected);
 }
 
+void orion_duration_estimate(struct orion_durations *durations, uint64_t identity, uint64_t estimated_ns)
+{
+    struct orion_duration *entry = orion_duration_claim_for_estimate(durations, identity);
+    uint64_t estimate = estimated_ns / 100 + 1;
+    uint32_t unknown = 0;
+    if (entry == NULL || atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0) return;
+    if (atomic_compare_exchange_strong(&entry->expected_100ns, &unknown, estimate > UINT32_MAX ? UINT32_MAX : (uint32_t)estimate))
+        orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
+}
+
 /* The entry stays in the table, without samples. If it were removed, searches would end here and miss entries behind
  * it. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity)

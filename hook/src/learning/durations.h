@@ -64,6 +64,9 @@ enum orion_sample { ORION_SAMPLE_CLEAN, ORION_SAMPLE_TIME_SLICED };
 /* Enters a measured duration into the table. */
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample);
 
+/* Enters an estimate, unless the table has a measured duration or an estimate. */
+void orion_duration_estimate(struct orion_durations *durations, uint64_t identity, uint64_t estimated_ns);
+
 /* Clears the duration and facts of an identity that now stands for other work. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
 
