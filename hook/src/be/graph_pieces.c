@@ -223,9 +223,11 @@ void orion_pieces_not_launched(struct orion_process *process, struct orion_graph
 void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream)
 {
     char name[96] = "";
+    struct orion_graph_facts facts;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     if (stream_record == NULL || !hp_may_arrive(stream_record->gpu)) return;
     uint64_t limit = orion_window_narrowed(stream_record->gpu);
+    if (orion_graph_facts(orion_graphs(process), exec, &facts) && facts.kernels <= 1) return; /* as long as a kernel */
     if (!orion_graph_is_long(expected_of(process, exec), limit)) return;
     orion_kernel_name(process, orion_graph_identity(orion_graphs(process), exec), name, sizeof name);
     orion_say_once_about(process, ORION_SAY_WHOLE_GRAPH, name);

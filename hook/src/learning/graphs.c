@@ -65,7 +65,7 @@ bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct ori
     if (!take_lock(graphs)) return false;
     struct orion_graph *entry = find(graphs, word_of(exec));
     bool known = entry != NULL && entry->whole;
-    if (known) *facts = (struct orion_graph_facts){entry->name, entry->sms, entry->kernel_class};
+    if (known) *facts = (struct orion_graph_facts){entry->name, entry->sms, entry->kernel_class, entry->kernels};
     release_lock(graphs);
     return known;
 }
@@ -103,6 +103,7 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     entry->local = walk->local;
     entry->collective = walk->collective;
     entry->name = walk->name;
+    entry->kernels = (uint32_t)walk->kernels;
     entry->sms = walk->kernels > 0 ? (uint32_t)((walk->needs + walk->kernels / 2) / walk->kernels) : 0;
     entry->kernel_class = walk->of_class[ORION_CLASS_COMPUTE] * 2 > walk->kernels  ? ORION_CLASS_COMPUTE
                           : walk->of_class[ORION_CLASS_MEMORY] * 2 > walk->kernels ? ORION_CLASS_MEMORY

@@ -34,9 +34,10 @@ struct orion_graph {
     uint64_t name;             /* hash of the largest kernel's name; see orion_kernel_text */
     uint32_t sms;              /* how many SMs a kernel fills: the mean over the kernels */
     uint32_t kernel_class;     /* the class of most of the kernels */
-    uint32_t made;             /* `clock` when the entry was made */
-    bool local, whole;         /* a node's identity is local; the nodes determine what will run */
-    _Atomic bool collective;   /* the graph contained a collective when it was made; read on the launch path */
+    uint32_t kernels;
+    uint32_t made;           /* `clock` when the entry was made */
+    bool local, whole;       /* a node's identity is local; the nodes determine what will run */
+    _Atomic bool collective; /* the graph contained a collective when it was made; read on the launch path */
 };
 
 struct orion_graph_node {
@@ -62,7 +63,7 @@ bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 /* Facts of a graph, for orion_kernel_note. False: they are not known. */
 struct orion_graph_facts {
     uint64_t name;
-    uint32_t sms, kernel_class;
+    uint32_t sms, kernel_class, kernels;
 };
 bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct orion_graph_facts *facts);
 
