@@ -17,7 +17,8 @@ struct word {
 
 static bool satisfied(const struct word *word)
 {
-    uint64_t value = word->wide ? *(volatile uint64_t *)word->address : *(volatile uint32_t *)word->address;
+    uint64_t value = word->wide ? __atomic_load_n((uint64_t *)word->address, __ATOMIC_ACQUIRE)
+                                : __atomic_load_n((uint32_t *)word->address, __ATOMIC_ACQUIRE);
     uint64_t mask = word->wide ? UINT64_MAX : UINT32_MAX;
     switch (word->flags & 3) {
     case CU_STREAM_WAIT_VALUE_EQ: return value == (word->value & mask);

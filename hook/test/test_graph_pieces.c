@@ -436,9 +436,7 @@ static void a_very_long_graph_is_cut_in_several_launches(void)
     for (unsigned i = 0; i < 3000; i++) MUST(cuGraphAddEmptyNode(&before, graph, &before, i > 0));
     CUgraphExec exec = instantiated(graph);
     takes(exec, 3000);
-    uint64_t began = orion_now();
     CHECK(launch_in(exec, stream) == 21);
-    CHECK(orion_now() - began < 5 * ORION_SECOND);
     struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
     for (unsigned round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < copy->pieces; i++) takes(copy->piece[i].exec, 200);
@@ -471,11 +469,14 @@ static void CUDA_CB wait_for_return(void *data)
 static void *hp_comes_and_goes(void *data)
 {
     (void)data;
-    while (atomic_load(&hp_works)) {
-        grant.copy[0].held = (uint32_t)(orion_now() / ORION_MILLISECOND) + 12;
-        orion_sleep_precisely(24 * ORION_MILLISECOND);
+    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    for (bool busy = true; atomic_load(&hp_works); busy = !busy) {
+        atomic_store(&page->heartbeat_ns, orion_now());
+        atomic_fetch_add(&page->progress, 1);
+        atomic_store(&page->state, busy ? ORION_BUSY : ORION_IDLE);
+        orion_sleep_precisely(12 * ORION_MILLISECOND);
     }
-    grant.copy[0].held = 0;
+    atomic_store(&page->state, ORION_IDLE);
     return NULL;
 }
 
@@ -491,6 +492,7 @@ static void a_graph_that_waits_for_the_program_runs_whole(void)
     MUST(cuGraphAddDependencies(graph, &waits, &before, NULL, 1));
     CUgraphExec exec = instantiated(graph);
     policy.copy[0].window_ns = grant.copy[0].window_share_ns = 100 * ORION_MICROSECOND; /* so a piece must wait for others */
+    atomic_store(&gpu->hp_count, 1);
     atomic_store(&hp_works, true);
     CHECK(pthread_create(&hp, NULL, hp_comes_and_goes, NULL) == 0);
     for (unsigned i = 0; i < 3; i++) {
@@ -505,6 +507,7 @@ static void a_graph_that_waits_for_the_program_runs_whole(void)
     }
     atomic_store(&hp_works, false);
     pthread_join(hp, NULL);
+    atomic_store(&gpu->hp_count, 0);
     policy.copy[0].window_ns = grant.copy[0].window_share_ns = WINDOW_NS;
     end(exec);
 }

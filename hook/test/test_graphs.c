@@ -5,6 +5,9 @@
 
 #include <dlfcn.h>
 #include <time.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "core/core.h"
 #include "fake_driver.h"
@@ -46,6 +49,9 @@ static void begin(void)
     MUST(cuModuleGetFunction(&function, module, "one"));
     MUST(cuModuleGetFunction(&other, module, "two"));
     process = orion_process_started();
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_register_root_region(process, sizeof(struct orion_mapping)); /* it holds the copies of executables that stay */
+#endif
     atomic_store(&process->managed, 1);
 }
 

@@ -104,11 +104,11 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
     /* Estimates when the next chunk began to run: at the expected end of this chunk, but not in the future. */
-    uint64_t now = orion_now(), began = chunk->begun_ns > orion_be(stream_record->gpu)->head_ns
-                                            ? chunk->begun_ns
-                                            : orion_be(stream_record->gpu)->head_ns;
-    orion_be(stream_record->gpu)->head_ns =
-        chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now ? began + chunk->cost_ns : now;
+    _Atomic uint64_t *head_ns = &orion_be(stream_record->gpu)->head_ns;
+    uint64_t now = orion_now(), head = atomic_load_explicit(head_ns, memory_order_relaxed);
+    uint64_t began = chunk->begun_ns > head ? chunk->begun_ns : head;
+    bool is_past = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now;
+    atomic_store_explicit(head_ns, is_past ? began + chunk->cost_ns : now, memory_order_relaxed);
     learn(process, stream_record->gpu, chunk);
     orion_account_gpu_time(stream_record->gpu, chunk->cost_ns, now - chunk->begun_ns);
     orion_ledger_subtract(stream_record->gpu, chunk->cost_ns);

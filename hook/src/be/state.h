@@ -25,7 +25,7 @@ struct orion_be {
      * completed, without the time for which hp held the work. */
     uint64_t waited_ns, stuck_ns;
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
-    uint64_t head_ns;                /* guarded by the ledger: when the oldest work in flight began to run, estimated */
+    _Atomic uint64_t head_ns;        /* when the oldest work in flight began to run, estimated; written under the ledger */
 };
 _Static_assert(sizeof(struct orion_be) <= ORION_GPU_BE, "ORION_GPU_BE is too small");
 

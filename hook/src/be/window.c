@@ -79,7 +79,8 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
         }
     }
     if (retired > 0) orion_be(gpu)->stuck_ns = 0;
-    if (head != UINT64_MAX && head > orion_be(gpu)->head_ns) orion_be(gpu)->head_ns = head;
+    if (head != UINT64_MAX && head > atomic_load_explicit(&orion_be(gpu)->head_ns, memory_order_relaxed))
+        atomic_store_explicit(&orion_be(gpu)->head_ns, head, memory_order_relaxed);
     orion_be(gpu)->stream_records_at_work = at_work;
     return retired;
 }
@@ -95,7 +96,8 @@ static void wait_for_room(const struct orion_gpu *gpu, uint64_t expected_ns, uin
     bool idle_risk = target < IDLE_RISK_NS;
     /* Work of unknown duration is in flight: it may end at once. */
     uint64_t needed = held > target && held < ORION_WINDOW_ALONE ? held - target : 0;
-    uint64_t spent = now > orion_be(gpu)->head_ns ? now - orion_be(gpu)->head_ns : 0;
+    uint64_t head = atomic_load_explicit(&orion_be(gpu)->head_ns, memory_order_relaxed);
+    uint64_t spent = now > head ? now - head : 0;
     uint64_t early = idle_risk ? WAKE_BEFORE_NS : 0;
     uint64_t most = expected_ns > limit ? SLEEP_MAX_NS : limit / SLEEP_MAX_PART_OF_LIMIT;
     if (most > SLEEP_MAX_NS) most = SLEEP_MAX_NS;
