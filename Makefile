@@ -94,10 +94,10 @@ warnings: $(VENV)/ready
 	$(ALONE) $(BIN)/cmake --build $(BUILD)/strict
 	$(BIN)/python tools/hook_layers.py $(BUILD)/strict
 
-pytest: $(VENV)/built
+pytest: $(VENV)/built $(VENV)/others/ready
 	$(ALONE) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-$(TIERS:%=%-tier): %-tier: $(VENV)/built
+$(TIERS:%=%-tier): %-tier: $(VENV)/built $(VENV)/others/ready
 	$(ALONE) $(BIN)/python -m tools.tiers.run $* --outcomes $(BUILD)/outcomes $(THOROUGH) $(ARGS)
 
 ifdef IN_TURN
@@ -170,7 +170,7 @@ $(VENV)/others/ready: pyproject.toml | $(BIN)/python
 	@mkdir -p $(VENV)/others && touch $@
 
 # Orion itself, without build isolation: the tools are in the environment, and CMake compiles only what has changed.
-$(VENV)/built: $(VENV)/ready $(VENV)/others/ready $(SOURCES) $(MODULES)
+$(VENV)/built: $(VENV)/ready $(SOURCES) $(MODULES)
 	@echo "installing orion-gpu into $(VENV), editable"
 	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster,plan]"
 	@touch $@
