@@ -69,6 +69,24 @@ static CUresult CUDAAPI fake_exchange(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
+static inline CUresult CUDAAPI fake_register(void *memory, size_t bytes, unsigned flags)
+{
+    (void)memory, (void)bytes, (void)flags;
+    return CUDA_SUCCESS;
+}
+static inline CUresult CUDAAPI fake_pointer(CUdeviceptr *address, void *memory, unsigned flags)
+{
+    (void)flags;
+    *address = (CUdeviceptr)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+/* Pins nothing: the GPU's address of memory is the CPU's. Only for tests that call it. */
+static inline void fake_pinned_memory(void)
+{
+    orion_driver.cuMemHostRegister_v2 = fake_register;
+    orion_driver.cuMemHostGetDevicePointer_v2 = fake_pointer;
+}
+
 /* This process's state of a GPU with the given role, as if the process had joined. It has no thread of the hook: the test
  * alone writes its pages, which a thread would read. */
 static inline struct orion_gpu *fake_gpu_of(CUdevice device, enum orion_role role)

@@ -47,17 +47,6 @@ static CUresult CUDAAPI fake_write(CUstream stream, CUdeviceptr address, cuuint3
     CHECK(flags == CU_STREAM_WRITE_VALUE_DEFAULT); /* the driver refuses others */
     return put(stream, (struct operation){false, (uint32_t *)(uintptr_t)address, value});
 }
-static CUresult CUDAAPI fake_register(void *memory, size_t bytes, unsigned flags)
-{
-    (void)memory, (void)bytes, (void)flags;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI fake_pointer(CUdeviceptr *address, void *memory, unsigned flags)
-{
-    (void)flags;
-    *address = (CUdeviceptr)(uintptr_t)memory;
-    return CUDA_SUCCESS;
-}
 
 /* Run the next operation of a GPU's stream if it can continue. */
 static bool step(unsigned device)
@@ -92,8 +81,7 @@ static void begin(void)
 {
     orion_driver.cuStreamWaitValue32_v2 = fake_wait;
     orion_driver.cuStreamWriteValue32_v2 = fake_write;
-    orion_driver.cuMemHostRegister_v2 = fake_register;
-    orion_driver.cuMemHostGetDevicePointer_v2 = fake_pointer;
+    fake_pinned_memory();
     gpus[0] = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     for (unsigned i = 0; i < GPUS; i++) {

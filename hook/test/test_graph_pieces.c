@@ -1,9 +1,8 @@
-/* be's graphs in pieces, on the simulated driver, through the hook's wrappers: the order of the nodes, and that a graph in pieces does what the
- * program's own executable does, after each kind of update. Kernels of the simulated GPU have no result, so a host node
- * behind each kernel writes its number into a log. */
-#include "check.h"
+/* be's graphs in pieces, on the simulated driver, through the hook's wrappers: the order of the nodes, and that a graph in
+ * pieces does what the program's own executable does, after each kind of update. Kernels of the simulated GPU have no
+ * result, so a host node behind each kernel writes its number into a log. */
+#include "simulated_process.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +12,15 @@
 #include "be/graph_order.h"
 #include "be/graph_updates.h"
 #include "be/window.h"
-#include "fake_driver.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/graphs.h"
 #include "process/process.h"
 #include "system/system.h"
 
-#define MUST(call) CHECK((call) == CUDA_SUCCESS)
 #define STEPS 24u
 #define WINDOW_NS 400000000u /* so long that measured durations of the pieces never exceed it */
 
-static struct orion_process *process;
-static struct orion_gpu *gpu;
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
 static CUfunction function;
@@ -40,24 +35,11 @@ static void CUDA_CB note(void *number)
     log_of[log_count++] = (unsigned)(uintptr_t)number;
 }
 
-static void *find(void *where, const char *name) { return dlsym(where, name); }
-
 static void begin(void)
 {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    orion_driver_fill(find, RTLD_DEFAULT);
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=20\n"));
+    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=20\n");
     MUST(cuModuleGetFunction(&function, module, "one"));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    process = orion_process_started();
-    atomic_store(&process->managed, 1);
     policy.copy[0] = (struct orion_policy){.kind = ORION_POLICY_GATE, .window_ns = WINDOW_NS};
     atomic_store(&policy.hp_clients, 1);
     grant.copy[0].window_share_ns = WINDOW_NS;

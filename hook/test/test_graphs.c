@@ -1,16 +1,14 @@
 /* The hook identifies a graph by its nodes. The test instantiates a graph twice, changes its length, changes single
  * nodes and changes them back, and uses child graphs and nodes that the hook cannot read. It also limits the duration of
  * a walk over the nodes, and counts the hook's driver calls for hp's graphs. It runs on the simulated driver. */
-#include "check.h"
+#include "simulated_process.h"
 
-#include <dlfcn.h>
 #include <time.h>
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
 #endif
 
 #include "core/core.h"
-#include "fake_driver.h"
 #include "generated/driver.h"
 #include "interposition/launched.h"
 #include "learning/durations.h"
@@ -19,8 +17,6 @@
 #include "process/policy.h"
 #include "process/process.h"
 
-#define MUST(call) CHECK((call) == CUDA_SUCCESS)
-
 /* Ten times the normal limit, because a sanitizer slows the test. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define WALK_MOST_US 100.0
@@ -28,31 +24,16 @@
 #define WALK_MOST_US 1.0
 #endif
 
-static struct orion_process *process;
-static struct orion_gpu *gpu;
 static CUfunction function, other;
-
-static void *find(void *where, const char *name) { return dlsym(where, name); }
 
 static void begin(void)
 {
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    orion_driver_fill(find, RTLD_DEFAULT);
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cuCtxSetCurrent(context));
-    MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n"));
+    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n");
     MUST(cuModuleGetFunction(&function, module, "one"));
     MUST(cuModuleGetFunction(&other, module, "two"));
-    process = orion_process_started();
 #if defined(__SANITIZE_ADDRESS__)
     __lsan_register_root_region(process, sizeof(struct orion_mapping)); /* it holds the copies of executables that stay */
 #endif
-    atomic_store(&process->managed, 1);
 }
 
 static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction which, unsigned grid)

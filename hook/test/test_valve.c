@@ -21,17 +21,6 @@ static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32
     (void)stream, (void)address, (void)value, (void)flags;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_register(void *memory, size_t bytes, unsigned flags)
-{
-    (void)memory, (void)bytes, (void)flags;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI fake_pointer(CUdeviceptr *address, void *memory, unsigned flags)
-{
-    (void)flags;
-    *address = (CUdeviceptr)(uintptr_t)memory;
-    return CUDA_SUCCESS;
-}
 
 static void set_hp(enum orion_busy_state state)
 {
@@ -80,8 +69,7 @@ static void launch_whose_work_is_not_counted(void)
 int main(void)
 {
     orion_driver.cuStreamWaitValue32_v2 = fake_wait;
-    orion_driver.cuMemHostRegister_v2 = fake_register;
-    orion_driver.cuMemHostGetDevicePointer_v2 = fake_pointer;
+    fake_pinned_memory();
     gpu = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;

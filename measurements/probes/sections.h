@@ -95,6 +95,20 @@ static inline void *pinned(size_t bytes, CUdeviceptr *address)
     return memory;
 }
 
+/* A green context of about so many SMs. *all, *part: the SMs of the GPU and those of the green context. */
+static inline CUgreenCtx green_of(unsigned wanted, CUdevResource *all, CUdevResource *part)
+{
+    CUdevResource rest;
+    CUdevResourceDesc description;
+    CUgreenCtx made;
+    unsigned parts = 1;
+    must(cuDeviceGetDevResource(device, all, CU_DEV_RESOURCE_TYPE_SM), "resource");
+    must(cuDevSmResourceSplitByCount(part, &parts, all, &rest, 0, wanted), "split");
+    must(cuDevResourceGenerateDesc(&description, part, 1), "description");
+    must(cuGreenCtxCreate(&made, description, device, CU_GREEN_CTX_DEFAULT_STREAM), "green context");
+    return made;
+}
+
 /* -- Processes and sections ------------------------------------------------------------------------------------------ */
 
 static inline pid_t start_process(void (*function)(void))

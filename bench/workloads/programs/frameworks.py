@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from orion.bench.workloads.on_gpu import OnGPU
 from orion.bench.workloads.programs import options as of
-from orion.bench.workloads.programs.driven import DrivenLoop, refuse_threads
+from orion.bench.workloads.programs.driven import refuse_threads
+from orion.bench.workloads.programs.trainer import TrainerProgram
 from orion.bench.workloads.training import TrainingLoop
 
 CLASSES = 16
@@ -40,7 +40,7 @@ class PygTraining(TrainingLoop[of.PygTraining]):
         return nn.functional.cross_entropy(self._model(self._nodes, self._edges), self._labels)
 
 
-class LightningTraining(OnGPU[of.LightningTraining]):
+class LightningTraining(TrainerProgram[of.LightningTraining]):
     """Layers with GELU, trained by Lightning's Trainer."""
 
     unit = "rows"
@@ -76,12 +76,3 @@ class LightningTraining(OnGPU[of.LightningTraining]):
             trainer.fit(module, train_dataloaders=(batch for _ in items))
 
         self._run = run
-
-    def _warm_up(self) -> None:
-        self._loop = DrivenLoop(self._run)
-
-    def step(self) -> None:
-        """Let the Trainer make one step."""
-        self._loop.step()
-        self.trace.mark()
-        self._queue_step()

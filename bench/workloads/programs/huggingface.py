@@ -12,7 +12,8 @@ import transformers
 
 from orion.bench.workloads.on_gpu import OnGPU
 from orion.bench.workloads.programs import options as of
-from orion.bench.workloads.programs.driven import DrivenLoop, refuse_threads
+from orion.bench.workloads.programs.driven import refuse_threads
+from orion.bench.workloads.programs.trainer import TrainerProgram
 from orion.errors import Unavailable
 
 VOCABULARY = 32_000
@@ -48,7 +49,7 @@ class _Batches(torch.utils.data.IterableDataset):
             yield self._batch
 
 
-class PeftFinetuning(OnGPU[of.PeftFinetuning]):
+class PeftFinetuning(TrainerProgram[of.PeftFinetuning]):
     """Fine-tunes adapters (LoRA) of a Llama."""
 
     unit = "sequences"
@@ -75,15 +76,6 @@ class PeftFinetuning(OnGPU[of.PeftFinetuning]):
             trainer.train()
 
         self._run = run
-
-    def _warm_up(self) -> None:
-        self._loop = DrivenLoop(self._run)
-
-    def step(self) -> None:
-        """Let the Trainer make one step."""
-        self._loop.step()
-        self.trace.mark()
-        self._queue_step()
 
 
 def _arguments(folder: str, options: of.PeftFinetuning) -> Any:

@@ -107,7 +107,7 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *
     copy->piece = calloc(1, sizeof *copy->piece);
     bool filled = order != NULL && copy->node != NULL && copy->level != NULL && copy->rank != NULL && copy->by_handle != NULL &&
                   copy->piece != NULL && orion_graph_order(nodes->count, nodes->edges, nodes->from, nodes->to, order, copy->level);
-    copy->nodes = nodes->count, copy->edges = nodes->edges, copy->edge_sum = nodes->edge_sum, copy->slots = nodes->slots;
+    copy->nodes = nodes->count, copy->edge_sum = nodes->edge_sum, copy->slots = nodes->slots;
     for (uint32_t i = 0; filled && i < nodes->count; i++) {
         copy->rank[order[i]] = i;
         copy->node[i].program = nodes->node[order[i]];

@@ -52,7 +52,7 @@ struct orion_graph_copy {
     _Atomic uint32_t busy; /* 1: a thread launches it */
     CUgraphExec exec;      /* the program's; NULL: the copy of a child graph */
     unsigned long long flags;
-    uint32_t nodes, edges, pieces;
+    uint32_t nodes, pieces;
     uint32_t unknown;             /* launches while the duration of the program's executable was unknown */
     uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
     struct orion_copy_node *node; /* `nodes` of them */

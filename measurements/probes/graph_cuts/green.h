@@ -15,14 +15,9 @@ static CUkernel library_kernel; /* the same kernel, not bound to a context */
 
 static void make_green(void)
 {
-    CUdevResource all, part, rest;
-    CUdevResourceDesc description;
+    CUdevResource all, part;
     CUlibrary library;
-    unsigned parts = 1;
-    must(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM), "resource");
-    must(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, WANTED), "split");
-    must(cuDevResourceGenerateDesc(&description, &part, 1), "description");
-    must(cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM), "green context");
+    green = green_of(WANTED, &all, &part);
     must(cuGreenCtxStreamCreate(&green_stream, green, CU_STREAM_NON_BLOCKING, 0), "green stream");
     must(cuCtxFromGreenCtx(&green_context, green), "green context");
     must(cuMemAlloc(&seen, 4 * SEEN_WORDS), "memory");

@@ -69,16 +69,9 @@ static void load_heavy(void)
 
 static CUstream green_stream(uint32_t wanted)
 {
-    CUdevResource all, part, rest;
-    CUdevResourceDesc description;
-    CUgreenCtx made;
+    CUdevResource all, part;
     CUstream result;
-    unsigned parts = 1;
-    must(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM), "resource");
-    must(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, wanted), "split");
-    must(cuDevResourceGenerateDesc(&description, &part, 1), "description");
-    must(cuGreenCtxCreate(&made, description, device, CU_GREEN_CTX_DEFAULT_STREAM), "green context");
-    must(cuGreenCtxStreamCreate(&result, made, CU_STREAM_NON_BLOCKING, 0), "green stream");
+    must(cuGreenCtxStreamCreate(&result, green_of(wanted, &all, &part), CU_STREAM_NON_BLOCKING, 0), "green stream");
     return result;
 }
 

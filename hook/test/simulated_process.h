@@ -1,0 +1,36 @@
+/* A process on the simulated GPU whose hook is managed, without an agent: for tests of graphs, which need a driver that
+ * keeps them. The test alone writes the GPU's pages, and no thread of the hook reads them. */
+#ifndef ORION_TEST_SIMULATED_PROCESS_H
+#define ORION_TEST_SIMULATED_PROCESS_H
+
+#include <dlfcn.h>
+
+#include "check.h"
+#include "fake_driver.h"
+
+#define MUST(call) CHECK((call) == CUDA_SUCCESS)
+
+static struct orion_process *process;
+static struct orion_gpu *gpu;
+
+static void *find(void *where, const char *name) { return dlsym(where, name); }
+
+/* Makes the primary context of the first GPU current, as a be client, and loads a text image into it. */
+static CUmodule begin_process(const char *image)
+{
+    CUdevice device;
+    CUcontext context;
+    CUmodule module;
+    orion_driver_fill(find, RTLD_DEFAULT);
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuModuleLoadData(&module, image));
+    process = orion_process_started();
+    atomic_store(&process->managed, 1);
+    return module;
+}
+
+#endif
