@@ -26,7 +26,7 @@ def establish(api: client.ApiClient) -> None:
             field_validation="Strict",
             _content_type="application/apply-patch+yaml",
         )
-        eventually(functools.partial(_is_established, extensions, name))
+        eventually(functools.partial(is_established, extensions, name))
     for kind in generate.KINDS:
         eventually(functools.partial(_is_served, api, kind.plural))
 
@@ -37,7 +37,8 @@ def status(extensions: client.ApiextensionsV1Api, name: str) -> dict[str, str]:
     return {each.type: each.status for each in found.status.conditions or ()}
 
 
-def _is_established(extensions: client.ApiextensionsV1Api, name: str) -> bool:
+def is_established(extensions: client.ApiextensionsV1Api, name: str) -> bool:
+    """Return whether the API server accepts a definition. `kubectl wait` fails if the status is still empty."""
     found = status(extensions, name)
     return all(found.get(kind) == "True" for kind in CONDITIONS)
 

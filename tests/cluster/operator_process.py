@@ -21,7 +21,6 @@ from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
-CRDS = ROOT / "charts" / "orion" / "files" / "crds"
 GROUP, VERSION = "orion.gpu", "v1alpha1"
 GRANT = "orion.gpu/grant"
 
@@ -122,6 +121,7 @@ def running_operator(
     finally:
         if not process.ended:
             process.end()
+        print(process.log.read_text())  # pytest shows it if the test fails
 
 
 class World:
@@ -251,22 +251,6 @@ def apply(kubeconfig: Path, path: Path) -> None:
     program = binaries.find_all()["kubectl"]
     command = [str(program), "--kubeconfig", str(kubeconfig), "apply", "--server-side", "-f", str(path)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-
-
-def apply_definitions(kubeconfig: Path, api: client.ApiClient) -> None:
-    """Apply the API types, and wait until they are served."""
-    apply(kubeconfig, CRDS)
-    kinds = client.CustomObjectsApi(api)
-
-    def served() -> bool:
-        try:
-            for plural in ("gpushares", "gpudevices"):
-                kinds.list_cluster_custom_object(GROUP, VERSION, plural)
-        except client.ApiException:
-            return False
-        return True
-
-    eventually(served)
 
 
 def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:

@@ -192,7 +192,6 @@ async def test_a_fake_cert_manager_is_found_and_left_alone(
     }
     kubectl("apply", "--server-side", "-f", "-", given=fake)
     try:
-        kubectl("wait", "--for=condition=Established", "crd/certificates.cert-manager.io")
         eventually(lambda: "certificates" in kubectl("api-resources", "--api-group", "cert-manager.io", "-o", "name"))
         out = await look(control_plane.kubeconfig, asked)
         assert out.phase is None

@@ -13,6 +13,7 @@ from kubernetes import client
 from testbed import binaries
 from testbed.access import Access
 from testbed.control_plane import ControlPlane
+from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, Kubectl, client_for
 from tests.waiting import eventually
 
@@ -110,7 +111,9 @@ def test_the_controller_manager_makes_the_pods_of_a_deployment(
     eventually(lambda: nodes() == [node] * 3, what="three pods on the node")
 
 
-def test_a_crd_is_applied_and_the_api_server_checks_its_cel_rules(namespace: str, kubectl: Kubectl) -> None:
+def test_a_crd_is_applied_and_the_api_server_checks_its_cel_rules(
+    api: client.ApiClient, namespace: str, kubectl: Kubectl
+) -> None:
     group = f"{namespace}.orion.test"
     rule = {"rule": "self.low <= self.high", "message": "low must not be above high"}
     numbers = {"low": {"type": "integer"}, "high": {"type": "integer"}}
@@ -125,7 +128,7 @@ def test_a_crd_is_applied_and_the_api_server_checks_its_cel_rules(namespace: str
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
     kubectl("apply", "--server-side", "-f", "-", given=crd)
-    kubectl("wait", "--for=condition=Established", f"crd/ranges.{group}")
+    eventually(lambda: api_types.is_established(client.ApiextensionsV1Api(api), f"ranges.{group}"))
     wrong = {"apiVersion": f"{group}/v1", "kind": "Range", "metadata": {"name": "r"}, "spec": {"low": 2, "high": 1}}
     with pytest.raises(subprocess.CalledProcessError) as refusal:
         kubectl("create", "-f", "-", given=wrong)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from testbed.control_plane import ControlPlane
+from tests.cluster import api_types
 from tests.cluster.conftest import client_for
 from tests.cluster.cut_proxy import CutProxy
-from tests.cluster.operator_process import OperatorProcess, World, apply_definitions, running_operator
+from tests.cluster.operator_process import OperatorProcess, World, running_operator
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -26,7 +27,7 @@ PODS = 30
 def plane(own_control_plane: ControlPlane) -> ControlPlane:
     """A control plane for this test alone, with the API types."""
     with client_for(own_control_plane.access.kubeconfig) as api:
-        apply_definitions(own_control_plane.access.kubeconfig, api)
+        api_types.establish(api)
     return own_control_plane
 
 

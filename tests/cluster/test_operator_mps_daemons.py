@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
-from tests.cluster.operator_process import ROLE, OperatorProcess, apply_definitions, grant_rights
+from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -24,7 +25,7 @@ STARTED, WAITING = "started", "waiting"
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
     """A control plane that records the operator's requests, under the chart's rules."""
     with audited_plane(USER, tmp_path) as plane:
-        apply_definitions(plane.plane.access.kubeconfig, plane.api)
+        api_types.establish(plane.api)
         grant_rights(plane.api, USER, "default")
         bind(plane.api, MPS_ROLE, USER, "default")
         for name in (STARTED, WAITING):

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, Kubectl
-from tests.cluster.operator_process import CRDS, OperatorProcess, World, grant_rights, running_operator
+from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -17,9 +18,8 @@ GI = 2**30
 
 
 @pytest.fixture
-def world(api: client.ApiClient, namespace: str, kubectl: Kubectl) -> World:
-    kubectl("apply", "--server-side", "-f", CRDS)
-    kubectl("wait", "--for=condition=Established", "crd/gpushares.orion.gpu", "crd/gpudevices.orion.gpu")
+def world(api: client.ApiClient, namespace: str) -> World:
+    api_types.establish(api)
     return World(api, namespace)
 
 

@@ -8,9 +8,10 @@ import pytest
 import yaml
 from kubernetes import client
 
+from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
-from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, apply_definitions, grant_rights
+from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -27,7 +28,7 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
     """A control plane that records the operator's requests, under the chart's rules and its policy on pods."""
     with audited_plane(USER, tmp_path) as plane:
         administrator = plane.plane.access.kubeconfig
-        apply_definitions(administrator, plane.api)
+        api_types.establish(plane.api)
         apply(administrator, _only(MARKS_POLICY, tmp_path))
         grant_rights(plane.api, USER, "default")
         yield plane
