@@ -1,7 +1,7 @@
 """Carries out the writes that `decisions` computes: takes objects from the queue, writes, and stores the answers.
 
 The controller stores the answer of a write in the state at once. So it does not write the object again before the watch
-reports the change.
+reports the change. If the watch has already reported a later change or the deletion, the controller ignores the answer.
 
 The answer also contains changes that other writers made just before, and the watch event of such a change is then
 ignored as old. So the controller reconciles the object again if the answer shows a change by another writer. This is
@@ -19,8 +19,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from orion.api_server.paths import DEVICES
-from orion.api_server.requests import STRATEGIC_PATCH, ApiError, ApiServer
+from orion.api_server.paths import DEVICES, NODES
+from orion.api_server.requests import METADATA_LIST, STRATEGIC_PATCH, ApiError, ApiServer
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
@@ -136,28 +136,43 @@ class Controller:
             answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
         elif isinstance(write, writes.PatchDevice):
-            body = await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch)
-            self.changed(key for key in self.state.put_device(records.device_record(body)) if key.kind is Kind.SHARE)
+            await self._release(key, write)
         elif isinstance(write, writes.PostEvent):
             await self._post(write)
         elif isinstance(write, writes.EvictPod):
             await self._evict(key, write)
 
+    async def _release(self, key: Key, write: writes.PatchDevice) -> None:
+        """Write that a GPU's node is gone. The watch of nodes may be late, so ask the API server for the node first."""
+        device = self.state.devices.get(write.at.name)
+        node = device.status.node if device else ""
+        if (await self._api.get(NODES, METADATA_LIST, fieldSelector=f"metadata.name={node}"))["items"]:
+            self.queue.add([key], SETTLE[key.kind])
+            return
+        new = records.device_record(await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch))
+        if not _is_late(new, self.state.devices.get(new.name)):
+            self.changed(key for key in self.state.put_device(new) if key.kind is Kind.SHARE)
+
     def _take_pod(self, new: records.PodRecord) -> None:
         old = self.state.pod(new.at)
-        ours = old is not None and replace(new, version=old.version, grant=old.grant, complaint=old.complaint) == old
+        if old is None or _is_late(new, old):
+            return
+        ours = replace(new, version=old.version, grant=old.grant, complaint=old.complaint) == old
         self.changed(key for key in self.state.put_pod(new) if not ours or key.kind is Kind.SHARE)
 
     def _take_node(self, new: records.NodeRecord, written: Mapping[str, str | None]) -> None:
         old = self.state.nodes.get(new.name)
-        expected = {**(old.labels if old else {}), **written}
+        if old is None or _is_late(new, old):
+            return
+        expected = {**old.labels, **written}
         keys = self.state.put_node(new)
         if new.labels != {name: value for name, value in expected.items() if value is not None}:
             self.changed(keys)
 
     def _take_share(self, body: dict[str, Any]) -> None:
         record = records.share_record(body)
-        self.changed(key for key in self.state.put_share(record) if key.kind is not Kind.SHARE)
+        if not _is_late(record, self.state.share(record.at)):
+            self.changed(key for key in self.state.put_share(record) if key.kind is not Kind.SHARE)
         known = self.state.share(record.at)
         if known is not None:
             known.written = time.monotonic()
@@ -205,3 +220,8 @@ class Controller:
             if pod is not None and pod.uid == write.uid:
                 pod.leaving = True
                 self.changed(self.state.put_pod(pod))
+
+
+def _is_late(answer: records.Record, known: records.Record | None) -> bool:
+    """Return whether the watch has already reported a later state of an object than the answer to a write."""
+    return known is None or answer.uid != known.uid or answer.version < known.version

@@ -102,6 +102,9 @@ class NodeRecord:
     labels: dict[str, str]
 
 
+Record = PodRecord | ShareRecord | DeviceRecord | NodeRecord
+
+
 def _identity(body: Mapping[str, Any]) -> tuple[Named, str, int]:
     meta = body["metadata"]
     version = meta.get("resourceVersion", "0")

@@ -29,9 +29,6 @@ NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 """ A field selector. When a pod ends, the API server reports it to this watch as deleted. """
 
 
-Record = records.PodRecord | records.ShareRecord | records.DeviceRecord | records.NodeRecord
-
-
 class Intake:
     """Stores watch events in the state. The events of one object must arrive in order.
 
@@ -107,14 +104,14 @@ class Intake:
                 keys |= self._state.drop_node(record.name)
         return keys
 
-    def _known(self, path: str) -> list[Record]:
+    def _known(self, path: str) -> list[records.Record]:
         if path == PODS:
             return [each for each in self._state.pods_and_shares() if isinstance(each, records.PodRecord)]
         if path == SHARES:
             return [each for each in self._state.pods_and_shares() if isinstance(each, records.ShareRecord)]
         return list(self._state.nodes.values() if path == NODES else self._state.devices.values())
 
-    def _is_newer(self, event: Mapping[str, Any], new: Record, old: Record | None) -> bool:
+    def _is_newer(self, event: Mapping[str, Any], new: records.Record, old: records.Record | None) -> bool:
         if event["type"] == "DELETED":
             self.seen.discard(new.uid)
             return False

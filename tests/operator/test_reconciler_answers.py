@@ -1,6 +1,7 @@
 """The answer to a write also contains earlier changes by other writers. The controller must reconcile these changes.
 
-The watch events of such changes come later, and the controller ignores them as old.
+The watch events of such changes come later, and the controller ignores them as old. An answer can also come later than
+the watch event of a change that followed the write; then the controller ignores the answer.
 """
 
 import asyncio
@@ -8,11 +9,16 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import pytest
+
+from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiServer
-from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.controller import SETTLE, Controller
 from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.state import Kind
+from orion.operator.reconciler.watching import Intake
 from orion.operator.reconciler.writes import PatchNode, PatchPod, PatchShare
 from tests.operator.fake_cluster import Body, FakeCluster, state_of
 from tests.waiting import DEADLINE
@@ -44,10 +50,15 @@ class FakeApi:
 
     def __init__(self, cluster: FakeCluster, other_writer: Callable[[], object]) -> None:
         self.cluster, self.other_writer = cluster, other_writer
+        self.later_writer: Callable[[], object] = lambda: None
+        """ Called once after a write, before its answer arrives. """
         self.undone = ""
         """ The annotation that another writer removes again after each write; empty: none. """
         self.posted: list[str] = []
         self.patched: list[str] = []
+        self.nodes: list[Body] = []
+        """ The answer to a list of nodes. """
+        self.asked = 0
 
     async def patch(self, path: str, body: Mapping[str, Any], kind: str = "") -> Body:
         self.patched.append(path)
@@ -61,16 +72,27 @@ class FakeApi:
             answer = self.cluster.carry_out(PatchShare(Named("n", "s"), body))
         assert answer is not None, path
         answer["metadata"].get("annotations", {}).pop(self.undone, None)
+        later_writer, self.later_writer = self.later_writer, lambda: None
+        later_writer()
         return answer
+
+    async def get(self, path: str, accept: str = "", **query: str) -> Body:
+        assert (path, query) == (NODES, {"fieldSelector": "metadata.name=node"})
+        self.asked += 1
+        return {"items": self.nodes}
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Body:
         self.posted.append(path)
         return {}
 
 
-async def work_until(api: FakeApi, condition: Callable[[], object]) -> None:
+def controller_of(api: FakeApi) -> Controller:
     metrics = Metrics()
-    controller = Controller(state_of(api.cluster), cast("ApiServer", api), Alone(metrics), metrics, "test")
+    return Controller(state_of(api.cluster), cast("ApiServer", api), Alone(metrics), metrics, "test")
+
+
+async def work_until(api: FakeApi, condition: Callable[[], object], controller: Controller | None = None) -> None:
+    controller = controller or controller_of(api)
     controller.begin()
     worker = asyncio.create_task(controller.work())
     async with asyncio.timeout(DEADLINE):
@@ -101,3 +123,36 @@ async def test_a_label_that_another_writer_removes_during_a_write_is_set_again()
     api = FakeApi(cluster, lambda: cluster.put({"kind": "Node", "metadata": without}))
     labels = {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     await work_until(api, lambda: cluster.objects["Node", "", "node"]["metadata"]["labels"] == labels)
+
+
+async def test_a_pod_is_evicted_if_the_watch_reports_its_start_before_the_answer_to_an_earlier_write() -> None:
+    cluster = FakeCluster([NODE, SHARE, POD, DEVICE])
+    api = FakeApi(cluster, lambda: None)
+    controller = controller_of(api)
+
+    def start() -> None:
+        running = cluster.put({**cluster.objects["Pod", "n", "p"], "status": {"phase": "Running"}})
+        Intake(controller.state, controller).pod({"type": "MODIFIED", "object": running})
+
+    api.later_writer = start
+    await work_until(api, lambda: "/api/v1/namespaces/n/pods/p/eviction" in api.posted, controller)
+
+
+async def test_a_pod_that_is_deleted_before_the_answer_to_a_write_stays_deleted() -> None:
+    cluster = FakeCluster([SHARE, POD])
+    api = FakeApi(cluster, lambda: None)
+    controller = controller_of(api)
+    api.later_writer = lambda: controller.state.drop_pod(Named("n", "p"))
+    await work_until(api, lambda: api.patched and not len(controller.queue), controller)
+    assert controller.state.pod(Named("n", "p")) is None
+
+
+async def test_a_gpu_of_a_node_that_the_watch_has_not_reported_yet_is_left_to_its_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(SETTLE, Kind.DEVICE, 0.01)
+    cluster = FakeCluster([DEVICE])
+    api = FakeApi(cluster, lambda: None)
+    api.nodes = [NODE]
+    await work_until(api, lambda: api.asked > 1)
+    assert api.patched == []
