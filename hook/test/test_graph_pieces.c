@@ -266,6 +266,13 @@ static void a_disabled_node_stays_disabled(void)
     end(exec);
 }
 
+/* Expects the numbers of so many launches, one launch after the other. */
+static void never_mixed(unsigned launches)
+{
+    CHECK(log_count == launches * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
+}
+
 static void streams_take_turns(void)
 {
     CUstream other;
@@ -275,8 +282,7 @@ static void streams_take_turns(void)
     CHECK(launch_in(exec, stream) == 6 && launch_in(exec, other) == 6);
     MUST(cuStreamSynchronize(stream));
     MUST(cuStreamSynchronize(other));
-    CHECK(log_count == 2 * STEPS);
-    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS); /* never mixed */
+    never_mixed(2);
     end(exec);
 }
 
@@ -293,8 +299,7 @@ static void streams_that_take_turns_get_pieces(void)
     for (unsigned i = 0; i < 3; i++) MUST(cuGraphLaunch(exec, both[i % 2]));
     CHECK(orion_sim_graph_launches(exec) == 2);
     for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
-    CHECK(log_count == 4 * STEPS);
-    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
+    never_mixed(4);
     end(exec);
 }
 
@@ -310,8 +315,7 @@ static void streams_of_two_contexts_take_turns(void)
     log_count = 0;
     for (unsigned i = 0; i < 4; i++) CHECK(launch_in(exec, both[i % 2]) == 6);
     for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
-    CHECK(log_count == 4 * STEPS);
-    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
+    never_mixed(4);
     end(exec);
 }
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import METADATA_LIST, STRATEGIC_PATCH, ApiError, ApiServer
@@ -131,7 +131,7 @@ class Controller:
             self._take_pod(records.pod_record(await self._api.patch(path, write.patch, STRATEGIC_PATCH)))
         elif isinstance(write, writes.PatchShare):
             path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
-            self._take_share(await self._api.patch(path, write.patch))
+            self._take_share(records.share_record(await self._api.patch(path, write.patch)))
         elif isinstance(write, writes.PatchNode):
             answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
@@ -144,13 +144,13 @@ class Controller:
 
     async def _release(self, key: Key, write: writes.PatchDevice) -> None:
         """Write that a GPU's node is gone. The watch of nodes may be late, so ask the API server for the node first."""
-        device = self.state.devices.get(write.at.name)
-        node = device.status.node if device else ""
+        node = self.state.devices[write.at.name].status.node
         if (await self._api.get(NODES, METADATA_LIST, fieldSelector=f"metadata.name={node}"))["items"]:
             self.queue.add([key], SETTLE[key.kind])
             return
         new = records.device_record(await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch))
-        if not _is_late(new, self.state.devices.get(new.name)):
+        old = self.state.devices.get(new.name)
+        if old is not None and not _is_late(new, old):
             self.changed(key for key in self.state.put_device(new) if key.kind is Kind.SHARE)
 
     def _take_pod(self, new: records.PodRecord) -> None:
@@ -169,13 +169,13 @@ class Controller:
         if new.labels != {name: value for name, value in expected.items() if value is not None}:
             self.changed(keys)
 
-    def _take_share(self, body: dict[str, Any]) -> None:
-        record = records.share_record(body)
-        if not _is_late(record, self.state.share(record.at)):
-            self.changed(key for key in self.state.put_share(record) if key.kind is not Kind.SHARE)
-        known = self.state.share(record.at)
-        if known is not None:
-            known.written = time.monotonic()
+    def _take_share(self, new: records.ShareRecord) -> None:
+        old = self.state.share(new.at)
+        if old is None:
+            return
+        old.written = time.monotonic()  # the state keeps it when it replaces the record
+        if not _is_late(new, old):
+            self.changed(key for key in self.state.put_share(new) if key.kind is not Kind.SHARE)
 
     async def _post(self, event: writes.PostEvent) -> None:
         body = {
@@ -222,6 +222,6 @@ class Controller:
                 self.changed(self.state.put_pod(pod))
 
 
-def _is_late(answer: records.Record, known: records.Record | None) -> bool:
+def _is_late(answer: records.Record, known: records.Record) -> bool:
     """Return whether the watch has already reported a later state of an object than the answer to a write."""
-    return known is None or answer.uid != known.uid or answer.version < known.version
+    return answer.uid != known.uid or answer.version < known.version

@@ -40,7 +40,7 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
     return disable(copy, piece, own, stride);
 }
 
-/* The executable gets the parameters of the piece's graph. The driver cannot update everything. */
+/* The driver cannot update everything; then the executable is made again. */
 bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraphExecUpdateResultInfo why;
@@ -98,7 +98,6 @@ static void replace(struct orion_graph_copy *copy, uint32_t index, const struct 
     orion_driver.cuGraphDestroy(old.graph);
 }
 
-/* Cuts a piece into parts with executables. False: it stays as it was. */
 bool orion_graph_cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts)
 {
     struct orion_piece *piece = &copy->piece[index];

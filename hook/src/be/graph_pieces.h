@@ -4,9 +4,10 @@
  *
  * A piece is a run of the graph's nodes in the order of graph_order.h. How long the nodes take is not known, so a piece
  * that takes longer than the window is cut evenly. Its parts begin with their share of the piece's duration as an
- * estimate, and are cut again when their measured durations ask for it. Each part is a clone from which the other parts' nodes were removed: this keeps all attributes of all types of
- * nodes. What the hook has learnt of pieces it knows again in a later process, because their identities come from their
- * nodes. Pieces never become longer again: a piece that is too short costs about 3 us.
+ * estimate, and are cut again when their measured durations ask for it. Each part is a clone from which the other
+ * parts' nodes were removed: this keeps all attributes of all types of nodes. What the hook has learnt of pieces it knows
+ * again in a later process, because their identities come from their nodes. Pieces never become longer again: a piece
+ * that is too short costs about 3 us.
  *
  * A child graph is one node. If it takes longer than the window, its own nodes are cut in the same way.
  *
