@@ -34,6 +34,9 @@ def operator(
         float,
         typer.Option(min=1, help="Period of the full resync, which finds changes that an interrupted watch missed."),
     ] = 600,
+    shares_per_namespace: Annotated[
+        int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")
+    ] = 200,
     certificates: Annotated[
         Literal["operator", "cert-manager"] | None,
         typer.Option(
@@ -83,6 +86,7 @@ def operator(
         "elect": elect,
         "concurrency": concurrency,
         "resync_seconds": resync_seconds,
+        "shares_per_namespace": shares_per_namespace,
     }
     webhook: dict[str, object] = {
         "namespace": webhook_namespace,

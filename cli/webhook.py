@@ -41,6 +41,9 @@ def webhook(
         str,
         typer.Option(metavar="FOLDER", help="The kubelet's --root-dir on the nodes; pods with slots may not mount it."),
     ] = "/var/lib/kubelet",
+    shares_per_namespace: Annotated[
+        int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")
+    ] = 200,
     leave_seconds: Annotated[
         float, typer.Option(min=0, max=600, help="How long to answer reviews after SIGTERM, in seconds.")
     ] = 5.0,
@@ -65,7 +68,12 @@ def webhook(
     if level is None:
         raise Invalid(f"--log-level must be debug, info, warning or error, not {log_level!r}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
+    defaults = installation(
+        require_share=require_share,
+        runtime_class=runtime_class,
+        kubelet_root=kubelet_root,
+        shares_per_namespace=shares_per_namespace,
+    )
     _run(certificates, _address("--listen", listen), health, defaults, (leave_seconds, finish_seconds), kubeconfig)
 
 

@@ -20,5 +20,6 @@ class Metadata(Model):
     uid: str | None = None
     generation: int | None = None
     resource_version: str | None = None
+    creation_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

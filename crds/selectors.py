@@ -12,6 +12,10 @@ from orion.crds.rules import FIELD, Rule
 _LABEL_VALUE = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 _DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = f"^({_DNS_LABEL}([.]{_DNS_LABEL})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
+CONDITIONS_MAX, VALUES_MAX = 16, 64
+_TOO_LARGE = (
+    "every pod of the namespace is compared with all of them; give the pods one label of their own, and select by it"
+)
 LabelValue = Annotated[str, Field(max_length=63, pattern=_LABEL_VALUE)]
 
 
@@ -37,13 +41,6 @@ class Requirement(Model):
         ),
     )
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet the condition. As in Kubernetes, a pod without the label meets NotIn."""
-        if self.operator in ("Exists", "DoesNotExist"):
-            return (self.key in labels) == (self.operator == "Exists")
-        found = self.key in labels and labels[self.key] in (self.values or ())
-        return found == (self.operator == "In")
-
 
 class LabelSelector(Model):
     """A selector of pods by labels. A pod must meet all of its conditions; an empty selector matches every pod."""
@@ -61,9 +58,59 @@ class LabelSelector(Model):
             "matchLabels",
             lambda self: all(re.fullmatch(_LABEL_KEY, key) for key in self.match_labels or ()),
         ),
+        Rule(
+            "(has(self.matchLabels) ? self.matchLabels.size() : 0) + "
+            f"(has(self.matchExpressions) ? self.matchExpressions.size() : 0) <= {CONDITIONS_MAX}",
+            f"{FIELD} must not have more than {CONDITIONS_MAX} labels and expressions together: {_TOO_LARGE}",
+            "",
+            lambda self: len(self.match_labels or ()) + len(self.match_expressions or ()) <= CONDITIONS_MAX,
+        ),
+        Rule(
+            "!has(self.matchExpressions) || "
+            "self.matchExpressions.map(each, has(each.values) ? each.values.size() : 0).sum() "
+            f"<= {VALUES_MAX}",
+            f"{FIELD}.matchExpressions must not have more than {VALUES_MAX} values in all: {_TOO_LARGE}",
+            "matchExpressions",
+            lambda self: sum(len(each.values or ()) for each in self.match_expressions or ()) <= VALUES_MAX,
+        ),
     )
 
+
+Label = tuple[str, str]
+""" A label's key and its value. """
+
+
+class Matcher:
+    """A selector in the form in which labels are compared with it: made once for each share, not for each pod."""
+
+    __slots__ = ("_conditions", "_labels", "anchors")
+
+    def __init__(self, selector: LabelSelector) -> None:
+        self._labels = tuple((selector.match_labels or {}).items())
+        self._conditions = tuple(
+            (each.key, each.operator, frozenset(each.values or ())) for each in selector.match_expressions or ()
+        )
+        self.anchors: tuple[tuple[Label, ...], ...] = (
+            *((label,) for label in self._labels),
+            *(
+                tuple((key, value) for value in sorted(values))
+                for key, operator, values in self._conditions
+                if operator == "In"
+            ),
+        )
+        """ Of each group, a pod must have one of the labels. Empty: the selector requires no label with a value. """
+
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the selector matches a pod with these labels."""
-        same = all(labels.get(key) == value for key, value in (self.match_labels or {}).items())
-        return same and all(each.matches(labels) for each in self.match_expressions or ())
+        """Return whether the selector matches labels. As in Kubernetes, a pod without the label meets NotIn."""
+        for key, value in self._labels:
+            if labels.get(key) != value:
+                return False
+        return all(_meets(labels.get(key), operator, values) for key, operator, values in self._conditions)
+
+
+def _meets(value: str | None, operator: str, values: frozenset[str]) -> bool:
+    if operator == "In":
+        return value in values
+    if operator == "NotIn":
+        return value not in values
+    return (value is not None) == (operator == "Exists")

@@ -8,6 +8,10 @@ ignored as old. So the controller reconciles the object again if the answer show
 not needed if the write was bound to a resourceVersion. A change that only our write made does not reconcile the object
 again: if another writer reverted our change each time, we and the other writer would enter a write loop.
 
+A change of a share may concern every pod of its namespace. The controller applies it in slices of some milliseconds,
+and namespaces take turns. So the loop also serves the Lease and other namespaces. The pods and shares of a namespace
+wait until its changes are applied.
+
 After a failed write, the object is queued again. The retry decides from the state at that time; no write is kept.
 """
 
@@ -39,6 +43,9 @@ _TOO_MANY = 429
 _EVICT_AGAIN = 10.0
 _GONE = (404, 410)
 _CONFLICT = 409
+_SLICE_S = 0.005
+""" How long changes of shares are applied before the loop does something else. """
+_QUEUED_AT_ONCE = 1_000
 
 
 class Leader(Protocol):
@@ -62,9 +69,10 @@ class Controller:
     """
 
     def __init__(self, state: State, api: ApiServer, leader: Leader, metrics: Metrics, identity: str) -> None:
-        self.state, self.queue = state, WorkQueue[Key]()
+        self.state, self.queue = state, WorkQueue[Key](lambda key: key.at.namespace)
         self._api, self._leader, self._metrics, self._identity = api, leader, metrics, identity
         self._begun = asyncio.Event()
+        self._slice = asyncio.Lock()
 
     def changed(self, keys: Iterable[Key]) -> None:
         """Queue the objects that a change may concern."""
@@ -101,7 +109,10 @@ class Controller:
     async def _reconcile(self, key: Key) -> None:
         self._metrics.reconciled.labels(key.kind).inc()
         if key.kind is Kind.NAMESPACE:
-            self.changed(self.state.moved(key.at.namespace))
+            await self._catch_up(key)
+            return
+        if self.state.behind(key.at.namespace):
+            self.state.defer(key)
             return
         for write in decide(self.state, key, datetime.now(UTC), time.monotonic()):
             if isinstance(write, writes.RequeueAfter):
@@ -111,6 +122,21 @@ class Controller:
                 self.queue.add([key])  # the holder of the Lease writes; this process reconciles once it holds the Lease
                 return
             await self._carry_out(key, write)
+
+    async def _catch_up(self, key: Key) -> None:
+        """Apply changes of a namespace's shares for one slice; after the last, queue the objects that they concern."""
+        namespace = key.at.namespace
+        async with self._slice:
+            if self.state.behind(namespace):
+                self.state.advance(namespace, time.monotonic() + _SLICE_S)
+            await asyncio.sleep(0)
+        if self.state.behind(namespace):
+            self.queue.add([key])
+            return
+        moved = list(self.state.moved(namespace))
+        for first in range(0, len(moved), _QUEUED_AT_ONCE):
+            self.changed(moved[first : first + _QUEUED_AT_ONCE])
+            await asyncio.sleep(0)
 
     async def _carry_out(self, key: Key, write: writes.Write) -> None:
         what, outcome = type(write).__name__, "failed"

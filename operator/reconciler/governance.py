@@ -5,19 +5,21 @@ names both, and does not choose one. A pod whose share is gone keeps its last gr
 the limits of running work nor stops it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 
-from orion.crds.governing import Shares
 from orion.crds.grant import PodGrant
 from orion.errors import Unreadable
+from orion.operator.reconciler.claims import Claims
 from orion.operator.reconciler.records import PodRecord, ShareRecord
 
 REASON_DELETED = "ShareDeleted"
 REASON_MISSING = "ShareMissing"
 REASON_OVERLAP = "SelectorsOverlap"
 REASON_PRIORITY = "PriorityMismatch"
+REASON_TOO_MANY = "TooManyShares"
 REASON_UNREADABLE = "Unreadable"
 
 
@@ -45,27 +47,44 @@ class Governance:
 
 
 class ShareRecords:
-    """The records of all shares of one namespace, including shares that this version cannot read."""
+    """The records of all shares of one namespace, including shares that this version cannot read.
 
-    def __init__(self, records: Iterable[ShareRecord] = ()) -> None:
-        self.named = {record.at.name: record for record in records}
-        self.uids = {record.uid for record in self.named.values()}
-        self._readable = Shares(record.share for record in self.named.values() if record.share is not None)
+    Args:
+        most: how many shares govern; None: all.
+    """
 
-    def claiming(self, name: str | None, labels: Mapping[str, str]) -> list[str]:
-        """Return the sorted names of the shares that claim a pod. More than one is an error."""
-        return [share.metadata.name for share in self._readable.claiming(name, labels)]
+    def __init__(self, most: int | None = None) -> None:
+        self.named: dict[str, ShareRecord] = {}
+        self.claims = Claims(most)
+
+    def change(self, name: str, record: ShareRecord | None) -> set[str]:
+        """Add, replace or remove a share (None: it is gone); return the shares to compare with pods again."""
+        if record is None:
+            self.named.pop(name, None)
+        else:
+            self.named[name] = record
+        return self.claims.change(name, record.share if record is not None else None)
+
+    def too_many(self, name: str) -> str:
+        """Return why a share does not govern, if the namespace has too many older shares; else an empty string."""
+        if not self.claims.shares.is_beyond(name):
+            return ""
+        return (
+            f"GPUShare {name} does not govern: only the {self.claims.shares.most} oldest GPUShares of a namespace do; "
+            "delete GPUShares that nobody needs, or let an administrator raise sharesPerNamespace"
+        )
 
 
 def govern(pod: PodRecord, shares: ShareRecords) -> Governance:
-    """Return what governs a pod, among the shares of its namespace."""
-    claiming = shares.claiming(pod.share, pod.labels)
+    """Return what governs a pod, among the shares of its namespace. The pod must be in `shares.claims`."""
+    claiming = shares.claims.of(pod.at.name)
     if pod.unreadable:
         return _kept(claiming, REASON_UNREADABLE, pod.unreadable)
     if pod.priority is None:
         return Governance(How.UNMANAGED, tuple(claiming) if pod.share is None else ())
     if len(claiming) > 1:
-        names = " and ".join(claiming) if len(claiming) == 2 else f"{', '.join(claiming[:-1])} and {claiming[-1]}"
+        others = " and others" if len(claiming) > 2 else ""  # how many there are would change all messages too often
+        names = f"{claiming[0]} and {claiming[1]}" if not others else f"{', '.join(claiming[:2])}{others}"
         return _kept(
             claiming,
             REASON_OVERLAP,
@@ -75,7 +94,7 @@ def govern(pod: PodRecord, shares: ShareRecords) -> Governance:
     if claiming:
         return _follow(pod, shares, claiming[0])
     named = shares.named.get(pod.share) if pod.share is not None else None
-    return _unreadable(named) if named is not None else _without(pod, shares)
+    return _idle(named, shares) if named is not None else _without(pod, shares)
 
 
 def _follow(pod: PodRecord, shares: ShareRecords, name: str) -> Governance:
@@ -91,14 +110,14 @@ def _follow(pod: PodRecord, shares: ShareRecords, name: str) -> Governance:
 
 
 def _without(pod: PodRecord, shares: ShareRecords) -> Governance:
-    last = _last_grant(pod)
-    if last is not None and last.share is not None and last.share_uid not in shares.uids:
+    last = last_grant(pod)
+    record = shares.named.get(last.share) if last is not None and last.share is not None else None
+    if last is not None and last.share is not None and (record is None or record.uid != last.share_uid):
         return _kept(
             [], REASON_DELETED, f"GPUShare {last.share} was deleted: the pod keeps the last grant of that share"
         )
-    record = shares.named.get(last.share) if last is not None and last.share is not None else None
-    if record is not None and record.share is None:
-        return _unreadable(record)  # the share's selector is not known, so the pods of the share keep their grants
+    if record is not None and (record.share is None or shares.too_many(record.at.name)):
+        return _idle(record, shares)  # whether the share selects the pod is not known, so its pods keep their grants
     if pod.share is not None:
         return _kept(
             [],
@@ -108,16 +127,23 @@ def _without(pod: PodRecord, shares: ShareRecords) -> Governance:
     return Governance(How.DEFAULTS)
 
 
-def _unreadable(record: ShareRecord) -> Governance:
+def _idle(record: ShareRecord, shares: ShareRecords) -> Governance:
+    """Return the governance of a pod whose share governs no pod."""
     name = record.at.name
+    if too_many := shares.too_many(name):
+        return _kept([name], REASON_TOO_MANY, too_many)
     return _kept([name], REASON_UNREADABLE, f"GPUShare {name} cannot be read: {record.unreadable}")
 
 
-def _last_grant(pod: PodRecord) -> PodGrant | None:
-    if pod.grant is None:
-        return None
+def last_grant(pod: PodRecord) -> PodGrant | None:
+    """Return the grant that a pod carries; None: it carries none that can be read."""
+    return None if pod.grant is None else _read_grant(pod.grant)
+
+
+@lru_cache(maxsize=1_024)
+def _read_grant(text: str) -> PodGrant | None:
     try:
-        return PodGrant.from_json(pod.grant)
+        return PodGrant.from_json(text)
     except Unreadable:
         return None
 

@@ -28,3 +28,9 @@ class Metrics:
             "orion_operator_ready", "1 once the operator has read all objects after its start.", registry=self.registry
         )
         self.objects = Gauge("orion_operator_objects", "Objects in memory.", ["kind"], registry=self.registry)
+        self.ungoverning = Gauge(
+            "orion_operator_ungoverning_shares",
+            "GPUShares that do not govern, because their namespace has too many older ones.",
+            ["namespace"],
+            registry=self.registry,
+        )

@@ -159,8 +159,9 @@ def _slots(spec: Mapping[str, Any], resource: str) -> Iterator[tuple[str, int]]:
 def share_record(body: Mapping[str, Any]) -> ShareRecord:
     """Return the record of a GPUShare."""
     at, uid, version = _identity(body)
-    generation = body["metadata"].get("generation", 0)
+    generation, created = body["metadata"].get("generation", 0), body["metadata"].get("creationTimestamp")
     meta = {"name": at.name, "namespace": at.namespace, "uid": uid, "generation": generation}
+    meta["creationTimestamp"] = created
     share, unreadable = None, ""
     try:
         share = GPUShare.read({"metadata": meta, "spec": body.get("spec")}, "GPUShare")

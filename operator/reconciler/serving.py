@@ -52,7 +52,7 @@ class Reconciler:
 
     def __init__(self, settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
         self._settings, self._beside = settings, beside
-        self.metrics, self.state = Metrics(), State()
+        self.metrics, self.state = Metrics(), State(settings.shares_per_namespace)
         self._access = find_access(settings.kubeconfig)
         self._api = ApiServer(
             self._access,
@@ -174,6 +174,9 @@ class Reconciler:
         self.metrics.waiting.set(len(self._controller.queue))
         for kind, count in self.state.counts().items():
             self.metrics.objects.labels(kind).set(count)
+        self.metrics.ungoverning.clear()
+        for namespace, count in self.state.ungoverning().items():
+            self.metrics.ungoverning.labels(namespace).set(count)
         return generate_latest(self.metrics.registry)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orion.api_server.credentials import SERVICE_ACCOUNT
+from orion.crds.governing import SHARES_MAX
 
 _LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 Namespace = Annotated[str, Field(pattern=_LABEL, max_length=63)]
@@ -47,6 +48,9 @@ class ReconcilerSettings(BaseModel):
 
     request_seconds: Annotated[float, Field(ge=0.1)] = 10
     """ Timeout of one request. """
+
+    shares_per_namespace: Annotated[int, Field(ge=1)] = SHARES_MAX
+    """ How many shares of a namespace govern pods: the oldest ones. The webhook needs the same value. """
 
     resync_seconds: Annotated[float, Field(ge=1)] = 600
     """ Interval between two resyncs: comparisons of the objects in memory with the objects of the API server. """

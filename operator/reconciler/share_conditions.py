@@ -10,7 +10,7 @@ from orion.crds.decimals import Number
 from orion.crds.device import AppliedPolicy
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.share import GPUShareSpec
-from orion.operator.reconciler.governance import REASON_UNREADABLE, Governance
+from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
 from orion.operator.reconciler.records import PodRecord, ShareRecord
 from orion.operator.reconciler.usage import STOPPED, Usage
@@ -43,6 +43,8 @@ class Governed:
     """ Pods that the share claims but cannot govern, each with the reason. """
     unannotated: list[str] = field(default_factory=list)
     """ Pods that the selector matches but that are not managed. """
+    too_many: str = ""
+    """ Why the share does not govern, if its namespace has too many older shares. """
 
 
 def names(all_names: Sequence[str]) -> str:
@@ -56,6 +58,8 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
     """Return whether every pod that the share claims has the share's grant."""
     if record.share is None:
         return Finding(False, REASON_UNREADABLE, f"this version of Orion cannot read the share: {record.unreadable}")
+    if governed.too_many:
+        return Finding(False, REASON_TOO_MANY, governed.too_many)
     if governed.refused:
         pod, why = governed.refused[0]
         more = f" (and {len(governed.refused) - 1} more pods)" if len(governed.refused) > 1 else ""

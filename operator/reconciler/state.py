@@ -2,23 +2,23 @@
 
 Records arrive one by one, in any order. Each change returns the keys of the objects whose decision may change.
 
-The state also caches which share governs which pod, because every decision needs that. After a change of a share, the
-cache of its namespace is recomputed only when it is next read. So a thousand shares that arrive together cost one pass
-over the namespace, not a thousand.
+The state also caches which share governs which pod, because every decision needs that. A change of a share makes its
+namespace *behind*: the change is applied when the cache is next read, or before, in short steps (`advance`). A step
+governs only pods again that the change may concern (`claims`).
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern
+from orion.operator.reconciler.claims import discard_from
+from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern, last_grant
 from orion.operator.reconciler.grants import has_grant
 from orion.operator.reconciler.records import DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import Governed
 from orion.operator.reconciler.usage import Usage, named_pods, usage
-
-_Key = TypeVar("_Key")
 
 
 class Kind(StrEnum):
@@ -43,64 +43,96 @@ class Key(NamedTuple):
 class _Namespace:
     """The pods and shares of one namespace, and which share governs which pod."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None) -> None:
         self.pods: dict[str, PodRecord] = {}
         self.records: dict[str, ShareRecord] = {}
-        self.shares = ShareRecords()
+        self.shares = ShareRecords(most)
+        """ The shares whose changes have been applied. """
         self.governance: dict[str, Governance] = {}
         self.concerned: dict[str, set[str]] = defaultdict(set)
         """ For each share, the pods whose governance names it. """
-        self.changed: set[str] = set()
-        """ Shares that were added, changed or deleted since the last `refresh`. """
+        self.changed: dict[str, None] = {}
+        """ Shares that were added, changed or deleted, in this order, and whose change has not been applied. """
         self.moved: set[str] = set()
         """ Pods that a changed share may concern, until `State.moved` returns them. """
         self.lost: set[str] = set()
-        """ Shares that may have lost a pod in `moved`, until `State.moved` returns the shares. """
+        """ Shares that have changed or may have lost a pod in `moved`, until `State.moved` returns the shares. """
+        self.deferred: set[Key] = set()
+        """ Objects that wait until no change is left to apply. """
+        self._steps: Iterator[None] | None = None
 
-    def refresh(self) -> None:
-        """Recompute which share governs each pod, if shares have changed."""
-        if not self.changed:
-            return
-        changed, self.changed = self.changed, set()
-        self.shares = ShareRecords(self.records.values())
-        for name, pod in self.pods.items():
-            if pod.leaving:
-                continue
-            before = self.governance.get(name)
-            self.govern(pod)
-            after = self.governance[name]
-            if before != after or not changed.isdisjoint(after.shares):
-                self.moved.add(name)
-                self.lost.update(before.shares if before else ())
+    @property
+    def behind(self) -> bool:
+        """Whether changes of shares have not been applied yet."""
+        return bool(self.changed) or self._steps is not None
+
+    def advance(self, until: float) -> None:
+        """Apply changes of shares until a monotonic time, but at least one step."""
+        while self.behind:
+            self._steps = self._steps or self._apply(next(iter(self.changed)))
+            if next(self._steps, self) is self:
+                self._steps = None
+            if time.monotonic() >= until:
+                return
+
+    def _apply(self, name: str) -> Iterator[None]:
+        """Apply the change of a share, step by step: govern the pods again that it may concern."""
+        del self.changed[name]
+        changed = self.shares.change(name, self.records.get(name))
+        self.lost |= changed
+        for pod in self.shares.claims.compare(changed):
+            if pod is not None and pod in self.governance:
+                before = self.governance[pod]
+                self.govern(self.pods[pod])
+                after = self.governance[pod]
+                if before != after or not changed.isdisjoint(after.shares):
+                    self.moved.add(pod)
+                    self.lost.update(before.shares)
+            yield
+
+    def put_pod(self, pod: PodRecord) -> set[str]:
+        """Add or replace a pod; return the shares that were concerned before or are now."""
+        self.pods[pod.at.name] = pod
+        if pod.leaving:
+            return self.forget(pod.at.name)
+        last = last_grant(pod)
+        self.shares.claims.put_pod(pod.at.name, pod.share, pod.labels, last.share if last is not None else None)
+        return self.govern(pod)
 
     def govern(self, pod: PodRecord) -> set[str]:
         """Compute which share governs a pod; return the shares that were concerned before or are now."""
         before, after = self.governance.get(pod.at.name), govern(pod, self.shares)
         if before == after:
             return set(after.shares)
-        self.forget(pod.at.name)
+        self._ungovern(pod.at.name)
         self.governance[pod.at.name] = after
         for share in after.shares:
             self.concerned[share].add(pod.at.name)
         return {*(before.shares if before else ()), *after.shares}
 
     def forget(self, pod: str) -> set[str]:
-        """Drop a pod's governance; return the shares that it concerned."""
+        """Drop a pod's claims and governance; return the shares that it concerned."""
+        self.shares.claims.drop_pod(pod)
+        return self._ungovern(pod)
+
+    def _ungovern(self, pod: str) -> set[str]:
         governance = self.governance.pop(pod, None)
         for share in governance.shares if governance else ():
-            self.concerned[share].discard(pod)
-            if not self.concerned[share]:
-                del self.concerned[share]
+            discard_from(self.concerned, share, pod)
         return set(governance.shares) if governance else set()
 
 
 class State:
-    """The records of all watched objects."""
+    """The records of all watched objects.
 
-    def __init__(self) -> None:
+    Args:
+        shares_per_namespace: how many shares of a namespace govern; None: all.
+    """
+
+    def __init__(self, shares_per_namespace: int | None = None) -> None:
         self.devices: dict[str, DeviceRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
-        self._namespaces: dict[str, _Namespace] = defaultdict(_Namespace)
+        self._namespaces: dict[str, _Namespace] = defaultdict(lambda: _Namespace(shares_per_namespace))
         self._devices_of_pod: dict[Named, set[str]] = defaultdict(set)
         self._devices_of_node: dict[str, set[str]] = defaultdict(set)
 
@@ -116,21 +148,15 @@ class State:
 
     def shares(self, namespace: str) -> ShareRecords:
         """Return the shares of a namespace."""
-        space = self._namespaces[namespace]
-        space.refresh()
-        return space.shares
+        return self._current(namespace).shares
 
     def governance(self, at: Named) -> Governance:
         """Return what governs a pod. The pod must be in the state and not `leaving`."""
-        space = self._namespaces[at.namespace]
-        space.refresh()
-        return space.governance[at.name]
+        return self._current(at.namespace).governance[at.name]
 
     def put_pod(self, record: PodRecord) -> set[Key]:
         """Add or replace a pod."""
-        space = self._namespaces[record.at.namespace]
-        space.pods[record.at.name] = record
-        shares = space.forget(record.at.name) if record.leaving else space.govern(record)
+        shares = self._namespaces[record.at.namespace].put_pod(record)
         return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
 
     def drop_pod(self, at: Named) -> set[Key]:
@@ -154,7 +180,7 @@ class State:
                 old.status, old.version = record.status, record.version
                 return keys
         space.records[record.at.name] = record
-        space.changed.add(record.at.name)
+        space.changed[record.at.name] = None
         return keys | {Key(Kind.NAMESPACE, Named(record.at.namespace, ""))}
 
     def drop_share(self, at: Named) -> set[Key]:
@@ -162,7 +188,7 @@ class State:
         space = self._namespaces[at.namespace]
         if space.records.pop(at.name, None) is None:
             return set()
-        space.changed.add(at.name)
+        space.changed[at.name] = None
         self._drop_empty(at.namespace)
         return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
 
@@ -193,17 +219,29 @@ class State:
         return {_device_key(device) for device in self._devices_of_node.get(name, ())}
 
     def moved(self, namespace: str) -> set[Key]:
-        """Return the objects that changes of a namespace's shares concern. Each change is reported once."""
-        space = self._namespaces.get(namespace)
-        if space is None:
+        """Return the objects that changes of a namespace's shares concern, and deferred ones. Each is returned once."""
+        if namespace not in self._namespaces:
             return set()
-        space.refresh()
+        space = self._current(namespace)
+        deferred, space.deferred = space.deferred, set()
         moved, space.moved = space.moved, set()
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
         # Add shares that have lost a pod to another share or to no share: their status counts pods.
         shares |= space.lost
         space.lost = set()
-        return {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
+        return deferred | {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
+
+    def behind(self, namespace: str) -> bool:
+        """Return whether changes of a namespace's shares have not been applied yet."""
+        return namespace in self._namespaces and self._namespaces[namespace].behind
+
+    def advance(self, namespace: str, until: float) -> None:
+        """Apply changes of a namespace's shares until a monotonic time, but at least one step."""
+        self._namespaces[namespace].advance(until)
+
+    def defer(self, key: Key) -> None:
+        """Keep an object until `moved` returns it: its namespace is behind."""
+        self._namespaces[key.at.namespace].deferred.add(key)
 
     def pods_and_shares(self) -> Iterator[PodRecord | ShareRecord]:
         """Yield all pods and shares."""
@@ -221,6 +259,11 @@ class State:
             "nodes": len(self.nodes),
         }
 
+    def ungoverning(self) -> dict[str, int]:
+        """Return the number of shares that do not govern, for each namespace that has too many."""
+        found = {name: space.shares.claims.shares.beyond for name, space in self._namespaces.items()}
+        return {name: count for name, count in found.items() if count}
+
     def everything(self) -> set[Key]:
         """Return the keys of all objects that may be written to."""
         keys = {Key(Kind.NODE, Named("", name)) for name in self.nodes}
@@ -228,13 +271,13 @@ class State:
         for namespace, space in self._namespaces.items():
             keys |= {Key(Kind.POD, Named(namespace, name)) for name in space.pods}
             keys |= _share_keys(namespace, set(space.records))
+            keys |= {Key(Kind.NAMESPACE, Named(namespace, ""))} if space.behind else set()
         return keys
 
     def governed(self, record: ShareRecord) -> Governed:
         """Return the pods of a share."""
-        space = self._namespaces[record.at.namespace]
-        space.refresh()
-        found = Governed()
+        space = self._current(record.at.namespace)
+        found = Governed(too_many=space.shares.too_many(record.at.name))
         for name in sorted(space.concerned.get(record.at.name, ())):
             pod, governance = space.pods[name], space.governance[name]
             if governance.how is How.UNMANAGED:
@@ -263,14 +306,20 @@ class State:
         """Return whether a GPU's node is gone. Valid only once all nodes have been read."""
         return bool(device.status.node) and device.status.node not in self.nodes
 
+    def _current(self, namespace: str) -> _Namespace:
+        """Return a namespace to which all changes have been applied."""
+        space = self._namespaces[namespace]
+        space.advance(float("inf"))
+        return space
+
     def _forget_device(self, name: str) -> set[Key]:
         record = self.devices.pop(name, None)
         if record is None:
             return set()
         for pod in named_pods(record):
-            _discard(self._devices_of_pod, pod, name)
+            discard_from(self._devices_of_pod, pod, name)
         if record.status.node:
-            _discard(self._devices_of_node, record.status.node, name)
+            discard_from(self._devices_of_node, record.status.node, name)
         return self._device_keys(record)
 
     def _device_keys(self, record: DeviceRecord) -> set[Key]:
@@ -295,11 +344,3 @@ def _device_key(name: str) -> Key:
 
 def _share_keys(namespace: str, names: Iterable[str]) -> set[Key]:
     return {Key(Kind.SHARE, Named(namespace, name)) for name in names}
-
-
-def _discard(index: dict[_Key, set[str]], key: _Key, value: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(value)
-        if not found:
-            del index[key]

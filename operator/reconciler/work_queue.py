@@ -1,14 +1,20 @@
-"""A work queue: holds each object once, however often it is added, and gives it to one worker at a time."""
+"""A work queue: holds each object once, however often it is added, and gives it to one worker at a time.
+
+Groups of objects take turns: however many objects of one group are due, another group waits for one of them.
+"""
 
 import asyncio
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 60.0
+_AT_ONCE = 1_000
+""" How many objects become ready in one step, which must be short. """
 
 
 class WorkQueue(Generic[K]):
@@ -16,11 +22,21 @@ class WorkQueue(Generic[K]):
 
     If an object is added twice, the earlier time counts. An object that is added while a worker has it is returned
     again after the worker is done.
+
+    Args:
+        group: the group of an object.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, group: Callable[[K], Hashable] = lambda _: None) -> None:
+        self._group = group
         self._due: dict[K, float] = {}
+        """ When each waiting object is due, whether its time has come or not. """
         self._heap: list[tuple[float, int, K]] = []
+        """ The objects whose time has not come, and outdated entries. """
+        self._ready: dict[Hashable, deque[K]] = {}
+        """ The objects whose time has come, by group; the group whose turn is next comes first. """
+        self._again: set[K] = set()
+        """ Objects whose time has come while a worker has them. """
         self._order = itertools.count()
         self._taken: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -44,23 +60,9 @@ class WorkQueue(Generic[K]):
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
-            parked = []
-            found: K | None = None
-            while self._heap and self._heap[0][0] <= now and found is None:
-                at, order, key = heapq.heappop(self._heap)
-                if self._due.get(key) != at:
-                    continue  # outdated entry: the object was added again with an earlier time
-                if key in self._taken:
-                    parked.append((at + 0.01, order, key))
-                    self._due[key] = at + 0.01
-                    continue
-                found = key
-            for entry in parked:
-                heapq.heappush(self._heap, entry)
-            if found is not None:
-                del self._due[found]
-                self._taken.add(found)
-                return found
+            self._make_ready(now)
+            if self._ready:
+                return self._next()
             self._wake.clear()
             wait = self._heap[0][0] - now if self._heap else None
             try:
@@ -68,14 +70,46 @@ class WorkQueue(Generic[K]):
             except TimeoutError:
                 continue
 
+    def _make_ready(self, now: float) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._heap or self._heap[0][0] > now:
+                return
+            at, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) != at:
+                continue  # outdated entry: the object was added again with an earlier time
+            if key in self._taken:
+                self._again.add(key)
+            else:
+                self._append(key)
+
+    def _append(self, key: K) -> None:
+        self._ready.setdefault(self._group(key), deque()).append(key)
+
+    def _next(self) -> K:
+        group = next(iter(self._ready))
+        waiting = self._ready.pop(group)
+        key = waiting.popleft()
+        if waiting:
+            self._ready[group] = waiting
+        del self._due[key]
+        self._taken.add(key)
+        return key
+
     def done(self, key: K) -> None:
         """Give an object back, and reset its count of failures."""
-        self._taken.discard(key)
         self._failures.pop(key, None)
+        self._give_back(key)
+
+    def _give_back(self, key: K) -> None:
+        self._taken.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._append(key)
+            self._wake.set()
 
     def failed(self, key: K) -> float:
         """Queue an object again; return the delay in seconds. It doubles after each further failure, up to 60 s."""
-        self._taken.discard(key)
+        self._give_back(key)
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_DELAY * float(2 ** min(count - 1, 16)), _LONGEST_DELAY)
         self.add([key], delay)

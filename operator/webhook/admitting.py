@@ -116,6 +116,13 @@ def _governing(pod: Pod, marks: PodMarks, cluster: Cluster, defaults: Defaults) 
     if found:
         how = f"annotation {SHARE} names it" if marks.share else "its selector matches the pod's labels"
         return found[0], f"the pod is governed by GPUShare {found[0].metadata.name}: {how}"
+    if marks.share is not None and cluster.shares.is_beyond(marks.share):
+        raise Refusal(
+            Reason.TOO_MANY_SHARES,
+            f"annotation {SHARE} names GPUShare {marks.share}, which does not govern: only the {cluster.shares.most} "
+            "oldest GPUShares of a namespace do; delete GPUShares that nobody needs, or name an older one",
+            of_cluster=True,
+        )
     if marks.share is not None:
         raise Refusal(
             Reason.SHARE_NOT_FOUND,

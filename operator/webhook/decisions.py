@@ -36,6 +36,7 @@ class Reason(StrEnum):
     PRIORITY_CONFLICT = "PriorityConflict"
     SHARE_NOT_FOUND = "ShareNotFound"
     SHARE_REQUIRED = "ShareRequired"
+    TOO_MANY_SHARES = "TooManyShares"
     SHARES_OVERLAP = "SharesOverlap"
     NO_CONTAINER = "NoContainer"
     WRONG_AMOUNT = "WrongAmount"

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from orion import hook
+from orion.crds.governing import SHARES_MAX
 
 
 class Defaults(BaseModel):
@@ -14,6 +15,9 @@ class Defaults(BaseModel):
 
     require_share: bool = False
     """ Whether to reject pods that no GPUShare governs. """
+
+    shares_per_namespace: Annotated[int, Field(ge=1)] = SHARES_MAX
+    """ How many shares of a namespace govern pods: the oldest ones. The operator needs the same value. """
 
     runtime_class: Annotated[str, Field(pattern="^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", max_length=253)] = ""
     """ The runtime class for pods with slots that name no runtime class; empty: they get no runtime class. """

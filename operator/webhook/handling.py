@@ -9,12 +9,14 @@ writes the share's grant as soon as its watches have reported the pod and the sh
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from orion.api_server.paths import DEVICES, SHARES, resource_path
 from orion.api_server.requests import ApiServer
 from orion.api_server.watching import Watched
 from orion.crds import share as share_kind
 from orion.crds.governing import Shares
+from orion.crds.share import GPUShare
 from orion.errors import Unavailable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
 from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares
@@ -40,7 +42,7 @@ class Admission:
         self._server = server
         self._defaults = defaults
         self._metrics = metrics
-        self.shares = Watched(server, SHARES, read_share, Shares, by_generation=True)
+        self.shares = Watched(server, SHARES, read_share, self._bounded, by_generation=True)
         self.devices = Watched(server, DEVICES, device_memory, largest, by_generation=False)
 
     @property
@@ -74,4 +76,7 @@ class Admission:
         async with asyncio.timeout(LIVE_TIMEOUT_S):
             shares = await self._server.get(resource_path(share_kind.KIND, namespace))
             devices = await self._server.get(DEVICES)
-        return Cluster(Shares(readable_shares(shares["items"])), largest(map(device_memory, devices["items"])))
+        return Cluster(self._bounded(readable_shares(shares["items"])), largest(map(device_memory, devices["items"])))
+
+    def _bounded(self, shares: Iterable[GPUShare]) -> Shares:
+        return Shares(shares, self._defaults.shares_per_namespace)

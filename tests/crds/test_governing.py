@@ -1,5 +1,6 @@
 """Which GPUShare governs a pod: the index finds the same shares as a check of each share."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import given
@@ -7,8 +8,10 @@ from hypothesis import strategies as st
 
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
+from tests.crds.plain_rule import oldest, selects
 
 NAMES = ("a", "b", "c", "d")
+TIMES = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z")
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
 EXPRESSIONS = st.lists(
     st.one_of(
@@ -35,7 +38,8 @@ def shares(draw: st.DrawFn) -> list[GPUShare]:
         spec: dict[str, Any] = {"priority": "be"}
         if draw(st.booleans()):
             spec["selector"] = {"matchLabels": draw(LABELS), "matchExpressions": draw(EXPRESSIONS)}
-        found.append(GPUShare.read({"metadata": {"name": name, "namespace": "n"}, "spec": spec}, "GPUShare"))
+        meta = {"name": name, "namespace": "n", "creationTimestamp": draw(st.sampled_from(TIMES))}
+        found.append(GPUShare.read({"metadata": meta, "spec": spec}, "GPUShare"))
     return found
 
 
@@ -43,7 +47,7 @@ def shares(draw: st.DrawFn) -> list[GPUShare]:
 def test_all_shares_that_select_a_pod_claim_it_if_it_names_no_share(
     given_shares: list[GPUShare], labels: dict[str, str]
 ) -> None:
-    selecting = [each for each in given_shares if each.spec.selector is not None and each.spec.selector.matches(labels)]
+    selecting = [each for each in given_shares if selects(each, labels)]
     in_order = sorted(selecting, key=lambda share: share.metadata.name)
     assert Shares(given_shares).claiming(None, labels) == in_order
 
@@ -58,3 +62,34 @@ def test_only_the_named_share_claims_a_pod_whatever_others_select(
 @given(shares())
 def test_the_index_yields_all_shares(given_shares: list[GPUShare]) -> None:
     assert list(Shares(given_shares)) == given_shares
+
+
+@given(shares(), st.lists(st.sampled_from(NAMES)), st.integers(1, 4))
+def test_the_oldest_shares_govern_while_shares_come_and_go(
+    given_shares: list[GPUShare], gone: list[str], most: int
+) -> None:
+    found, left = Shares(most=most), dict[str, GPUShare]()
+    governing: set[str] = set()
+
+    def follow(changed: set[str], written: str) -> None:
+        expected = {share.metadata.name for share in oldest(left.values(), most)}
+        assert {name for name in NAMES if found.governs(name)} == expected
+        assert {name for name in NAMES if found.is_beyond(name)} == left.keys() - expected
+        assert changed - {written} == (governing ^ expected) - {written}
+        governing.clear()
+        governing.update(expected)
+
+    for share in given_shares:
+        left[share.metadata.name] = share
+        follow(found.put(share), share.metadata.name)
+    for name in gone:
+        left.pop(name, None)
+        follow(found.drop(name), name)
+    for share in given_shares:
+        left[share.metadata.name] = share
+        follow(found.put(share), share.metadata.name)
+    assert names_of(found) == names_of(left.values())
+
+
+def names_of(shares: Iterable[GPUShare]) -> set[str]:
+    return {share.metadata.name for share in shares}

@@ -6,7 +6,7 @@ import pytest
 
 from orion.crds.conditions import MESSAGE_MAX, ConditionType, with_condition
 from orion.crds.device import GPUDevice, device_name
-from orion.crds.selectors import LabelSelector
+from orion.crds.selectors import LabelSelector, Matcher
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
 
@@ -56,7 +56,7 @@ def test_a_gpus_object_is_named_by_its_uuid_in_lower_case() -> None:
     ],
 )
 def test_a_selector_matches_as_in_kubernetes(selector: object, labels: dict[str, str], matches: bool) -> None:
-    assert LabelSelector.read_strictly(selector).matches(labels) is matches
+    assert Matcher(LabelSelector.read_strictly(selector)).matches(labels) is matches
 
 
 def test_a_condition_keeps_its_time_and_its_place_while_its_status_stays() -> None:

@@ -49,6 +49,8 @@ class FakeCluster:
         old = self.objects.get(key)
         meta = made["metadata"]
         meta.setdefault("uid", old["metadata"]["uid"] if old else f"uid-{self._version}")
+        if old is not None and "creationTimestamp" in old["metadata"]:
+            meta["creationTimestamp"] = old["metadata"]["creationTimestamp"]
         meta["resourceVersion"] = str(self._version)
         changed = old is None or old.get("spec") != made.get("spec")
         meta["generation"] = (old["metadata"]["generation"] if old else 0) + changed
@@ -138,9 +140,13 @@ def forget(state: State, key: ObjectKey) -> set[Key]:
     return state.drop_device(at.name) if kind == "GPUDevice" else state.drop_node(at.name)
 
 
-def state_of(cluster: FakeCluster, order: random.Random | None = None) -> State:
-    """Return the state of a reconciler that has listed all objects, in the given random order."""
-    state, bodies = State(), list(cluster.objects.values())
+def state_of(cluster: FakeCluster, order: random.Random | None = None, most: int | None = None) -> State:
+    """Return the state of a reconciler that has listed all objects, in the given random order.
+
+    Args:
+        most: how many shares of a namespace govern; None: all.
+    """
+    state, bodies = State(most), list(cluster.objects.values())
     if order:
         order.shuffle(bodies)
     for body in bodies:

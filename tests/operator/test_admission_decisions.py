@@ -47,6 +47,19 @@ def env(decision: Decision, index: int = 0) -> list[dict[str, Any]]:
 # -- Containers --------------------------------------------------------------------------------------------------------
 
 
+def test_a_pod_that_names_a_share_beyond_the_bound_is_rejected_with_the_bound() -> None:
+    marks = {"orion/priority": "be", "orion/share": "b"}
+    shares = Shares([named_share("a"), named_share("b")], most=1)
+    decision = admit(pod(annotations=marks), Cluster(shares), Defaults())
+    assert (decision.outcome, decision.reason) == (Outcome.REFUSED, Reason.TOO_MANY_SHARES)
+    assert "b, which does not govern: only the 1 oldest GPUShares" in decision.sentence
+    assert decision.of_cluster
+
+
+def named_share(name: str) -> GPUShare:
+    return GPUShare.read({"metadata": {"name": name}, "spec": {"priority": "be", "selector": {}}})
+
+
 def test_all_containers_that_ask_for_a_gpu_get_slots() -> None:
     two = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     assert slots(decide(pod(GPU, {}, two))) == {"c0": 1, "c2": 2}

@@ -96,3 +96,11 @@ async def test_many_workers_process_every_object() -> None:
     for worker in workers:
         worker.cancel()
     assert sorted(seen) == list(range(500))
+
+
+async def test_groups_take_turns() -> None:
+    queue = WorkQueue[str](lambda key: key[0])
+    queue.add(["a1", "a2", "a3", "a4"])
+    queue.add(["b1", "b2"])
+    queue.add(["c1"])
+    assert [await taken(queue) for _ in range(7)] == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]

@@ -11,7 +11,7 @@ from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key, Kind
 from orion.operator.reconciler.writes import EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, RequeueAfter, Write
-from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
+from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, forget, state_of, take
 
 UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,6 +70,10 @@ def condition(cluster: FakeCluster, kind: str, name: str = "s") -> tuple[str, st
     return found["status"], found["reason"], found["message"]
 
 
+def grant(cluster: FakeCluster, name: str) -> str:
+    return str(cluster.objects["Pod", "n", name]["metadata"]["annotations"]["orion.gpu/grant"])
+
+
 def events(cluster: FakeCluster) -> list[tuple[str, str]]:
     return sorted((event.regarding["name"], event.reason) for event in cluster.events.values())
 
@@ -109,6 +113,42 @@ def test_a_share_of_the_other_priority_does_not_govern_and_reports_why() -> None
         "pod p: GPUShare s is for priority hp, and this pod's priority is be; make the two equal",
     )
     assert events(cluster) == [("p", "PriorityMismatch"), ("s", "ReadyPriorityMismatch")]
+
+
+def test_shares_beyond_the_bound_do_not_govern_until_older_ones_go() -> None:
+    def aged(name: str, second: int, **spec: Any) -> Body:
+        made = share(name, **spec)
+        made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{second}Z"
+        return made
+
+    pods = [pod("p", app="new"), pod("q", app="other")]
+    pods[1]["metadata"]["annotations"]["orion/share"] = "new"
+    cluster = FakeCluster([NODE, aged("old", 1), aged("new", 2, memory={"limit": "1Gi"}), *pods])
+    state = state_of(cluster, most=1)
+    Reconciler(cluster, state).run()
+    holds, reason, message = condition(cluster, "Ready", "new")
+    assert (holds, reason) == ("False", "TooManyShares")
+    assert message.startswith("GPUShare new does not govern: only the 1 oldest GPUShares of a namespace do; delete")
+    assert events(cluster) == [("new", "ReadyTooManyShares"), ("q", "TooManyShares")]
+    assert state.ungoverning() == {"n": 1}
+    assert '"share":' not in grant(cluster, "p")
+    cluster.delete(("GPUShare", "n", "old"))
+    Reconciler(cluster, state).run(forget(state, ("GPUShare", "n", "old")))
+    assert condition(cluster, "Ready", "new")[1] == "Granted"
+    assert '"share":"new"' in grant(cluster, "p")
+    assert state.ungoverning() == {}
+
+
+def test_a_share_that_ceases_to_govern_leaves_the_grants_of_its_pods() -> None:
+    cluster = reconciled(share(memory={"limit": "1Gi"}), pod("p"))
+    before = grant(cluster, "p")
+    earlier = share("earlier")
+    earlier["metadata"]["creationTimestamp"] = ""
+    cluster.objects["GPUShare", "n", "s"]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    cluster.put(earlier)
+    Reconciler(cluster, state_of(cluster, most=1)).run()
+    assert ("p", "TooManyShares") in events(cluster)
+    assert grant(cluster, "p") == before
 
 
 def test_a_pod_that_did_not_pass_the_webhook_is_named() -> None:
