@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from orion.cli.errors import validated
 from orion.errors import Invalid
 
 if TYPE_CHECKING:
+    from orion.operator.webhook.bounds import Network
     from orion.operator.webhook.defaults import Defaults
     from orion.operator.webhook.serving import Webhook
 
@@ -55,6 +57,14 @@ def webhook(
             help="How long to keep open connections after that, in seconds. API servers close idle ones after 90.",
         ),
     ] = 95.0,
+    api_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CIDR",
+            help="A network of the API servers; may be repeated. They keep a reserve that other senders cannot use.",
+            show_default="unknown",
+        ),
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="The kubeconfig for the API server.", show_default="the pod's, else $KUBECONFIG")
     ] = None,
@@ -74,7 +84,9 @@ def webhook(
         kubelet_root=kubelet_root,
         shares_per_namespace=shares_per_namespace,
     )
-    _run(certificates, _address("--listen", listen), health, defaults, (leave_seconds, finish_seconds), kubeconfig)
+    times = (leave_seconds, finish_seconds)
+    networks = tuple(map(_network, api_server or ()))
+    _run(certificates, _address("--listen", listen), health, defaults, times, kubeconfig, networks)
 
 
 def installation(**options: object) -> "Defaults":
@@ -95,6 +107,7 @@ def _run(
     defaults: "Defaults",
     shutdown_s: tuple[float, float],
     kubeconfig: Path | None,
+    api_servers: "tuple[Network, ...]",
 ) -> None:
     from orion.api_server.credentials import find_access
     from orion.operator.webhook.serving import Listening, Webhook
@@ -109,6 +122,7 @@ def _run(
         exposition=health,
         leave_s=shutdown_s[0],
         finish_s=shutdown_s[1],
+        api_servers=api_servers,
     )
     server = Webhook(find_access(kubeconfig), defaults, listening)
     asyncio.run(server.run(started=_log_port))
@@ -116,6 +130,13 @@ def _run(
 
 def _log_port(server: "Webhook") -> None:
     logging.getLogger(__name__).info("reviews on port %d", server.port)
+
+
+def _network(text: str) -> "Network":
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise Invalid(f"--api-server must be a network such as 10.0.0.1/32: {error}") from None
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -1,12 +1,15 @@
-"""Measures what the operator costs with 1,000 shares and 5,000 pods on a real API server, with fake nodes and agents.
+"""Measures what the operator costs with 2,000 shares and 10,000 pods on a real API server, with fake nodes and agents.
 
-    make cluster
+    make cluster ARGS=--no-node && kubectl apply --server-side -f charts/orion/files/crds
     python -m measurements.cluster.operator_scale --kubeconfig ~/.cache/orion/cluster/kubeconfig --output FILE
 
 No pod runs: nodes are objects without a kubelet, and this script writes the statuses that kubelets and node agents
 would write. Everything else is real: API server, etcd, and the operator as a separate process. The script measures the
-time from start to ready, the resident memory, the writes (when idle, and while figures change), and how long a change
-of a share with 1,000 pods takes.
+time from start to ready, the resident memory, the writes (when idle, and while figures change), how long changes of a
+share with 10 pods and of one with 1,000 take, and how long the operator's loop is blocked meanwhile.
+
+The share with 10 pods is also changed while a user of another namespace changes shares all the time: 200 shares whose
+selectors only exclude, so that each must be compared with all 1,000 pods of that namespace.
 """
 
 import argparse
@@ -14,7 +17,9 @@ import asyncio
 import json
 import os
 import platform
+import signal
 import socket
+import statistics
 import sys
 import time
 import urllib.request
@@ -24,12 +29,15 @@ from typing import Any
 
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
-from orion.crds.annotations import GRANT
 from orion.crds.model import API_VERSION
 
-WIDE = "wide"
-WIDE_PODS = 1_000
-NAMESPACES = 10
+WIDE, NARROW = "wide", "narrow"
+PODS_OF = {WIDE: 1_000, NARROW: 10}
+CHANGES = {WIDE: 5, NARROW: 20}
+""" How often the share is changed. """
+NAMESPACES = 20
+BUSY = "scale-busy"
+BUSY_SHARES, BUSY_PODS = 200, 1_000
 PODS_OF_A_GPU = 8
 GPUS_OF_A_NODE = 8
 AT_ONCE = 32
@@ -43,12 +51,12 @@ class Cluster:
         self.api, self._shares, self._pods = api, shares, pods
 
     def placed(self) -> Iterator[tuple[str, str, str]]:
-        """Yield each pod's namespace, name and share: `WIDE` has `WIDE_PODS` pods, the other shares divide the rest."""
-        wide = min(WIDE_PODS, self._pods // 2)
-        for number in range(wide):
-            yield _namespace(0), f"{WIDE}-{number}", WIDE
-        for number in range(self._pods - wide):
-            share = number % (self._shares - 1)
+        """Yield each pod's namespace, name and share: some shares have `PODS_OF`, the others divide the rest."""
+        for share, pods in PODS_OF.items():
+            for number in range(pods):
+                yield _namespace(0), f"{share}-{number}", share
+        for number in range(self._pods - sum(PODS_OF.values())):
+            share = number % (self._shares - len(PODS_OF))
             yield _namespace(share), f"pod-{number}", f"share-{share}"
 
     async def make(self) -> None:
@@ -58,8 +66,8 @@ class Cluster:
         pods = list(self.placed())
         nodes = -(-len(pods) // (PODS_OF_A_GPU * GPUS_OF_A_NODE))
         await _all(self._make("/api/v1/nodes", _object(_node(n))) for n in range(nodes))
-        await _all(self._make_share(_namespace(n), f"share-{n}") for n in range(self._shares - 1))
-        await self._make_share(_namespace(0), WIDE)
+        await _all(self._make_share(_namespace(n), f"share-{n}") for n in range(self._shares - len(PODS_OF)))
+        await _all(self._make_share(_namespace(0), name) for name in PODS_OF)
         await _all(self._make_pod(number, *pod) for number, pod in enumerate(pods))
         await self.report(ratio=0.5)
 
@@ -69,20 +77,34 @@ class Cluster:
         groups = [pods[first : first + PODS_OF_A_GPU] for first in range(0, len(pods), PODS_OF_A_GPU)]
         await _all(self._report(number, group, ratio) for number, group in enumerate(groups))
 
-    async def change_wide(self) -> int:
-        """Change the memory limit of the share with the most pods; return the new limit in bytes."""
-        path = f"{_SHARES}/namespaces/{_namespace(0)}/gpushares/{WIDE}"
-        share = await self.api.get(path)
-        limit = share["metadata"]["generation"] + 4
-        await self.api.patch(path, {"spec": {"memory": {"limit": f"{limit}Gi"}}})
-        return int(limit) * 2**30
+    async def make_busy(self) -> None:
+        """Make the namespace whose shares change all the time."""
+        await self._make("/api/v1/namespaces", _object(BUSY))
+        await asyncio.sleep(2)  # until the service account exists
+        await _all(self._make_pod(0, BUSY, f"busy-{number}", "none") for number in range(BUSY_PODS))
+        path = f"{_SHARES}/namespaces/{BUSY}/gpushares"
+        spec = {"priority": "be", "selector": _excluding(0)}
+        body = {"apiVersion": API_VERSION, "kind": "GPUShare", "spec": spec}
+        await _all(self._make(path, body | _object(f"busy-{number}")) for number in range(BUSY_SHARES))
 
-    async def with_memory(self, limit: int) -> int:
-        """Return how many pods of the share `WIDE` have a grant with this memory limit in bytes."""
-        label = f"app={WIDE}"
-        found = await self.api.get(f"/api/v1/namespaces/{_namespace(0)}/pods", labelSelector=label)
-        grants = (pod["metadata"].get("annotations", {}).get(GRANT, "") for pod in found["items"])
-        return sum(f'"memoryLimitBytes":{limit}' in grant for grant in grants)
+    async def keep_busy(self, number: int) -> None:
+        """Change shares of the busy namespace, one after the other, until cancelled."""
+        while True:
+            number += 7
+            path = f"{_SHARES}/namespaces/{BUSY}/gpushares/busy-{number % BUSY_SHARES}"
+            await self.api.patch(path, {"spec": {"selector": _excluding(number)}})
+
+    async def change(self, share: str) -> float:
+        """Change a share's memory limit; return the seconds until its status says that all of its pods have it."""
+        path = f"{_SHARES}/namespaces/{_namespace(0)}/gpushares/{share}"
+        found = await self.api.get(path)
+        limit = f"{found['metadata']['generation'] + 4}Gi"
+        changed = await self.api.patch(path, {"spec": {"memory": {"limit": limit}}})
+        began = time.monotonic()
+        while not _granted(changed, changed["metadata"]["generation"]):
+            await asyncio.sleep(0.02)
+            changed = changed | await self.api.get(path)
+        return time.monotonic() - began
 
     async def _make(self, path: str, body: dict[str, Any]) -> None:
         try:
@@ -135,7 +157,9 @@ class Operator:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(kubeconfig)]
+        self._callbacks = log.with_suffix(".callbacks")
+        program = ["measurements.cluster.watched_operator", str(self._callbacks)]
+        self._command = [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)]
         self._command += ["--address", f"127.0.0.1:{self._port}", "--lease-namespace", "default"]
         self._log = log
         self.process: asyncio.subprocess.Process | None = None
@@ -180,6 +204,15 @@ class Operator:
         done["requests"] = sum(_sum(found, f'method="{each}"', "orion_operator_requests_total") for each in methods)
         return done
 
+    async def callbacks(self) -> dict[str, Any]:
+        """Return how long the loop's callbacks took since this was last called."""
+        assert self.process
+        self._callbacks.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        while not self._callbacks.exists():
+            await asyncio.sleep(0.05)
+        return dict(json.loads(self._callbacks.read_text()))
+
     def cpu(self) -> float:
         """Return the operator's CPU time in seconds. Unlike wall time, it does not depend on other processes."""
         assert self.process
@@ -211,18 +244,29 @@ async def measure(cluster: Cluster, operator: Operator, rest: float) -> dict[str
     found["first_start_settled_s"] = found["first_start_ready_s"] + await operator.settled()
     found["first_start_writes"] = await operator.writes()
     found["first_start_memory_mib"] = operator.memory()
-    for name, signal in (("restart", 15), ("restart_after_kill", 9)):
-        await operator.stop(signal)
+    for name, number in (("restart", signal.SIGTERM), ("restart_after_kill", signal.SIGKILL)):
+        await operator.stop(number)
         ready = await operator.start()
         found[name] = {"ready_s": ready, "cpu_s": operator.cpu(), "settled_s": ready + await operator.settled()}
         found[name] |= {"writes": await operator.writes(), "memory_mib": operator.memory()}
+        found[name]["loop"] = await operator.callbacks()
         print(json.dumps({name: found[name]}), flush=True)
     found["at_rest"] = await _during(operator, rest, asyncio.sleep(rest))
     print(json.dumps({"at_rest": found["at_rest"]}), flush=True)
     found["moving"] = await _during(operator, rest, _move(cluster, rest))
     print(json.dumps({"moving": found["moving"]}), flush=True)
     await asyncio.sleep(31)  # the operator writes figures at most every 30 s (`urgency`): wait for the last write
-    found["change"] = await _change(cluster, operator)
+    for share, times in CHANGES.items():
+        found[f"change_{share}"] = await _changes(cluster, operator, share, times)
+        print(json.dumps({share: found[f"change_{share}"]}), flush=True)
+    await cluster.make_busy()
+    await operator.settled()
+    async with asyncio.TaskGroup() as group:
+        busy = [group.create_task(cluster.keep_busy(each)) for each in range(4)]
+        await asyncio.sleep(5)
+        found["change_narrow_beside_changes"] = await _changes(cluster, operator, NARROW, CHANGES[NARROW])
+        for task in busy:
+            task.cancel()
     found["memory_mib"] = operator.memory()
     return found
 
@@ -243,19 +287,33 @@ async def _move(cluster: Cluster, seconds: float) -> None:
         await asyncio.sleep(2)
 
 
-async def _change(cluster: Cluster, operator: Operator) -> dict[str, Any]:
-    wide = sum(share == WIDE for _, _, share in cluster.placed())
-    before, began, spent = await operator.writes(), time.monotonic(), operator.cpu()
-    limit = await cluster.change_wide()
-    while True:
-        done = (await operator.writes())["PatchPod"] - before["PatchPod"]
-        if done >= wide and await cluster.with_memory(limit) == wide:
-            break
-        await asyncio.sleep(0.1)
-    took, spent = time.monotonic() - began, operator.cpu() - spent
-    await asyncio.sleep(15)  # until the share's status is written
-    after = await operator.writes()
-    return {"pods": wide, "seconds": took, "cpu_s": spent, "writes": {key: after[key] - before[key] for key in after}}
+async def _changes(cluster: Cluster, operator: Operator, share: str, times: int) -> dict[str, Any]:
+    before, spent = await operator.writes(), operator.cpu()
+    await operator.callbacks()
+    seconds = []
+    for _ in range(times):
+        seconds.append(await cluster.change(share))
+        await asyncio.sleep(2)
+    loop, after = await operator.callbacks(), await operator.writes()
+    return {
+        "pods": PODS_OF[share],
+        "seconds": [round(each, 3) for each in seconds],
+        "median_s": round(statistics.median(seconds), 3),
+        "longest_s": round(max(seconds), 3),
+        "cpu_s": operator.cpu() - spent,
+        "writes": {key: after[key] - before[key] for key in after},
+        "loop": loop,
+    }
+
+
+def _granted(share: dict[str, Any], generation: int) -> bool:
+    ready = (each for each in share.get("status", {}).get("conditions", ()) if each["type"] == "Ready")
+    return any(each.get("observedGeneration") == generation and each["reason"] == "Granted" for each in ready)
+
+
+def _excluding(number: int) -> dict[str, Any]:
+    values = [f"value-{number}-{each}" for each in range(4)]
+    return {"matchExpressions": [{"key": f"key-{each}", "operator": "NotIn", "values": values} for each in range(16)]}
 
 
 async def main() -> None:
@@ -263,8 +321,8 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--shares", type=int, default=1_000)
-    parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--shares", type=int, default=2_000)
+    parser.add_argument("--pods", type=int, default=10_000)
     parser.add_argument("--made", action="store_true", help="reuse the objects of an earlier run")
     parser.add_argument(
         "--rest", type=float, default=90, help="seconds to measure when idle, and again while figures change"

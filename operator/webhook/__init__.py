@@ -16,6 +16,10 @@ reviews     the formats of AdmissionReview
 cluster_facts  the facts about shares and GPUs that admission needs
 handling    answers a review, and reads the live API before it rejects
 metrics     Prometheus metrics
+bounds      how many connections and bytes each peer, and all together, may use
+turns       gives peers turns on the event loop
+connections accepts connections, with TLS handshakes in turn
+bodies      reads the bodies of reviews within bounds
 tls         the certificate, replaced while the server runs
 serving     HTTPS, probes, metrics and the shutdown
 manifests   the webhook configuration and the admission policies

@@ -36,6 +36,12 @@ class Metrics:
         self.errors = Counter(
             "orion_webhook_errors", "Reviews answered with an HTTP error.", ["status"], registry=self.registry
         )
+        self.refused = Counter(
+            "orion_webhook_refused",
+            "Connections and reviews beyond a bound, by bound.",
+            ["what"],
+            registry=self.registry,
+        )
         self.second_looks = Counter(
             "orion_webhook_second_looks",
             "Reviews that read the live API before a rejection.",

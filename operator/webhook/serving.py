@@ -29,19 +29,19 @@ from orion.errors import Unavailable
 from orion.exposition.answers import PATHS, Answers
 from orion.exposition.server import ExpositionServer
 from orion.operator.webhook import reviews
+from orion.operator.webhook.bodies import Bodies, Refused
+from orion.operator.webhook.bounds import BYTES, Network, Peer, Peers
+from orion.operator.webhook.connections import Connections
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.handling import Admission
 from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.tls import LiveCertificate
 
-_LARGEST_REVIEW = 8 * 2**20
-""" Bytes. The API server accepts pods of up to 1.5 MiB, and a review contains the new and the old pod. """
 FINISH_S = 95.0
 """ Longer than the 90 s after which an API server closes an idle connection (IdleConnTimeout of Go's transport). """
 _KEEP_ALIVE_S = 120.0
 """ Longer than those 90 s, too: the API server always closes an idle connection first. """
 _ANSWER_S = 5.0  # what reviews that have arrived may still take at the end
-_HANDSHAKE_S = 0.5  # ten times what a handshake takes on a busy machine
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +55,7 @@ class Listening:
         certificate, key: PEM files.
         leave_s: how long the webhook accepts connections after SIGTERM, in seconds.
         finish_s: how long connections may stay open and send reviews after `leave_s`, in seconds.
+        api_servers: the networks of the API servers; empty: unknown.
     """
 
     address: str
@@ -64,6 +65,7 @@ class Listening:
     exposition: str = ""
     leave_s: float = 5.0
     finish_s: float = FINISH_S
+    api_servers: tuple[Network, ...] = ()
 
 
 class Webhook:
@@ -85,6 +87,9 @@ class Webhook:
         self.admission = Admission(self._server, defaults, self.metrics)
         self.certificate = LiveCertificate(listening.certificate, listening.key, self.metrics)
         self._leaving = False
+        self._peers = Peers(listening.api_servers)
+        self._bodies = Bodies(self._peers)
+        self.connections = Connections(self._peers, self.certificate.context, self._refused)
         self._answers = Answers(self.metrics.text, self._unready)
         self._exposition = ExpositionServer(self._answers, listening.exposition) if listening.exposition else None
         self.port = 0
@@ -108,8 +113,9 @@ class Webhook:
             await self._listen(runner)
             started(self)
             await ended.wait()
-            await self._leave(runner)
+            await self._leave()
         finally:
+            await self.connections.end()
             await runner.cleanup()
             if self._exposition is not None:
                 await self._exposition.stop()
@@ -131,48 +137,56 @@ class Webhook:
         _log.info("ready: %d shares, %d GPUs", self.admission.shares.count, self.admission.devices.count)
 
     def _runner(self) -> web.AppRunner:
-        application = web.Application(client_max_size=_LARGEST_REVIEW)
+        application = web.Application(client_max_size=BYTES.each)
         application.router.add_post(reviews.PATH, self._review)
-        for path in PATHS:
-            application.router.add_get(path, self._answers.answer)
-        return web.AppRunner(application, access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=_ANSWER_S)
+        if self._exposition is None:
+            for path in PATHS:
+                application.router.add_get(path, self._answers.answer)
+        return web.AppRunner(application, shutdown_timeout=_ANSWER_S)
 
     async def _listen(self, runner: web.AppRunner) -> None:
         await runner.setup()
+        assert runner.server is not None
         address, port = self._listening.address, self._listening.port
-        await web.TCPSite(runner, address, port, ssl_context=self.certificate.context).start()
-        self.port = runner.addresses[0][1]
+        self.port = self.connections.listen(address, port, runner.server, _KEEP_ALIVE_S)
         if self._exposition is not None:
             await self._exposition.start()
 
-    async def _leave(self, runner: web.AppRunner) -> None:
-        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` until all have closed.
-
-        A connection that the kernel accepted just before is not listed until its TLS handshake is over. So the listener
-        has to be without a connection for `_HANDSHAKE_S`.
-        """
+    async def _leave(self) -> None:
+        """Accept connections for `leave_s`, then close the listener and wait up to `finish_s` until all have closed."""
         self._leaving = True
         _log.info("shutting down: new connections are accepted for another %g s", self._listening.leave_s)
         await asyncio.sleep(self._listening.leave_s)
-        for site in list(runner.sites):
-            await site.stop()
-        now = unused_since = time.monotonic()
-        end = now + self._listening.finish_s
-        while now < end and now < unused_since + _HANDSHAKE_S:
+        self.connections.close_listener()
+        end = time.monotonic() + self._listening.finish_s
+        while self.connections.account.total and time.monotonic() < end:
             await asyncio.sleep(0.02)
-            now = time.monotonic()
-            if runner.server is not None and runner.server.connections:
-                unused_since = now
 
     # -- Answers -------------------------------------------------------------------------------------------------------
 
     async def _review(self, http: web.Request) -> web.Response:
-        body = await http.read()
-        start = time.perf_counter()
+        peer = self._peers.at(http.remote or "0.0.0.0")
         try:
-            question = reviews.Question.model_validate_json(body)
-        except ValidationError as error:
-            return self._failed(400, f"not an AdmissionReview of {reviews.API_VERSION}: {error.errors()[0]['msg']}")
+            async with self._bodies.read(http, peer) as body:
+                return await self._answer(body, peer)
+        except Refused as refused:
+            self._refused(refused.what)
+            answer = self._failed(refused.status, str(refused))
+            answer.force_close()
+            return answer
+
+    async def _answer(self, body: bytes, peer: Peer) -> web.Response:
+        """Return the answer to a review.
+
+        Raises:
+            Refused: the body is large, and too many other large ones wait.
+        """
+        async with self._bodies.turn(peer, body):
+            start = time.perf_counter()
+            try:
+                question = reviews.Question.model_validate_json(body)
+            except ValidationError as error:
+                return self._failed(400, f"not an AdmissionReview of {reviews.API_VERSION}: {error.errors()[0]['msg']}")
         try:
             decision = await self.admission.decide(question.request)
             text = reviews.answer(question.request, decision)
@@ -186,6 +200,9 @@ class Webhook:
         self.metrics.decisions.labels(decision.outcome, decision.reason).inc()
         self.metrics.seconds.labels(decision.outcome).observe(time.perf_counter() - start)
         return self._response(web.Response(body=text, content_type="application/json"))
+
+    def _refused(self, what: str) -> None:
+        self.metrics.refused.labels(what).inc()
 
     def _failed(self, status: int, text: str) -> web.Response:
         self.metrics.errors.labels(str(status)).inc()

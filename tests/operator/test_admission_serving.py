@@ -51,7 +51,9 @@ class Served:
         return found
 
     async def get(self, path: str) -> tuple[int, str]:
-        async with self.session.get(f"https://127.0.0.1:{self.webhook.port}/{path}") as response:
+        exposition = self.webhook._exposition
+        plain = exposition and f"http://127.0.0.1:{exposition.port}"
+        async with self.session.get(f"{plain or f'https://127.0.0.1:{self.webhook.port}'}/{path}") as response:
             return response.status, await response.text()
 
 

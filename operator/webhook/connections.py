@@ -1,0 +1,179 @@
+"""Accepts the webhook's connections: bounded for each peer, with TLS handshakes at a bounded rate and peer by peer.
+
+asyncio's own server begins every handshake at once. A handshake takes about a millisecond of the loop, so a few pods
+that open connections without a pause would use all of its time. Here a connection waits for its peer's turn before its
+handshake. Only API servers whose network is known do not wait.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+
+from aiohttp import web
+
+from orion.operator.webhook.bounds import CONNECTIONS, Account, Peer, Peers
+from orion.operator.webhook.turns import Turns
+
+_HANDSHAKES_APART_S = 0.01
+""" The time between the beginnings of two handshakes: all together take about a tenth of the loop's time. """
+_WAIT_S = 3.0
+""" How long a connection may wait for its handshake. """
+_HANDSHAKE_S = 2.0
+_CLOSE_S = 1.0
+""" How long a peer may take to answer the end of TLS. """
+_ACCEPTED_AT_ONCE = 16
+_BACKLOG = 512
+_BUFFER = 64 * 2**10
+""" Bytes of a body that are read before the webhook wants them. """
+_log = logging.getLogger(__name__)
+_silent = logging.Logger("nobody", logging.CRITICAL + 1)
+""" aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. """
+
+
+class Connections:
+    """The listener of the webhook and its connections.
+
+    Args:
+        peers: recognises API servers.
+        context: returns the TLS context of the next handshake.
+        refused: called with the reason for each connection that is closed without an answer.
+    """
+
+    def __init__(self, peers: Peers, context: ssl.SSLContext, refused: Callable[[str], None]) -> None:
+        self._peers, self._context, self._refused = peers, context, refused
+        self.account = Account(CONNECTIONS, reserved=peers.known)
+        self._turns = Turns[Peer](lambda _: _HANDSHAKES_APART_S)
+        self._greeting: set[asyncio.Task[None]] = set()
+        self._listener: socket.socket | None = None
+        self._server: web.Server | None = None
+        self._keep_alive_s = 0.0
+
+    def listen(self, address: str, port: int, server: web.Server, keep_alive_s: float) -> int:
+        """Begin to accept connections; return the port.
+
+        Args:
+            address: where to listen.
+            port: where to listen; 0: any free port.
+            server: handles requests.
+            keep_alive_s: how long an idle connection stays open.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._server, self._keep_alive_s = server, keep_alive_s
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, port), family=family, backlog=_BACKLOG, reuse_port=False)
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        return int(self._listener.getsockname()[1])
+
+    def close_listener(self) -> None:
+        """Accept no more connections than those that wait."""
+        if self._listener is not None:
+            self._accept()
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    async def end(self) -> None:
+        """Close the listener and the connections whose handshake is not over."""
+        self.close_listener()
+        for task in self._greeting:
+            task.cancel()
+        await asyncio.gather(*self._greeting, return_exceptions=True)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                _log.warning("a connection could not be accepted: %s", error)
+                return
+            accepted.setblocking(False)
+            peer = self._peers.at(address[0])
+            if not self.account.take(peer, 1):
+                accepted.close()
+                self._refused("connections")
+                continue
+            task = asyncio.create_task(self._greet(accepted, _Place(self.account, peer)))
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, accepted: socket.socket, place: "_Place") -> None:
+        """Wait for the peer's turn, and make a connection of the socket."""
+        try:
+            if not place.peer.is_api_server:
+                async with asyncio.timeout(_WAIT_S), self._turns.turn(place.peer):
+                    pass
+        except (TimeoutError, asyncio.CancelledError) as error:
+            accepted.close()
+            place.leave()
+            self._refused("handshakes")
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return
+        made = False
+        try:
+            await self._handshake(accepted, place)
+            made = True
+        except (OSError, ssl.SSLError):
+            self._refused("handshake")
+        finally:
+            if not made:
+                place.leave()
+
+    async def _handshake(self, accepted: socket.socket, place: "_Place") -> None:
+        """Raise OSError if TLS fails or takes too long."""
+        assert self._server is not None
+        server = self._server
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: _Connection(server, self._keep_alive_s, place.leave),
+            accepted,
+            ssl=self._context,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+            ssl_shutdown_timeout=_CLOSE_S,
+        )
+
+
+class _Place:
+    """The place of one connection among its peer's connections."""
+
+    def __init__(self, account: Account, peer: Peer) -> None:
+        self.peer = peer
+        self._account, self._left = account, False
+
+    def leave(self) -> None:
+        """Give the place back; further calls have no effect."""
+        if not self._left:
+            self._left = True
+            self._account.give_back(self.peer, 1)
+
+
+class _Connection(web.RequestHandler):
+    """aiohttp's connection, which also reports its end."""
+
+    __slots__ = ("_lost",)
+
+    def __init__(self, server: web.Server, keep_alive_s: float, lost: Callable[[], None]) -> None:
+        # Compressed bodies are not expanded, because a small one can become very large.
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # None: no log
+            logger=_silent,
+            keepalive_timeout=keep_alive_s,
+            lingering_time=0,  # the rest of a refused body is not read
+            read_bufsize=_BUFFER,
+            auto_decompress=False,
+        )
+        self._lost = lost
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End the connection."""
+        super().connection_lost(exc)
+        self._lost()
