@@ -52,9 +52,9 @@ class Cluster:
 
     def placed(self) -> Iterator[tuple[str, str, str]]:
         """Yield each pod's namespace, name and share: some shares have `PODS_OF`, the others divide the rest."""
-        for share, pods in PODS_OF.items():
+        for name, pods in PODS_OF.items():
             for number in range(pods):
-                yield _namespace(0), f"{share}-{number}", share
+                yield _namespace(0), f"{name}-{number}", name
         for number in range(self._pods - sum(PODS_OF.values())):
             share = number % (self._shares - len(PODS_OF))
             yield _namespace(share), f"pod-{number}", f"share-{share}"

@@ -53,7 +53,7 @@ def watch(callbacks: Callbacks) -> None:
         run(handle)
         callbacks.note(handle, time.perf_counter() - wall, time.thread_time() - cpu)
 
-    asyncio.Handle._run = measured  # type: ignore[method-assign]
+    asyncio.Handle._run = measured  # type: ignore[assignment, method-assign]
 
 
 if __name__ == "__main__":

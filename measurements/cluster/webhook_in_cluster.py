@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from measurements.cluster.webhook_load import conditions, process, wait_until_ready
+from measurements.cluster.webhook_load import conditions, free_port, process, wait_until_ready
 from measurements.cluster.webhook_world import certificates, example_pod, share
 from orion.api_server.access import Access
 from orion.api_server.credentials import find_access
@@ -148,14 +148,15 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
         authority = certificates(Path(text))
-        command = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0", "--health", "127.0.0.1:0")
-        with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as ready_line:
-            ports = [int(word.strip(",")) for word in ready_line.split() if word.strip(",").isdecimal()][-2:]
-            wait_until_ready(ports[1])
+        health_port = free_port()
+        command = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0")
+        command += ("--health", f"127.0.0.1:{health_port}")
+        with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as (ready_line, _):
+            wait_until_ready(health_port)
             raw = raw_data.header("measurements.cluster.webhook_in_cluster") | conditions()
             raw["load_before"] = os.getloadavg()[0]
             raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
-            seen = asyncio.run(run(options, ports[0], authority))
+            seen = asyncio.run(run(options, int(ready_line.split()[-1]), authority))
     counts = seen["histogram"]
     total = counts["+Inf"]
     say(f"{seen['pods']} pods in {seen['seconds']:.1f} s: {seen['pods'] / seen['seconds']:.0f} pods/s")

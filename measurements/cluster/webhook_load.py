@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import platform
+import socket
 import ssl
 import statistics
 import subprocess
@@ -22,6 +23,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +39,37 @@ LIMIT_MS = 10.0
 """ Limit for p99. """
 
 
+@dataclass(frozen=True)
+class Served:
+    """A running webhook."""
+
+    port: int
+    health_port: int
+    context: ssl.SSLContext
+    process_id: int
+
+
 @contextlib.contextmanager
-def process(*command: str, until: str) -> Iterator[str]:
-    """Run a Python module; yield the line of its standard error that has `until` in it."""
+def process(*command: str, until: str) -> Iterator[tuple[str, int]]:
+    """Run a Python module; yield the line of its standard error that has `until` in it, and the process id."""
     with subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
             for line in running.stderr:
                 if until in line:
-                    yield line
+                    yield line, running.pid
                     break
             else:
                 raise SystemExit(f"{command[0]} ended before it printed {until!r}")
         finally:
             running.terminate()
+
+
+def free_port() -> int:
+    """Return a port on loopback on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 async def send(port: int, context: ssl.SSLContext, asked: list[Review], due: list[float], connections: int) -> Any:
@@ -110,8 +129,9 @@ def quantile(values: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Run the processes and the load; return the raw data."""
+@contextlib.contextmanager
+def served(options: argparse.Namespace) -> Iterator[Served]:
+    """Run the webhook, and a process that serves its lists."""
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
         folder = Path(text)
         authority = certificates(folder)
@@ -123,18 +143,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "--namespaces",
             str(options.namespaces),
         )
-        with process(*world, until="serving on") as line:
+        with process(*world, until="serving on") as (line, _):
             kubeconfig = folder / "kubeconfig"
             kubeconfig.write_text(_kubeconfig(line.split()[-1]))
             hook = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0")
-            more = ("--health", "127.0.0.1:0", "--leave-seconds", "0", "--kubeconfig", str(kubeconfig))
-            with process(*hook, *more, until="reviews on port") as ready_line:
-                ports = [int(word.strip(",")) for word in ready_line.split() if word.strip(",").isdecimal()][-2:]
-                wait_until_ready(ports[1])
-                return _load(options, ports[0], context)
+            health_port = free_port()
+            more = ("--health", f"127.0.0.1:{health_port}", "--leave-seconds", "0", "--kubeconfig", str(kubeconfig))
+            more += getattr(options, "webhook_options", ())
+            with process(*hook, *more, until="reviews on port") as (ready_line, process_id):
+                wait_until_ready(health_port)
+                yield Served(int(ready_line.split()[-1]), health_port, context, process_id)
 
 
-def _load(options: argparse.Namespace, port: int, context: ssl.SSLContext) -> dict[str, Any]:
+def load(options: argparse.Namespace, webhook: Served) -> dict[str, Any]:
+    """Send the reviews; return the raw data."""
     asked = reviews(options.shares, options.namespaces)
     due = poisson_arrivals(options.rate, LEAD_S + options.seconds, options.seed)
     if options.regular:
@@ -143,7 +165,7 @@ def _load(options: argparse.Namespace, port: int, context: ssl.SSLContext) -> di
     before = os.getloadavg()[0]
     gc.collect()
     gc.freeze()  # otherwise collections in the client would count as the webhook's time
-    rows, problems = asyncio.run(send(port, context, asked, due, options.connections))
+    rows, problems = asyncio.run(send(webhook.port, webhook.context, asked, due, options.connections))
     counted_rows = [row for row in rows if row[0] >= LEAD_S]
     return {
         "load_before": before,
@@ -174,9 +196,8 @@ def summary(seen: dict[str, Any]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in figures.items()}
 
 
-def main() -> int:
-    """Measure, print the figures, and write the raw data."""
-    parser = OneSentenceParser(prog="webhook_load", description=__doc__.splitlines()[0] if __doc__ else "")
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `served` and `load` need."""
     parser.add_argument("--rate", type=positive, default=200.0, help="reviews per second (default 200)")
     parser.add_argument("--seconds", type=positive, default=30.0, help="duration (default 30)")
     parser.add_argument("--shares", type=counted, default=1_000, help="GPUShares in the cluster (default 1000)")
@@ -184,9 +205,16 @@ def main() -> int:
     parser.add_argument("--connections", type=counted, default=16, help="persistent connections (default 16)")
     parser.add_argument("--regular", action="store_true", help="equal intervals instead of a Poisson process")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random arrival times (default 1)")
+
+
+def main() -> int:
+    """Measure, print the figures, and write the raw data."""
+    parser = OneSentenceParser(prog="webhook_load", description=__doc__.splitlines()[0] if __doc__ else "")
+    add_load_options(parser)
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_load.json.gz")
     options = parser.parse_args()
-    raw = raw_data.header("measurements.cluster.webhook_load") | conditions() | measure(options)
+    with served(options) as webhook:
+        raw = raw_data.header("measurements.cluster.webhook_load") | conditions() | load(options, webhook)
     raw["summary"] = summary(raw)
     for name, value in raw["summary"].items():
         say(f"{name:<20}{value:g}")
