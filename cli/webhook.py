@@ -134,7 +134,7 @@ def _log_port(server: "Webhook") -> None:
 
 def _network(text: str) -> "Network":
     try:
-        return ip_network(text)
+        return ip_network(text, strict=False)
     except ValueError as error:
         raise Invalid(f"--api-server must be a network such as 10.0.0.1/32: {error}") from None
 

@@ -1,0 +1,330 @@
+"""No sender can use up what the webhook has: the pure bounds, and each of them on a running webhook."""
+
+import asyncio
+import contextlib
+import ipaddress
+import itertools
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orion.api_server.access import Access
+from orion.operator.webhook import bodies, connections
+from orion.operator.webhook.bounds import BYTES, CONNECTIONS, Account, Amounts, Peer, Peers
+from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.serving import Listening, Webhook
+from orion.operator.webhook.turns import Turns
+from testbed.authority import Authority
+from tests.operator.scripted_api import ScriptedApi
+from tests.operator.test_admission_serving import Served, pod, question
+from tests.waiting import eventually_async
+
+AMOUNTS = Amounts(total=100, each=30, reserve=20, little=5)
+SERVER = Peer("10.0.0.1", True)
+
+
+def stranger(number: int) -> Peer:
+    return Peer(f"10.1.0.{number}", False)
+
+
+# -- Bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_peer_gets_its_part_only() -> None:
+    account = Account(AMOUNTS, reserved=False)
+    assert account.take(stranger(1), 30)
+    assert not account.take(stranger(1), 1)
+    assert account.take(stranger(2), 30)
+    account.give_back(stranger(1), 10)
+    assert account.take(stranger(1), 10)
+
+
+def test_the_reserve_is_for_peers_that_use_little_if_no_api_server_is_known() -> None:
+    account = Account(AMOUNTS, reserved=False)
+    assert all(account.take(stranger(number), 20) for number in range(4))
+    assert not account.take(stranger(9), 6)
+    assert account.take(stranger(9), 5)
+    assert not account.take(stranger(9), 1)
+    assert not account.take(stranger(0), 1)
+
+
+def test_the_reserve_is_for_api_servers_if_they_are_known() -> None:
+    account = Account(AMOUNTS, reserved=True)
+    assert all(account.take(stranger(number), 20) for number in range(4))
+    assert not account.take(stranger(9), 1)
+    assert account.take(SERVER, 20)
+    assert not account.take(SERVER, 1)
+
+
+def test_what_is_given_back_leaves_nothing_behind() -> None:
+    account = Account(AMOUNTS, reserved=False)
+    assert account.take(stranger(1), 7)
+    account.give_back(stranger(1), 7)
+    assert account.total == 0
+    assert not account._used
+
+
+def test_a_peer_is_an_api_server_by_its_network() -> None:
+    peers = Peers((ipaddress.ip_network("10.0.0.0/30"), ipaddress.ip_network("fd00::/64")))
+    assert peers.at("10.0.0.3").is_api_server
+    assert peers.at("::ffff:10.0.0.3") == peers.at("10.0.0.3")
+    assert peers.at("fd00::7").is_api_server
+    assert not peers.at("10.0.0.4").is_api_server
+    assert not peers.at("fe80::1%eth0").is_api_server
+
+
+# -- Turns -------------------------------------------------------------------------------------------------------------
+
+
+async def test_peers_take_turns() -> None:
+    turns, seen = Turns[str](), []
+
+    async def ask(peer: str, number: int) -> None:
+        async with turns.turn(peer):
+            seen.append(f"{peer}{number}")
+
+    await asyncio.gather(*(ask("a", each) for each in range(4)), *(ask("b", each) for each in range(2)), ask("c", 0))
+    assert seen == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
+
+
+async def test_a_pause_follows_each_turn() -> None:
+    loop, began = asyncio.get_running_loop(), []
+    turns = Turns[str](lambda _: 0.02)
+
+    async def ask() -> None:
+        async with turns.turn("a"):
+            began.append(loop.time())
+
+    await asyncio.gather(ask(), ask(), ask())
+    assert all(second - first >= 0.02 for first, second in itertools.pairwise(began))
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["waiting", "in the moment of its turn"])
+async def test_a_turn_that_is_cancelled_is_the_next_ones(given: bool) -> None:
+    turns = Turns[str]()
+    async with turns.turn("a"):
+        first = asyncio.create_task(_take(turns))
+        second = asyncio.create_task(_take(turns))
+        await asyncio.sleep(0)
+        if not given:
+            first.cancel()
+    if given:
+        turns._next()
+        first.cancel()
+    assert await second
+    with contextlib.suppress(asyncio.CancelledError):
+        await first
+
+
+async def _take(turns: Turns[str]) -> bool:
+    async with turns.turn("a"):
+        return True
+
+
+# -- A running webhook -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS", Amounts(total=6, each=3, reserve=2, little=1))
+    monkeypatch.setattr(bodies, "BYTES", Amounts(total=600_000, each=200_000, reserve=100_000, little=10_000))
+    monkeypatch.setattr(bodies, "BODY_S", 0.3)
+
+
+@contextlib.asynccontextmanager
+async def running(script: ScriptedApi, folder: Path, *api_servers: str) -> AsyncIterator[Served]:
+    authority = Authority(folder / "authority")
+    authority.server("webhook", ["127.0.0.1"]).write(folder, "tls")
+    networks = tuple(map(ipaddress.ip_network, api_servers))
+    files = (folder / "tls.crt", folder / "tls.key")
+    listening = Listening("127.0.0.1", 0, *files, "127.0.0.1:0", leave_s=0.0, finish_s=0.0, api_servers=networks)
+    webhook, started = Webhook(Access(script.url, None), Defaults(), listening), asyncio.Event()
+    serving = asyncio.create_task(webhook.run(lambda _: started.set()))
+    await asyncio.wait_for(started.wait(), 10)
+    found = Served(webhook, folder, authority)
+    await eventually_async(lambda: webhook.admission.ready)
+    try:
+        yield found
+    finally:
+        await found.session.close()
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
+
+class Sender:
+    """Opens connections from a loopback address."""
+
+    def __init__(self, served: Served, address: str = "127.0.0.2") -> None:
+        self._served, self._address = served, address
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        trusted = ssl.create_default_context(cafile=str(self._served.authority.certificate_path))
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self._served.webhook.port, ssl=trusted, local_addr=(self._address, 0)
+        )
+        self._writers.append(writer)
+        return reader, writer
+
+    async def ask(self, head: str, body: bytes = b"") -> tuple[int, str, bool]:
+        """Send a request; return the status, the text and whether the connection was closed after it."""
+        reader, writer = await self.connect()
+        writer.write(f"POST /admit HTTP/1.1\r\nHost: w\r\n{head}\r\n\r\n".encode() + body)
+        return await answer(reader)
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, str, bool]:
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).decode().lower()
+    fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+    text = (await reader.readexactly(int(fields["content-length"]))).decode()
+    return int(head.split()[1]), text, fields.get("connection") == "close"
+
+
+async def refusals(served: Served, what: str) -> bool:
+    return f'orion_webhook_refused_total{{what="{what}"}}' in (await served.get("metrics"))[1]
+
+
+async def test_a_peer_with_too_many_connections_gets_no_more_and_others_do(
+    small: None, script: ScriptedApi, tmp_path: Path
+) -> None:
+    async with running(script, tmp_path) as served:
+        sender = Sender(served)
+        for _ in range(3):
+            await sender.connect()
+        with pytest.raises((OSError, ssl.SSLError)):
+            await sender.connect()
+        assert await refusals(served, "connections")
+        assert (await served.review(pod()))["allowed"]
+        sender.close()
+        await eventually_async(lambda: served.webhook.connections.account.total == 1)
+        await sender.connect()
+        sender.close()
+
+
+async def test_api_servers_that_are_known_use_the_reserve(small: None, script: ScriptedApi, tmp_path: Path) -> None:
+    async with running(script, tmp_path, "127.0.0.1/32") as served:
+        one, other = Sender(served), Sender(served, "127.0.0.3")
+        for sender in (one, one, one, other):
+            await sender.connect()
+        with pytest.raises((OSError, ssl.SSLError)):
+            await other.connect()
+        assert (await served.review(pod()))["allowed"]
+        one.close()
+        other.close()
+
+
+async def test_a_connection_without_tls_is_closed_and_gives_its_place_back(
+    small: None, script: ScriptedApi, tmp_path: Path
+) -> None:
+    async with running(script, tmp_path) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.webhook.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 20)
+        writer.transport.abort()
+        await eventually_async(lambda: served.webhook.connections.account.total == 0)
+        assert await refusals(served, "handshake")
+
+
+async def test_a_handshake_that_never_begins_ends(
+    small: None, script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_HANDSHAKE_S", 0.2)
+    async with running(script, tmp_path) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.webhook.port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.transport.abort()
+        await eventually_async(lambda: served.webhook.connections.account.total == 0)
+
+
+async def test_bytes_beyond_a_peers_part_get_429_and_others_are_answered(
+    small: None, script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "BODY_S", 60.0)
+    async with running(script, tmp_path) as served:
+        sender = Sender(served)
+        _, writer = await sender.connect()
+        writer.write(b"POST /admit HTTP/1.1\r\nHost: w\r\nContent-Length: 150000\r\n\r\n{")
+        await eventually_async(lambda: served.webhook._bodies.account.total == 150_000)
+        status, text, closed = await sender.ask("Content-Length: 150000")
+        assert (status, closed) == (429, True)
+        assert "too many bytes from 127.0.0.2" in text
+        assert (await served.review(pod()))["allowed"]
+        assert await refusals(served, "bytes")
+        sender.close()
+        await eventually_async(lambda: served.webhook._bodies.account.total == 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "what"),
+    [
+        ("Content-Length: 200001", 413, "size"),
+        ("Transfer-Encoding: chunked", 411, "length"),
+        ("Content-Length: 100", 408, "body_time"),
+    ],
+)
+async def test_a_body_that_is_too_large_or_slow_or_of_unknown_length_is_refused(
+    small: None, script: ScriptedApi, tmp_path: Path, head: str, status: int, what: str
+) -> None:
+    async with running(script, tmp_path) as served:
+        sender = Sender(served)
+        assert (await sender.ask(head))[::2] == (status, True)
+        assert await refusals(served, what)
+        assert served.webhook._bodies.account.total == 0
+        sender.close()
+
+
+async def test_a_compressed_body_is_not_expanded(small: None, script: ScriptedApi, tmp_path: Path) -> None:
+    async with running(script, tmp_path) as served:
+        sender = Sender(served)
+        status, text, _ = await sender.ask("Content-Encoding: gzip\r\nContent-Length: 4", b"\x1f\x8b\x08\x00")
+        assert (status, text.partition(":")[0]) == (400, "not an AdmissionReview of admission.k8s.io/v1")
+        sender.close()
+
+
+async def test_a_body_that_is_slow_to_parse_is_read_only_from_an_api_server(
+    script: ScriptedApi, tmp_path: Path
+) -> None:
+    given = pod()
+    given["spec"]["many"] = [[] for _ in range(40_000)]
+    body: Any = question(given)
+    async with running(script, tmp_path) as served:
+        status, text = await served.post(body)
+        assert status == 413
+        assert "40002 times the character [" in text
+        assert "webhook.apiServerCIDRs" in text
+        assert await refusals(served, "fields")
+    async with running(script, tmp_path, "127.0.0.0/8") as served:
+        assert (await served.review(given))["allowed"]
+
+
+async def test_a_large_review_that_waits_too_long_gets_429(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "TURN_S", 0.2)
+    given = pod()
+    given["spec"]["long"] = "x" * bodies.LARGE
+    async with running(script, tmp_path) as served:
+        large = served.webhook._bodies._large_turns
+        async with large.turn(stranger(1)):
+            status, text = await served.post(question(given))
+            assert (status, text) == (429, "too many large reviews are waiting; try again")
+            assert (await served.review(pod()))["allowed"]  # small reviews have turns of their own
+        monkeypatch.setattr(bodies, "TURN_S", 60.0)
+        assert (await served.review(given))["allowed"]
+
+
+def test_the_bounds_fit_into_the_memory_of_the_chart() -> None:
+    per_connection = 256 * 2**10 + 3 * connections._BUFFER  # asyncio's TLS buffer, and aiohttp's
+    assert BYTES.total + CONNECTIONS.total * per_connection <= 160 * 2**20
+    for amounts in (BYTES, CONNECTIONS):
+        assert amounts.each * 3 <= amounts.total - amounts.reserve  # three abusers together leave the reserve
