@@ -28,13 +28,17 @@ LIMITS_MS = {"alone": 10.0, "abused": 50.0}
 
 
 @contextlib.contextmanager
-def abusers(count: int, port: int) -> Iterator[None]:
+def abusers(count: int, port: int, niceness: int) -> Iterator[None]:
     """Run abusers, each with its own address."""
     running = []
     try:
         for number in range(count):
-            place = (KINDS[number % len(KINDS)], f"127.0.1.{number + 1}", str(port))
-            running.append(subprocess.Popen([sys.executable, "-m", "measurements.cluster.webhook_abusers", *place]))
+            place = (KINDS[number % len(KINDS)], f"127.0.1.{number + 1}", str(port), str(niceness))
+            command = [sys.executable, "-m", "measurements.cluster.webhook_abusers", *place]
+            running.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        for each in running:
+            assert each.stdout is not None
+            each.stdout.readline()
         yield
     finally:
         for each in running:
@@ -63,7 +67,7 @@ def cost(webhook: Served) -> dict[str, float]:
 def round_of(options: argparse.Namespace, webhook: Served, name: str) -> dict[str, Any]:
     """Send the load once, alone or beside abusers; return the raw data with its summary."""
     before, spent = refused(webhook), cost(webhook)["cpu_s"]
-    with abusers(options.abusers if name == "abused" else 0, webhook.port):
+    with abusers(options.abusers if name == "abused" else 0, webhook.port, options.niceness):
         seen = load(options, webhook)
     after, used = refused(webhook), cost(webhook)
     seen["summary"] = summary(seen)
@@ -78,13 +82,14 @@ def main() -> int:
     parser = OneSentenceParser(prog="webhook_abuse", description=__doc__.splitlines()[0] if __doc__ else "")
     add_load_options(parser)
     parser.add_argument("--abusers", type=counted, default=10, help="number of abusers (default 10)")
+    parser.add_argument("--niceness", type=int, default=19, help="niceness of the abusers (default 19)")
     parser.add_argument("--rounds", type=counted, default=3, help="rounds, each alone and abused (default 3)")
     parser.add_argument("--known", action="store_true", help="tell the webhook the network of the load")
     parser.add_argument("--out", type=Path, help="file for the raw data, such as webhook_abuse.json.gz")
     options = parser.parse_args()
     options.webhook_options = ("--api-server", "127.0.0.1/32") if options.known else ()
     raw = raw_data.header("measurements.cluster.webhook_abuse") | conditions() | {"known": options.known}
-    raw["rounds"] = []
+    raw |= {"niceness": options.niceness, "rounds": []}
     with served(options) as webhook:
         for _ in range(options.rounds):
             raw["rounds"] += [round_of(options, webhook, name) for name in LIMITS_MS]

@@ -1,10 +1,10 @@
 """Abuses a webhook as pods could that reach its port, for `webhook_abuse`.
 
-    python -m measurements.cluster.webhook_abusers KIND ADDRESS PORT
+    python -m measurements.cluster.webhook_abusers KIND ADDRESS PORT NICENESS
 
-Each abuser is a process with the lowest priority, so that it takes only time that nobody else needs: in a cluster,
-abusers run on other machines. It sends from its own loopback address, so the webhook sees another peer. It runs until
-it is ended.
+Each abuser is a process without real-time priority. With niceness 19 it takes only time that nobody else needs: in a
+cluster, abusers run on other machines. It sends from its own loopback address, so the webhook sees another peer. It
+prints a line when it begins, and runs until it is ended.
 """
 
 import asyncio
@@ -112,9 +112,11 @@ async def abuse(kind: str, source: str, port: int) -> None:
     else:
         body = {"text": text_body, "fields": fields_body, "lists": lists_body}[kind]()
         work = [lambda: abuser.full(body)] * FULL_CONNECTIONS
+    print("abusing", flush=True)
     await asyncio.gather(*(again(each) for each in work))
 
 
 if __name__ == "__main__":
-    os.nice(19)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.setpriority(os.PRIO_PROCESS, 0, int(sys.argv[4]))
     asyncio.run(abuse(sys.argv[1], sys.argv[2], int(sys.argv[3])))
