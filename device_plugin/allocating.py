@@ -1,8 +1,9 @@
 """Answers Allocate: a container with slots gets the slots' directories, the hook and the GPUs.
 
-Allocate asks neither the agent nor an API server. The kubelet calls it while it admits a pod: an error fails the pod,
-and a delay holds up every other pod. The kubelet stores the answer and uses it at every start of the container, so
-paths of the node in an answer must stay valid for the pod's life.
+Allocate asks neither the agent nor an API server, and writes nothing. The kubelet calls it while it admits a pod: a
+delay holds up every other pod. The kubelet stores the answer and uses it at every start of the container, so paths of
+the node in an answer must stay valid for the pod's life. `starting` makes them before each start, and if the node's
+disk is full, the start is tried again.
 """
 
 import itertools
@@ -50,16 +51,12 @@ class Allocator:
         Raises:
             Invalid: an ID is not a slot of this node, two slots are of one GPU, or there are several GPUs and one is in
                 mode mps.
-            Exhausted: the node's disk rejects a file or a folder.
             Unavailable: the plugin has no snapshot yet, or the driver's files are missing.
         """
         snapshot, settings = self._snapshot(), self._settings()
         if snapshot is None:
             raise Unavailable("the node's agent has not yet reported its GPUs")
         slots = _slots(resource, device_ids, snapshot)
-        self._files.ensure()
-        for slot in slots:
-            make_slot_directory(self._root, slot)
         answer = api_pb2.ContainerAllocateResponse()
         mount(answer, self._files.current, str(Path(hook.CONTAINER_LIBRARY).parent))
         for slot in slots:
@@ -102,7 +99,7 @@ def _slots(resource: Resource, device_ids: Sequence[str], snapshot: Snapshot) ->
     for first, second in itertools.pairwise(slots):
         if first.gpu == second.gpu:
             raise Invalid(
-                f"{first} and {second} are two slots of one GPU, and a container can use one: "
-                f"the container requests more slots than this node has GPUs with free slots"
+                f"{first} and {second} are two slots of one GPU, and a container can use one slot of each GPU: fewer "
+                "GPUs of the node had free slots than the container asks for"
             )
     return slots

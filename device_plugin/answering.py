@@ -1,7 +1,8 @@
 """The gRPC service of one resource: each method checks the request, delegates it, and records metrics.
 
 The service answers an error with a sentence, since the kubelet puts that sentence into the pod's Events. It also
-answers and logs unexpected exceptions, so one pod's failure does not stop the plugin for the others.
+answers and logs unexpected exceptions, so one pod's failure does not stop the plugin for the others. Allocate never
+answers an error: the container's start is refused instead (`refused`).
 """
 
 import asyncio
@@ -9,11 +10,13 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from orion.device_plugin import refused
 from orion.device_plugin.advertised import Advertised, Notifier
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
@@ -29,6 +32,25 @@ OPTIONS = api_pb2.DevicePluginOptions(pre_start_required=True, get_preferred_all
 Context = grpc.aio.ServicerContext[Any, Any]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Request:
+    """A request of the kubelet, and how it ends: ok, refused, failed or cancelled."""
+
+    resource: Resource
+    method: str
+    result: str = "ok"
+
+    def failed(self, error: Exception) -> str:
+        """Log why the request fails, and return the sentence for the pod's Events."""
+        if isinstance(error, OrionError):
+            self.result = "refused"
+            _log.warning("%s: %s refused: %s", self.resource, self.method, error)
+            return str(error)
+        self.result = "failed"
+        _log.error("%s: %s failed", self.resource, self.method, exc_info=error)
+        return f"an error of the device plugin: {error!r}"
 
 
 class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
@@ -91,13 +113,19 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
 
     async def Allocate(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Return what containers need for their slots."""
-        async with self._answering("Allocate", context):
+        async with self._answering("Allocate", context) as current:
             return api_pb2.AllocateResponse(
                 container_responses=[
-                    self._allocator.allocate(self._resource, list(asked.devices_ids))
-                    for asked in request.container_requests
+                    self._allocate(current, list(asked.devices_ids)) for asked in request.container_requests
                 ]
             )
+
+    def _allocate(self, current: _Request, device_ids: list[str]) -> api_pb2.ContainerAllocateResponse:
+        """Return what a container needs, or an answer with which it cannot start: an error would fail its pod."""
+        try:
+            return self._allocator.allocate(self._resource, device_ids)
+        except Exception as error:
+            return refused.refuse(current.failed(error))
 
     async def PreStartContainer(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Prepare a container's start."""
@@ -106,24 +134,20 @@ class DevicePluginService(api_pb2_grpc.DevicePluginServicer):
             return api_pb2.PreStartContainerResponse()
 
     @contextlib.asynccontextmanager
-    async def _answering(self, method: str, context: Context) -> AsyncIterator[None]:
+    async def _answering(self, method: str, context: Context) -> AsyncIterator[_Request]:
         """Count and time a request; turn every exception into a sentence."""
-        began, result = time.perf_counter(), "ok"
+        began, current = time.perf_counter(), _Request(self._resource, method)
         try:
-            yield
-        except OrionError as error:
-            result = "refused"
-            _log.warning("%s: %s refused: %s", self._resource, method, error)
-            await context.abort(grpc.StatusCode[error.grpc_code], f"orion: {error}")
+            yield current
         except asyncio.CancelledError:
-            result = "cancelled"
+            current.result = "cancelled"
             raise
         except Exception as error:
-            result = "failed"
-            _log.exception("%s: %s failed", self._resource, method)
-            await context.abort(grpc.StatusCode.INTERNAL, f"orion: an error of the device plugin: {error!r}")
+            code = error.grpc_code if isinstance(error, OrionError) else "INTERNAL"
+            await context.abort(grpc.StatusCode[code], f"orion: {current.failed(error)}")
         finally:
-            self._metrics.requests.labels(self._resource, method, result).observe(time.perf_counter() - began)
+            taken = time.perf_counter() - began
+            self._metrics.requests.labels(self._resource, method, current.result).observe(taken)
 
 
 def _slots(device_ids: Iterable[str]) -> list[Slot]:

@@ -1,7 +1,8 @@
 """Reads the kubelet's own record of its allocations: `kubelet_internal_checkpoint`, beside its socket.
 
-The plugin reads two facts from it. The first is which files of the node the containers still mount: the plugin must not
-remove these files. The second is which pod got a slot. Kubernetes does not guarantee the file's format. Anything that
+The plugin reads three facts from it. The first is which files of the node the containers still mount: the plugin must
+not remove these files. The second is which pod got a slot. The third is whether the container must not start, and why.
+Kubernetes does not guarantee the file's format. Anything that
 this module cannot parse is therefore an error, and the plugin then removes nothing.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from orion.device_plugin import refused
 from orion.device_plugin.kubelet import api_pb2
 from orion.errors import Unreadable
 
@@ -51,6 +53,8 @@ class Allocation:
     device_ids: frozenset[str]
     sources: frozenset[Path]
     """ Paths of the node that are mounted into the container. """
+    refused: str = ""
+    """ Why the container must not start; empty: it may start. """
 
 
 def read(path: Path) -> list[Allocation]:
@@ -85,4 +89,5 @@ def _allocation(entry: _Entry) -> Allocation:
         entry.resource,
         frozenset(device for each in lists for device in each),
         frozenset(Path(mount.host_path) for mount in response.mounts),
+        refused.reason_of(response),
     )

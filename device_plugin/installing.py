@@ -58,7 +58,7 @@ class HookFolder:
         Raises:
             Exhausted: the node's disk rejects the files, or containers could not load them from there.
         """
-        self._fill(self.current, check_content=True)
+        self._fill(self.current)
         if os.statvfs(self.current).f_flag & os.ST_NOEXEC:
             # A bind mount inherits noexec: every program would report that the library cannot be preloaded, and run
             # unmanaged.
@@ -66,14 +66,6 @@ class HookFolder:
                 f"{self.base} is mounted noexec, so no container can load the hook from there: mount it with exec "
                 f"on the node (mount --bind {self.base} {self.base}, then mount -o remount,exec {self.base})"
             )
-
-    def ensure(self) -> None:
-        """Install missing files, but check only their length: Allocate calls this, and must be fast.
-
-        Raises:
-            Exhausted: the node's disk rejects the files.
-        """
-        self._fill(self.current, check_content=False)
 
     def repair(self, sources: Iterable[Path]) -> None:
         """Restore the files that a container mounts. Incomplete folders of other versions get this version's files.
@@ -86,7 +78,7 @@ class HookFolder:
         for path in sources:
             folder = path if path.parent == self.base else path.parent
             if folder.parent == self.base and folder != self.current:
-                self._fill(folder, check_content=False, replace=False)
+                self._fill(folder, replace=False)
 
     def touch(self) -> None:
         """Record that a plugin of this version runs."""
@@ -114,27 +106,27 @@ class HookFolder:
             return False
         return _FOLDER.fullmatch(folder.name) is not None and age > _OLD_SECONDS
 
-    def _fill(self, folder: Path, *, check_content: bool, replace: bool = True) -> None:
+    def _fill(self, folder: Path, *, replace: bool = True) -> None:
         try:
             if not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o755)
             for name, content in self._contents.items():
-                if not _is_there(folder / name, content if replace else None, check_content):
+                if not _is_there(folder / name, content if replace else None):
                     _put(folder / name, content)
         except OSError as error:
             raise Exhausted(f"the hook cannot be put into {folder}: {error}") from None
 
 
-def _is_there(path: Path, content: bytes | None, check_content: bool) -> bool:
-    """Return whether a file exists and has this length or content; if `content` is None, whether it is not empty."""
+def _is_there(path: Path, content: bytes | None) -> bool:
+    """Return whether a file exists and has this content; if `content` is None, whether it is not empty."""
     try:
         found = path.lstat()
         if not path.is_file():
             return False
         if content is None:
             return found.st_size > 0
-        return found.st_size == len(content) and (not check_content or path.read_bytes() == content)
+        return found.st_size == len(content) and path.read_bytes() == content
     except FileNotFoundError:
         return False
 

@@ -24,7 +24,7 @@ from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.injection import mps
 from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, of_resource
-from orion.errors import Unavailable, Unreadable
+from orion.errors import Invalid, Unavailable, Unreadable
 
 FAIL_CLOSED = "device-plugin-fail-closed.json"
 
@@ -58,7 +58,8 @@ class Starter:
         """Prepare the start of a container with these slots.
 
         Raises:
-            Invalid: an ID is not one of our slots, or there are several GPUs and one is in mode mps.
+            Invalid: an ID is not one of our slots, Allocate has refused these slots, or there are several GPUs and one
+                is in mode mps.
             Exhausted: the mounts' sources cannot be made on the node's disk.
             Unavailable: the container has to wait for an agent.
         """
@@ -84,12 +85,20 @@ class Starter:
         _log.warning("start: a container with %s starts while no agent answers; it joins the next agent", names)
 
     def _repair(self, slots: Sequence[Slot], device_ids: Sequence[str]) -> Allocation | None:
-        """Repair the mounts' sources; return the kubelet's record of this container."""
+        """Repair the mounts' sources; return the kubelet's record of this container.
+
+        Raises:
+            Invalid, Exhausted: as `start`.
+        """
         allocation = None
         try:
             allocation = checkpoint.of_devices(checkpoint.read(self._checkpoint), device_ids)
         except Unreadable as error:
             _log.warning("start: %s; only files of this version are repaired", error)
+        if allocation is not None and allocation.refused:
+            raise Invalid(
+                f"{allocation.refused}; the kubelet keeps these slots for the pod: delete the pod to try again"
+            )
         self._files.install()
         if allocation is not None:
             self._files.repair(allocation.sources)

@@ -41,10 +41,8 @@ def add(answer: api_pb2.ContainerAllocateResponse, root: Path, gpus: Sequence[st
 
     Raises:
         Invalid: there are several GPUs, and one is in mode mps or about to be.
-        Exhausted: the file system rejects the folder.
     """
     check(root, gpus)
-    make(root, gpus)
     if len(gpus) == 1:
         folder = f"{IN_CONTAINER}/{gpus[0]}"
         answer.mounts.add(host_path=str(clients(root, gpus[0])), container_path=folder, read_only=True)

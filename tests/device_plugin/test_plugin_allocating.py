@@ -10,7 +10,7 @@ from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.slots import Resource
 from orion.device_plugin.snapshot import Snapshot, from_message
-from orion.errors import Exhausted, Invalid, Unavailable
+from orion.errors import Invalid, Unavailable
 from tests.device_plugin.scripted_agent import GPUS, devices
 
 Answer = api_pb2.ContainerAllocateResponse
@@ -58,8 +58,6 @@ def test_slot_and_hook_are_mounted_read_only(bench: Bench) -> None:
         "NVIDIA_VISIBLE_DEVICES": GPUS[0],
         "CUDA_MPS_PIPE_DIRECTORY": f"/run/orion/mps/{GPUS[0]}",
     }
-    for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0", "mps", f"mps/{GPUS[0]}/clients"):
-        assert (bench.root / folder).stat().st_mode & 0o777 == 0o755
 
 
 def test_equal_requests_in_any_order_get_equal_answers(bench: Bench) -> None:
@@ -70,7 +68,9 @@ def test_equal_requests_in_any_order_get_equal_answers(bench: Bench) -> None:
 
 def test_the_answer_does_not_depend_on_the_mode_of_the_gpu(bench: Bench) -> None:
     before = bench.allocate(BE0).SerializeToString(deterministic=True)
-    (bench.root / "mps" / GPUS[0] / "wanted").write_text("{}")
+    wanted = bench.root / "mps" / GPUS[0] / "wanted"
+    wanted.parent.mkdir(parents=True)
+    wanted.write_text("{}")
     assert bench.allocate(BE0).SerializeToString(deterministic=True) == before
 
 
@@ -187,14 +187,8 @@ def test_allocate_before_the_first_snapshot_is_refused(bench: Bench) -> None:
         bench.allocate(BE0)
 
 
-def test_a_directory_that_cannot_be_made_is_reported_in_a_sentence(bench: Bench) -> None:
-    bench.root.parent.mkdir(exist_ok=True)
-    bench.root.write_text("in the way")
-    with pytest.raises(Exhausted, match="cannot be made"):
-        bench.allocate(BE0)
-
-
-def test_a_missing_hook_is_installed_again(bench: Bench) -> None:
+def test_allocate_writes_nothing(bench: Bench) -> None:
     (bench.files.current / "liborion_hook.so").unlink()
     bench.allocate(BE0)
-    assert (bench.files.current / "liborion_hook.so").is_file()
+    assert not bench.root.exists()
+    assert not (bench.files.current / "liborion_hook.so").exists()

@@ -68,7 +68,7 @@ def test_folders_that_a_runtime_made_of_files_become_files(files: HookFolder) ->
     for name in ("liborion_hook.so", "ld.so.preload"):
         (files.current / name).unlink()
         (files.current / name).mkdir()
-    files.ensure()
+    files.install()
     assert library(files.current).is_file()
     assert (files.current / "ld.so.preload").read_text() == f"{hook.CONTAINER_LIBRARY}\n"
 
@@ -88,7 +88,7 @@ def test_a_concurrent_start_that_replaces_the_folder_is_no_error(
         rmdir(path)
 
     monkeypatch.setattr(Path, "rmdir", overtaken)
-    files.ensure()
+    files.install()
     assert library(files.current).read_bytes() == hook.library().read_bytes()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orion.device_plugin.refused import NO_DEVICE
 from tests.device_plugin.conftest import BE, HP, Node, mounts
 from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
@@ -21,6 +22,8 @@ def test_a_container_gets_its_slot_and_the_agent_prepares_it(node: Node) -> None
     assert node.agent.prepared == given
     assert mounts(answer)[f"/run/orion/slots/{GPUS[0]}"] == node.root / "gpus" / GPUS[0] / given[0].partition("::")[2]
     assert answer.envs["ORION_SIM_VISIBLE_GPUS"] == GPUS[0]
+    for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0", "mps", f"mps/{GPUS[0]}/clients"):
+        assert (node.root / folder).stat().st_mode & 0o777 == 0o755
 
 
 def test_two_containers_of_a_pod_have_separate_slots(node: Node) -> None:
@@ -36,9 +39,29 @@ def test_a_container_with_several_gpus_gets_one_slot_of_each(node: Node) -> None
     node.until_allocatable(12, hp=4)
     given = node.kubelet.admit("pod", "main", be=3)
     assert len({device.partition("::")[0] for device in given}) == 3
-    with pytest.raises(AdmissionFailed, match="two slots of one GPU"):
-        node.kubelet.admit("greedy", "main", be=5)
-    assert [entry[0] for entry in node.kubelet.checkpoint()] == ["pod"]
+
+
+def test_a_container_with_two_slots_of_a_gpu_is_accepted_and_never_starts(node: Node) -> None:
+    node.kubelet.admit("greedy", "main", be=2)
+    for _ in range(2):
+        with pytest.raises(StartFailed, match=r"two slots of one GPU.*delete the pod"):
+            node.kubelet.start_container("greedy", "main")
+        node.plugins[-1].end()
+        node.plugin()
+        node.until_allocatable(3, hp=1)
+    # A kubelet that has just started calls no plugin. The answer itself then prevents the start.
+    node.plugins[-1].end()
+    node.kubelet.restart()
+    answer = node.kubelet.start_container("greedy", "main")
+    assert [device.host_path for device in answer.devices] == [NO_DEVICE]
+    assert not answer.mounts
+    assert not answer.envs
+    assert node.agent.prepared == []
+    node.kubelet.remove("greedy")
+    node.plugin()
+    node.until_allocatable(3, hp=1)
+    node.kubelet.admit("next", "main", be=1)
+    node.kubelet.start_container("next", "main")
 
 
 def test_a_restart_uses_the_first_answer_and_prepares_the_slot_again(node: Node) -> None:
@@ -186,16 +209,16 @@ def test_sixty_four_pods_get_separate_slots_on_eight_gpus(node: Node) -> None:
         node.kubelet.admit("late", "main", be=1)
 
 
-def test_unknown_and_mixed_ids_are_reported_to_the_pod_in_sentences(node: Node) -> None:
+def test_unknown_and_mixed_ids_are_logged_and_refused_at_the_start(node: Node) -> None:
     for ids, sentence in (
         (["GPU-x::be-0"], "there is no slot"),
         (["what"], "is not a slot of Orion"),
         ([f"{GPUS[0]}::hp-0"], "is not a slot of orion.gpu/be"),
     ):
-        reported = node.kubelet.ask(BE, "Allocate", ids)
-        assert reported.startswith("orion: ")
-        assert sentence in reported
-        assert node.kubelet.ask(BE, "PreStartContainer", ids) or ids == ["GPU-x::be-0"]
+        assert node.kubelet.ask(BE, "Allocate", ids) == ""  # an error would fail the pod
+        node.plugins[0].until_logged(sentence)
+        reported = node.kubelet.ask(BE, "PreStartContainer", ids)
+        assert reported.startswith("orion: ") or ids == ["GPU-x::be-0"]
     metrics = node.plugins[0].metrics()
     labels = f'resource="{BE}",method="Allocate",result="refused"'
     count = next(value for name, value in metrics.items() if "seconds_count" in name and sorted_labels(name) == labels)
@@ -240,14 +263,15 @@ def test_a_full_file_system_is_reported_and_does_not_end_the_plugin(small_disk: 
     plugin = node.plugin()
     node.until_allocatable(3, hp=1)
     fill(small_disk)
-    with pytest.raises(AdmissionFailed, match=r"cannot be made.*No space left"):
-        node.kubelet.admit("pod", "main", be=1)
+    node.kubelet.admit("pod", "main", be=1)
+    with pytest.raises(StartFailed, match=r"cannot be made.*No space left"):
+        node.kubelet.start_container("pod", "main")
     node.agent.send(devices(1, be=2))
     node.until_allocatable(2, hp=1)
     plugin.until_logged("its snapshot cannot be saved for the next plugin")
     for path in small_disk.glob("filler-*"):
         path.unlink()
-    node.kubelet.admit("next", "main", be=1)
+    node.kubelet.start_container("pod", "main")
     assert plugin.running
 
 
