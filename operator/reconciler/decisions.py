@@ -24,6 +24,7 @@ from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.usable_gpus import usable_gpus
 
 _GOOD = {
     ConditionType.READY: ("True",),
@@ -206,7 +207,7 @@ def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
     """Return the desired labels of a node with these GPUs; without GPUs, the node gets no labels of Orion."""
     if not devices:
         return {}
-    labels = {annotations.GPUS: str(sum(not device.cordon for device in devices))}
+    labels = {annotations.GPUS: str(usable_gpus(devices))}
     modes = {device.status.mode.value for device in devices if device.status.mode}
     models = {_as_label(device.status.model) for device in devices if device.status.model} - {""}
     for key, values in ((annotations.MODE, modes), (annotations.MODEL, models)):

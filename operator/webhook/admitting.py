@@ -16,7 +16,7 @@ from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
-from orion.operator.webhook import hazards, preloading, slots
+from orion.operator.webhook import hazards, placement, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import Pod, Role, containers_of
@@ -83,6 +83,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     after = dict(plain)
     changes = _add_slots(pod, after, priority, amounts, defaults)
     changes += _choose_runtime(pod, after, defaults)
+    changes += placement.require_gpus(after["spec"], amounts)
     changes += _annotate(after, {PRIORITY: str(priority), GRANT: granted(priority, share, amounts).as_json()})
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,

@@ -44,6 +44,40 @@ def env(decision: Decision, index: int = 0) -> list[dict[str, Any]]:
     return found
 
 
+# -- Placement ---------------------------------------------------------------------------------------------------------
+
+TWO_GPUS = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
+ENOUGH = {"key": "orion.gpu/gpus", "operator": "Gt", "values": ["1"]}
+ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
+NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+
+
+def terms(decision: Decision) -> list[dict[str, Any]]:
+    required = decision.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    found: list[dict[str, Any]] = required["nodeSelectorTerms"]
+    return found
+
+
+def affinity(*alternatives: dict[str, Any]) -> dict[str, Any]:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*alternatives]}}
+    return {"nodeAffinity": {**required, "preferredDuringSchedulingIgnoredDuringExecution": []}, "podAffinity": {}}
+
+
+def test_a_container_with_several_gpus_needs_a_node_with_as_many() -> None:
+    assert terms(decide(pod(GPU, TWO_GPUS))) == [{"matchExpressions": [ENOUGH]}]
+    for given in (pod(GPU, GPU), pod(TWO_GPUS, nodeName="n")):
+        assert "affinity" not in decide(given).pod["spec"]
+
+
+def test_every_alternative_of_the_pods_own_affinity_needs_enough_gpus() -> None:
+    own = affinity({"matchExpressions": [ZONE]}, NAMED, {})
+    decision = decide(pod(TWO_GPUS, affinity=own))
+    assert terms(decision) == [{"matchExpressions": [ZONE, ENOUGH]}, {**NAMED, "matchExpressions": [ENOUGH]}, {}]
+    assert decision.pod["spec"]["affinity"]["podAffinity"] == {}
+    assert own == affinity({"matchExpressions": [ZONE]}, NAMED, {})
+    assert decide(dict(decision.pod)).outcome is Outcome.UNCHANGED
+
+
 # -- Containers --------------------------------------------------------------------------------------------------------
 
 

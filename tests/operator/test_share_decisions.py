@@ -335,6 +335,30 @@ def test_nodes_are_labelled_by_their_gpus_and_lose_the_labels_with_them() -> Non
     assert set(write.patch["metadata"]["labels"].values()) == {None}
 
 
+def ready(status: str) -> dict[str, str]:
+    return {"type": "Ready", "status": status, "reason": "Because", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("second", "held_by", "count"),
+    [
+        ({}, "b", "2"),
+        ({"spec": {"cordon": True}}, "b", "1"),
+        ({"conditions": [ready("False")]}, "b", "1"),
+        ({"conditions": [ready("True")]}, "b", "2"),
+        ({"spec": {"cordon": True}}, "a", "2"),  # a holds both: a restarted kubelet checks its node affinity again
+        ({"conditions": [ready("False")]}, "a", "2"),
+    ],
+)
+def test_the_label_counts_gpus_that_take_pods_or_that_a_pod_with_several_gpus_holds(
+    second: dict[str, Any], held_by: str, count: str
+) -> None:
+    spec = second.pop("spec", {})
+    gpus = [device(0, heldSlots=[slot("a")]), device(1, spec, heldSlots=[slot(held_by)], **second)]
+    cluster = reconciled({"kind": "Node", "metadata": {"name": "node"}}, *gpus)
+    assert cluster.objects["Node", "", "node"]["metadata"]["labels"]["orion.gpu/gpus"] == count
+
+
 def test_the_same_message_after_another_state_is_a_new_event() -> None:
     cluster = reconciled(share(priority="hp"), pod("p"))
     first = set(cluster.events)
