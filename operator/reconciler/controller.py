@@ -161,18 +161,23 @@ class Controller:
         elif isinstance(write, writes.PatchNode):
             answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
-        elif isinstance(write, writes.PatchDevice):
+        elif isinstance(write, writes.PatchDevice | writes.DeleteDevice):
             await self._release(key, write)
         elif isinstance(write, writes.PostEvent):
             await self._post(write)
         elif isinstance(write, writes.EvictPod):
             await self._evict(key, write)
 
-    async def _release(self, key: Key, write: writes.PatchDevice) -> None:
-        """Write that a GPU's node is gone. The watch of nodes may be late, so ask the API server for the node first."""
+    async def _release(self, key: Key, write: writes.PatchDevice | writes.DeleteDevice) -> None:
+        """Give up a GPU whose node is gone. The watch of nodes may be late, so ask the API server first."""
         node = self.state.devices[write.at.name].status.node
         if (await self._api.get(NODES, METADATA_LIST, fieldSelector=f"metadata.name={node}"))["items"]:
             self.queue.add([key], SETTLE[key.kind])
+            return
+        if isinstance(write, writes.DeleteDevice):
+            # The watch reports the deletion.
+            seen = {"uid": write.uid, "resourceVersion": str(write.version)}
+            await self._api.delete(f"{DEVICES}/{write.at.name}", as_seen=seen)
             return
         new = records.device_record(await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch))
         old = self.state.devices.get(new.name)

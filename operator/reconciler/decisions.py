@@ -231,7 +231,11 @@ def _as_label(model: str) -> str:
 
 def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:
     device = state.devices.get(at.name)
-    if device is not None and device.status.health != "Unknown" and state.is_orphan(device):
+    if device is None or not state.is_orphan(device):
+        return
+    if not device.is_written:
+        yield writes.DeleteDevice(at, device.uid, device.version)
+    elif device.status.health != "Unknown":
         yield writes.PatchDevice(
             at, {"metadata": {"resourceVersion": str(device.version)}, "status": orphan_status(device.status, now)}
         )

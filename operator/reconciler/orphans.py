@@ -1,10 +1,14 @@
-"""Handles GPUDevices whose node is gone: no agent updates their status, so the operator sets it to Unknown.
+"""Handles GPUDevices whose node is gone. If people have written the spec, the operator sets the status to Unknown.
 
 Otherwise the last status would stay: its pods, clients and health. And if the GPU is moved to another node, the agent
 of that node could not write the GPUDevice, because an agent must not write GPUs that belong to another node
 (charts/orion/files/agent-policy.yaml).
 
-Rejected: deleting the GPUDevice. That would also delete the spec that people have written.
+The operator deletes GPUDevices whose spec has the defaults. An autoscaler may remove hundreds of nodes a day. If a node
+comes back, or the GPU is moved, the agent that finds the GPU creates an equal GPUDevice.
+
+Rejected: to ask `managedFields` who wrote the spec. A field that somebody has set to its default has no effect, and
+other programs remove `managedFields`.
 """
 
 from datetime import datetime

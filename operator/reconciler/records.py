@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from orion.crds import annotations
-from orion.crds.device import GPUDeviceStatus
+from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
@@ -89,6 +89,8 @@ class DeviceRecord:
     version: int
     cordon: bool
     mode: Mode | None
+    is_written: bool
+    """ Its spec differs from the defaults: people wrote it. """
     status: GPUDeviceStatus
 
 
@@ -170,6 +172,9 @@ def share_record(body: Mapping[str, Any]) -> ShareRecord:
     return ShareRecord(at, uid, version, generation, share, dict(body.get("status") or {}), unreadable)
 
 
+_DEFAULTS = GPUDeviceSpec().plain()
+
+
 def device_record(body: Mapping[str, Any]) -> DeviceRecord:
     """Return the record of a GPUDevice. A status that cannot be read becomes an empty status with a message."""
     at, uid, version = _identity(body)
@@ -185,6 +190,7 @@ def device_record(body: Mapping[str, Any]) -> DeviceRecord:
         version=version,
         cordon=bool(spec.get("cordon", False)),
         mode=Mode(mode) if mode in list(Mode) else None,
+        is_written=any(_DEFAULTS.get(field) != value for field, value in spec.items()),
         status=status,
     )
 

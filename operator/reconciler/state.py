@@ -28,7 +28,7 @@ class Kind(StrEnum):
     SHARE = "share"
     NODE = "node"
     DEVICE = "device"
-    """ The operator writes to a GPUDevice only if its node is gone, because no agent writes its status then. """
+    """ The operator changes or deletes a GPUDevice only if its node is gone: no agent writes its status then. """
     NAMESPACE = "namespace"
     """ Queued when a share of the namespace has changed, because pods of the namespace may then need other grants. """
 

@@ -44,6 +44,15 @@ class PatchDevice(_Patch):
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteDevice:
+    """The deletion of a GPUDevice. The API server rejects it if anybody has changed the GPUDevice since."""
+
+    at: Named
+    uid: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class PostEvent:
     """An Event about an object.
 
@@ -91,7 +100,7 @@ class RequeueAfter:
     seconds: float
 
 
-Write = PatchPod | PatchShare | PatchNode | PatchDevice | PostEvent | EvictPod | RequeueAfter
+Write = PatchPod | PatchShare | PatchNode | PatchDevice | DeleteDevice | PostEvent | EvictPod | RequeueAfter
 
 
 def pod_reference(at: Named, uid: str) -> dict[str, str]:

@@ -29,8 +29,11 @@ def readable_shares(items: Iterable[Mapping[str, Any]]) -> list[GPUShare]:
 
 
 def device_memory(plain: Mapping[str, Any]) -> int | None:
-    """Return a GPU's memory in bytes; None: its agent has not reported it yet."""
-    total = ((plain.get("status") or {}).get("memory") or {}).get("total")
+    """Return a GPU's memory in bytes; None: its agent has not reported it yet, or the GPU or its node is gone."""
+    status = plain.get("status") or {}
+    if status.get("health") == "Unknown":
+        return None
+    total = (status.get("memory") or {}).get("total")
     try:
         return None if total is None else Memory.read(total).bytes
     except ValueError:

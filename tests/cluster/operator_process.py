@@ -237,6 +237,11 @@ class World:
         status: dict[str, Any] = found["status"]
         return status
 
+    def devices(self) -> set[str]:
+        """Return the names of all GPUDevices."""
+        found = self._objects.list_cluster_custom_object(GROUP, VERSION, "gpudevices")["items"]
+        return {each["metadata"]["name"] for each in found}
+
     def delete_device(self, uuid: str) -> None:
         """Delete a GPUDevice."""
         self._objects.delete_cluster_custom_object(GROUP, VERSION, "gpudevices", uuid.lower())

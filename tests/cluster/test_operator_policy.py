@@ -49,14 +49,20 @@ FORBIDDEN = {
     ("patch", GROUP, "gpushares", ""),
     ("create", GROUP, "gpushares", ""),
     ("patch", GROUP, DEVICES, ""),
-    ("delete", GROUP, DEVICES, ""),
+    ("deletecollection", GROUP, DEVICES, ""),
     ("anynode", GROUP, DEVICES, ""),
 }
 ABSENT = {"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-0000-0000-000000000000"}
 FORBIDDEN_TO = {
     "operator": {("get", "", "pods", ""), ("create", GROUP, DEVICES, "")},
-    "webhook": {("list", "", "pods", ""), ("list", "", "nodes", ""), ("patch", GROUP, DEVICES, "status")},
+    "webhook": {
+        ("list", "", "pods", ""),
+        ("list", "", "nodes", ""),
+        ("patch", GROUP, DEVICES, "status"),
+        ("delete", GROUP, DEVICES, ""),
+    },
     "agent": {
+        ("delete", GROUP, DEVICES, ""),
         ("patch", "", "pods", "status"),
         ("patch", "", "nodes", ""),
         ("list", "", "nodes", ""),
@@ -66,6 +72,7 @@ FORBIDDEN_TO = {
         ("list", GROUP, "gpushares", ""),
     },
     "cleanup": {
+        ("delete", GROUP, DEVICES, ""),
         ("list", "", "pods", ""),
         ("patch", "", "pods", "status"),
         ("patch", "", "nodes", "status"),
@@ -237,4 +244,27 @@ def test_the_operator_can_only_set_the_health_of_gpus_to_unknown(
         assert refused in refusal(lambda: write(operator, node="here", health="Unknown"))
         assert refusal(lambda: write(operator, health="Unknown")) == ""
     finally:
+        objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, name)
+
+
+def test_the_operator_cannot_delete_gpus_whose_spec_people_wrote(
+    api: client.ApiClient, operator: client.ApiClient
+) -> None:
+    objects, by_operator = client.CustomObjectsApi(api), client.CustomObjectsApi(operator)
+
+    def make(**spec: Any) -> str:
+        name = f"gpu-{uuid.uuid4()}"
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUDevice", "metadata": {"name": name}, "spec": spec}
+        objects.create_cluster_custom_object(GROUP, VERSION, DEVICES, body)
+        return name
+
+    def delete(name: str, **options: Any) -> str:
+        return refusal(by_operator.delete_cluster_custom_object, GROUP, VERSION, DEVICES, name, **options)
+
+    written, default = [make(cordon=True), make(mode="mps")], [make(), make(cordon=False, mode="timeslice")]
+    refused = "may not delete a GPUDevice whose spec differs from the defaults"
+    eventually(lambda: refused in delete(written[0], dry_run="All"))
+    assert all(refused in delete(name) for name in written)
+    assert [delete(name) for name in default] == ["", ""]
+    for name in written:
         objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, name)

@@ -20,7 +20,7 @@ USER = "system:serviceaccount:default:orion-operator"
 POLICIES = ROLE.with_name("policies.yaml")
 MARKS_POLICY = "orion-pods-keep-their-marks"
 ASKED_BY_POLICY = {("orion.gpu", "grants", "update"), ("orion.gpu", "gpudevices", "release")}
-GPU, LOST_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(2))
+GPU, LOST_GPU, CORDONED_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(3))
 
 
 @pytest.fixture
@@ -82,8 +82,11 @@ def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
     eventually(lambda: world.grant("mild").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
     eventually(lambda: "orion.gpu/gpus" in (core.read_node("node").metadata.labels or {}))
-    world.fake_agent_reports(LOST_GPU, node="gone", health="Healthy")
-    eventually(lambda: world.device_status(LOST_GPU)["health"] == "Unknown")
+    for gpu, spec in ((LOST_GPU, {}), (CORDONED_GPU, {"cordon": True})):
+        world.fake_agent_reports(gpu, spec, node="gone", health="Healthy")
+    eventually(lambda: world.device_status(CORDONED_GPU)["health"] == "Unknown")
+    eventually(lambda: LOST_GPU.lower() not in world.devices())
+    assert world.devices() == {GPU.lower(), CORDONED_GPU.lower()}
 
 
 def _remove_right_on_grants(audited: AuditedPlane) -> None:

@@ -15,6 +15,7 @@ from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.writes import (
+    DeleteDevice,
     EvictPod,
     PatchDevice,
     PatchNode,
@@ -76,10 +77,15 @@ class FakeCluster:
             PatchShare: "GPUShare",
             PatchNode: "Node",
             PatchDevice: "GPUDevice",
+            DeleteDevice: "GPUDevice",
             EvictPod: "Pod",
         }[type(write)]
         old = self.objects.get((kind, write.at.namespace, write.at.name))
         if old is None:
+            return None
+        if isinstance(write, DeleteDevice):
+            if (write.uid, str(write.version)) == (old["metadata"]["uid"], old["metadata"]["resourceVersion"]):
+                del self.objects[key_of(old)]
             return None
         if isinstance(write, EvictPod):
             patch: Mapping[str, Any] = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}

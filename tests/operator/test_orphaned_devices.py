@@ -1,12 +1,14 @@
-"""GPUs whose node is gone: the operator sets their status to unknown once, and changes nothing else."""
+"""GPUs whose node is gone: the operator deletes them. If people wrote the spec, it sets the status to unknown once."""
 
 from typing import Any
+
+import pytest
 
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key, Kind
-from orion.operator.reconciler.writes import PatchDevice, Write
+from orion.operator.reconciler.writes import DeleteDevice, PatchDevice, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
@@ -51,6 +53,20 @@ def test_a_gpu_of_a_missing_node_is_set_to_unknown_once() -> None:
     unknown = ("Unknown", "NodeGone")
     assert conditions == {"Ready": unknown, "HookInjected": unknown, "Degraded": ("False", "AsPromised")}
     assert writes(cluster) == []
+
+
+@pytest.mark.parametrize("spec", [{}, {"cordon": False, "mode": "timeslice"}])
+def test_a_gpu_of_a_missing_node_is_deleted_if_nobody_wrote_its_spec(spec: Body) -> None:
+    for health in ("Healthy", "Unknown"):
+        cluster = FakeCluster([device(health=health) | {"spec": spec}])
+        assert writes(cluster) == [DeleteDevice(KEY.at, cluster.objects["GPUDevice", "", NAME]["metadata"]["uid"], 1)]
+        Reconciler(cluster, state_of(cluster)).run()
+        assert cluster.objects == {}
+
+
+@pytest.mark.parametrize("spec", [{"cordon": True}, {"mode": "mps"}, {"ofALaterVersion": 1}])
+def test_a_gpu_whose_spec_people_wrote_is_kept(spec: Body) -> None:
+    assert [type(write) for write in writes(FakeCluster([device() | {"spec": spec}]))] == [PatchDevice]
 
 
 def test_a_gpu_without_a_node_is_left_alone() -> None:
