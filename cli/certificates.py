@@ -27,25 +27,10 @@ Namespace = Annotated[
 Secret = Annotated[
     str | None, typer.Option(help="The Secret with the certificates.", show_default="orion-webhook-certificate")
 ]
+Configuration = Annotated[
+    str | None, typer.Option(help="The MutatingWebhookConfiguration whose caBundle is managed.", show_default="orion")
+]
 Service = Annotated[str | None, typer.Option(help="The webhook's Service.", show_default="orion-webhook")]
-Configurations = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--configuration",
-        metavar="KIND/NAME",
-        help="A webhook configuration whose caBundles are managed; may be repeated.",
-        show_default="MutatingWebhookConfiguration/orion",
-    ),
-]
-Replicas = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--replica",
-        metavar="HOST:PORT",
-        help="The address of a replica; may be repeated.",
-        show_default="the Service's EndpointSlices",
-    ),
-]
 Names = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,15 +42,13 @@ Spread = Annotated[
     float | None,
     _seconds(help="How long every caBundle contains a new authority before that authority signs.", show_default="60"),
 ]
-Settle = Annotated[
+DropRetiredAfter = Annotated[
     float | None,
     _seconds(
-        help="How long every replica serves a new certificate before the old authority is removed.", show_default="60"
+        help="How old a new authority's certificate is before the old authority is removed.", show_default="86400"
     ),
 ]
-LookEvery = Annotated[
-    float | None, _seconds(help="Seconds between two checks; during a rotation at most 2.", show_default="10")
-]
+LookEvery = Annotated[float | None, _seconds(help="Seconds between two checks.", show_default="5")]
 
 
 @app.command()
@@ -73,21 +56,17 @@ def show(
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
     secret: Secret = None,
-    service: Service = None,
-    configuration: Configurations = None,
-    replica: Replicas = None,
+    configuration: Configuration = None,
 ) -> None:
-    """Show the certificates, which caBundles trust them, and which replica serves which. No key is shown.
+    """Show the certificates, and whether the API server trusts them. No key is shown.
 
     The defaults are the names of a release orion in orion-system; [bold]orion certificates rotate --help[/bold] says
-    the names of other releases. The last lines need access to the pods' network: run this on a node or in a pod.
+    the names of other releases.
     """
     from orion.operator.certificates.issuing import utc_now
     from orion.operator.certificates.showing import show
 
-    settings = _settings(
-        namespace=namespace, secret=secret, service=service, configurations=configuration, replicas=replica
-    )
+    settings = _settings(namespace=namespace, secret=secret, configuration=configuration)
 
     async def work(api: "Api") -> None:
         for line in await show(api, settings, utc_now()):
@@ -101,17 +80,16 @@ def rotate(
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
     secret: Secret = None,
-    service: Service = None,
-    configuration: Configurations = None,
+    configuration: Configuration = None,
 ) -> None:
-    """Start a rotation now: this makes a new authority, and the operator completes the rotation.
+    """Make a new authority now. The operator signs a new certificate with it once every API server trusts it.
 
     The defaults are the names of a release orion in orion-system. For another release, whose objects begin with NAME:
-    --secret NAME-webhook-certificate --service NAME-webhook --configuration MutatingWebhookConfiguration/NAME.
+    --secret NAME-webhook-certificate --configuration NAME.
     """
     from orion.operator.certificates.rotating import Rotation
 
-    settings = _settings(namespace=namespace, secret=secret, service=service, configurations=configuration)
+    settings = _settings(namespace=namespace, secret=secret, configuration=configuration)
 
     async def work(api: "Api") -> None:
         typer.echo(await Rotation(api, settings).rotate("a person asked for it"))
@@ -124,12 +102,11 @@ def run(
     kubeconfig: Kubeconfig = None,
     namespace: Namespace = None,
     secret: Secret = None,
+    configuration: Configuration = None,
     service: Service = None,
-    configuration: Configurations = None,
-    replica: Replicas = None,
     name: Names = None,
     spread: Spread = None,
-    settle: Settle = None,
+    drop_retired_after: DropRetiredAfter = None,
     look_every: LookEvery = None,
 ) -> None:
     """Manage the certificates in the foreground, as the operator does. It may be killed at any time, and run twice."""
@@ -139,14 +116,12 @@ def run(
     settings = _settings(
         namespace=namespace,
         secret=secret,
+        configuration=configuration,
         service=service,
-        configurations=configuration,
-        replicas=replica,
         names=name,
         spread=_duration(spread),
-        settle=_duration(settle),
+        drop_retired_after=_duration(drop_retired_after),
         look_every=_duration(look_every),
-        look_every_while_moving=_duration(None if look_every is None else min(look_every, 2)),
     )
 
     async def work(api: "Api") -> None:

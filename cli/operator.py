@@ -92,9 +92,7 @@ def operator(
         "namespace": webhook_namespace,
         "service": webhook_service,
         "secret": webhook_secret,
-        "configurations": None
-        if webhook_configuration is None
-        else (f"MutatingWebhookConfiguration/{webhook_configuration}",),
+        "configuration": webhook_configuration,
         "source": certificates,
     }
     named = {name: value for name, value in webhook.items() if value is not None}

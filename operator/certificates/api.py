@@ -1,4 +1,4 @@
-"""The interface to the API server that the rotation uses. Tests implement it in memory."""
+"""The interface to the API server that the certificates need. Tests implement it in memory."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -1,11 +1,11 @@
-"""Reads and changes the caBundles of webhook configurations. The API server trusts the authorities (CAs) in them.
+"""Reads and changes the caBundles of the webhook configuration. The API server trusts the authorities (CAs) in them.
 
-A rotator must read a configuration *before* it reads the Secret, and write the configuration with the
-resourceVersion that it read. If the Secret has changed since, the configuration is outdated, too, and the API server
-rejects the write. Otherwise a slow rotator could remove an authority that another rotator has just written.
+A writer must read the configuration *before* it reads the Secret, and write the configuration with the resourceVersion
+that it read. If the Secret has changed since, the configuration is outdated, too, and the API server rejects the write.
+Otherwise a slow writer could remove an authority that another one has just written.
 
-Where the rotation runs, the chart must not set caBundle. Then `helm upgrade` and `kubectl apply` keep the value that
-the rotation wrote.
+Where the operator makes the certificates, the chart must not set caBundle. Then `helm upgrade` and `kubectl apply` keep
+the value that the operator wrote. An admission policy refuses every other change by the operator (webhook-policy.yaml).
 """
 
 import base64
@@ -16,18 +16,15 @@ from typing import Any
 
 from orion.operator.certificates.issuing import Certificate, read_bundle, write_bundle
 
-_FOLDERS = {
-    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-}
+FOLDER = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A webhook configuration that was read from the API server.
+    """The webhook configuration, as it was read from the API server.
 
     Args:
-        name: KIND/NAME.
+        name: the object's name.
         body: the object; None: it does not exist.
     """
 
@@ -35,15 +32,10 @@ class Configuration:
     body: Mapping[str, Any] | None
 
     @property
-    def path(self) -> str:
-        """The configuration's path on the API server."""
-        return path_of(self.name)
-
-    @property
-    def version(self) -> tuple[str, str, str]:
-        """Name, uid and resourceVersion: they change whenever the object changes."""
+    def version(self) -> tuple[str, str]:
+        """Uid and resourceVersion: they change whenever the object changes."""
         metadata = (self.body or {}).get("metadata") or {}
-        return self.name, str(metadata.get("uid", "")), str(metadata.get("resourceVersion", ""))
+        return str(metadata.get("uid", "")), str(metadata.get("resourceVersion", ""))
 
     @property
     def bundles(self) -> tuple[tuple[Certificate, ...], ...]:
@@ -62,12 +54,6 @@ class Configuration:
         for webhook in changed.get("webhooks") or ():
             webhook.setdefault("clientConfig", {})["caBundle"] = text
         return changed
-
-
-def path_of(name: str) -> str:
-    """Return the API path of a configuration that is named KIND/NAME."""
-    kind, _, own = name.partition("/")
-    return f"{_FOLDERS[kind]}/{own}"
 
 
 def _bundle(webhook: Mapping[str, Any]) -> tuple[Certificate, ...]:

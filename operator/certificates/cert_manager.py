@@ -1,11 +1,9 @@
 """Finds out whether cert-manager manages the webhook's certificates.
 
 cert-manager's `Certificate` fills the Secret. Its injector writes the caBundle of every configuration that carries an
-annotation. If the rotation wrote the same caBundle, both would overwrite each other. So the rotation does nothing where
-cert-manager is installed and a configuration carries the annotation, and it logs that.
+annotation. If the operator wrote the same caBundle, both would overwrite each other. So the operator makes no
+certificates where cert-manager is installed and the configuration carries the annotation, and it logs that.
 """
-
-from collections.abc import Iterable
 
 from orion.operator.certificates.api import Api, ApiError
 from orion.operator.certificates.bundles import Configuration
@@ -31,14 +29,15 @@ async def is_installed(api: Api) -> bool:
 
 
 async def manages_certificates(
-    api: Api, settings: CertificateSettings, configurations: Iterable[Configuration]
+    api: Api, settings: CertificateSettings, configuration: Configuration
 ) -> tuple[bool, str]:
     """Return whether cert-manager manages the certificates, and a sentence for the log (can be empty).
 
     Raises:
         ApiError: the API server does not answer, or forbids the request.
     """
-    annotated = [each.name for each in configurations if _is_annotated(each)]
+    annotations = ((configuration.body or {}).get("metadata") or {}).get("annotations") or {}
+    annotated = any(annotations.get(name) for name in INJECTED)
     if settings.source is Source.OPERATOR and not annotated:
         return False, ""
     installed = await is_installed(api)
@@ -48,17 +47,12 @@ async def manages_certificates(
                 "the operator makes the certificates until cert-manager is installed: "
                 "the API server does not know certificates.cert-manager.io"
             )
-        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, so the rotation does nothing"
-        bare = [each for each in settings.configurations if each not in annotated]
-        return True, sentence + (f"; but {', '.join(bare)} lacks the annotation {INJECTED[0]}" if bare else "")
+        sentence = f"cert-manager fills the Secret {settings.namespace}/{settings.secret}, so the operator does nothing"
+        bare = f"; but {settings.configuration} lacks the annotation {INJECTED[0]}"
+        return True, sentence + ("" if annotated else bare)
     if not installed:
         return False, ""
     return True, (
-        f"{', '.join(annotated)} carries {INJECTED[0]}, so cert-manager writes its caBundle and the rotation does "
+        f"{settings.configuration} carries {INJECTED[0]}, so cert-manager writes its caBundle and the operator does "
         "nothing; remove the annotation, or run the operator with --certificates cert-manager"
     )
-
-
-def _is_annotated(configuration: Configuration) -> bool:
-    annotations = ((configuration.body or {}).get("metadata") or {}).get("annotations") or {}
-    return any(annotations.get(name) for name in INJECTED)

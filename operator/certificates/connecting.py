@@ -1,4 +1,4 @@
-"""Connects to the API server for a rotation that runs without the reconciler, such as one started by hand."""
+"""Connects to the API server for `orion certificates`, which runs without the reconciler."""
 
 import contextlib
 from collections.abc import AsyncIterator

@@ -57,6 +57,11 @@ class Certificate:
         return self.parsed.public_bytes(serialization.Encoding.DER)
 
     @property
+    def begins(self) -> datetime:
+        """The time from which the certificate is valid."""
+        return self.parsed.not_valid_before_utc
+
+    @property
     def ends(self) -> datetime:
         """The time at which the certificate expires."""
         return self.parsed.not_valid_after_utc
@@ -82,7 +87,7 @@ class Certificate:
 
     def holds(self, now: datetime) -> bool:
         """Return whether `now` lies in the certificate's validity period."""
-        return self.parsed.not_valid_before_utc <= now <= self.ends
+        return self.begins <= now <= self.ends
 
     def can_sign(self, now: datetime) -> bool:
         """Return whether this is an authority that is valid at `now` and whose key is known."""
@@ -172,7 +177,7 @@ def new_leaf(
     signing = serialization.load_pem_private_key(authority.key, None)
     assert isinstance(signing, ec.EllipticCurvePrivateKey), "see can_sign"
     key = ec.generate_private_key(ec.SECP256R1())
-    begins = max(now - backdated, authority.parsed.not_valid_before_utc)
+    begins = max(now - backdated, authority.begins)
     ends = min(now + validity, authority.ends)
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
     usage = x509.KeyUsage(

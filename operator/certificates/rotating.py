@@ -1,15 +1,15 @@
 """The control loop of the webhook's certificates: each pass reads the cluster and carries out the steps that are due.
 
 An authority is a certificate authority (CA). The leaf is the webhook's server certificate, which an authority signs.
-The loop polls and does not watch: it reads only three objects, and no object says which leaf a replica of the webhook
-serves. Between two passes, the process remembers only for how long the caBundles and the replicas have been unchanged.
-A process that has just started waits the full time again. This delays a step, but is safe.
+A pass reads two objects, so the loop polls and does not watch. Between two passes, the process remembers only for how
+long the caBundles have been unchanged. A process that has just started waits the full time again. This delays a step,
+but is safe.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,36 +19,18 @@ from prometheus_client import CollectorRegistry
 from orion.errors import NotFound
 from orion.operator.certificates import cert_manager
 from orion.operator.certificates.api import Api, ApiError, get_or_none
-from orion.operator.certificates.bundles import Configuration, path_of
-from orion.operator.certificates.deciding import Phase, Seen, Step, begin, decide, phase
-from orion.operator.certificates.issuing import Certificate, utc_now
+from orion.operator.certificates.bundles import FOLDER, Configuration
+from orion.operator.certificates.deciding import Step, change_authority, check_authority, check_leaf
+from orion.operator.certificates.issuing import utc_now
 from orion.operator.certificates.metrics import Metrics
-from orion.operator.certificates.replicas import Replicas
 from orion.operator.certificates.settings import CertificateSettings
-from orion.operator.certificates.state import OURS, State, read_state, write_state
+from orion.operator.certificates.state import RETIRED, State, read_state, write_state
 
 _MOST_STEPS = 8
 """ The most steps in one pass. A first installation takes two; more occur only if other processes write as well. """
+_STAND_BY_S = 1.0
+""" How often a process that may not write checks whether it may. A new installation waits for its certificates. """
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass
-class _Since:
-    """Measures for how long an observed value has been unchanged, in monotonic seconds of `clock`."""
-
-    clock: Callable[[], float]
-    _value: object = None
-    _at: float = 0.0
-
-    def see(self, value: object) -> timedelta:
-        """Return for how long `value` has been observed. A different value starts from zero."""
-        if value != self._value:
-            self._value, self._at = value, self.clock()
-        return timedelta(seconds=self.clock() - self._at)
-
-    def reset(self) -> None:
-        """Forget the value: the time of the next value starts from zero."""
-        self._value = None
 
 
 @dataclass(frozen=True)
@@ -64,11 +46,11 @@ class Look:
     """The result of one pass.
 
     Args:
-        phase: the rotation's phase; None: cert-manager manages the certificates.
+        state: the certificates; None: cert-manager manages them.
         why: a sentence that says what the pass did or what it waits for.
     """
 
-    phase: Phase | None
+    state: State | None
     why: str
 
 
@@ -76,19 +58,18 @@ class Look:
 class _View:
     """The objects that one pass has read."""
 
-    configurations: list[Configuration]
-    secret: dict[str, Any] | None = None
+    configuration: Configuration
+    secret: dict[str, Any] | None
     state: State = field(default_factory=State)
 
 
 class Rotation:
-    """The rotation of one webhook's certificates.
+    """Keeps one webhook's certificates valid.
 
     Args:
         api: the API server.
         settings: names, validity periods and waits.
         metrics: updated after each pass; None: metrics that nothing exports.
-        without: returns a sentence that names the replicas that do not serve a given leaf; None: `Replicas.without`.
         clocks: the clocks; None: the system's clocks.
     """
 
@@ -97,13 +78,11 @@ class Rotation:
         api: Api,
         settings: CertificateSettings,
         metrics: Metrics | None = None,
-        without: Callable[[Certificate], Awaitable[str]] | None = None,
         clocks: Clocks | None = None,
     ) -> None:
         self._api, self._settings, self._metrics = api, settings, metrics or Metrics()
-        self._without = without or Replicas(api, settings).without
         self._clocks = clocks or Clocks()
-        self._spread, self._shown = _Since(self._clocks.monotonic), _Since(self._clocks.monotonic)
+        self._spread: tuple[object, float] | None = None  # what the caBundles hold, and since when
         self._folder = f"/api/v1/namespaces/{settings.namespace}/secrets"
         self._said: dict[str, str] = {}
 
@@ -114,23 +93,21 @@ class Rotation:
             may_write: whether this process is the one that writes. Two writers at the same time do no harm.
         """
         while True:
-            pause = self._settings.look_every
+            pause = self._settings.look_every.total_seconds()
             if may_write():
                 try:
-                    if (await self.look()).phase not in (Phase.AT_REST, None):
-                        pause = self._settings.look_every_while_moving
+                    await self.look()
                     self._say("failure", "", logging.INFO)
                 except ApiError as error:
                     self._metrics.failures.inc()
                     self._say("failure", f"a pass over the certificates failed: {error}", logging.WARNING)
             else:
-                pause = self._settings.look_every_while_moving  # a new installation waits for its certificates
-                self._spread.reset()  # this process observes nothing while another one writes
-                self._shown.reset()
-            await asyncio.sleep(pause.total_seconds())
+                pause = _STAND_BY_S
+                self._spread = None  # this process observes nothing while another one writes
+            await asyncio.sleep(pause)
 
     async def look(self) -> Look:
-        """Make one pass: write the authorities into the caBundles, and carry out all steps that are due.
+        """Make one pass: carry out all steps that are due, and write the authorities into the caBundles.
 
         Raises:
             ApiError: the API server does not answer, or forbids a request.
@@ -138,7 +115,7 @@ class Rotation:
         step = Step(None, "other processes write at the same time")
         for _ in range(_MOST_STEPS):
             view = await self._read()
-            others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configurations)
+            others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configuration)
             self._say("others", sentence, logging.WARNING)
             if others:
                 return Look(None, sentence)
@@ -151,13 +128,12 @@ class Rotation:
             if step.state is None:
                 break
             _LOG.info("%s", step.why)
-        now = self._clocks.now()
-        self._metrics.report(view.state, now)
+        self._metrics.report(view.state)
         self._say("why", step.why, logging.INFO)
-        return Look(phase(view.state, now), step.why)
+        return Look(view.state, step.why)
 
     async def rotate(self, why: str) -> str:
-        """Begin a rotation, whatever the certificates' age. Later passes (`look`) complete it.
+        """Make a new authority, whatever the age of the current one. Later passes (`look`) sign and spread.
 
         Returns:
             A sentence that says what was done.
@@ -169,19 +145,21 @@ class Rotation:
                 replica still serves a leaf of another authority.
         """
         view = await self._read()
-        others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configurations)
+        others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configuration)
         if others:
             return sentence
         if view.secret is None:
             raise NotFound(
                 f"there is no Secret {self._settings.namespace}/{self._settings.secret}, so nothing is rotated: name "
-                "the release's objects with --namespace, --secret, --service and --configuration; if you gave the "
-                "chart your own certificates, renew them yourself"
+                "the release's objects with --namespace, --secret and --configuration; if you gave the chart your own "
+                "certificates, renew them yourself"
             )
-        now = self._clocks.now()
-        if not view.state.serves(now):
+        now, state = self._clocks.now(), view.state
+        if not state.serves(now):
             return (await self.look()).why
-        step = begin(view.state, now, self._settings, why)
+        if not state.is_signed:
+            return "a new authority was made before, and has not signed a leaf yet"
+        step = change_authority(state, now, self._settings, why)
         if step.state is not None:
             await self._save(view, step.state)
         return step.why
@@ -189,10 +167,10 @@ class Rotation:
     # -- One step ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> _View:
-        # The configurations must be read before the Secret (see bundles.py).
-        names = self._settings.configurations
-        view = _View([Configuration(name, await get_or_none(self._api, path_of(name))) for name in names])
-        view.secret = await get_or_none(self._api, f"{self._folder}/{self._settings.secret}")
+        # The configuration must be read before the Secret (see bundles.py).
+        name = self._settings.configuration
+        configuration = Configuration(name, await get_or_none(self._api, f"{FOLDER}/{name}"))
+        view = _View(configuration, await get_or_none(self._api, f"{self._folder}/{self._settings.secret}"))
         if view.secret is not None:
             view.state = read_state(view.secret.get("data") or {})
             self._say("problems", "; ".join(view.state.problems), logging.WARNING)
@@ -201,52 +179,40 @@ class Rotation:
     async def _advance(self, view: _View) -> Step:
         """Carry out what is due in this view, and return the step.
 
+        The caBundle is written between the two decisions: a leaf is signed only by an authority that it holds.
+
         Raises:
             ApiError: 409 if another process has written since the view was read.
         """
-        trusted = tuple(each for found in view.configurations for bundle in found.bundles for each in bundle)
-        spread, missing = await self._spread_bundles(view)
-        shown = None
-        if view.state.retired and view.state.leaf is not None and view.state.coming is None:
-            shown, missing = await self._ask_replicas(view.state.leaf, missing)
         now = self._clocks.now()
-        step = decide(view.state, Seen(spread, shown, trusted, missing), now, self._settings)
+        trusted = tuple(each for bundle in view.configuration.bundles for each in bundle)
+        step = check_authority(view.state, trusted, now, self._settings)
+        if step.state is None:
+            step = check_leaf(view.state, await self._write_bundles(view), now, self._settings)
         if step.state is not None:
             await self._save(view, step.state)
         return step
 
-    async def _spread_bundles(self, view: _View) -> tuple[timedelta | None, str]:
-        """Write the caBundles that differ.
+    async def _write_bundles(self, view: _View) -> timedelta | None:
+        """Write the caBundles if one differs.
 
         Returns:
-            For how long every caBundle has held the wanted authorities, or None if one does not hold them; and a
-            sentence that says why one does not.
+            For how long every caBundle has held the state's authorities; None: there is no webhook configuration.
         """
-        wanted = view.state.trusted
-        if not wanted:  # do not empty the caBundles: replicas may still serve a leaf of an authority in them
-            self._spread.reset()
-            return None, "there is no authority"
-        for index, found in enumerate(view.configurations):
-            if found.body is not None and not found.holds(wanted):
-                self._spread.reset()
-                body = await self._api.put(found.path, found.with_bundle(wanted))
-                self._metrics.spreads.inc()
-                _LOG.info("%s now trusts %d authorities", found.name, len(wanted))
-                view.configurations[index] = Configuration(found.name, body)
-        absent = [found.name for found in view.configurations if found.body is None]
-        if absent:
-            self._spread.reset()
-            self._say("absent", f"{', '.join(absent)} does not exist", logging.WARNING)
-            return None, f"{', '.join(absent)} does not exist"
+        found, wanted = view.configuration, view.state.trusted
+        if found.body is None:
+            self._say("absent", f"there is no MutatingWebhookConfiguration {found.name}", logging.WARNING)
+            self._spread = None
+            return None
         self._say("absent", "", logging.INFO)
-        authorities = frozenset(each.fingerprint for each in wanted)
-        return self._spread.see((authorities, *(found.version for found in view.configurations))), ""
-
-    async def _ask_replicas(self, leaf: Certificate, missing: str) -> tuple[timedelta | None, str]:
-        if why := await self._without(leaf):
-            self._shown.reset()
-            return None, why
-        return self._shown.see(leaf.fingerprint), missing
+        if not found.holds(wanted):
+            found = Configuration(found.name, await self._api.put(f"{FOLDER}/{found.name}", found.with_bundle(wanted)))
+            self._metrics.spreads.inc()
+            _LOG.info("%s now trusts %d authorities", found.name, len(wanted))
+        now, held = self._clocks.monotonic(), (frozenset(each.fingerprint for each in wanted), found.version)
+        if self._spread is None or self._spread[0] != held:
+            self._spread = held, now
+        return timedelta(seconds=now - self._spread[1])
 
     async def _save(self, view: _View, state: State) -> None:
         """Write the Secret with the resourceVersion that was read.
@@ -261,10 +227,11 @@ class Rotation:
                 "namespace": self._settings.namespace,
                 "labels": {"app.kubernetes.io/name": "orion", "app.kubernetes.io/component": "webhook"},
             }
-            body = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}
+            # Not of type kubernetes.io/tls, which must always have a leaf: a new authority waits before it signs one.
+            body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}
             await self._api.post(self._folder, body | {"data": data})
         else:
-            others = {name: text for name, text in (view.secret.get("data") or {}).items() if name not in OURS}
+            others = {name: text for name, text in (view.secret.get("data") or {}).items() if name != RETIRED}
             await self._api.put(f"{self._folder}/{self._settings.secret}", {**view.secret, "data": others | data})
         self._metrics.steps.inc()
 

@@ -31,22 +31,13 @@ class CertificateSettings(BaseModel):
     """ The Secret that holds the leaf, the authorities and their keys. The webhook mounts only tls.crt and tls.key. """
 
     service: Name = "orion-webhook"
-    """ The Service that the API server connects to. Its EndpointSlices name the replicas. """
-
-    port_name: str = "https"
-    """ The name of the HTTPS port, in case the Service has several ports. """
+    """ The Service that the API server connects to. """
 
     names: tuple[str, ...] = ()
     """ Host names and IP addresses in the leaf, in addition to the Service's names. """
 
-    replicas: tuple[Annotated[str, Field(pattern=r"^.+:\d+$")], ...] = ()
-    """ HOST:PORT of each replica, instead of the Service's EndpointSlices. """
-
-    configurations: Annotated[
-        tuple[Annotated[str, Field(pattern="^(Mutating|Validating)WebhookConfiguration/.+$")], ...],
-        Field(min_length=1),
-    ] = ("MutatingWebhookConfiguration/orion",)
-    """ KIND/NAME of the configurations whose caBundles the operator writes. All webhooks in them must be Orion's. """
+    configuration: Name = "orion"
+    """ The MutatingWebhookConfiguration whose caBundles the operator writes. All webhooks in it must be Orion's. """
 
     source: Source = Source.OPERATOR
 
@@ -54,8 +45,8 @@ class CertificateSettings(BaseModel):
     leaf_renew_before: Duration = timedelta(days=30)
     """ How long before its expiry a leaf is replaced. """
 
-    authority_validity: Duration = timedelta(days=365)
-    authority_renew_before: Duration = timedelta(days=120)
+    authority_validity: Duration = timedelta(days=3650)
+    authority_renew_before: Duration = timedelta(days=365)
 
     backdated: Wait = timedelta(hours=1)
     """ How far in the past the validity of a certificate begins. Clocks may differ by up to this time. """
@@ -64,16 +55,19 @@ class CertificateSettings(BaseModel):
     """ How long every caBundle must have held a new authority before the authority signs. API servers read the
     caBundles with a delay. """
 
-    settle: Wait = timedelta(seconds=60)
-    """ How long every replica must have served the new leaf before the retired authority is dropped. """
+    drop_retired_after: Wait = timedelta(days=1)
+    """ How old the new authority's leaf must be before retired authorities are dropped. A kubelet delivers a Secret
+    within two minutes. If it does not work, its node's replicas leave the Service within one. """
 
-    look_every: Duration = timedelta(seconds=10)
-    look_every_while_moving: Duration = timedelta(seconds=2)
+    look_every: Duration = timedelta(seconds=5)
+    """ Time between two passes: how long a changed caBundle stays wrong. """
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.leaf_renew_before >= self.leaf_validity:
             raise ValueError("leaf_renew_before must be shorter than leaf_validity")
+        if self.drop_retired_after >= self.leaf_validity - self.leaf_renew_before:
+            raise ValueError("drop_retired_after must be shorter than the time after which a leaf is renewed")
         if self.authority_renew_before < self.leaf_validity:
             raise ValueError("authority_renew_before must be at least leaf_validity, or leaves outlive their authority")
         if self.authority_renew_before >= self.authority_validity:

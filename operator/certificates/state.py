@@ -1,11 +1,10 @@
-"""Reads and writes the content of the Secret, which is the whole state of a rotation of the webhook's certificates.
+"""Reads and writes the content of the Secret, which holds all that is known about the webhook's certificates.
 
 The leaf is the webhook's server certificate. An authority is a certificate authority (CA).
 
     tls.crt, tls.key        the leaf that the webhook serves
     ca.crt, ca.key          the authority that signs leaves
-    ca-coming.crt, .key     the next authority: it is being written into the caBundles and has signed nothing yet
-    ca-retired.crt          earlier authorities, without keys; kept until no replica serves their leaves
+    ca-retired.crt          earlier authorities, without keys, while a replica may still serve a leaf of theirs
 
 One Secret holds all certificates, so that the leaf and the authorities change in one atomic write. The webhook's pods
 mount only tls.crt and tls.key.
@@ -19,7 +18,7 @@ from datetime import datetime
 from orion.errors import Unreadable
 from orion.operator.certificates.issuing import Certificate, read, read_bundle, write_bundle
 
-LEAF, AUTHORITY, COMING = ("tls.crt", "tls.key"), ("ca.crt", "ca.key"), ("ca-coming.crt", "ca-coming.key")
+LEAF, AUTHORITY = ("tls.crt", "tls.key"), ("ca.crt", "ca.key")
 RETIRED = "ca-retired.crt"
 
 
@@ -30,22 +29,25 @@ class State:
     Args:
         leaf: the certificate that the webhook serves.
         authority: the authority that signs leaves.
-        coming: the authority that will sign leaves next.
         retired: earlier authorities, without keys; replicas may still serve their leaves.
         problems: a sentence for each part that could not be read. Such a part is missing from the state.
     """
 
     leaf: Certificate | None = None
     authority: Certificate | None = None
-    coming: Certificate | None = None
     retired: tuple[Certificate, ...] = ()
     problems: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def trusted(self) -> tuple[Certificate, ...]:
         """The authorities that every caBundle must hold in this state, without keys."""
-        found = [each for each in (self.authority, self.coming, *self.retired) if each is not None]
+        found = [each for each in (self.authority, *self.retired) if each is not None]
         return tuple({each.fingerprint: each.without_key() for each in found}.values())
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the authority has signed the leaf. A new authority has not at first."""
+        return self.leaf is not None and self.authority is not None and self.authority.signed(self.leaf)
 
     def serves(self, now: datetime) -> bool:
         """Return whether a client that trusts this state's authorities accepts its leaf."""
@@ -76,20 +78,15 @@ def read_state(data: Mapping[str, str]) -> State:
             problems.append(f"{names[0]} and {names[1]} are no certificate with its key: {error}")
             return None
 
-    leaf, authority, coming = pair(LEAF), pair(AUTHORITY), pair(COMING)
-    return State(leaf, authority, coming, read_bundle(content(RETIRED)), tuple(problems))
+    return State(pair(LEAF), pair(AUTHORITY), read_bundle(content(RETIRED)), tuple(problems))
 
 
 def write_state(state: State) -> dict[str, str]:
-    """Return a state as a Secret's data. The caller must remove keys of `OURS` that are not in the result."""
+    """Return a state as a Secret's data, to be written over the old data; RETIRED goes if it is not in the result."""
     found: dict[str, bytes] = {}
-    for names, pair in ((LEAF, state.leaf), (AUTHORITY, state.authority), (COMING, state.coming)):
+    for names, pair in ((LEAF, state.leaf), (AUTHORITY, state.authority)):
         if pair is not None:
             found |= {names[0]: pair.pem, names[1]: pair.key}
     if state.retired:
         found[RETIRED] = write_bundle(state.retired)
     return {name: base64.b64encode(content).decode() for name, content in found.items() if content}
-
-
-OURS = frozenset((*LEAF, *AUTHORITY, *COMING, RETIRED))
-""" The keys of the Secret that the rotation writes. It leaves all other keys as they are. """

@@ -31,15 +31,12 @@ def test_only_named_peers_reach_metrics() -> None:
         assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_only_named_peers_and_the_operator_reach_the_webhook() -> None:
+def test_only_named_peers_reach_the_webhook() -> None:
     server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
     found = chart.objects({"networkPolicy": {"webhookFrom": [server]}})
     (rule,) = chart.one(found, "NetworkPolicy", "orion-webhook")["spec"]["ingress"]
     assert rule["ports"] == [{"port": "https"}]
-    assert rule["from"] == [
-        server,
-        {"podSelector": chart.one(found, "Deployment", "orion-operator")["spec"]["selector"]},
-    ]
+    assert rule["from"] == [server]
 
 
 def test_egress_is_limited_if_the_api_server_is_named(everything: list[Object]) -> None:

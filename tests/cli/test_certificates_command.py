@@ -11,7 +11,7 @@ from orion.cli.main import main
         (["show", "--kubeconfig", "/nonexistent"], 2, "there is no file /nonexistent"),
         (["show", "--namespace", "No_Namespace"], 2, "--namespace cannot be 'No_Namespace'"),
         (["rotate", "--configuration", "Deployment/x"], 2, "--configuration cannot be 'Deployment/x'"),
-        (["run", "--replica", "nowhere"], 2, "--replica cannot be 'nowhere'"),
+        (["run", "--drop-retired-after", "-1"], 2, "--drop-retired-after"),
         (["run", "--look-every", "0"], 2, "--look-every cannot be"),
     ],
 )

@@ -12,15 +12,13 @@ import yaml
 from kubernetes import client
 
 from orion.operator.certificates.bundles import Configuration
-from orion.operator.certificates.deciding import Phase, phase
-from orion.operator.certificates.issuing import utc_now
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
 SECRET = CertificateSettings().secret
 # Seconds. These are short because there is one API server, and because the webhooks check their files once a second.
-SPREAD, SETTLE, LOOK = 2.0, 1.0, 0.3
+SPREAD, DROP_RETIRED_AFTER, LOOK = 2.0, 8.0, 0.3
 
 
 class Certificates:
@@ -36,11 +34,10 @@ class Certificates:
     def __init__(self, api: client.ApiClient, namespace: str, kubeconfig: Path, folder: Path) -> None:
         self.namespace, self._kubeconfig, self.log = namespace, kubeconfig, folder / "certificates.log"
         self._core, self._admission = client.CoreV1Api(api), client.AdmissionregistrationV1Api(api)
-        self.replicas: list[str] = []
 
     def command(self, name: str, *options: str) -> list[str]:
         """Return the command line of `orion certificates NAME` for this namespace."""
-        whose = ["--namespace", self.namespace, "--configuration", f"MutatingWebhookConfiguration/{self.namespace}"]
+        whose = ["--namespace", self.namespace, "--configuration", self.namespace]
         own = ["--kubeconfig", str(self._kubeconfig), *whose, *options]
         return [sys.executable, "-m", "orion.cli", "certificates", name, *own]
 
@@ -55,10 +52,11 @@ class Certificates:
     @contextlib.contextmanager
     def renewed_by_a_process(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run a process that renews the certificates, and kill it at the end of the block."""
-        times = ["--spread", str(SPREAD), "--settle", str(SETTLE), "--look-every", str(LOOK), "--name", "127.0.0.1"]
-        where = [option for each in self.replicas for option in ("--replica", each)]
+        times = ["--spread", str(SPREAD), "--drop-retired-after", str(DROP_RETIRED_AFTER), "--look-every", str(LOOK)]
         with self.log.open("ab") as log:
-            process = subprocess.Popen(self.command("run", *times, *where), stdout=log, stderr=log, env=_environment())
+            process = subprocess.Popen(
+                self.command("run", *times, "--name", "127.0.0.1"), stdout=log, stderr=log, env=_environment()
+            )
         try:
             yield process
             assert process.poll() is None, self.log.read_text()
@@ -77,32 +75,26 @@ class Certificates:
             return State()
         return read_state(secret.data or {})
 
-    @property
-    def phase(self) -> Phase:
-        """The phase of the rotation."""
-        return phase(self.state, utc_now())
-
     def trusted(self) -> list[set[str]]:
         """Return the authorities of each webhook in the configuration."""
         found: Any = self._admission.read_mutating_webhook_configuration(self.namespace)
         webhooks = [{"clientConfig": {"caBundle": each.client_config.ca_bundle or ""}} for each in found.webhooks]
-        bundles = Configuration("", {"webhooks": webhooks}).bundles
+        bundles = Configuration(self.namespace, {"webhooks": webhooks}).bundles
         return [{each.fingerprint for each in bundle} for bundle in bundles]
 
-    def is_at(self, wanted: Phase) -> bool:
-        """Return whether the rotation is in the given phase."""
-        return self.phase is wanted
+    def has_signed(self) -> bool:
+        """Return whether the authority has signed the leaf."""
+        return self.state.is_signed
 
     def has_logged_more(self, than: int) -> bool:
         """Return whether the processes have logged more than `than` characters."""
         return len(self.log.read_text()) > than
 
     def at_rest(self) -> bool:
-        """Return whether the rotation is complete, and each caBundle has exactly the trusted authorities."""
+        """Return whether the leaf's authority is the only one, in the Secret and in each caBundle."""
         state = self.state
-        return self.phase is Phase.AT_REST and all(
-            bundle == {each.fingerprint for each in state.trusted} for bundle in self.trusted()
-        )
+        wanted = {each.fingerprint for each in state.trusted}
+        return state.is_signed and not state.retired and all(bundle == wanted for bundle in self.trusted())
 
 
 def grant_rights(

@@ -39,4 +39,4 @@ def test_the_operator_makes_and_rotates_the_certificates(
         reported = operator.metrics()['orion_certificates_end_timestamp_seconds{what="authority"}']
         assert reported == first.ends.timestamp()
         assert "a new authority is made" in certificates.ask("rotate")
-        eventually(lambda: operator.metrics()['orion_certificates_phase{phase="spreading"}'] == 1)
+        eventually(lambda: operator.metrics()["orion_certificates_retired_authorities"] == 1)

@@ -1,4 +1,4 @@
-"""The rotation at a real API server: its rights, a killed rotation, EndpointSlices, a fake cert-manager."""
+"""The certificates at a real API server: rights, expired certificates, a deleted Secret, a fake cert-manager."""
 
 import asyncio
 import time
@@ -13,9 +13,7 @@ from kubernetes import client
 
 from orion.operator.certificates.api import ApiError
 from orion.operator.certificates.connecting import connected
-from orion.operator.certificates.deciding import Phase
-from orion.operator.certificates.issuing import Certificate, new_authority, new_leaf, utc_now
-from orion.operator.certificates.replicas import Replicas
+from orion.operator.certificates.issuing import new_authority, new_leaf, utc_now
 from orion.operator.certificates.rotating import Look, Rotation
 from orion.operator.certificates.settings import CertificateSettings, Source
 from orion.operator.certificates.state import State, write_state
@@ -24,8 +22,6 @@ from tests.cluster.conftest import Kubectl
 from tests.waiting import DEADLINE, eventually
 
 pytestmark = pytest.mark.cluster
-
-UNUSED_ADDRESS = "192.0.2.7"  # an address reserved for documentation: nothing answers there
 
 
 @pytest.fixture
@@ -43,14 +39,14 @@ def configuration(api: client.ApiClient, namespace: str) -> Iterator[str]:
         for name in ("first", "second")
     ]
     admission.create_mutating_webhook_configuration({"metadata": {"name": namespace}, "webhooks": webhooks})
-    yield f"MutatingWebhookConfiguration/{namespace}"
+    yield namespace
     admission.delete_mutating_webhook_configuration(namespace)
 
 
 @pytest.fixture
 def settings(namespace: str, configuration: str) -> CertificateSettings:
     now = timedelta(0)
-    return CertificateSettings(namespace=namespace, configurations=(configuration,), spread=now, settle=now)
+    return CertificateSettings(namespace=namespace, configuration=configuration, spread=now, drop_retired_after=now)
 
 
 async def look(kubeconfig: Path, settings: CertificateSettings) -> Look:
@@ -59,18 +55,12 @@ async def look(kubeconfig: Path, settings: CertificateSettings) -> Look:
 
 
 async def whole_rotation(kubeconfig: Path, settings: CertificateSettings) -> None:
-    """Run every step of a rotation: make, spread, replace, check the replicas, remove."""
-
-    async def shown(leaf: Certificate) -> str:
-        assert "no replica" in await replicas.without(leaf)  # `without` reads the EndpointSlices
-        return ""
-
+    """Run every step: make, write the caBundles, sign, replace the authority, sign again, drop the old one."""
     async with connected(kubeconfig) as api:
-        replicas = Replicas(api, settings)
-        rotation = Rotation(api, settings, without=shown)
+        rotation = Rotation(api, settings)
         await rotation.look()
         await rotation.rotate("a test asked for it")
-        assert (await rotation.look()).phase is Phase.AT_REST
+        assert (await rotation.look()).why == "at rest"
 
 
 async def test_the_shipped_rights_are_enough(
@@ -99,7 +89,6 @@ RIGHTS = [
     ("secrets", "create"),
     ("secrets", "get"),
     ("secrets", "update"),
-    ("endpointslices", "list"),
 ]
 
 
@@ -145,30 +134,35 @@ async def test_expired_certificates_are_replaced_in_one_pass(
     body = {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls", "data": write_state(state)}
     client.CoreV1Api(api).create_namespaced_secret(namespace, body)
     certificates = Certificates(api, namespace, control_plane.kubeconfig, tmp_path)
-    assert certificates.phase is Phase.BROKEN
-    assert (await look(control_plane.kubeconfig, settings)).phase is Phase.AT_REST
+    assert (await look(control_plane.kubeconfig, settings)).why == "at rest"
     assert certificates.at_rest()
     assert certificates.state.authority != authority
 
 
-async def test_a_replica_that_does_not_answer_keeps_the_retired_authority(
-    api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any
+async def test_an_authority_stays_trusted_when_the_secret_is_deleted(
+    api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, tmp_path: Path
 ) -> None:
-    endpoint = {"addresses": [UNUSED_ADDRESS], "conditions": {"ready": True}}
-    body = {
-        "metadata": {"name": "first", "labels": {"kubernetes.io/service-name": settings.service}},
-        "addressType": "IPv4",
-        "ports": [{"name": "https", "port": 9443}],
-        "endpoints": [endpoint],
-    }
-    client.DiscoveryV1Api(api).create_namespaced_endpoint_slice(namespace, body)
-    async with connected(control_plane.kubeconfig) as server:
-        rotation = Rotation(server, settings)
-        await rotation.look()
-        await rotation.rotate("a test asked for it")
-        found = await rotation.look()
-    assert found.phase is Phase.EXCHANGED
-    assert found.why == f"the retired authority is kept: {UNUSED_ADDRESS}:9443 does not answer"
+    certificates = Certificates(api, namespace, control_plane.kubeconfig, tmp_path)
+    patient = settings.model_copy(update={"spread": timedelta(hours=1)})
+    await look(control_plane.kubeconfig, patient)
+    before = certificates.state.authority
+    client.CoreV1Api(api).delete_namespaced_secret(SECRET, namespace)
+    assert "waiting until every API server has read it" in (await look(control_plane.kubeconfig, patient)).why
+    after = certificates.state
+    assert before is not None
+    assert after.authority is not None
+    assert after.leaf is None
+    assert certificates.trusted() == [{before.fingerprint, after.authority.fingerprint}] * 2
+
+
+async def test_two_processes_that_start_at_once_make_one_authority(
+    api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, tmp_path: Path
+) -> None:
+    done = await asyncio.gather(*(look(control_plane.kubeconfig, settings) for _ in range(4)))
+    assert {each.why for each in done} == {"at rest"}
+    certificates = Certificates(api, namespace, control_plane.kubeconfig, tmp_path)
+    assert certificates.at_rest()
+    assert {each.state.authority for each in done if each.state} == {certificates.state.authority}
 
 
 async def test_a_fake_cert_manager_is_found_and_left_alone(
@@ -177,7 +171,7 @@ async def test_a_fake_cert_manager_is_found_and_left_alone(
     """A fake cert-manager: only the definition of its kind `Certificate` exists."""
     asked = settings.model_copy(update={"source": Source.CERT_MANAGER, "secret": f"fake-{uuid.uuid4().hex[:8]}"})
     before = await look(control_plane.kubeconfig, asked)
-    assert before.phase is Phase.AT_REST  # cert-manager is not installed, so the operator makes the certificates
+    assert before.why == "at rest"  # cert-manager is not installed, so the operator makes the certificates
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     fake = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -194,8 +188,8 @@ async def test_a_fake_cert_manager_is_found_and_left_alone(
     try:
         eventually(lambda: "certificates" in kubectl("api-resources", "--api-group", "cert-manager.io", "-o", "name"))
         out = await look(control_plane.kubeconfig, asked)
-        assert out.phase is None
-        assert "the rotation does nothing" in out.why
+        assert out.state is None
+        assert "the operator does nothing" in out.why
         kubectl("annotate", "mutatingwebhookconfiguration", namespace, "cert-manager.io/inject-ca-from=a/b")
         assert "remove the annotation" in (await look(control_plane.kubeconfig, settings)).why
     finally:

@@ -1,4 +1,4 @@
-"""Twenty pods a second during rotation, rollout and upgrade: no pod is refused, and each pod is patched.
+"""Twenty pods a second while authorities change, during rollout and upgrade: no pod is refused, each pod is patched.
 
 The webhooks, the API server and the rotation are real; the kubelet and the Service are stand-ins (webhook_fleet.py).
 """
@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from orion.operator.certificates.deciding import Phase
 from orion.operator.certificates.state import State
 from orion.operator.webhook import manifests
 from orion.operator.webhook.reviews import PATH
@@ -90,7 +89,6 @@ def scene(
             manifests.webhook(reach, namespace, webhooks[0].selector), field_manager="chart", field_validation="Strict"
         )
         stack.callback(admission.delete_mutating_webhook_configuration, namespace)
-        certificates.replicas = [f"127.0.0.1:{each.port}" for each in webhooks]
         with certificates.renewed_by_a_process():
             eventually(certificates.at_rest)
         client.CoreV1Api(api).patch_namespace(namespace, {"metadata": {"labels": {LABEL: namespace}}})
@@ -118,17 +116,23 @@ def test_a_rotation_refuses_no_pod(scene: Scene) -> None:
     with scene.certificates.renewed_by_a_process(), scene.under_load() as creations:
         eventually(lambda: creations.made > 20)
         assert "a new authority is made" in scene.certificates.ask("rotate")
-        eventually(lambda: scene.certificates.phase is Phase.EXCHANGED)
+        eventually(scene.certificates.has_signed)
         eventually(scene.certificates.at_rest)
         made = creations.made
         eventually(lambda: creations.made > made + 20)
     after = scene.certificates.state
     assert fingerprints(before).isdisjoint(fingerprints(after))
-    shown = scene.certificates.ask(
-        "show", *(part for each in scene.certificates.replicas for part in ("--replica", each))
-    )
-    assert shown.count("serves the leaf") == 2
-    assert "at-rest" in shown
+    assert ": at rest" in scene.certificates.ask("show")
+
+
+def test_a_deleted_secret_refuses_no_pod(scene: Scene) -> None:
+    before = scene.certificates.state
+    with scene.certificates.renewed_by_a_process(), scene.under_load() as creations:
+        eventually(lambda: creations.made > 20)
+        client.CoreV1Api(scene.api).delete_namespaced_secret(SECRET, scene.namespace)
+        eventually(scene.certificates.has_signed)
+        eventually(scene.certificates.at_rest)
+    assert fingerprints(before).isdisjoint(fingerprints(scene.certificates.state))
 
 
 def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, kubectl: Kubectl) -> None:
@@ -155,12 +159,12 @@ def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, 
 def test_two_rotating_processes_that_are_killed_repeatedly_refuse_no_pod(scene: Scene) -> None:
     with scene.under_load():
         scene.certificates.ask("rotate")
-        for wanted in (Phase.EXCHANGED, Phase.AT_REST):
+        for reached in (scene.certificates.has_signed, scene.certificates.at_rest):
             for _ in range(2):  # kill the process during the wait, and start it again
                 logged = len(scene.certificates.log.read_text())
                 with scene.certificates.renewed_by_a_process(), scene.certificates.renewed_by_a_process():
                     eventually(functools.partial(scene.certificates.has_logged_more, logged))
             with scene.certificates.renewed_by_a_process(), scene.certificates.renewed_by_a_process():
-                eventually(functools.partial(scene.certificates.is_at, wanted))
+                eventually(reached)
         with scene.certificates.renewed_by_a_process():
             eventually(scene.certificates.at_rest)

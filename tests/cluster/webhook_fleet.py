@@ -83,6 +83,8 @@ class StandInKubelet:
                 raise
             return
         version = secret.metadata.resource_version
+        if "tls.crt" not in (secret.data or {}):
+            return  # a kubelet keeps what it has delivered if a key is missing
         if not self._versions or self._versions[-1][1] != version:
             self._versions.append((time.monotonic(), version, dict(secret.data)))
         for volume, late in self._volumes.items():

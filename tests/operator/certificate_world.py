@@ -14,7 +14,7 @@ from typing import Any
 
 from orion.errors import NotFound
 from orion.operator.certificates.api import ApiError
-from orion.operator.certificates.bundles import Configuration, path_of
+from orion.operator.certificates.bundles import FOLDER, Configuration
 from orion.operator.certificates.issuing import Certificate
 from orion.operator.certificates.rotating import Clocks, Look, Rotation
 from orion.operator.certificates.settings import CertificateSettings
@@ -24,16 +24,15 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 # In seconds: the longest time until an API server reads a write, the longest time until a kubelet delivers a Secret,
 # and the greatest age of the Secret that a starting replica gets.
 LAG, DELIVERY, STALE = 8, 40, 8
-NAMES = ("MutatingWebhookConfiguration/one", "ValidatingWebhookConfiguration/two")
 SETTINGS = CertificateSettings(
-    configurations=NAMES,
     leaf_validity=timedelta(seconds=300),
     leaf_renew_before=timedelta(seconds=100),
     authority_validity=timedelta(seconds=1200),
     authority_renew_before=timedelta(seconds=400),
     spread=timedelta(seconds=10),
-    settle=timedelta(seconds=10),
+    drop_retired_after=timedelta(seconds=60),
 )
+HOOK = f"{FOLDER}/{SETTINGS.configuration}"
 Bundles = tuple[tuple[Certificate, ...], ...]
 SECRET = f"/api/v1/namespaces/{SETTINGS.namespace}/secrets/{SETTINGS.secret}"
 
@@ -52,24 +51,23 @@ class World:
         now: seconds since EPOCH.
         objects: the stored objects, by path.
         history: for each path, all versions of the object with the times at which they were written.
-        views: for each API server, the index of the version of each configuration that it has read.
+        views: for each API server, the index of the version of the webhook configuration that it has read.
         replicas: for each replica, the index of the version of the Secret that it serves.
     """
 
     now: int = 0
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
-    views: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
+    views: list[int] = field(default_factory=lambda: [0, 0])
     replicas: list[int] = field(default_factory=lambda: [-1, -1, -1])
     kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
     version: int = 0
     _leaves: dict[int, Certificate | None] = field(default_factory=dict)
-    _seen: dict[tuple[str, int], Bundles] = field(default_factory=dict)
+    _seen: dict[int, Bundles] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in NAMES:
-            webhooks = [{"name": f"{number}.orion.gpu", "clientConfig": {"url": "https://x"}} for number in range(2)]
-            self.put(path_of(name), {"metadata": {"name": name}, "webhooks": webhooks})
+        webhooks = [{"name": f"{number}.orion.gpu", "clientConfig": {"url": "https://x"}} for number in range(2)]
+        self.put(HOOK, {"metadata": {"name": SETTINGS.configuration}, "webhooks": webhooks})
 
     # -- Objects -------------------------------------------------------------------------------------------------------
 
@@ -89,36 +87,35 @@ class World:
         return read_state(self.objects.get(SECRET, {}).get("data", {}))
 
     def bundles(self) -> list[frozenset[str]]:
-        found = [Configuration(name, self.objects.get(path_of(name))) for name in NAMES]
-        return [frozenset(each.fingerprint for each in bundle) for one in found for bundle in one.bundles]
+        found = Configuration(SETTINGS.configuration, self.objects.get(HOOK)).bundles
+        return [frozenset(each.fingerprint for each in bundle) for bundle in found]
 
     # -- Delays --------------------------------------------------------------------------------------------------------
 
     def observe(self, server: int) -> None:
-        """Let an API server read the latest versions of all configurations."""
-        for name in NAMES:
-            self.views[server][path_of(name)] = len(self.history[path_of(name)]) - 1
+        """Let an API server read the latest version of the webhook configuration."""
+        self.views[server] = len(self.history[HOOK]) - 1
 
     def deliver(self, replica: int) -> None:
         """Let a kubelet deliver the latest Secret, and its replica load it."""
-        self.replicas[replica] = len(self.history[SECRET]) - 1
+        self._load(replica, len(self.history[SECRET]) - 1)
 
     def replace(self, replica: int) -> None:
         """Replace a replica by a new one, which gets the oldest possible version of the Secret."""
-        self.replicas[replica] = self._oldest_that_may_be_seen(SECRET, STALE)
+        self._load(replica, self._oldest_that_may_be_seen(SECRET, STALE))
 
     def advance(self, seconds: int) -> None:
         """Advance the time, and deliver every version whose longest delay has passed."""
         for _ in range(seconds):
             self.now += 1
-            for view in self.views:
-                for name in NAMES:
-                    self._catch_up(view, path_of(name), LAG)
+            self.views = [max(seen, self._oldest_that_may_be_seen(HOOK, LAG)) for seen in self.views]
             for replica, seen in enumerate(self.replicas):
-                self.replicas[replica] = max(seen, self._oldest_that_may_be_seen(SECRET, DELIVERY))
+                self._load(replica, max(seen, self._oldest_that_may_be_seen(SECRET, DELIVERY)))
 
-    def _catch_up(self, view: dict[str, int], path: str, lag: int) -> None:
-        view[path] = max(view.get(path, 0), self._oldest_that_may_be_seen(path, lag))
+    def _load(self, replica: int, version: int) -> None:
+        """Let a replica load a version of the Secret. It goes on with its leaf if the version has none."""
+        if self.leaf(version) is not None:
+            self.replicas[replica] = version
 
     def _oldest_that_may_be_seen(self, path: str, lag: int) -> int:
         """Return the index of the latest version that is at least `lag` seconds old; 0: none is."""
@@ -131,10 +128,10 @@ class World:
             self._leaves[version] = read_state(self.history[SECRET][version][1]["data"]).leaf
         return self._leaves[version]
 
-    def _bundles(self, name: str, version: int) -> Bundles:
-        if (name, version) not in self._seen:
-            self._seen[name, version] = Configuration(name, self.history[path_of(name)][version][1]).bundles
-        return self._seen[name, version]
+    def _bundles(self, version: int) -> Bundles:
+        if version not in self._seen:
+            self._seen[version] = Configuration(SETTINGS.configuration, self.history[HOOK][version][1]).bundles
+        return self._seen[version]
 
     # -- Invariant -----------------------------------------------------------------------------------------------------
 
@@ -145,10 +142,9 @@ class World:
             for replica, version in enumerate(self.replicas):
                 leaf = self.leaf(version)
                 assert leaf is not None
-                for name in NAMES:
-                    for bundle in self._bundles(name, view[path_of(name)]):
-                        if not leaf.holds(now) or not any(each.holds(now) and each.signed(leaf) for each in bundle):
-                            found.append(f"at {self.now}: API server {server} ({name}) refuses replica {replica}")
+                for bundle in self._bundles(view):
+                    if not leaf.holds(now) or not any(each.holds(now) and each.signed(leaf) for each in bundle):
+                        found.append(f"at {self.now}: API server {server} refuses replica {replica}")
         return found
 
 
@@ -169,7 +165,7 @@ class Rotator:
         if self.work is not None:
             self.work.close()
         self.work = None
-        self.rotation = Rotation(self, self.settings, without=self._without, clocks=self._clocks())
+        self.rotation = Rotation(self, self.settings, clocks=self._clocks())
 
     def step(self) -> bool:
         """Run until the next `turn`; return whether this completed a pass."""
@@ -183,7 +179,7 @@ class Rotator:
                 self.last = end.value
                 return True
         except ApiError as error:
-            if error.status != 409:
+            if error.status not in (404, 409):
                 raise
             self.work = None
         except NotFound:  # the test has deleted the Secret; the next pass creates it
@@ -204,12 +200,6 @@ class Rotator:
 
     def _clocks(self) -> Clocks:
         return Clocks(lambda: EPOCH + timedelta(seconds=self.world.now), lambda: float(self.world.now))
-
-    async def _without(self, leaf: Certificate) -> str:
-        await turn()
-        shown = list(map(self.world.leaf, self.world.replicas))
-        await turn()
-        return "" if all(each is not None and each.der == leaf.der for each in shown) else "a replica serves another"
 
     # -- The interface of an API client --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Certificates: TLS accepts them, the Secret holds them, and `decide` computes the next step."""
+"""Certificates: TLS accepts them, the Secret holds them, and pure functions decide the next step."""
 
 import asyncio
 import base64
@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from orion.errors import Unreadable
 from orion.operator.certificates import issuing
-from orion.operator.certificates.deciding import Phase, Seen, decide, phase
-from orion.operator.certificates.issuing import new_authority, new_leaf
+from orion.operator.certificates.deciding import check_authority, check_leaf
+from orion.operator.certificates.issuing import Certificate, new_authority, new_leaf
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state, write_state
 from tests.operator.certificate_samples import HOUR, YEAR, made, serving
@@ -57,14 +57,14 @@ def test_only_an_authority_with_its_key_can_sign() -> None:
 
 
 def test_a_state_survives_writing_and_reading() -> None:
-    (authority, leaf), (coming, _), (retired, _) = made(), made(), made()
-    state = State(leaf, authority, coming, (retired.without_key(),))
+    (authority, leaf), (retired, _) = made(), made()
+    state = State(leaf, authority, (retired.without_key(),))
     assert read_state(write_state(state)) == state
 
 
-KEYS = ("tls.crt", "tls.key", "ca.crt", "ca.key", "ca-coming.crt", "ca-coming.key", "ca-retired.crt")
+KEYS = ("tls.crt", "tls.key", "ca.crt", "ca.key", "ca-retired.crt")
 AUTHORITY, LEAF = made(EPOCH)
-SOUND = write_state(State(LEAF, AUTHORITY, made(EPOCH)[0], (made(EPOCH)[0],)))
+SOUND = write_state(State(LEAF, AUTHORITY, (made(EPOCH)[0],)))
 
 
 @hypothesis_settings(deadline=None, derandomize=True, database=None)
@@ -86,9 +86,11 @@ def test_a_damaged_certificate_is_replaced(key: str, place: int, flip: int) -> N
 
 
 def fixed(state: State) -> None:
-    """Assert that the next step from a state without a valid leaf gives a state with one."""
-    after = decide(state, Seen(SETTINGS.spread, SETTINGS.settle), EPOCH, SETTINGS).state or state
-    assert after.serves(EPOCH)
+    """Assert that the next steps from a state without a valid leaf give a state with one."""
+    state = check_authority(state, (), EPOCH, SETTINGS).state or state
+    state = check_leaf(state, SETTINGS.spread, EPOCH, SETTINGS).state or state
+    assert state.serves(EPOCH)
+    assert state.is_signed
 
 
 def test_an_unreadable_part_is_missing_and_reported() -> None:
@@ -101,7 +103,9 @@ def test_an_unreadable_part_is_missing_and_reported() -> None:
 
 def test_settings_in_which_leaves_would_outlive_their_authority_are_refused() -> None:
     with pytest.raises(ValidationError, match="outlive their authority"):
-        CertificateSettings(leaf_validity=timedelta(days=200))
+        CertificateSettings(leaf_validity=timedelta(days=400))
+    with pytest.raises(ValidationError, match="the time after which a leaf is renewed"):
+        CertificateSettings(drop_retired_after=timedelta(days=60))
     with pytest.raises(ValidationError, match="shorter than leaf_validity"):
         CertificateSettings(leaf_renew_before=timedelta(days=90))
     names = CertificateSettings(namespace="gpus", names=("127.0.0.1",)).leaf_names
@@ -111,26 +115,49 @@ def test_settings_in_which_leaves_would_outlive_their_authority_are_refused() ->
 # -- Deciding ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_coming_authority_signs_only_after_the_full_wait() -> None:
-    authority, leaf = made(EPOCH, timedelta(seconds=1200))
-    leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
-    state = State(leaf, authority, new_authority(EPOCH, YEAR, HOUR))
+def leaf_of(authority: Certificate) -> Certificate:
+    return new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, SETTINGS.backdated)
+
+
+def test_a_new_authority_signs_only_after_the_full_wait() -> None:
+    (old, _), (new, _) = made(EPOCH), made(EPOCH)
+    state = State(leaf_of(old), new, (old.without_key(),))
     for spread in (None, timedelta(0), SETTINGS.spread - timedelta(seconds=1)):
-        assert decide(state, Seen(spread, missing="one lacks it"), EPOCH, SETTINGS).state is None
-    after = decide(state, Seen(SETTINGS.spread), EPOCH, SETTINGS).state
+        assert check_leaf(state, spread, EPOCH, SETTINGS).state is None
+    after = check_leaf(state, SETTINGS.spread, EPOCH, SETTINGS).state
     assert after is not None
-    assert after.authority == state.coming
-    assert after.retired == (authority.without_key(),)
-    assert phase(after, EPOCH) is Phase.EXCHANGED
+    assert after.is_signed
+    assert after.retired == (old.without_key(),)
 
 
-def test_an_authority_that_a_person_inserted_is_trusted_before_it_signs() -> None:
-    (authority, _), (other, _) = made(EPOCH), made(EPOCH)
-    leaf = new_leaf(authority, SETTINGS.leaf_names, EPOCH, SETTINGS.leaf_validity, HOUR)
-    state = State(leaf, other, None, (authority.without_key(),))
-    assert decide(state, Seen(timedelta(0)), EPOCH, SETTINGS).state is None
-    after = decide(state, Seen(SETTINGS.spread), EPOCH, SETTINGS).state
+def test_a_retired_authority_is_trusted_until_the_new_leaf_is_old_enough() -> None:
+    (old, _), (new, _) = made(EPOCH), made(EPOCH)
+    state = State(leaf_of(new), new, (old.without_key(),))
+    second = timedelta(seconds=1)
+    kept = check_leaf(state, SETTINGS.spread, EPOCH + SETTINGS.drop_retired_after - second, SETTINGS)
+    assert kept.state is None
+    dropped = check_leaf(state, None, EPOCH + SETTINGS.drop_retired_after, SETTINGS).state
+    assert dropped == State(state.leaf, new)
+
+
+def test_an_authority_without_its_key_is_retired() -> None:
+    authority, leaf = made(EPOCH)
+    after = check_authority(State(leaf, authority.without_key()), (), EPOCH, SETTINGS).state
     assert after is not None
-    assert after.leaf is not None
-    assert other.signed(after.leaf)
     assert after.retired == (authority.without_key(),)
+    assert after.leaf == leaf
+
+
+def test_a_lost_authority_leaves_those_in_the_bundles_trusted_unless_they_have_ended() -> None:
+    (known, _), (ended, _) = made(EPOCH), made(EPOCH - 2 * YEAR)
+    after = check_authority(State(), (known.without_key(), ended), EPOCH, SETTINGS).state
+    assert after is not None
+    assert after.retired == (known.without_key(),)
+    assert check_leaf(after, timedelta(0), EPOCH, SETTINGS).state is None  # replicas may serve a leaf of `known`
+    assert check_leaf(State(None, after.authority), timedelta(0), EPOCH, SETTINGS).state is not None
+
+
+def test_clocks_may_differ_by_the_backdated_time() -> None:
+    authority = new_authority(EPOCH, YEAR, HOUR)
+    assert new_leaf(authority, ["a"], EPOCH, YEAR, HOUR).holds(EPOCH - HOUR)
+    assert authority.holds(EPOCH - HOUR)

@@ -2,23 +2,23 @@
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orion.operator.certificates.deciding import Phase
-from tests.operator.certificate_world import Rotator, installed
+from tests.operator.certificate_world import SECRET, Rotator, installed
 
 ROTATORS, SERVERS, REPLICAS = st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)
 LONGEST_WITHOUT_A_PASS = 20  # seconds; without passes, every certificate expires
 
 
 class Rotations(RuleBasedStateMachine):
-    """Two rotators at the same time, killed and restarted between any two requests."""
+    """Two processes at the same time, killed and restarted between any two requests; the Secret is deleted once."""
 
     @initialize()
     def install(self) -> None:
         self.world, first = installed()
         self.rotators = [first, Rotator(self.world)]
         self.passed = 0
+        self.deleted = False
 
     @rule(which=ROTATORS, turns=st.integers(1, 12))
     def go_on(self, which: int, turns: int) -> None:
@@ -37,6 +37,12 @@ class Rotations(RuleBasedStateMachine):
     @rule(which=ROTATORS)
     def rotate(self, which: int) -> None:
         self.rotators[which].rotate()
+
+    @precondition(lambda self: not self.deleted and SECRET in self.world.objects)
+    @rule()
+    def delete_the_secret(self) -> None:
+        self.world.delete(SECRET)
+        self.deleted = True
 
     @rule(server=SERVERS)
     def observe(self, server: int) -> None:
@@ -68,7 +74,8 @@ class Rotations(RuleBasedStateMachine):
             return
         self.rotators[1].start()
         for _ in range(60):
-            if self.rotators[0].look().phase is Phase.AT_REST:
+            self.rotators[0].look()
+            if self.world.state.is_signed and not self.world.state.retired:
                 break
             self.world.advance(4)
             self.every_replica_is_accepted()

@@ -1,4 +1,4 @@
-"""The whole rotation in a simulated cluster: over years, with faults, and with changes by people."""
+"""All steps in a simulated cluster: over years, with faults, and with changes by people."""
 
 import asyncio
 import contextlib
@@ -9,18 +9,28 @@ from typing import Any
 import pytest
 
 from orion.errors import NotFound
-from orion.operator.certificates.bundles import path_of
-from orion.operator.certificates.deciding import Phase, phase
-from tests.operator.certificate_world import EPOCH, NAMES, SECRET, SETTINGS, Rotator, World, installed
+from tests.operator.certificate_world import EPOCH, HOOK, SECRET, SETTINGS, Rotator, World, installed
 
 
-def run(world: World, rotator: Rotator, seconds: int) -> Phase | None:
-    """Advance the time, and run a pass of the rotation every few seconds; no connection may fail."""
+def run(world: World, rotator: Rotator, seconds: int) -> None:
+    """Advance the time, and run a pass every few seconds; no connection may fail.
+
+    The kubelet of the first replica delivers the Secret at once, the others as late as possible.
+    """
     for _ in range(0, seconds, 4):
         world.advance(4)
         rotator.look()
+        world.deliver(0)
         assert world.refused() == []
-    return rotator.look().phase
+    rotator.look()
+
+
+def at_rest(world: World) -> bool:
+    """Return whether the leaf's authority is the only one that is trusted."""
+    state = world.state
+    return state.is_signed and set(world.bundles()) == {
+        frozenset(each.fingerprint for each in (state.authority,) if each)
+    }
 
 
 def to_its_end(work: Coroutine[Any, Any, Any]) -> None:
@@ -32,12 +42,20 @@ def to_its_end(work: Coroutine[Any, Any, Any]) -> None:
 
 def test_one_pass_in_an_empty_cluster_makes_all_certificates() -> None:
     world = World()
-    look = Rotator(world).look()
-    assert look.phase is Phase.AT_REST
+    Rotator(world).look()
+    assert at_rest(world)
+    assert world.objects[SECRET]["type"] == "Opaque"
+
+
+def test_the_bundle_holds_the_authority_before_the_secret_holds_a_leaf() -> None:
+    world = World()
+    rotator = Rotator(world)
+    while not world.state.is_signed:
+        trusted = world.bundles()
+        rotator.step()
     authority = world.state.authority
     assert authority is not None
-    assert set(world.bundles()) == {frozenset({authority.fingerprint})}
-    assert world.objects[SECRET]["type"] == "kubernetes.io/tls"
+    assert set(trusted) == {frozenset({authority.fingerprint})}
 
 
 def test_no_connection_fails_over_years() -> None:
@@ -50,10 +68,11 @@ def test_no_connection_fails_over_years() -> None:
 
 def test_a_leaf_is_renewed_without_a_write_of_a_bundle() -> None:
     world, rotator = installed()
-    leaf, writes = world.state.leaf, [len(world.history[path_of(name)]) for name in NAMES]
-    assert run(world, rotator, 201) is Phase.AT_REST
+    leaf, writes = world.state.leaf, len(world.history[HOOK])
+    run(world, rotator, 201)
+    assert at_rest(world)
     assert world.state.leaf != leaf
-    assert [len(world.history[path_of(name)]) for name in NAMES] == writes
+    assert len(world.history[HOOK]) == writes
 
 
 def test_at_rest_nothing_is_written() -> None:
@@ -63,44 +82,112 @@ def test_at_rest_nothing_is_written() -> None:
     assert world.version == version
 
 
+def test_a_requested_authority_replaces_the_old_one_without_a_refused_connection() -> None:
+    world, rotator = installed()
+    before = world.state
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
+    run(world, rotator, 4)
+    assert world.state.leaf == before.leaf  # every API server must trust the new authority first
+    to_its_end(rotator.rotation.rotate("a second time, which has no effect"))
+    run(world, rotator, 12)
+    assert world.state.is_signed
+    assert len(world.state.retired) == 1
+    run(world, rotator, 64)
+    assert at_rest(world)
+    assert world.state.authority != before.authority
+
+
+def test_a_process_that_starts_in_the_middle_of_the_wait_waits_again() -> None:
+    world, rotator = installed()
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
+    rotator.look()
+    for _ in range(5):
+        world.advance(8)
+        rotator.start()
+        rotator.look()
+        assert not world.state.is_signed
+    run(world, rotator, 12)
+    assert world.state.is_signed
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_slow_process_does_not_remove_an_authority_that_another_one_has_made(turns: int) -> None:
+    world, rotator = installed()
+    slow = Rotator(world)
+    for _ in range(turns):
+        slow.step()
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
+    run(world, rotator, 16)
+    assert world.state.is_signed
+    while not slow.step():  # its view of the cluster is older than the leaf that replicas serve by now
+        pass
+    for server in range(2):
+        world.observe(server)
+    assert world.refused() == []
+
+
+@pytest.mark.parametrize("turns", range(16))
+def test_a_killed_process_leaves_a_state_from_which_another_one_continues(turns: int) -> None:
+    world, killed = installed()
+    to_its_end(killed.rotation.rotate("a test asked for it"))
+    for _ in range(turns):
+        killed.step()
+    killed.start()
+    run(world, Rotator(world), 100)
+    assert at_rest(world)
+
+
 def test_expired_certificates_are_fixed_in_one_pass() -> None:
     world, _ = installed()
     world.now += 100_000
-    old = world.state
-    assert Rotator(world).look().phase is Phase.AT_REST
-    assert old.authority is not None
-    assert all(old.authority.fingerprint not in bundle for bundle in world.bundles())
-    assert all(len(bundle) == 1 for bundle in world.bundles())
+    old = world.state.authority
+    Rotator(world).look()
+    assert at_rest(world)
+    assert world.state.authority != old
 
 
 def test_an_expired_leaf_in_the_middle_of_a_rotation_is_fixed_in_one_pass() -> None:
     world, rotator = installed()
-    rotator.rotate()
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
     rotator.look()
-    rotator.look()
-    assert world.state.coming is not None
+    assert not world.state.is_signed
     world.now += 310
     Rotator(world).look()
-    assert phase(world.state, EPOCH + timedelta(seconds=world.now)) is not Phase.BROKEN
+    assert world.state.is_signed
+    assert world.state.serves(EPOCH + timedelta(seconds=world.now))
 
 
 def test_an_emptied_bundle_is_filled_again() -> None:
     world, rotator = installed()
     for text in ("", "Cg==", "no base64 at all"):
-        body = world.objects[path_of(NAMES[0])]
+        body = world.objects[HOOK]
         body["webhooks"][1]["clientConfig"]["caBundle"] = text
-        world.put(path_of(NAMES[0]), body)
+        world.put(HOOK, body)
         rotator.look()
-        assert len(set(world.bundles())) == 1
+        assert at_rest(world)
 
 
 def test_after_the_secret_is_deleted_replicas_stay_trusted_until_they_serve_the_new_leaf() -> None:
     world, rotator = installed()
+    old = world.state.authority
     world.delete(SECRET)
-    assert rotator.look().phase is Phase.EXCHANGED
-    for server in range(2):
-        world.observe(server)
-    assert run(world, rotator, 80) is Phase.AT_REST
+    rotator.look()
+    assert old is not None
+    assert world.state.retired == (old.without_key(),)
+    assert world.state.leaf is None  # an API server may not trust the new authority yet
+    run(world, rotator, 100)
+    assert at_rest(world)
+
+
+def test_after_secret_and_bundle_are_emptied_one_pass_makes_both_again() -> None:
+    world, rotator = installed()
+    body = world.objects[HOOK]
+    for webhook in body["webhooks"]:
+        del webhook["clientConfig"]["caBundle"]
+    world.put(HOOK, body)
+    world.put(SECRET, {**world.objects[SECRET], "data": {}})
+    rotator.look()
+    assert at_rest(world)
 
 
 def test_a_new_service_name_gives_a_new_leaf_of_the_same_authority() -> None:
@@ -112,13 +199,12 @@ def test_a_new_service_name_gives_a_new_leaf_of_the_same_authority() -> None:
     assert world.state.authority == authority
 
 
-def test_the_rotation_keeps_other_keys_of_the_secret() -> None:
+def test_other_keys_of_the_secret_stay() -> None:
     world, rotator = installed()
     world.objects[SECRET]["data"]["theirs"] = "eA=="
-    rotator.rotate()
-    rotator.look()
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
     assert world.objects[SECRET]["data"]["theirs"] == "eA=="
-    assert world.state.coming is not None
+    assert world.state.retired
 
 
 def test_a_rotation_of_a_missing_secret_is_an_error_and_makes_no_key() -> None:
@@ -130,18 +216,19 @@ def test_a_rotation_of_a_missing_secret_is_an_error_and_makes_no_key() -> None:
     assert world.objects == before
 
 
-def test_a_missing_configuration_allows_the_start_but_no_exchange() -> None:
+def test_a_missing_configuration_allows_the_first_leaf_but_no_leaf_of_another_authority() -> None:
     world = World()
-    body = world.objects.pop(path_of(NAMES[1]))
+    body = world.objects.pop(HOOK)
     rotator = Rotator(world)
-    assert rotator.look().phase is Phase.AT_REST
-    rotator.rotate()
     rotator.look()
+    assert world.state.is_signed
+    to_its_end(rotator.rotation.rotate("a test asked for it"))
     for _ in range(30):
         world.now += 1
-        assert "does not exist" in rotator.look().why
-    world.put(path_of(NAMES[1]), body)
-    assert rotator.look().phase is Phase.SPREADING
+        assert "there is no webhook configuration" in rotator.look().why
+    assert not world.state.is_signed
+    world.put(HOOK, body)
+    assert "waiting until every API server has read it" in rotator.look().why
 
 
 async def test_a_process_that_may_not_write_makes_no_request() -> None:
