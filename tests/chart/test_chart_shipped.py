@@ -61,6 +61,14 @@ def test_resource_names_in_roles_contain_the_name_of_the_release() -> None:
     assert named == {"gpus-orion-operator", "gpus-orion-webhook-certificate", "gpus-orion-test-slot"}
 
 
+def test_the_policy_on_the_webhook_names_the_configuration_of_the_release() -> None:
+    found = chart.objects(release="gpus")
+    policy = chart.one(found, "ValidatingAdmissionPolicy", "gpus-orion-webhook-sees-no-more")
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    (role,) = (rule for rule in chart.one(found, "ClusterRole", "gpus-orion-certificates")["rules"])
+    assert rule["resourceNames"] == role["resourceNames"] == list(chart.of_kind(found, "MutatingWebhookConfiguration"))
+
+
 def test_the_operator_has_rights_for_certificates_only_if_it_makes_them() -> None:
     for source in ({"source": "cert-manager"}, {"source": "given", "given": {"secretName": "a", "caBundle": PEM}}):
         found = chart.objects({"certificates": source})

@@ -23,7 +23,7 @@ labels and change nothing else.
 {{- if eq $object.kind "Role" -}}
 {{- $_ := set $metadata "namespace" $root.Release.Namespace -}}
 {{- end -}}
-{{- range $rule := $object.rules -}}
+{{- range $rule := concat (default list $object.rules) (default list (dig "spec" "matchConstraints" "resourceRules" list $object)) -}}
 {{- if $rule.resourceNames -}}
 {{- $names := list -}}
 {{- range $rule.resourceNames -}}{{- $names = append $names (include "orion.renamed" (list $root .)) -}}{{- end -}}
