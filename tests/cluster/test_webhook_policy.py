@@ -4,6 +4,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ import pytest
 import yaml
 from kubernetes import client
 
+from orion.operator.certificates.bundles import FOLDER, Configuration
+from orion.operator.certificates.connecting import connected
 from orion.operator.certificates.issuing import utc_now
+from orion.operator.certificates.rotating import Rotation
 from orion.operator.certificates.settings import CertificateSettings
+from testbed.access import Access
 from tests.cluster import certificates_process
+from tests.cluster.conftest import client_for
 from tests.operator.certificate_samples import made
 from tests.waiting import eventually
 
@@ -64,19 +70,30 @@ def configuration(api: client.ApiClient, namespace: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def operator(api: client.ApiClient, namespace: str, configuration: str) -> Iterator[client.ApiClient]:
-    """A client with a token of the operator's service account, which has the rights of the chart's role."""
+def operators_token(
+    api: client.ApiClient, namespace: str, configuration: str, control_plane: Access, tmp_path: Path
+) -> Path:
+    """A kubeconfig with a token of the operator's service account, which has the rights of the chart's role."""
     core = client.CoreV1Api(api)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": ACCOUNT}})
     certificates_process.grant_rights(api, f"system:serviceaccount:{namespace}:{ACCOUNT}", namespace)
     wanted: dict[str, Any] = {"spec": {"audiences": []}}
+    config = json.loads(control_plane.kubeconfig.read_text())
     token = core.create_namespaced_service_account_token(ACCOUNT, namespace, wanted).status.token
-    settings = copy.copy(api.configuration)
-    settings.cert_file = settings.key_file = None
-    settings.api_key = {"authorization": f"Bearer {token}"}
-    with client.ApiClient(settings) as taken:
-        admission = client.AdmissionregistrationV1Api(taken)
-        eventually(lambda: refusal(admission.read_mutating_webhook_configuration, configuration) == "")
+    config["users"][0]["user"] = {"token": token}
+    path = tmp_path / "operator.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def operator(operators_token: Path, configuration: str, namespace: str) -> Iterator[client.ApiClient]:
+    """A client with that token, once the API server applies its rights."""
+    with client_for(operators_token) as taken:
+        read = client.AdmissionregistrationV1Api(taken).read_mutating_webhook_configuration
+        eventually(lambda: refusal(read, configuration) == "")
+        absent = client.CoreV1Api(taken).read_namespaced_secret
+        eventually(lambda: "not found" in refusal(absent, CertificateSettings().secret, namespace))
         yield taken
 
 
@@ -200,3 +217,21 @@ def test_the_operator_can_neither_replace_the_webhook_nor_the_policy_that_binds_
     ]
     allowed = [call.__name__ for call, given in requests if "is forbidden" not in refusal(call, *given)]
     assert allowed == []
+
+
+async def test_the_operator_makes_and_changes_the_authority_under_the_policy(
+    operator: client.ApiClient, operators_token: Path, policy: str, configuration: str, namespace: str
+) -> None:
+    eventually(lambda: written(operator, configuration, EVERYTHING_ELSE["rules"]))  # the policy is in force
+    now = timedelta(0)
+    settings = CertificateSettings(namespace=namespace, configuration=configuration, spread=now, drop_retired_after=now)
+    async with connected(operators_token) as server:
+        rotation = Rotation(server, settings)
+        assert (await rotation.look()).why == "at rest"
+        await rotation.rotate("a test asked for it")
+        assert (await rotation.look()).why == "at rest"
+        emptied = client_of(lambda target: target.pop("caBundle"))
+        assert written(operator, configuration, emptied, dry_run=False) == ""
+        assert (await rotation.look()).why == "at rest"
+        (bundle,) = Configuration(configuration, await server.get(f"{FOLDER}/{configuration}")).bundles
+    assert len(bundle) == 1
