@@ -32,7 +32,8 @@ class Between:
     example: str
 
     @property
-    def _must(self) -> str:
+    def must(self) -> str:
+        """The rule in words; the beginning of the error sentence."""
         return f"must be {self.what} from {self.least} to {self.most}, such as {self.example}"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -42,9 +43,9 @@ class Between:
             try:
                 read = kind.read(value)
             except ValueError:
-                raise ValueError(f"{self._must}; not {value!r}") from None
+                raise ValueError(f"{self.must}; not {value!r}") from None
             if not self.least.value <= read.value <= self.most.value:
-                raise ValueError(f"{self._must}; not {value}")
+                raise ValueError(f"{self.must}; not {value}")
             return read
 
         return core_schema.no_info_before_validator_function(check, handler(source))
@@ -56,4 +57,4 @@ class Between:
         least = kind.cel_compare(kind.cel("self"), ">=", self.least.cel_literal)
         most = kind.cel_compare(kind.cel("self"), "<=", self.most.cel_literal)
         cel = " && ".join(filter(None, (kind.cel_valid("self"), least, most)))
-        return add_rules(schema, Rule(cel, f"{FIELD} {self._must}"))
+        return add_rules(schema, Rule(cel, f"{FIELD} {self.must}"))

@@ -36,6 +36,7 @@ def _time(least: str, most: str, example: str) -> Between:
 
 
 Slowdown = Annotated[Number, _number(1, 100, "1.3")]
+Floor = Annotated[Number, _number(0, 0.5, "0.1")]
 PartOfGPU = Annotated[Number, _number(0.001, 1, "0.5")]
 MemoryAmount = Annotated[Memory, Between(Memory("1Mi"), Memory("16Ti"), "an amount of memory", "8Gi or 8GiB")]
 
@@ -131,7 +132,7 @@ class GPUShareSpec(Model):
     only hp uses. Priority hp and policy orion only; it takes effect in mode mps only. Unit: a factor such as 1.3, in
     steps of a thousandth. Default: 1, no overlap. """
 
-    minimum_share: Annotated[Number, _number(0, 0.5, "0.1")] | None = None
+    minimum_share: Floor | None = None
     """ The fraction of the time for which be runs, however busy hp is; priority hp and policies orion and gate only.
     Unit: a part of the time such as 0.1, in steps of a thousandth. Default: 0, no floor. """
 

@@ -27,7 +27,7 @@ from testbed.waiting import wait_until
 CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 NAMESPACE = "orion-system"
 ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agent": "agent-role.yaml"}
-OBJECTS = ("policies.yaml", "agent-policy.yaml", "operator-policy.yaml", "webhook-policy.yaml")
+OBJECTS = ("policies.yaml", "ceilings.yaml", "agent-policy.yaml", "operator-policy.yaml", "webhook-policy.yaml")
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 COMPONENTS = ("plugin", "agent", "mps")

@@ -28,7 +28,7 @@ not apply the file unchanged.
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import GRANT, OF_PEOPLE, PREFIX, PRIORITY, SHARE, WRITTEN
 from orion.crds.model import GROUP
+from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.names import names_have_an_effect
 from orion.operator.webhook.reviews import PATH
 
 FILES = Path("charts/orion/files")
 ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
+CEILINGS_FILE = "ceilings.yaml"
 TIMEOUT_S = 5
 GRANTS = "grants"
 """ The resource that the policies check with RBAC: accounts that may update it may change orion.gpu/grant. """
@@ -96,15 +98,23 @@ def webhook(
 
 
 def policies(hook: str, prefix: str = "orion", namespaces: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """Return the admission policies, each with its binding.
+    """Return the admission policies about pods that share GPUs, each with its binding.
 
     Args:
         hook: the hook's path in a container.
         prefix: the prefix of the objects' names.
         namespaces: a namespace selector; None: all namespaces.
     """
+    specs = (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks(), names_have_an_effect())
+    return bound(specs, prefix, namespaces)
+
+
+def bound(
+    specs: Iterable[dict[str, Any]], prefix: str = "orion", namespaces: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return policies as objects, each with its binding; the arguments are those of `policies`."""
     made: list[dict[str, Any]] = []
-    for spec in (_through_the_webhook(hook), _marks_stay(), _bindings_bring_no_marks(), names_have_an_effect()):
+    for spec in specs:
         name, action = f"{prefix}-{spec.pop('name')}", spec.pop("action", "Deny")
         labels = {"app.kubernetes.io/name": "orion"}
         made.append(_object("ValidatingAdmissionPolicy", name, labels, {"failurePolicy": "Fail", **spec}))
@@ -258,6 +268,7 @@ def files() -> dict[str, str]:
         WEBHOOK_FILE: f"{head}# The chart replaces the service. With certificates.source `given`, it sets caBundle.\n"
         + _text([webhook({"service": service})]),
         POLICIES_FILE: head + _text(policies(Defaults().hook)),
+        CEILINGS_FILE: head.replace("that module", "ceilings.py beside it") + _text(bound(ceilings.policies())),
     }
 
 

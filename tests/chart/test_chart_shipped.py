@@ -1,5 +1,7 @@
 """The chart renders exactly the RBAC rules, policies and definitions of the files in charts/orion/files."""
 
+import json
+
 import pytest
 
 from testbed import helm
@@ -78,11 +80,26 @@ def test_the_operator_has_rights_for_certificates_only_if_it_makes_them() -> Non
 
 def test_policies_and_webhook_equal_their_files() -> None:
     found = chart.objects()
-    for path in [FILES / "policies.yaml", *FILES.glob("*-policy.yaml")]:
+    for path in [FILES / "policies.yaml", FILES / "ceilings.yaml", *FILES.glob("*-policy.yaml")]:
         for policy in shipped(path.name):
             assert chart.one(found, policy["kind"], policy["metadata"]["name"])["spec"] == policy["spec"]
     (file,) = shipped("webhook.yaml")
     assert chart.one(found, "MutatingWebhookConfiguration", "orion")["webhooks"] == file["webhooks"]
+
+
+def test_policies_of_ceilings_can_be_left_out() -> None:
+    policies = chart.of_kind(chart.objects({"ceilings": {"enabled": False}}), "ValidatingAdmissionPolicy")
+    names = {each["metadata"]["name"] for each in shipped("ceilings.yaml")}
+    assert not names & policies.keys()
+    assert policies.keys() | names == chart.of_kind(chart.objects(), "ValidatingAdmissionPolicy").keys()
+
+
+def test_defaults_of_ceilings_reach_the_policies() -> None:
+    found = chart.objects({"ceilings": {"defaults": {"orion/max-priority": "be", "orion/max-memory": "20Gi"}}})
+    for name in ("orion-shares-keep-to-ceilings", "orion-pods-keep-to-ceilings"):
+        variables = chart.one(found, "ValidatingAdmissionPolicy", name)["spec"]["variables"]
+        (defaults,) = (each["expression"] for each in variables if each["name"] == "defaults")
+        assert json.loads(defaults) == {"orion/max-priority": "be", "orion/max-memory": "20Gi"}
 
 
 def test_definitions_equal_their_files_and_are_kept() -> None:

@@ -25,6 +25,7 @@ GIVEN = {
 CHANGED: dict[str, Any] = {
     "commonLabels": {"team": "a"},
     "commonAnnotations": {"note": "a"},
+    "ceilings.defaults": {"orion/max-priority": "be"},
     "image.digest": "sha256:" + "0" * 64,
     "image.pullPolicy": "Always",
     "imagePullSecrets": [{"name": "login"}],

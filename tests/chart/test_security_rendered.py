@@ -204,6 +204,9 @@ def test_policies_restrict_the_accounts_that_roles_cannot_restrict(objects: list
         "orion-pods-have-been-admitted",
         "orion-pods-keep-their-marks",
         "orion-bindings-bring-no-marks",
+        "orion-shares-keep-to-ceilings",
+        "orion-pods-keep-to-ceilings",
+        "orion-ceilings-can-be-read",
     }
     assert wanted <= policies.keys()
     bindings = chart.of_kind(objects, "ValidatingAdmissionPolicyBinding").values()

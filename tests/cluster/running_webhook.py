@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from kubernetes import client
 
-from orion.operator.webhook import manifests, reviews
+from orion.operator.webhook import ceilings, manifests, reviews
 from orion.operator.webhook.defaults import Defaults
 from testbed.access import Access
 from tests.waiting import eventually
@@ -128,17 +128,21 @@ class RunningWebhook:
         admission.create_mutating_webhook_configuration(
             manifests.webhook(reach, self.name, self.selector, policy), field_validation="Strict"
         )
-        for made in manifests.policies(Defaults().hook, self.name, self.selector):
+        for made in self._policies():
             if made["kind"] == "ValidatingAdmissionPolicy":
                 admission.create_validating_admission_policy(made, field_validation="Strict")
             else:
                 admission.create_validating_admission_policy_binding(made, field_validation="Strict")
 
+    def _policies(self) -> list[dict[str, Any]]:
+        of_ceilings = manifests.bound(ceilings.policies(), self.name, self.selector)
+        return manifests.policies(Defaults().hook, self.name, self.selector) + of_ceilings
+
     def forget(self, api: client.ApiClient) -> None:
         """Delete what `configure` made."""
         admission = client.AdmissionregistrationV1Api(api)
         admission.delete_mutating_webhook_configuration(self.name)
-        for made in manifests.policies(Defaults().hook, self.name, self.selector):
+        for made in self._policies():
             name = made["metadata"]["name"]
             if made["kind"] == "ValidatingAdmissionPolicy":
                 admission.delete_validating_admission_policy(name)

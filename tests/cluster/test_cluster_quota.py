@@ -63,34 +63,15 @@ def test_only_requests_of_slots_are_counted(api: client.ApiClient, admitted: str
     assert refusal(api, admitted, pod("serve", "hp")) == ""
 
 
-def test_the_policy_lets_labelled_namespaces_have_hp(api: client.ApiClient, admitted: str, kubectl: Kubectl) -> None:
-    policy, binding = shown("ValidatingAdmissionPolicy"), shown("ValidatingAdmissionPolicyBinding")
-    here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [admitted]}
-    policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"].append(
-        here
-    )  # other tests run meanwhile
-    for each in (policy, binding):
-        each["metadata"]["name"] += f"-{admitted}"
-    binding["spec"]["policyName"] = policy["metadata"]["name"]
-    message = policy["spec"]["validations"][0]["message"]
-    try:
-        for each in (policy, binding):
-            kubectl("create", "-f", "-", given=each)
-        eventually(lambda: message in _refused_dry(kubectl, admitted))
-        assert refusal(api, admitted, pod("best-effort", "be")) == ""
-        kubectl("label", "namespace", admitted, "example.com/may-be-high-priority=")
-        eventually(lambda: _refused_dry(kubectl, admitted) == "")
-    finally:
-        for each in (binding, policy):
-            kubectl("delete", each["kind"], each["metadata"]["name"], "--ignore-not-found")
-
-
-def _refused_dry(kubectl: Kubectl, namespace: str) -> str:
-    try:
-        kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", given=pod("serve", "hp"))
-    except subprocess.CalledProcessError as failure:
-        return str(failure.stderr)
-    return ""
+def test_the_shown_ceilings_refuse_the_shown_share_with_the_shown_sentence(
+    api: client.ApiClient, admitted: str, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    marks = {"metadata": {"annotations": shown("Namespace")["metadata"]["annotations"]}}
+    client.CoreV1Api(api).patch_namespace(admitted, marks)
+    (tmp_path / "share.yaml").write_text(yaml.safe_dump(shown("GPUShare")))
+    eventually(lambda: "above the ceiling be" in refusal(api, admitted, pod("x", "hp")))
+    sentence = error_of(kubectl, "apply", "-n", admitted, "-f", tmp_path / "share.yaml")
+    assert sentence.replace(admitted, "team").partition("denied request: ")[2].strip() in PAGE.text
 
 
 def test_the_role_lets_people_see_shares_and_no_more(admitted: str, kubectl: Kubectl) -> None:

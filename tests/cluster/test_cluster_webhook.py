@@ -13,7 +13,7 @@ import yaml
 from kubernetes import client
 
 from orion.crds.annotations import read_grant
-from orion.operator.webhook import manifests
+from orion.operator.webhook import ceilings, manifests
 from orion.operator.webhook.defaults import Defaults
 from tests.cluster.admitted_pods import pod, share
 from tests.cluster.conftest import Kubectl
@@ -171,5 +171,9 @@ def test_orion_explains_a_pod_of_the_cluster(
 
 
 def test_the_tests_apply_the_policies_of_the_chart(webhook: RunningWebhook) -> None:
-    text = (ROOT / manifests.FILES / manifests.POLICIES_FILE).read_text()
-    assert list(yaml.safe_load_all(text)) == manifests.policies(HOOK)
+    files = (
+        (manifests.POLICIES_FILE, manifests.policies(HOOK)),
+        (manifests.CEILINGS_FILE, manifests.bound(ceilings.policies())),
+    )
+    for name, made in files:
+        assert list(yaml.safe_load_all((ROOT / manifests.FILES / name).read_text())) == made

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orion.operator.webhook import manifests
+from orion.operator.webhook import ceilings, manifests
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def test_the_webhook_may_only_list_and_watch() -> None:
 
 
 def test_every_policy_has_a_binding_and_fails_closed_except_the_one_that_warns() -> None:
-    made = manifests.policies("/hook.so")
+    made = [*manifests.bound(ceilings.policies()), *manifests.policies("/hook.so")]
     policies = [each for each in made if each["kind"] == "ValidatingAdmissionPolicy"]
     bindings = [each for each in made if each["kind"] == "ValidatingAdmissionPolicyBinding"]
     assert [each["metadata"]["name"] for each in policies] == [each["spec"]["policyName"] for each in bindings]
