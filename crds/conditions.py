@@ -19,6 +19,7 @@ class ConditionType(StrEnum):
     HOOK_INJECTED = "HookInjected"
     POLICY_CONFLICT = "PolicyConflict"
     DEGRADED = "Degraded"
+    NOT_ENFORCED = "NotEnforced"
     MODE_PENDING = "ModePending"
 
 

@@ -239,7 +239,9 @@ KIND = Kind(
     columns=(
         Column("Node", ".status.node", "string", "The node that has the GPU."),
         Column("Model", ".status.model", "string", "The GPU model, as the driver names it."),
-        Column("Memory", ".status.memory.total", "string", "The total memory of the GPU.", wide=True),
+        Column("MemoryUsed", ".status.memory.used", "string", "The memory in use, as the device reports it."),
+        Column("Memory", ".status.memory.total", "string", "The total memory of the GPU."),
+        Column("Reserved", ".status.memory.reserved", "string", "The memory that its pods reserve.", wide=True),
         Column("Mode", ".status.mode", "string", "The mode that the GPU is in now."),
         Column("Policy", ".status.policy.name", "string", "The policy by which the GPU is shared now."),
         Column("HP", ".status.slots.hp.held", "integer", "The number of hp slots that containers hold."),

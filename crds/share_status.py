@@ -59,9 +59,10 @@ class GPUShareStatus(Model):
     """ The metadata.generation of the spec to which this status belongs. """
 
     conditions: Conditions | None = None
-    """ Ready: every governed pod has the grant of this share. HookInjected: every process of these pods on a GPU uses
-    the hook. PolicyConflict: a GPU of these pods uses the policy of another share. Degraded: a problem affects these
-    pods, or they get less than the share asks for. """
+    """ Ready: every governed pod has the grant of this share, and its GPUs have the memory that their pods reserve.
+    HookInjected: every process of these pods on a GPU uses the hook. PolicyConflict: a GPU of these pods uses the
+    policy of another share. Degraded: a problem affects these pods, or they get less than the share asks for.
+    NotEnforced: the share sets fields that have no effect. """
 
     pods: PodCounts | None = None
     """ The number of pods. """

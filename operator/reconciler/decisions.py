@@ -31,6 +31,7 @@ _GOOD = {
     ConditionType.HOOK_INJECTED: ("True", "Unknown"),
     ConditionType.POLICY_CONFLICT: ("False",),
     ConditionType.DEGRADED: ("False", "Unknown"),
+    ConditionType.NOT_ENFORCED: ("False", "Unknown"),
 }
 _MIXED = "mixed"
 _LABEL_MAX = 63

@@ -1,4 +1,4 @@
-"""Computes the four conditions of a share: for each, the status, a reason and a message."""
+"""Computes the five conditions of a share: for each, the status, a reason and a message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,17 @@ from orion.crds.clients import ClientRow
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.decimals import Number
 from orion.crds.device import AppliedPolicy
-from orion.crds.policy import Mode, PolicyName, Priority
+from orion.crds.policy import PolicyName, Priority
+from orion.crds.quantities import Memory
 from orion.crds.share import GPUShareSpec
+from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
-from orion.operator.reconciler.records import PodRecord, ShareRecord
+from orion.operator.reconciler.records import DeviceRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.usage import STOPPED, Usage
 
 REASON_PENDING = "GrantsPending"
+REASON_OVER_RESERVED = "MemoryOverReserved"
 _NAMED = 3
 _SLACK = 1.05
 """ Hysteresis against fluctuating figures: the finding SlowedDown begins 5 % above maxSlowdown and ends at maxSlowdown.
@@ -54,8 +57,8 @@ def names(all_names: Sequence[str]) -> str:
     return f"{first} and {more} more" if more > 0 else first
 
 
-def ready(record: ShareRecord, governed: Governed) -> Finding:
-    """Return whether every pod that the share claims has the share's grant."""
+def ready(record: ShareRecord, governed: Governed, found: Usage) -> Finding:
+    """Return whether every pod that the share claims has the share's grant, and a GPU with the memory it reserves."""
     if record.share is None:
         return Finding(False, REASON_UNREADABLE, f"this version of Orion cannot read the share: {record.unreadable}")
     if governed.too_many:
@@ -74,11 +77,48 @@ def ready(record: ShareRecord, governed: Governed) -> Finding:
     pods, missing = len(governed.pods), len(governed.without_grant)
     if missing:
         return Finding(False, REASON_PENDING, f"{missing} of {pods} pods do not have the grant of this share yet")
+    if (over := over_reserved(record.share.spec, found)) is not None:
+        return over
     if not pods:
         return Finding(True, "NoPods", "the share governs no pod")
     return Finding(
         True, "Granted", f"{'the pod has' if pods == 1 else f'all {pods} pods have'} the grant of this share"
     )
+
+
+def over_reserved(spec: GPUShareSpec, found: Usage) -> Finding | None:
+    """Return the finding that pods reserve more memory of a GPU than it has; the scheduler does not check this.
+
+    The finding names one pod of the share: a pod without a process comes first, because its program may have failed.
+    """
+    memory = None if spec.memory is None else spec.memory.request or spec.memory.limit
+    if memory is None:
+        return None
+    pods = [
+        (row.clients, row.pod.name, device, lacking)
+        for device, row in found.slots
+        if row.pod is not None and (lacking := _over_reserved(device))
+    ]
+    if not pods:
+        return None
+    _, pod, device, (reserved, total) = min(pods, key=lambda each: (each[0], each[1], each[2].name))
+    more = f" (and {len(pods) - 1} more)" if len(pods) > 1 else ""
+    left = Memory.of_bytes(max(0, total - (reserved - memory.bytes)))
+    return Finding(
+        False,
+        REASON_OVER_RESERVED,
+        f"pod {pod}{more} reserves {memory} on {device.name} of node {device.status.node}, but the GPU's pods reserve "
+        f"{Memory.of_bytes(reserved)} of {Memory.of_bytes(total)}, so {left} are left for it and its allocations may "
+        "fail; lower spec.memory to that, or delete the pod so that it can start on another GPU",
+    )
+
+
+def _over_reserved(device: DeviceRecord) -> tuple[int, int] | None:
+    """Return the memory that a GPU's pods reserve and the GPU's memory, in bytes; None: the GPU has enough."""
+    memory = device.status.memory
+    if memory is None or memory.reserved is None or not 0 < memory.total.bytes < memory.reserved.bytes:
+        return None
+    return memory.reserved.bytes, memory.total.bytes
 
 
 def hook_injected(found: Usage) -> Finding:
@@ -137,11 +177,7 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], befor
     if stopped:
         return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped and keeps its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
-    return (
-        _slowed(spec, rows, was)
-        or _time_sliced(spec, found)
-        or Finding(False, "AsAsked", "every pod gets what the share specifies")
-    )
+    return _slowed(spec, rows, was) or Finding(False, "AsAsked", "every pod gets what the share specifies")
 
 
 def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Finding | None:
@@ -153,21 +189,14 @@ def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Findi
     return Finding(True, "SlowedDown", f"{_who(slow)}: slower than maxSlowdown {limit} allows") if slow else None
 
 
-def _time_sliced(spec: GPUShareSpec, found: Usage) -> Finding | None:
-    """Report fields without effect: in mode timeslice no two processes run at the same time on a GPU."""
-    ineffective = [
-        name
-        for name, is_set in (
-            ("maxSlowdown", spec.max_slowdown is not None and spec.max_slowdown > 1),
-            ("smShare", spec.sm_share is not None and spec.sm_share < 1),
-        )
-        if is_set
-    ]
-    where = sorted(name for name, device in found.devices.items() if device.status.mode is Mode.TIMESLICE)
-    if not ineffective or not where:
-        return None
-    what = f"{' and '.join(ineffective)} {'takes' if len(ineffective) == 1 else 'take'} effect in mode mps only"
-    return Finding(True, "ModeTimeslice", f"{what}; in mode timeslice: {names(where)}")
+def not_enforced(record: ShareRecord, found: Usage) -> Finding:
+    """Return whether the share sets fields that have no effect."""
+    if record.share is None:
+        return Finding(None, REASON_UNREADABLE, "the share cannot be read")
+    reported = enforcement.not_enforced(record.share.spec, found)
+    return (
+        Finding(True, *reported) if reported else Finding(False, "Enforced", "every field of the share has its effect")
+    )
 
 
 def _who(rows: Sequence[ClientRow]) -> str:

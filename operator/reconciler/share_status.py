@@ -37,10 +37,11 @@ def share_status(record: ShareRecord, governed: Governed, found: Usage, now: dat
     before = conditions_of(record.status)
     rows = worst_first(found.clients)
     findings = {
-        ConditionType.READY: share_conditions.ready(record, governed),
+        ConditionType.READY: share_conditions.ready(record, governed, found),
         ConditionType.HOOK_INJECTED: share_conditions.hook_injected(found),
         ConditionType.POLICY_CONFLICT: share_conditions.policy_conflict(record, found),
         ConditionType.DEGRADED: share_conditions.degraded(record, found, rows, before),
+        ConditionType.NOT_ENFORCED: share_conditions.not_enforced(record, found),
     }
     return GPUShareStatus(
         observed_generation=record.generation,

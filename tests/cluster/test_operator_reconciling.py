@@ -1,12 +1,14 @@
 """The operator at a real API server, with exactly the chart's rules: from shares to grants and status."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client
 
+from orion.crds.device import device_name
 from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, Kubectl
 from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
@@ -134,11 +136,29 @@ def test_statuses_of_agents_become_rows_conditions_and_labels(
     world.fake_agent_reports(gpu, mode="timeslice")
     expected = {"orion.gpu/gpus": "0", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     eventually(lambda: _labels(api, node) == expected)
-    eventually(lambda: world.condition("chat", "Degraded") == ("True", "ModeTimeslice"))
+    eventually(lambda: world.condition("chat", "NotEnforced") == ("True", "ModeTimeslice"))
 
     policy = {"name": "gate", "share": "elsewhere/other"}
     world.fake_agent_reports(gpu, policy=policy)
     eventually(lambda: world.condition("chat", "PolicyConflict") == ("True", "OtherShare"))
+
+
+def test_a_share_on_an_over_reserved_gpu_is_not_ready_and_kubectl_shows_the_memory(
+    world: World, operator: OperatorProcess, fake_node: FakeNode, gpu: str, kubectl: Kubectl
+) -> None:
+    node = fake_node("a", {"orion.gpu/be": "4"})
+    world.share("train", memory={"limit": "60Gi"})
+    world.pod("train", "train", node)
+    eventually(lambda: world.condition("train", "Ready") == ("True", "Granted"))
+    held = [{"name": "be-0", "priority": "be", "pod": world.reference("train")}]
+    memory = {"total": "80Gi", "used": "75Gi", "reserved": "120Gi"}
+    world.fake_agent_reports(gpu, node=node, mode="timeslice", heldSlots=held, memory=memory)
+    eventually(lambda: world.condition("train", "Ready") == ("False", "MemoryOverReserved"))
+    shown = kubectl("get", "gpus", device_name(gpu), "-o", "wide").splitlines()
+    heading, amounts = (re.split("  +", line) for line in shown)
+    assert [amounts[heading.index(name)] for name in ("MEMORYUSED", "MEMORY", "RESERVED")] == ["75Gi", "80Gi", "120Gi"]
+    world.fake_agent_reports(gpu, memory=memory | {"reserved": "60Gi"})
+    eventually(lambda: world.condition("train", "Ready") == ("True", "Granted"))
 
 
 def test_a_pod_without_the_hook_is_reported_and_evicted_if_its_share_fails_closed(

@@ -392,4 +392,87 @@ def test_the_example_shares_give_no_warning_in_mode_timeslice() -> None:
     assert {each["metadata"]["name"] for each in shares} == {"serve", "train"}
     for each in shares:
         assert condition(cluster, "Degraded", each["metadata"]["name"])[:2] == ("False", "AsAsked")
+        assert condition(cluster, "NotEnforced", each["metadata"]["name"])[:2] == ("False", "Enforced")
     assert [event.note for event in cluster.events.values() if event.warning] == []
+
+
+GPU_NAME = UUID.format(0).lower()
+
+
+def test_a_share_whose_pods_reserve_more_memory_than_their_gpu_has_is_not_ready() -> None:
+    """Two pods with 60Gi each got slots of one GPU with 80Gi; the program of the second has failed."""
+    memory = {"total": "80Gi", "reserved": "120Gi"}
+    two = device(0, heldSlots=[slot("p1"), slot("p2", "be-1", clients=0)], memory=memory)
+    alone = device(1, heldSlots=[slot("p3")], memory={"total": "80Gi", "reserved": "60Gi"})
+    cluster = reconciled(share(memory={"limit": "60Gi"}), pod("p1"), pod("p2"), pod("p3"), two, alone)
+    assert condition(cluster, "Ready") == (
+        "False",
+        "MemoryOverReserved",
+        f"pod p2 (and 1 more) reserves 60Gi on {GPU_NAME} of node node, but the GPU's pods reserve 120Gi of 80Gi, "
+        "so 20Gi are left for it and its allocations may fail; lower spec.memory to that, or delete the pod so that it "
+        "can start on another GPU",
+    )
+    assert ("s", "ReadyMemoryOverReserved") in events(cluster)
+    cluster.put(device(0, heldSlots=[slot("p1")], memory=memory | {"reserved": "60Gi"}))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
+@pytest.mark.parametrize("memory", [None, {"total": "80Gi"}, {"total": "0", "reserved": "1Gi"}])
+def test_a_share_is_ready_if_the_memory_of_its_gpu_is_not_known(memory: Any) -> None:
+    cluster = reconciled(share(memory={"limit": "60Gi"}), pod("p"), device(heldSlots=[slot("p")], memory=memory))
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
+def test_a_share_that_reserves_no_memory_is_ready_on_an_over_reserved_gpu() -> None:
+    over = device(heldSlots=[slot("p")], memory={"total": "80Gi", "reserved": "120Gi"})
+    assert condition(reconciled(share(), pod("p"), over), "Ready")[:2] == ("True", "Granted")
+
+
+NOT_ENFORCED: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
+    "compute": (
+        {"compute": {"request": 0.2, "limit": 0.5}},
+        "timeslice",
+        ("True", "NoPolicy", "spec.compute.request and spec.compute.limit, in any mode; remove them"),
+    ),
+    "slo": ({"slo": {"latency": "20ms"}}, "mps", ("True", "NoPolicy", "enforces spec.slo, in any mode; remove it")),
+    "smShare": ({"smShare": 0.5}, "mps", ("True", "NoPolicy", "enforces spec.smShare, in any mode")),
+    "maxSlowdown": (
+        {"maxSlowdown": 1.3},
+        "timeslice",
+        (
+            "True",
+            "ModeTimeslice",
+            f"spec.maxSlowdown has an effect in mode mps only, and {GPU_NAME} is in mode timeslice; set spec.mode of "
+            "the GPUDevice to mps, or remove it",
+        ),
+    ),
+    "maxSlowdown in mps": ({"maxSlowdown": 1.3}, "mps", ("False", "Enforced", "")),
+    "no overlap": ({"maxSlowdown": 1, "smShare": 1, "compute": {"limit": 1}}, "timeslice", ("False", "Enforced", "")),
+    "tuning": (
+        {"tuning": {"longKernel": "5ms", "overlapSMs": 8}},
+        "timeslice",
+        ("True", "ModeTimeslice", "spec.tuning.overlapSMs and spec.tuning.longKernel have an effect in mode mps only"),
+    ),
+    "slices": ({"tuning": {"beSlice": "200us"}}, "mps", ("True", "ModeMPS", "an effect in mode timeslice only")),
+    "both": (
+        {"slo": {"latency": "20ms"}, "maxSlowdown": 2},
+        "timeslice",
+        ("True", "NoPolicy", "remove it; spec.maxSlowdown has an effect in mode mps only"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ENFORCED)
+def test_a_field_without_an_effect_is_named_with_the_reason_and_the_mode(case: str) -> None:
+    spec, mode, (state, reason, sentence) = NOT_ENFORCED[case]
+    gpu = device(mode=mode, heldSlots=[slot("p", "hp-0")])
+    cluster = reconciled(share(priority="hp", **spec), pod("p", priority="hp"), gpu)
+    assert condition(cluster, "NotEnforced")[:2] == (state, reason)
+    assert sentence in condition(cluster, "NotEnforced")[2]
+    assert (("s", f"NotEnforced{reason}") in events(cluster)) is (state == "True")
+
+
+def test_a_field_that_needs_a_mode_counts_only_on_a_gpu() -> None:
+    cluster = reconciled(share(priority="hp", maxSlowdown=1.3), pod("p", priority="hp"))
+    assert condition(cluster, "NotEnforced")[:2] == ("False", "Enforced")
