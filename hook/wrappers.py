@@ -202,31 +202,22 @@ def _creates_stream(function: Function, priority: str) -> list[str]:
     ]
 
 
-def _on_success(*calls: str) -> list[str]:
-    return [f"if (result == CUDA_SUCCESS) {', '.join(calls)};"]
+def _on_success(call: str) -> list[str]:
+    return [f"if (result == CUDA_SUCCESS) {call};"]
 
 
-def _sets_copy(function: Function) -> list[str]:
-    """Return lines that set a node of the hook's copy of the graph, as the program has set it in its executable.
-
-    cuGraphHostNodeSetParams(node, parameters) belongs to cuGraphExecHostNodeSetParams(executable, node, parameters).
-    """
-    executable, node, parameters = (parameter.name for parameter in function.parameters[:3])
-    setter = f"orion_driver.{function.name.replace('Exec', '', 1)}"
-    if setter.endswith(".cuGraphKernelNodeSetParams"):  # the core calls the newer one, whose structure is longer
-        setter, parameters = f"{setter}_v2", f"orion_kernel_node_v2({parameters})"
-    return [
-        f"CUgraphNode own = result == CUDA_SUCCESS ? orion_graph_copy_node({executable}, {node}) : NULL;",
-        f"if (own && !{setter}) orion_graph_copy_node_set({executable}, CUDA_ERROR_NOT_FOUND);",
-        f"else if (own) orion_graph_copy_node_set({executable}, {setter}(own, {parameters}));",
-    ]
+def _sets_node(arguments: str) -> str:
+    """Return the call that reports new parameters of a node: `executable, node, type, parameters`."""
+    executable, node, kind, parameters = (each.strip() for each in arguments.split(","))
+    if kind == "ANY":
+        return f"orion_graph_set_any({executable}, {node}, {parameters})"
+    return f"orion_graph_set({executable}, {node}, CU_GRAPH_NODE_TYPE_{kind}, {parameters})"
 
 
 def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = _only_call(declaration)
     if kind == "creates_stream":
         return _creates_stream(function, handle)
-    own = _sets_copy(function) if kind == "sets_node" else []
     around: dict[str, tuple[list[str], list[str]]] = {
         "creates_context": ([f"orion_context_creating({handle});"], []),
         "retains_primary": (
@@ -243,11 +234,11 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "ends_code": (["orion_code_ending();"], []),
-        "makes_graph": ([], _on_success(f"orion_graph_made({handle})", f"orion_graph_copy_made({handle})")),
-        "updates_graph": ([], _on_success(f"orion_graph_made({handle})", f"orion_graph_copy_updated({handle})")),
-        "sets_node": ([], [*_on_success(f"orion_graph_node_set({handle})"), *own]),
-        "sets_child": ([], _on_success(f"orion_graph_child_set({handle})", f"orion_graph_copy_child_set({handle})")),
-        "enables_node": ([], _on_success(f"orion_graph_node_enabled({handle})", f"orion_graph_copy_enabled({handle})")),
+        "makes_graph": ([], _on_success(f"orion_graph_copy_made({handle})")),
+        "updates_graph": ([], _on_success(f"orion_graph_updated({handle})")),
+        "sets_node": ([], _on_success(_sets_node(handle)) if kind == "sets_node" else []),
+        "sets_child": ([], _on_success(f"orion_graph_set_child({handle})")),
+        "enables_node": ([], _on_success(f"orion_graph_copy_enabled({handle})")),
         "ends_graph": (
             [f"orion_graph_ending({handle});", f"struct orion_graph_copy *copy = orion_graph_copy_ending({handle});"],
             ["orion_graph_copy_ended(copy, result);"],

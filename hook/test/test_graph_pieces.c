@@ -176,12 +176,22 @@ static void updates_of_single_nodes_reach_the_pieces(void)
     end(exec);
 }
 
+static CUresult CUDAAPI refuses(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host)
+{
+    (void)node, (void)host;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 static void a_node_that_could_not_be_set_ends_the_pieces_until_an_update(void)
 {
-    CUgraphExec exec = instantiated(chain(0, NULL));
+    CUgraphNode hosts[STEPS];
+    CUgraphExec exec = instantiated(chain(0, hosts));
     CHECK(launch(exec, stream, 0) == 6);
-    orion_graph_copy_node_set(exec, CUDA_ERROR_INVALID_VALUE);
+    CUDA_HOST_NODE_PARAMS host = {.fn = note, .userData = (void *)(uintptr_t)0};
+    MUST(cuGraphExecHostNodeSetParams(exec, hosts[0], &host));
+    orion_driver.cuGraphHostNodeSetParams = refuses;
     CHECK(launch(exec, stream, 0) == 1);
+    orion_driver.cuGraphHostNodeSetParams = cuGraphHostNodeSetParams;
     CUgraph next = chain(7, NULL);
     CUgraphExecUpdateResultInfo info;
     MUST(cuGraphExecUpdate(exec, next, &info));

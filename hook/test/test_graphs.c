@@ -8,9 +8,10 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+#include "be/graph_parameters.h"
+#include "be/graph_updates.h"
 #include "core/core.h"
 #include "generated/driver.h"
-#include "interposition/launched.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "learning/launch.h"
@@ -74,6 +75,11 @@ static CUgraphExec instantiated(CUgraph graph)
     return exec;
 }
 
+static void set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
+{
+    orion_graph_node_set(exec, node, orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_KERNEL, parameters));
+}
+
 static uint64_t of(CUgraphExec exec) { return orion_launch_identity(process, &(struct orion_launch){.graph = exec}); }
 
 static void graphs_with_the_same_nodes_have_the_same_identity(void)
@@ -99,23 +105,23 @@ static void a_node_that_is_changed_back_restores_the_identity(void)
     uint64_t before = of(exec);
     CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 4), changed = kernel(other, 77);
     /* The same kernel and grid as before. */
-    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func));
+    set(exec, nodes[3], &parameters);
     CHECK(of(exec) == before);
-    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&changed, changed.func));
+    set(exec, nodes[3], &changed);
     uint64_t after = of(exec);
     CHECK(after != before);
-    orion_graph_node_set(exec, nodes[5], orion_identity_kernel_node(&changed, changed.func));
+    set(exec, nodes[5], &changed);
     orion_graph_node_enabled(exec, nodes[5], false);
     CHECK(of(exec) != after && of(exec) != before);
     orion_graph_node_enabled(exec, nodes[5], true);
     parameters = kernel(function, 6);
-    orion_graph_node_set(exec, nodes[5], orion_identity_kernel_node(&parameters, parameters.func));
+    set(exec, nodes[5], &parameters);
     CHECK(of(exec) == after);
     parameters = kernel(function, 4);
-    orion_graph_node_set(exec, nodes[3], orion_identity_kernel_node(&parameters, parameters.func));
+    set(exec, nodes[3], &parameters);
     CHECK(of(exec) == before);
-    CUgraphNodeParams generic = {.type = CU_GRAPH_NODE_TYPE_HOST};
-    CHECK(orion_identity_node(&generic) == ORION_IDENTITY_NONE);
+    CUDA_HOST_NODE_PARAMS host = {0};
+    CHECK(orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_HOST, &host) == ORION_IDENTITY_NONE);
     orion_graph_node_set(exec, nodes[3], ORION_IDENTITY_NONE);
     CHECK(of(exec) == before);
 }
@@ -238,10 +244,10 @@ static unsigned calls_for_changes(CUgraphExec exec, CUgraph graph, const CUgraph
     void *(*counted)[sizeof driver / sizeof(void *)] = (void *)&orion_driver;
     for (size_t i = 0; i < sizeof driver / sizeof(void *); i++) (*counted)[i] = (void *)a_counted_call;
     driver_calls = 0;
-    orion_graph_made(exec, graph);
-    orion_graph_node_set(exec, nodes[1], orion_identity_kernel_node(&parameters, parameters.func));
-    orion_graph_node_enabled(exec, nodes[1], false);
-    orion_graph_child_set(exec, nodes[2], graph);
+    orion_graph_updated(exec, graph);
+    orion_graph_set(exec, nodes[1], CU_GRAPH_NODE_TYPE_KERNEL, &parameters);
+    orion_graph_copy_enabled(exec, nodes[1], false);
+    orion_graph_set_child(exec, nodes[2], graph);
     orion_driver = driver;
     return driver_calls;
 }

@@ -4,8 +4,10 @@
 
 #include "be/graph_nodes.h"
 #include "be/graph_order.h"
+#include "be/graph_parameters.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
+#include "learning/graph_walk.h"
 #include "learning/graphs.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -69,6 +71,11 @@ static void free_memory(struct orion_graph_copy *copy)
 {
     for (uint32_t i = 0; i < copy->pieces; i++)
         if (copy->piece[i].inner != NULL) free_memory(copy->piece[i].inner);
+    for (uint32_t i = 0; copy->node != NULL && i < copy->nodes; i++) {
+        free(copy->node[i].kept);
+        if (copy->node[i].child != NULL) free_memory(copy->node[i].child);
+    }
+    orion_layouts_free(copy->layouts);
     free(copy->node);
     free(copy->level);
     free(copy->rank);
@@ -77,11 +84,11 @@ static void free_memory(struct orion_graph_copy *copy)
     free(copy);
 }
 
-static void free_copy(struct orion_graph_copy *copy)
+void orion_graph_copy_free(struct orion_graph_copy *copy)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    for (uint32_t i = 0; i < copy->pieces; i++) {
-        if (copy->piece[i].inner != NULL) free_copy(copy->piece[i].inner), copy->piece[i].inner = NULL;
+    for (uint32_t i = 0; i < copy->pieces && !copy->borrowed; i++) {
+        if (copy->piece[i].inner != NULL) orion_graph_copy_free(copy->piece[i].inner), copy->piece[i].inner = NULL;
         if (copy->piece[i].exec != NULL) {
             orion_graph_ending(copy->piece[i].exec);
             orion_driver.cuGraphExecDestroy(copy->piece[i].exec);
@@ -96,52 +103,70 @@ static void free_copy(struct orion_graph_copy *copy)
     free_memory(copy);
 }
 
-/* Fills the tables of a copy whose one piece is the clone. */
-static bool fill(struct orion_graph_copy *copy, const struct orion_graph_nodes *nodes, CUgraph clone)
+/* Whose nodes the copy's nodes are: those of a clone, or of the graph itself if the copy is borrowed. */
+static bool find_own(struct orion_copy_node *node, CUgraph graph, bool borrowed)
 {
-    uint32_t *order = calloc(nodes->count, sizeof *order);
-    copy->node = calloc(nodes->count, sizeof *copy->node);
-    copy->level = calloc(nodes->count, sizeof *copy->level);
-    copy->rank = calloc(nodes->count, sizeof *copy->rank);
+    node->own = node->program;
+    return borrowed || orion_driver.cuGraphNodeFindInClone(&node->own, node->program, graph) == CUDA_SUCCESS;
+}
+
+/* Fills the tables of a copy whose one piece is `graph`. */
+static bool fill(struct orion_graph_copy *copy, const struct orion_graph_list *list, const struct orion_graph_nodes *nodes, CUgraph graph)
+{
+    uint32_t *order = calloc(nodes->count + 1, sizeof *order);
+    copy->node = calloc(nodes->count + 1, sizeof *copy->node);
+    copy->level = calloc(nodes->count + 1, sizeof *copy->level);
+    copy->rank = calloc(nodes->count + 1, sizeof *copy->rank);
     copy->by_handle = calloc(nodes->slots, sizeof *copy->by_handle);
     copy->piece = calloc(1, sizeof *copy->piece);
     bool filled = order != NULL && copy->node != NULL && copy->level != NULL && copy->rank != NULL && copy->by_handle != NULL &&
                   copy->piece != NULL && orion_graph_order(nodes->count, nodes->edges, nodes->from, nodes->to, order, copy->level);
-    copy->nodes = nodes->count, copy->edge_sum = nodes->edge_sum, copy->slots = nodes->slots;
+    copy->nodes = nodes->count, copy->edges = nodes->edges, copy->edge_sum = nodes->edge_sum, copy->slots = nodes->slots;
     for (uint32_t i = 0; filled && i < nodes->count; i++) {
+        struct orion_copy_node *node = &copy->node[i];
         copy->rank[order[i]] = i;
-        copy->node[i].program = nodes->node[order[i]];
-        copy->node[i].type = nodes->type[order[i]];
-        filled = orion_driver.cuGraphNodeFindInClone(&copy->node[i].own, copy->node[i].program, clone) == CUDA_SUCCESS;
+        node->program = list->node[order[i]];
+        node->type = list->type[order[i]];
+        node->part = list->part[order[i]];
+        filled = find_own(node, graph, copy->borrowed);
     }
     for (uint32_t i = 0; filled && i < nodes->slots; i++)
         if (nodes->by_handle[i] != 0) copy->by_handle[i] = copy->rank[nodes->by_handle[i] - 1] + 1;
     free(order);
-    if (filled) copy->piece[0] = (struct orion_piece){.graph = clone, .count = nodes->count}, copy->pieces = 1;
+    if (filled) copy->piece[0] = (struct orion_piece){.graph = graph, .count = nodes->count}, copy->pieces = 1;
     return filled;
 }
 
-static bool may_be_cut(const struct orion_graph_nodes *nodes)
+static struct orion_graph_copy *new_copy(const struct orion_graph_list *list, CUgraph listed, CUgraph graph, bool borrowed)
 {
-    return nodes->count > 1 || (nodes->count == 1 && nodes->type[0] == CU_GRAPH_NODE_TYPE_GRAPH);
-}
-
-static struct orion_graph_copy *clone_of(CUgraph graph, CUgraphExec exec, unsigned long long flags)
-{
-    struct orion_graph_nodes nodes;
-    CUgraph clone = NULL;
-    struct orion_graph_copy *copy = NULL;
-    if (orion_graph_nodes_read(graph, &nodes) && may_be_cut(&nodes) && orion_driver.cuGraphClone(&clone, graph) == CUDA_SUCCESS)
-        copy = calloc(1, sizeof *copy);
-    if (copy != NULL) copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
-    if (copy != NULL && !fill(copy, &nodes, clone)) free_memory(copy), copy = NULL;
-    if (copy == NULL && clone != NULL) orion_driver.cuGraphDestroy(clone);
+    struct orion_graph_nodes nodes = {.count = list->count, .edges = list->edges, .node = list->node};
+    struct orion_graph_copy *copy = calloc(1, sizeof *copy);
+    if (copy != NULL) copy->borrowed = borrowed;
+    if (copy != NULL && !(orion_graph_edges_read(listed, &nodes) && orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
+        free_memory(copy), copy = NULL;
     orion_graph_nodes_free(&nodes);
     return copy;
 }
 
-/* Whether a client of this process is a be client, or may become one. A GPU has its role before it stops joining. */
-static bool may_serve_be(struct orion_process *process)
+static bool may_be_cut(const struct orion_graph_list *list)
+{
+    return list->node != NULL && orion_graph_types_can_be_copied(list->types) &&
+           (list->count > 1 || (list->count == 1 && list->type[0] == CU_GRAPH_NODE_TYPE_GRAPH));
+}
+
+/* list: of the graph's nodes. */
+static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph_list *list, CUgraphExec exec, unsigned long long flags)
+{
+    CUgraph clone;
+    if (!may_be_cut(list) || orion_driver.cuGraphClone(&clone, graph) != CUDA_SUCCESS) return NULL;
+    struct orion_graph_copy *copy = new_copy(list, graph, clone, false);
+    if (copy == NULL) orion_driver.cuGraphDestroy(clone);
+    else copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
+    return copy;
+}
+
+/* A GPU has its role before it stops joining. */
+bool orion_graph_copies_may_serve(struct orion_process *process)
 {
     if (atomic_load(&process->joining) > 0) return true;
     for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
@@ -156,7 +181,8 @@ static bool driver_has_all(void)
            orion_driver.cuGraphExecDestroy != NULL;
 }
 
-static struct orion_graph_copy *copy_for(struct orion_process *process, CUgraphExec exec, CUgraph graph)
+static struct orion_graph_copy *copy_for(struct orion_process *process, CUgraphExec exec, CUgraph graph,
+                                         const struct orion_graph_list *list)
 {
     struct orion_graph_facts facts;
     cuuint64_t flags = 0;
@@ -164,42 +190,71 @@ static struct orion_graph_copy *copy_for(struct orion_process *process, CUgraphE
         return NULL;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (orion_driver.cuGraphExecGetFlags != NULL) orion_driver.cuGraphExecGetFlags(exec, &flags);
-    struct orion_graph_copy *copy = clone_of(graph, exec, flags);
+    struct orion_graph_copy *copy = clone_of(graph, list, exec, flags);
     orion_capture_unrelax(&relaxed);
     return copy;
 }
 
-void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
+static void make_copy(struct orion_process *process, CUgraphExec exec, CUgraph graph, const struct orion_graph_list *list)
 {
-    struct orion_process *process = orion_process_if_managed();
-    if (process == NULL) return;
-    /* An executable whose end the hook has not seen had the same handle. It ended with its context, and so did its
-     * pieces: their handles must not be used. */
-    struct orion_graph_copy *before = take(process, exec);
-    if (before != NULL) free_memory(before);
-    if (!may_serve_be(process)) return;
-    struct orion_graph_copy *copy = driver_has_all() ? copy_for(process, exec, graph) : NULL;
-    if (copy != NULL && !enter(orion_graph_copies(process), copy)) free_copy(copy), copy = NULL;
+    struct orion_graph_copy *copy = driver_has_all() ? copy_for(process, exec, graph, list) : NULL;
+    if (copy != NULL && !enter(orion_graph_copies(process), copy)) orion_graph_copy_free(copy), copy = NULL;
     struct orion_duration *entry =
         copy != NULL ? orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec)) : NULL;
     if (entry != NULL) orion_facts_set_flags(entry, ORION_FACTS_HAS_PIECES);
     if (copy == NULL) atomic_store(&orion_graph_copies(process)->some_whole, true);
 }
 
+void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
+{
+    struct orion_graph_list list = {0};
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    /* An executable whose end the hook has not seen had the same handle. It ended with its context, and so did its
+     * pieces: their handles must not be used. */
+    struct orion_graph_copy *before = take(process, exec);
+    if (before != NULL) free_memory(before);
+    bool copies = orion_graph_copies_may_serve(process);
+    orion_graph_made_listing(exec, graph, copies ? &list : NULL);
+    if (copies) make_copy(process, exec, graph, &list);
+    orion_graph_list_free(&list);
+}
+
+static bool child_of(CUgraphNode node, CUgraph *child)
+{
+    return orion_driver.cuGraphChildGraphNodeGetGraph != NULL &&
+           orion_driver.cuGraphChildGraphNodeGetGraph(node, child) == CUDA_SUCCESS;
+}
+
 bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraph child;
-    const struct orion_copy_node *only = &copy->node[piece->first];
-    if (piece->count != 1 || only->type != CU_GRAPH_NODE_TYPE_GRAPH ||
-        orion_driver.cuGraphChildGraphNodeGetGraph(only->own, &child) != CUDA_SUCCESS)
-        return false;
-    piece->inner = clone_of(child, NULL, copy->flags);
+    struct orion_graph_walk walk;
+    struct orion_graph_list list;
+    struct orion_copy_node *only = &copy->node[piece->first];
+    if (piece->count != 1 || only->type != CU_GRAPH_NODE_TYPE_GRAPH || !child_of(only->own, &child)) return false;
+    orion_graph_walk_child(orion_the_process, child, &walk, &list);
+    piece->inner = clone_of(child, &list, NULL, copy->flags);
+    orion_graph_list_free(&list);
+    if (piece->inner != NULL && only->child != NULL) free_memory(only->child), only->child = NULL;
     return piece->inner != NULL;
+}
+
+struct orion_graph_copy *orion_graph_copy_borrowed(CUgraphNode node)
+{
+    CUgraph child;
+    struct orion_graph_walk walk;
+    struct orion_graph_list list;
+    if (!child_of(node, &child)) return NULL;
+    orion_graph_walk_child(orion_the_process, child, &walk, &list);
+    struct orion_graph_copy *copy = list.node != NULL ? new_copy(&list, child, child, true) : NULL;
+    orion_graph_list_free(&list);
+    return copy;
 }
 
 void orion_graph_copy_leave_child(struct orion_piece *piece)
 {
-    free_copy(piece->inner);
+    orion_graph_copy_free(piece->inner);
     piece->inner = NULL;
 }
 
@@ -212,6 +267,6 @@ struct orion_graph_copy *orion_graph_copy_ending(CUgraphExec exec)
 void orion_graph_copy_ended(struct orion_graph_copy *copy, CUresult result)
 {
     if (copy == NULL) return;
-    if (result == CUDA_SUCCESS) free_copy(copy);
+    if (result == CUDA_SUCCESS) orion_graph_copy_free(copy);
     else free_memory(copy); /* its context may have ended, and the pieces with it */
 }

@@ -2,9 +2,11 @@
  *
  * When a be program instantiates a graph, the hook clones the graph, because the program may destroy or change its own
  * one. A clone takes host memory only. Updates of the program go to its executable first, and then into the clone's
- * nodes (graph_updates.h). So the clone always has the parameters of the program's executable, also while no hp is there and the program's
- * executable runs. After a node's change its piece is stale, and the next launch of pieces updates the piece's
- * executable.
+ * memory (graph_parameters.h). After a node's change its piece is stale. The next launch in pieces brings the stale pieces
+ * up to date: first the nodes of their graphs, then their executables.
+ *
+ * The clone is made at once, and not at the first launch in pieces: by then the program may have changed or destroyed its
+ * graph, and the driver does not give back the graph of an executable.
  *
  * Some graphs have no copy and run as one piece of work: the driver clones no graph with allocations or conditional
  * nodes; external semaphores; graphs that the device launches; graphs with collectives, because the ranks of a job count
@@ -26,6 +28,8 @@
 
 #include "process/process.h"
 
+struct orion_kept;
+struct orion_layout;
 struct orion_stream_record;
 
 #define ORION_GRAPH_COPIES 4096u /* a power of two */
@@ -35,7 +39,11 @@ struct orion_copy_node {
     CUgraphNode program, own; /* the program's handle, and the node in the graph of its piece */
     CUgraphNodeType type;
     uint32_t piece;
-    bool disabled; /* by the program, in its executable */
+    bool disabled;                  /* by the program, in its executable */
+    bool behind;                    /* `own` has not got the parameters that are kept, or a node of `child` has not */
+    uint64_t part;                  /* of the graph's identity: see learning/graphs.h */
+    struct orion_kept *kept;        /* NULL: the program has not set the node's parameters, or they cannot be kept */
+    struct orion_graph_copy *child; /* of a child graph that the program has set: its nodes. NULL: none */
 };
 
 /* A run of nodes. At first one piece has all nodes and no executable. */
@@ -44,15 +52,18 @@ struct orion_piece {
     CUgraphExec exec;               /* NULL: not made yet */
     struct orion_graph_copy *inner; /* the piece is a long child graph, and this is its copy; then `exec` is not used */
     uint32_t first, count;
-    bool stale; /* the graph's parameters have changed since `exec` was made or updated */
-    bool whole; /* it cannot be cut */
+    bool stale;    /* parameters have changed since `exec` was made or updated */
+    bool reshaped; /* and so has the identity of the piece */
+    bool whole;    /* it cannot be cut */
 };
 
 struct orion_graph_copy {
     _Atomic uint32_t busy; /* 1: a thread launches it */
     CUgraphExec exec;      /* the program's; NULL: the copy of a child graph */
+    bool borrowed;         /* these are the nodes of a child graph in a piece's graph; they are not launched */
     unsigned long long flags;
-    uint32_t nodes, pieces;
+    uint32_t nodes, pieces, edges;
+    uint32_t last;                /* the node that was set last: its index in `node` */
     uint32_t unknown;             /* launches while the duration of the program's executable was unknown */
     uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
     struct orion_copy_node *node; /* `nodes` of them */
@@ -61,6 +72,7 @@ struct orion_graph_copy {
     uint32_t *by_handle;          /* hash table of indices + 1 into `node`, by the program's handle */
     uint32_t slots;               /* in by_handle; a power of two */
     struct orion_piece *piece;
+    struct orion_layout *layouts; /* of the kernels whose parameters are kept */
     bool disables; /* the program has disabled nodes */
     bool waits;    /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
     bool refused;  /* pieces could not be made; the program's executable is launched until the next update */
@@ -91,7 +103,15 @@ struct orion_graph_copy *orion_graph_copy_of(struct orion_process *process, CUgr
 bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece);
 void orion_graph_copy_leave_child(struct orion_piece *piece);
 
-/* After the program has instantiated the graph. */
+/* The table of the nodes of a child graph, whose node in a piece's graph is given; NULL: no memory, or the driver refuses.
+ * orion_graph_copy_free frees it. */
+struct orion_graph_copy *orion_graph_copy_borrowed(CUgraphNode node);
+void orion_graph_copy_free(struct orion_graph_copy *copy);
+
+/* Whether a client of this process is a be client, or may become one. */
+bool orion_graph_copies_may_serve(struct orion_process *process);
+
+/* After the program has instantiated the graph. Also makes the graph's identity: see learning/graphs.h. */
 void orion_graph_copy_made(CUgraphExec exec, CUgraph graph);
 
 /* Before and after cuGraphExecDestroy. */

@@ -35,7 +35,7 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
         piece->exec = NULL;
         return false;
     }
-    piece->stale = false;
+    piece->stale = piece->reshaped = false;
     orion_graph_made(piece->exec, piece->graph);
     return disable(copy, piece, own, stride);
 }
@@ -47,8 +47,8 @@ bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *
     if (piece->exec != NULL && !piece->stale) return true;
     if (piece->exec != NULL && orion_driver.cuGraphExecUpdate_v2 != NULL &&
         orion_driver.cuGraphExecUpdate_v2(piece->exec, piece->graph, &why) == CUDA_SUCCESS) {
-        orion_graph_made(piece->exec, piece->graph);
-        piece->stale = false;
+        if (piece->reshaped) orion_graph_made(piece->exec, piece->graph);
+        piece->stale = piece->reshaped = false;
     }
     if (piece->stale) orion_piece_drop(piece);
     const CUgraphNode *own = &copy->node[piece->first].own;
@@ -88,7 +88,11 @@ static void replace(struct orion_graph_copy *copy, uint32_t index, const struct 
     memcpy(all, copy->piece, index * sizeof *all);
     memcpy(all + index, made, parts * sizeof *all);
     memcpy(all + index + parts, copy->piece + index + 1, (copy->pieces - index - 1) * sizeof *all);
-    for (uint32_t i = 0; i < old.count; i++) copy->node[old.first + i].own = own[i];
+    for (uint32_t i = 0; i < old.count; i++) {
+        struct orion_copy_node *node = &copy->node[old.first + i];
+        node->own = own[i];
+        if (node->child != NULL) orion_graph_copy_free(node->child), node->child = NULL; /* the part has an own child graph */
+    }
     free(copy->piece);
     copy->piece = all;
     copy->pieces += parts - 1;

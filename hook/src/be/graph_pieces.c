@@ -2,6 +2,7 @@
 
 #include "be/graph_cut.h"
 #include "be/graph_order.h"
+#include "be/graph_updates.h"
 #include "be/window.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
@@ -86,6 +87,7 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
  * duration of the program's. False: the graph has no pieces, or the driver refused something. */
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
 {
+    if (!orion_graph_copy_settle(copy)) return false;
     for (uint32_t i = 0; i < copy->pieces;) {
         struct orion_piece *piece = &copy->piece[i];
         bool first = piece->exec == NULL && piece->inner == NULL;

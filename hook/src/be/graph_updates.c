@@ -1,103 +1,211 @@
 #include "be/graph_updates.h"
 
+#include <stdlib.h>
+
 #include "be/graph_copies.h"
 #include "be/graph_nodes.h"
+#include "be/graph_parameters.h"
 #include "generated/driver.h"
+#include "learning/graph_walk.h"
 #include "learning/graphs.h"
+#include "learning/identity.h"
 #include "process/process.h"
 #include "streams/capture.h"
 
+/* Programs that set nodes one by one usually do so in the order of the nodes. */
 static struct orion_copy_node *node_of(struct orion_graph_copy *copy, CUgraphNode node)
 {
-    uint32_t found = copy == NULL
-                         ? UINT32_MAX
-                         : orion_graph_number(copy->by_handle, copy->slots, &copy->node->program, sizeof *copy->node, node);
-    return found != UINT32_MAX ? &copy->node[found] : NULL;
+    if (copy->last + 1 < copy->nodes && copy->node[copy->last + 1].program == node) return &copy->node[++copy->last];
+    uint32_t found = orion_graph_number(copy->by_handle, copy->slots, &copy->node->program, sizeof *copy->node, node);
+    if (found == UINT32_MAX) return NULL;
+    copy->last = found;
+    return &copy->node[found];
 }
 
-static struct orion_graph_copy *copy_if_managed(CUgraphExec exec)
+/* -- Copies ---------------------------------------------------------------------------------------------------------- */
+
+static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph);
+
+static struct orion_setting follow_child(struct orion_process *process, struct orion_graph_copy *copy, struct orion_copy_node *node,
+                                         CUgraph child)
 {
-    struct orion_process *process = orion_process_if_managed();
-    return process != NULL ? orion_graph_copy_of(process, exec) : NULL;
+    struct orion_graph_walk walk;
+    struct orion_graph_copy *inner = copy->piece[node->piece].inner;
+    if (inner == NULL && node->child == NULL) node->child = orion_graph_copy_borrowed(node->own);
+    struct orion_graph_copy *followed = inner != NULL ? inner : node->child;
+    if (followed == NULL) return (struct orion_setting){.failed = true};
+    struct orion_setting setting = follow(process, followed, child);
+    if (inner == NULL && setting.differs) node->behind = true;
+    if (setting.reshaped) {
+        orion_graph_walk_child(process, child, &walk, NULL);
+        node->part = walk.sum;
+    }
+    return setting;
 }
 
-CUgraphNode orion_graph_copy_node(CUgraphExec exec, CUgraphNode node)
-{
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    struct orion_copy_node *found = node_of(copy, node);
-    if (copy != NULL && (found == NULL || copy->piece[found->piece].inner != NULL)) copy->refused = true;
-    if (found == NULL || copy->piece[found->piece].inner != NULL) return NULL;
-    copy->piece[found->piece].stale = true;
-    return found->own;
-}
-
-void orion_graph_copy_node_set(CUgraphExec exec, CUresult result)
-{
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    if (copy != NULL && result != CUDA_SUCCESS) copy->refused = true;
-}
-
-/* Gives the nodes of the copy the parameters of `graph`, which has the same nodes in the same order. */
-static bool follow(struct orion_graph_copy *copy, CUgraph graph);
-
-static bool follow_child(struct orion_graph_copy *copy, struct orion_copy_node *node, CUgraph child)
-{
-    CUgraph own;
-    struct orion_piece *piece = &copy->piece[node->piece];
-    piece->stale = true;
-    if (piece->inner != NULL) return follow(piece->inner, child);
-    return orion_driver.cuGraphChildGraphNodeGetGraph != NULL &&
-           orion_driver.cuGraphChildGraphNodeGetGraph(node->own, &own) == CUDA_SUCCESS && orion_graph_copy_parameters(child, own);
-}
-
-static bool follow_node(struct orion_graph_copy *copy, struct orion_copy_node *node, CUgraphNode from)
+static struct orion_setting follow_node(struct orion_process *process, struct orion_graph_copy *copy, struct orion_copy_node *node,
+                                        CUgraphNode from)
 {
     CUgraph child;
-    if (copy->piece[node->piece].inner == NULL) return orion_graph_node_copy(node->type, from, node->own);
-    return orion_driver.cuGraphChildGraphNodeGetGraph(from, &child) == CUDA_SUCCESS && follow_child(copy, node, child);
+    if (node->type != CU_GRAPH_NODE_TYPE_GRAPH) return orion_parameters_follow(process, &copy->layouts, node, from);
+    if (orion_driver.cuGraphChildGraphNodeGetGraph(from, &child) != CUDA_SUCCESS) return (struct orion_setting){.failed = true};
+    return follow_child(process, copy, node, child);
 }
 
-static bool follow(struct orion_graph_copy *copy, CUgraph graph)
+static void note(struct orion_graph_copy *copy, const struct orion_copy_node *node, struct orion_setting setting)
 {
-    struct orion_graph_nodes nodes;
-    bool same = orion_graph_nodes_read(graph, &nodes) && nodes.count == copy->nodes && nodes.edge_sum == copy->edge_sum;
-    for (uint32_t i = 0; i < copy->pieces; i++) copy->piece[i].stale = true;
-    for (uint32_t i = 0; same && i < nodes.count; i++) {
-        struct orion_copy_node *node = &copy->node[copy->rank[i]];
-        same = nodes.type[i] == node->type && follow_node(copy, node, nodes.node[i]);
+    copy->piece[node->piece].stale |= setting.differs;
+    copy->piece[node->piece].reshaped |= setting.reshaped;
+}
+
+/* The copy gets the parameters of `graph`, which has the same nodes in the same order. */
+static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph)
+{
+    CUgraphNode *node = malloc(((size_t)copy->nodes + 1) * sizeof *node);
+    struct orion_graph_nodes nodes = {.count = copy->nodes, .edges = copy->edges, .node = node};
+    struct orion_setting all = {.failed = node == NULL || !orion_graph_nodes_list(graph, copy->nodes, node) ||
+                                          !orion_graph_edges_read(graph, &nodes) || nodes.edge_sum != copy->edge_sum};
+    for (uint32_t i = 0; !all.failed && i < copy->nodes; i++) {
+        struct orion_copy_node *own = &copy->node[copy->rank[i]];
+        struct orion_setting setting = follow_node(process, copy, own, node[i]);
+        note(copy, own, setting);
+        all.failed = setting.failed;
+        all.differs |= setting.differs;
+        all.reshaped |= setting.reshaped;
+        all.local |= setting.local;
     }
     orion_graph_nodes_free(&nodes);
-    return same;
+    free(node);
+    return all;
 }
 
-void orion_graph_copy_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
+static bool settle_node(struct orion_copy_node *node)
 {
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    struct orion_copy_node *found = node_of(copy, node);
-    if (copy == NULL) return;
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH ? !orion_graph_copy_settle(node->child) : !orion_parameters_give(node)) return false;
+    node->behind = false;
+    return true;
+}
+
+bool orion_graph_copy_settle(struct orion_graph_copy *copy)
+{
+    for (uint32_t i = 0; i < copy->pieces; i++) {
+        struct orion_piece *piece = &copy->piece[i];
+        for (uint32_t j = 0; piece->stale && j < piece->count; j++)
+            if (copy->node[piece->first + j].behind && !settle_node(&copy->node[piece->first + j])) return false;
+        if (copy->borrowed) piece->stale = false;
+    }
+    return true;
+}
+
+/* -- The program's calls --------------------------------------------------------------------------------------------- */
+
+/* The copy that follows; NULL: none. A process that has no be client any more launches no pieces. */
+static struct orion_graph_copy *following(struct orion_process *process, CUgraphExec exec)
+{
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    if (__builtin_expect(copy == NULL, 0) || orion_graph_copies_may_serve(process)) return copy;
+    copy->refused = true;
+    return NULL;
+}
+
+/* The node's part of the identity was `before`. A node that is disabled has no part. */
+static void changed(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_copy_node *node,
+                    struct orion_setting setting, uint64_t before)
+{
+    note(copy, node, setting);
+    if (setting.failed) copy->refused = true;
+    if (setting.reshaped && !node->disabled) orion_graph_part_changed(process, copy->exec, before, node->part, setting.local);
+}
+
+void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *parameters)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || parameters == NULL) return;
+    struct orion_graph_copy *copy = following(process, exec);
+    struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
+    if (found != NULL && found->type == type) {
+        uint64_t before = found->part;
+        changed(process, copy, found, orion_parameters_set(process, &copy->layouts, found, parameters), before);
+        return;
+    }
+    if (copy != NULL) copy->refused = true; /* perhaps a node of a child graph */
+    uint64_t identity =
+        orion_graphs_are_read(process) ? orion_parameters_identity(process, type, parameters) : ORION_IDENTITY_UNREAD;
+    orion_graph_node_set(exec, node, identity);
+}
+
+void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters)
+{
+    if (parameters == NULL) return;
+    switch ((int)parameters->type) { /* the newer structures begin with the older ones */
+    case CU_GRAPH_NODE_TYPE_KERNEL: orion_graph_set(exec, node, parameters->type, &parameters->kernel); break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: orion_graph_set(exec, node, parameters->type, &parameters->memcpy.copyParams); break;
+    case CU_GRAPH_NODE_TYPE_MEMSET: orion_graph_set(exec, node, parameters->type, &parameters->memset); break;
+    case CU_GRAPH_NODE_TYPE_HOST: orion_graph_set(exec, node, parameters->type, &parameters->host); break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: orion_graph_set(exec, node, parameters->type, &parameters->memOp); break;
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: orion_graph_set(exec, node, parameters->type, &parameters->eventRecord.event); break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: orion_graph_set(exec, node, parameters->type, &parameters->eventWait.event); break;
+    case CU_GRAPH_NODE_TYPE_GRAPH: orion_graph_set_child(exec, node, parameters->graph.graph); break;
+    }
+}
+
+void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_graph_copy *copy = following(process, exec);
+    struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
+    if (found == NULL || found->type != CU_GRAPH_NODE_TYPE_GRAPH) {
+        if (copy != NULL) copy->refused = true;
+        orion_graph_child_set(exec, node, child);
+        return;
+    }
+    uint64_t before = found->part;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (found == NULL || !follow_child(copy, found, child)) copy->refused = true;
+    changed(process, copy, found, follow_child(process, copy, found, child), before);
     orion_capture_unrelax(&relaxed);
 }
 
 void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    struct orion_copy_node *found = node_of(copy, node);
-    if (copy != NULL && found == NULL) copy->refused = true;
-    if (found == NULL) return;
-    CUgraphExec piece = copy->piece[found->piece].exec;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_graph_copy *copy = following(process, exec);
+    struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
+    if (found == NULL) {
+        if (copy != NULL) copy->refused = true;
+        orion_graph_node_enabled(exec, node, enabled);
+        return;
+    }
+    if (found->disabled == !enabled) return;
+    orion_graph_part_changed(process, exec, enabled ? 0 : found->part, enabled ? found->part : 0, false);
     found->disabled = !enabled;
     copy->disables = true;
+    CUgraphExec piece = copy->piece[found->piece].exec;
     if (piece != NULL && orion_driver.cuGraphNodeSetEnabled(piece, found->own, enabled) != CUDA_SUCCESS) copy->refused = true;
 }
 
-void orion_graph_copy_updated(CUgraphExec exec, CUgraph graph)
+/* The identity of the graph is made anew, with all nodes enabled. */
+static void identify(struct orion_process *process, const struct orion_graph_copy *copy, CUgraph graph)
 {
-    struct orion_graph_copy *copy = copy_if_managed(exec);
-    if (copy == NULL) return;
+    orion_graph_made(copy->exec, graph);
+    for (uint32_t i = 0; copy->disables && i < copy->nodes; i++)
+        if (copy->node[i].disabled) orion_graph_part_changed(process, copy->exec, copy->node[i].part, 0, false);
+}
+
+void orion_graph_updated(CUgraphExec exec, CUgraph graph)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_graph_copy *copy = following(process, exec);
+    if (copy == NULL) {
+        orion_graph_made(exec, graph);
+        return;
+    }
     struct orion_relaxed relaxed = orion_capture_relax();
+    struct orion_setting setting = follow(process, copy, graph);
+    if (setting.failed || setting.reshaped || !orion_graph_is_known(orion_graphs(process), exec)) identify(process, copy, graph);
     /* A graph with collectives stays one piece of work: see graph_copies.h. */
-    copy->refused = !follow(copy, graph) || orion_graph_is_collective(orion_graphs(orion_the_process), exec);
+    copy->refused = setting.failed || orion_graph_is_collective(orion_graphs(process), exec);
     orion_capture_unrelax(&relaxed);
 }

@@ -65,12 +65,12 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphNodeFindInClone);
     FILL(cuGraphNodeGetType);
     FILL(cuGraphNodeSetEnabled);
-    FILL(cuGraphNodeSetParams);
     FILL(cuGreenCtxCreate);
     FILL(cuGreenCtxDestroy);
     FILL(cuGreenCtxStreamCreate);
     FILL(cuKernelGetFunction);
     FILL(cuKernelGetName);
+    FILL(cuKernelGetParamInfo);
     FILL(cuMemHostGetDevicePointer_v2);
     FILL(cuMemHostRegister_v2);
     FILL(cuOccupancyMaxActiveBlocksPerMultiprocessor);

@@ -65,12 +65,12 @@ struct orion_driver {
     __typeof__(cuGraphNodeFindInClone) *cuGraphNodeFindInClone;
     __typeof__(cuGraphNodeGetType) *cuGraphNodeGetType;
     __typeof__(cuGraphNodeSetEnabled) *cuGraphNodeSetEnabled;
-    __typeof__(cuGraphNodeSetParams) *cuGraphNodeSetParams;
     __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
     __typeof__(cuGreenCtxDestroy) *cuGreenCtxDestroy;
     __typeof__(cuGreenCtxStreamCreate) *cuGreenCtxStreamCreate;
     __typeof__(cuKernelGetFunction) *cuKernelGetFunction;
     __typeof__(cuKernelGetName) *cuKernelGetName;
+    __typeof__(cuKernelGetParamInfo) *cuKernelGetParamInfo;
     __typeof__(cuMemHostGetDevicePointer_v2) *cuMemHostGetDevicePointer_v2;
     __typeof__(cuMemHostRegister_v2) *cuMemHostRegister_v2;
     __typeof__(cuOccupancyMaxActiveBlocksPerMultiprocessor) *cuOccupancyMaxActiveBlocksPerMultiprocessor;

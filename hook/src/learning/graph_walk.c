@@ -21,6 +21,7 @@ struct occupancy {
 struct walker {
     struct orion_process *process;
     struct orion_graph_walk *walk;
+    struct orion_graph_list *list; /* NULL: the caller wants none */
     bool only_parts; /* not the kernels' numbers of SMs and classes: SMs take a call of the driver for each kernel */
     struct occupancy occupancy[OCCUPANCIES];
 };
@@ -45,16 +46,23 @@ static uint32_t class_of(struct orion_process *process, uint64_t identity, uint6
     return facts.kernel_class;
 }
 
+uint64_t orion_graph_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_kernel_key *key)
+{
+    const void *function = kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
+    *key = orion_kernel_key(orion_kernels(process), function);
+    return orion_identity_shape(key->name, key->mark, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
+                                kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
+}
+
 static bool add_kernel(struct walker *walker, CUgraphNode node)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
     struct orion_graph_walk *walk = walker->walk;
     if (orion_driver.cuGraphKernelNodeGetParams_v2 == NULL) return false;
     if (orion_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return false;
+    struct orion_kernel_key key;
     const void *function = kernel.func != NULL ? (const void *)kernel.func : (const void *)kernel.kern;
-    struct orion_kernel_key key = orion_kernel_key(orion_kernels(walker->process), function);
-    uint64_t identity = orion_identity_shape(key.name, key.mark, kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ,
-                                             kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ, kernel.sharedMemBytes);
+    uint64_t identity = orion_graph_kernel(walker->process, &kernel, &key);
     uint64_t blocks = (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
     uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
     walk->sum += orion_graph_part(identity);
@@ -71,13 +79,15 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
 static void add_graph(struct walker *walker, CUgraph graph, unsigned depth);
 
 /* Host functions, events and other nodes add only their type. */
-static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth)
+static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth, CUgraphNodeType *of_node)
 {
     CUgraphNodeType type;
     CUDA_MEMCPY3D box;
     CUDA_MEMSET_NODE_PARAMS set;
     CUgraph child;
     if (orion_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return false;
+    *of_node = type;
+    if (walker->list != NULL) walker->list->types |= 1u << ((unsigned)type < 31 ? (unsigned)type : 31);
     switch ((int)type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: return add_kernel(walker, node);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -102,35 +112,82 @@ static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth)
     return true;
 }
 
+/* Gives the list what one node has added. */
+static void enter(struct orion_graph_list *list, size_t at, CUgraphNodeType type, uint64_t part)
+{
+    list->type[at] = type;
+    list->part[at] = part;
+}
+
+/* The nodes become the list's, if the list can hold them. */
+static bool begin_list(struct orion_graph_list *list, CUgraphNode *nodes, size_t count)
+{
+    list->type = malloc((count + 1) * sizeof *list->type);
+    list->part = malloc((count + 1) * sizeof *list->part);
+    if (list->type == NULL || list->part == NULL) return false;
+    list->node = nodes;
+    list->count = (uint32_t)count;
+    return true;
+}
+
 static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
 {
     struct orion_graph_walk *walk = walker->walk;
+    struct orion_graph_list *list = depth == 0 ? walker->list : NULL;
     size_t count = 0, edges = 0;
     if (depth >= DEPTH_MOST || orion_driver.cuGraphGetNodes == NULL || orion_driver.cuGraphNodeGetType == NULL ||
         orion_driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count > NODES_MOST) {
         walk->whole = false;
         return;
     }
-    CUgraphNode *nodes = count > 0 ? malloc(count * sizeof *nodes) : NULL;
-    if (count > 0 && (nodes == NULL || orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS))
+    CUgraphNode *nodes = malloc((count + 1) * sizeof *nodes);
+    if (nodes == NULL || (count > 0 && orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS))
         walk->whole = false, count = 0;
-    for (size_t i = 0; i < count && walk->whole; i++)
-        if (!add_node(walker, nodes[i], depth)) walk->whole = false;
-    free(nodes);
+    bool listed = walk->whole && list != NULL && begin_list(list, nodes, count);
+    for (size_t i = 0; i < count && walk->whole; i++) {
+        CUgraphNodeType type;
+        uint64_t before = walk->sum;
+        if (!add_node(walker, nodes[i], depth, &type)) walk->whole = false;
+        else if (listed) enter(list, i, type, walk->sum - before);
+    }
+    if (!listed) free(nodes);
     if (orion_driver.cuGraphGetEdges_v2 != NULL && orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS)
         walk->sum += edges * UINT64_C(0x9e3779b97f4a7c15);
+    if (listed) list->edges = (uint32_t)edges;
 }
 
-void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk)
+void orion_graph_list_free(struct orion_graph_list *list)
 {
-    struct walker walker = {.process = process, .walk = walk};
-    *walk = (struct orion_graph_walk){.whole = true};
-    add_graph(&walker, graph, 0);
+    free(list->node);
+    free(list->type);
+    free(list->part);
+    *list = (struct orion_graph_list){0};
+}
+
+static void walk_graph(struct walker *walker, CUgraph graph)
+{
+    *walker->walk = (struct orion_graph_walk){.whole = true};
+    if (walker->list != NULL) *walker->list = (struct orion_graph_list){0};
+    add_graph(walker, graph, 0);
+    if (walker->list != NULL && (!walker->walk->whole || walker->list->node == NULL)) orion_graph_list_free(walker->list);
+}
+
+void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list)
+{
+    struct walker walker = {.process = process, .walk = walk, .list = list};
+    walk_graph(&walker, graph);
+}
+
+void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list)
+{
+    struct walker walker = {.process = process, .walk = walk, .list = list, .only_parts = true};
+    walk_graph(&walker, graph);
 }
 
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk)
 {
+    CUgraphNodeType type;
     struct walker walker = {.process = process, .walk = walk, .only_parts = true};
     *walk = (struct orion_graph_walk){.whole = true};
-    if (orion_driver.cuGraphNodeGetType == NULL || !add_node(&walker, node, 0)) walk->whole = false;
+    if (orion_driver.cuGraphNodeGetType == NULL || !add_node(&walker, node, 0, &type)) walk->whole = false;
 }

@@ -20,10 +20,27 @@ struct orion_graph_walk {
     uint64_t largest, name;  /* number of threads of the largest kernel, and the hash of its name */
 };
 
-void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk);
+/* The nodes that a walk has seen: those of the graph itself, in the driver's order. */
+struct orion_graph_list {
+    uint32_t count, edges;
+    CUgraphNode *node; /* NULL: there is no list */
+    CUgraphNodeType *type;
+    uint64_t *part; /* what each node adds to the sum */
+    uint32_t types; /* bit t: the graph or one of its child graphs has a node of type t; bit 31: of a later type */
+};
+void orion_graph_list_free(struct orion_graph_list *list);
 
-/* Walks one node of a graph, which may be a child graph. Fills `sum`, `whole`, `local` and `collective` only. */
+/* list: NULL, or what the walk fills; a walk that is not `whole` leaves it without nodes. */
+void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list);
+
+/* The same, for child graphs; and for one node of a graph, which may be a child graph. Both fill `sum`, `whole`, `local`
+ * and `collective` only. */
+void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list);
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);
+
+/* The identity of a kernel node's work. *key becomes the kernel's. */
+struct orion_kernel_key;
+uint64_t orion_graph_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_kernel_key *key);
 
 /* What a node with work of that identity adds to the sum. */
 uint64_t orion_graph_part(uint64_t identity);

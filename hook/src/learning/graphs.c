@@ -40,6 +40,8 @@ uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec)
     return __builtin_expect(same, 1) ? identity : identity_by_handle(word_of(exec));
 }
 
+bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec) { return find(graphs, word_of(exec)) != NULL; }
+
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec)
 {
     struct orion_graph *entry = find(graphs, word_of(exec));
@@ -145,7 +147,7 @@ static void forget(struct orion_process *process, CUgraphExec exec)
     release_lock(graphs);
 }
 
-void orion_graph_made(CUgraphExec exec, CUgraph graph)
+void orion_graph_made_listing(CUgraphExec exec, CUgraph graph, struct orion_graph_list *list)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
@@ -155,7 +157,7 @@ void orion_graph_made(CUgraphExec exec, CUgraph graph)
     }
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
-    orion_graph_walk(process, graph, &walk);
+    orion_graph_walk(process, graph, &walk, list);
     if (device_may_launch(exec)) walk.whole = false;
     orion_capture_unrelax(&relaxed);
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
@@ -246,7 +248,7 @@ void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     struct orion_graph_walk walk = {0};
-    if (orion_graphs_are_read(process)) orion_graph_walk(process, child, &walk);
+    if (orion_graphs_are_read(process)) orion_graph_walk_child(process, child, &walk, NULL);
     change_node(process, exec, node, &walk.sum, true, walk.local);
 }
 
@@ -254,4 +256,17 @@ void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process != NULL) change_node(process, exec, node, NULL, enabled, false);
+}
+
+void orion_graph_part_changed(struct orion_process *process, CUgraphExec exec, uint64_t before, uint64_t after, bool local)
+{
+    struct orion_graphs *graphs = orion_graphs(process);
+    if (!take_lock(graphs)) return;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    if (entry != NULL) {
+        entry->sum += after - before;
+        entry->local |= local;
+        renew_identity(entry, word_of(exec));
+    }
+    release_lock(graphs);
 }

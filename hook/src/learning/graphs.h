@@ -57,6 +57,9 @@ ORION_PART(graphs)
 /* The identity of a launch of the graph. */
 uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
 
+/* Whether the graph has an identity that is made from its nodes. */
+bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec);
+
 /* Whether the graph contains a collective, see collective.h. */
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 
@@ -73,10 +76,18 @@ bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct ori
 bool orion_graphs_are_read(const struct orion_process *process);
 
 /* The wrappers report changes of graphs, after the driver's call; orion_graph_ending comes before it. */
-void orion_graph_made(CUgraphExec exec, CUgraph graph);                           /* from `graph`, or updated by it */
+struct orion_graph_list; /* graph_walk.h; NULL, or what the walk fills if it happens */
+void orion_graph_made_listing(CUgraphExec exec, CUgraph graph, struct orion_graph_list *list);
+static inline void orion_graph_made(CUgraphExec exec, CUgraph graph) /* from `graph`, or updated by it */
+{
+    orion_graph_made_listing(exec, graph, NULL);
+}
 void orion_graph_node_set(CUgraphExec exec, CUgraphNode node, uint64_t identity); /* NONE: no effect on GPU time */
 void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child);
 void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 void orion_graph_ending(CUgraphExec exec);
+
+/* For a caller that knows the parts of the graph's nodes: one of them was `before` and is `after`; 0: it is disabled. */
+void orion_graph_part_changed(struct orion_process *process, CUgraphExec exec, uint64_t before, uint64_t after, bool local);
 
 #endif

@@ -1,0 +1,285 @@
+#include "be/graph_parameters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "be/graph_copies.h"
+#include "generated/driver.h"
+#include "learning/extent.h"
+#include "learning/graph_walk.h"
+#include "learning/kernels.h"
+#include "process/process.h"
+
+#define ARGUMENTS_MOST 256u
+
+/* -- Layouts --------------------------------------------------------------------------------------------------------- */
+
+struct orion_layout {
+    struct orion_layout *next;
+    const void *function;
+    uint32_t epoch; /* of struct orion_kernels: after code was unloaded, the handle may name another kernel */
+    uint32_t count, bytes;
+    struct { uint32_t offset, size; } argument[];
+};
+
+void orion_layouts_free(struct orion_layout *layouts)
+{
+    for (struct orion_layout *next; layouts != NULL; layouts = next) next = layouts->next, free(layouts);
+}
+
+static const void *function_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    return kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
+}
+
+static CUresult argument_at(const CUDA_KERNEL_NODE_PARAMS *kernel, size_t index, size_t *offset, size_t *size)
+{
+    if (kernel->func != NULL && orion_driver.cuFuncGetParamInfo != NULL)
+        return orion_driver.cuFuncGetParamInfo(kernel->func, index, offset, size);
+    if (kernel->func == NULL && orion_driver.cuKernelGetParamInfo != NULL)
+        return orion_driver.cuKernelGetParamInfo(kernel->kern, index, offset, size);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* NULL: unknown. The driver has no more parameters where it answers CUDA_ERROR_INVALID_VALUE. */
+static struct orion_layout *ask_for_layout(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    size_t offset, size;
+    struct orion_layout *layout = malloc(sizeof *layout + ARGUMENTS_MOST * sizeof layout->argument[0]);
+    if (layout == NULL) return NULL;
+    *layout = (struct orion_layout){.function = function_of(kernel)};
+    for (;;) {
+        CUresult result = argument_at(kernel, layout->count, &offset, &size);
+        if (result == CUDA_ERROR_INVALID_VALUE) return layout;
+        if (result != CUDA_SUCCESS || layout->count == ARGUMENTS_MOST || offset + size > UINT16_MAX) break;
+        layout->argument[layout->count].offset = (uint32_t)offset;
+        layout->argument[layout->count++].size = (uint32_t)size;
+        if (offset + size > layout->bytes) layout->bytes = (uint32_t)(offset + size);
+    }
+    free(layout);
+    return NULL;
+}
+
+static bool same_layout(const struct orion_layout *one, const struct orion_layout *other)
+{
+    return one->count == other->count && memcmp(one->argument, other->argument, one->count * sizeof one->argument[0]) == 0;
+}
+
+/* The layout of the kernel; `before` is that of the node's last kernel. The newest layout is first. One of an earlier
+ * epoch stays, because parameters that are kept may use it. */
+static const struct orion_layout *layout_of(struct orion_process *process, struct orion_layout **layouts,
+                                            const struct orion_layout *before, const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    const void *function = function_of(kernel);
+    uint32_t epoch = atomic_load_explicit(&orion_kernels(process)->epoch, memory_order_acquire);
+    if (before != NULL && before->function == function && before->epoch == epoch) return before;
+    struct orion_layout *known = *layouts;
+    while (known != NULL && known->function != function) known = known->next;
+    if (known != NULL && known->epoch == epoch) return known;
+    struct orion_layout *layout = ask_for_layout(kernel);
+    if (layout == NULL) return NULL;
+    if (known != NULL && same_layout(known, layout)) {
+        known->epoch = epoch;
+        free(layout);
+        return known;
+    }
+    layout->epoch = epoch;
+    layout->next = *layouts;
+    *layouts = layout;
+    struct orion_layout *smaller = realloc(layout, sizeof *layout + layout->count * sizeof layout->argument[0]);
+    if (smaller != NULL) *layouts = smaller;
+    return *layouts;
+}
+
+/* -- Parameters that are kept ---------------------------------------------------------------------------------------- */
+
+union parameters {
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUDA_MEMCPY3D box;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    CUevent event;
+};
+
+struct orion_kept {
+    const struct orion_layout *layout; /* of a kernel */
+    union parameters as;
+    _Alignas(16) unsigned char argument[]; /* of a kernel: layout->bytes of them */
+};
+
+/* Copies one parameter of a kernel. True: it differed. */
+static inline bool replaced(unsigned char *kept, const void *argument, uint32_t size)
+{
+    if (size == sizeof(uint64_t)) { /* nearly all of them */
+        uint64_t before, now;
+        memcpy(&before, kept, sizeof before);
+        memcpy(&now, argument, sizeof now);
+        memcpy(kept, &now, sizeof now);
+        return before != now;
+    }
+    if (memcmp(kept, argument, size) == 0) return false;
+    memcpy(kept, argument, size);
+    return true;
+}
+
+/* A kernel's parameters in one buffer: CUDA_KERNEL_NODE_PARAMS.extra. NULL: not in this form, or not all of them. */
+static const void *buffer_of(void **extra, uint32_t bytes)
+{
+    const void *buffer = NULL;
+    size_t size = 0;
+    for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *(const size_t *)extra[1];
+        else return NULL;
+    }
+    return size >= bytes ? buffer : NULL;
+}
+
+static bool same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNEL_NODE_PARAMS *b)
+{
+    return a->func == b->func && a->kern == b->kern && a->gridDimX == b->gridDimX && a->gridDimY == b->gridDimY &&
+           a->gridDimZ == b->gridDimZ && a->blockDimX == b->blockDimX && a->blockDimY == b->blockDimY &&
+           a->blockDimZ == b->blockDimZ && a->sharedMemBytes == b->sharedMemBytes;
+}
+
+/* False: these parameters cannot be kept, and what was kept is as before. */
+static bool keep_kernel(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
+                        const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_setting *setting)
+{
+    struct orion_kept *kept = node->kept;
+    const struct orion_layout *layout = layout_of(process, layouts, kept != NULL ? kept->layout : NULL, kernel);
+    const void *buffer = layout != NULL && kernel->kernelParams == NULL ? buffer_of(kernel->extra, layout->bytes) : NULL;
+    if (layout == NULL || (kernel->kernelParams == NULL && buffer == NULL && layout->count > 0)) return false;
+    if (kept == NULL || kept->layout != layout) {
+        kept = calloc(1, sizeof *kept + layout->bytes);
+        if (kept == NULL) return false;
+        free(node->kept);
+        node->kept = kept;
+        kept->layout = layout;
+        setting->differs = true;
+    }
+    setting->reshaped = !same_shape(&kept->as.kernel, kernel);
+    setting->differs |= setting->reshaped || kept->as.kernel.ctx != kernel->ctx;
+    kept->as.kernel = *kernel;
+    if (buffer != NULL) setting->differs |= replaced(kept->argument, buffer, layout->bytes);
+    else
+        for (uint32_t i = 0; i < layout->count; i++)
+            setting->differs |=
+                replaced(kept->argument + layout->argument[i].offset, kernel->kernelParams[i], layout->argument[i].size);
+    return true;
+}
+
+static size_t size_of(CUgraphNodeType type)
+{
+    switch ((int)type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return sizeof(CUDA_MEMCPY3D);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return sizeof(CUDA_MEMSET_NODE_PARAMS);
+    case CU_GRAPH_NODE_TYPE_HOST: return sizeof(CUDA_HOST_NODE_PARAMS);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return sizeof(CUevent);
+    default: return 0;
+    }
+}
+
+static bool keep(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node, const void *parameters,
+                 struct orion_setting *setting)
+{
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) return keep_kernel(process, layouts, node, parameters, setting);
+    size_t size = size_of(node->type);
+    if (size == 0) return false;
+    setting->differs = node->kept == NULL;
+    if (node->kept == NULL && (node->kept = calloc(1, sizeof *node->kept)) == NULL) return false;
+    setting->differs |= memcmp(&node->kept->as, parameters, size) != 0;
+    setting->reshaped = setting->differs;
+    memcpy(&node->kept->as, parameters, size);
+    return true;
+}
+
+/* -- The driver ------------------------------------------------------------------------------------------------------ */
+
+#define CALLED(name, ...) (orion_driver.name != NULL && orion_driver.name(__VA_ARGS__) == CUDA_SUCCESS)
+
+static bool read(CUgraphNodeType type, CUgraphNode from, union parameters *into)
+{
+    CUgraphNodeType of_node;
+    switch ((int)type) { /* each of these functions refuses a node of another type */
+    case CU_GRAPH_NODE_TYPE_KERNEL: return CALLED(cuGraphKernelNodeGetParams_v2, from, &into->kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return CALLED(cuGraphMemcpyNodeGetParams, from, &into->box);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return CALLED(cuGraphMemsetNodeGetParams, from, &into->set);
+    case CU_GRAPH_NODE_TYPE_HOST: return CALLED(cuGraphHostNodeGetParams, from, &into->host);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return CALLED(cuGraphBatchMemOpNodeGetParams, from, &into->batch);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return CALLED(cuGraphEventRecordNodeGetEvent, from, &into->event);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return CALLED(cuGraphEventWaitNodeGetEvent, from, &into->event);
+    case CU_GRAPH_NODE_TYPE_EMPTY: return CALLED(cuGraphNodeGetType, from, &of_node) && of_node == type;
+    default: return false;
+    }
+}
+
+static bool give(CUgraphNodeType type, CUgraphNode to, const void *parameters)
+{
+    switch ((int)type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return CALLED(cuGraphKernelNodeSetParams_v2, to, parameters);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return CALLED(cuGraphMemcpyNodeSetParams, to, parameters);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return CALLED(cuGraphMemsetNodeSetParams, to, parameters);
+    case CU_GRAPH_NODE_TYPE_HOST: return CALLED(cuGraphHostNodeSetParams, to, parameters);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return CALLED(cuGraphBatchMemOpNodeSetParams, to, parameters);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return CALLED(cuGraphEventRecordNodeSetEvent, to, *(const CUevent *)parameters);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return CALLED(cuGraphEventWaitNodeSetEvent, to, *(const CUevent *)parameters);
+    default: return false;
+    }
+}
+
+bool orion_parameters_give(struct orion_copy_node *node)
+{
+    void *arguments[ARGUMENTS_MOST];
+    struct orion_kept *kept = node->kept;
+    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, &kept->as);
+    CUDA_KERNEL_NODE_PARAMS kernel = kept->as.kernel;
+    for (uint32_t i = 0; i < kept->layout->count; i++) arguments[i] = kept->argument + kept->layout->argument[i].offset;
+    kernel.kernelParams = kept->layout->count > 0 ? arguments : NULL;
+    kernel.extra = NULL;
+    return give(node->type, node->own, &kernel);
+}
+
+/* -- Setting --------------------------------------------------------------------------------------------------------- */
+
+uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters)
+{
+    struct orion_kernel_key key;
+    switch ((int)type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return orion_graph_kernel(process, parameters, &key);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return orion_copy_3d((const CUDA_MEMCPY3D *)parameters);
+    case CU_GRAPH_NODE_TYPE_MEMSET: return orion_identity_memset_node((const CUDA_MEMSET_NODE_PARAMS *)parameters);
+    default: return ORION_IDENTITY_NONE;
+    }
+}
+
+struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
+                                          const void *parameters)
+{
+    struct orion_setting setting = {0};
+    if (!keep(process, layouts, node, parameters, &setting)) {
+        free(node->kept);
+        node->kept = NULL;
+        node->behind = false;
+        setting = (struct orion_setting){.failed = !give(node->type, node->own, parameters), .differs = true, .reshaped = true};
+    }
+    if (node->kept != NULL && setting.differs) node->behind = true;
+    uint64_t identity =
+        setting.reshaped ? orion_parameters_identity(process, node->type, parameters) : ORION_IDENTITY_NONE;
+    uint64_t part = identity != ORION_IDENTITY_NONE ? orion_graph_part(identity) : node->part;
+    setting.reshaped = part != node->part;
+    setting.local = orion_identity_is_local(identity);
+    node->part = part;
+    return setting;
+}
+
+struct orion_setting orion_parameters_follow(struct orion_process *process, struct orion_layout **layouts,
+                                             struct orion_copy_node *node, CUgraphNode from)
+{
+    union parameters parameters;
+    if (!read(node->type, from, &parameters)) return (struct orion_setting){.failed = true};
+    if (node->type == CU_GRAPH_NODE_TYPE_EMPTY) return (struct orion_setting){0};
+    return orion_parameters_set(process, layouts, node, &parameters);
+}

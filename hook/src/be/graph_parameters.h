@@ -1,0 +1,45 @@
+/* What nodes do: the parameters that the program has set last in its executable. The hook keeps them in the process's
+ * memory. The graphs of pieces get them at the next launch in pieces, and only where they differ from what these graphs
+ * have. So many updates between two launches in pieces cost one update of the pieces, and an update costs no driver call
+ * but the one that reads a node.
+ *
+ * A kernel's parameters are copied by their sizes, which the driver reports since CUDA 12.4 (cuFuncGetParamInfo). Where
+ * they are unknown, and for batches of memory operations, the piece's node gets the parameters at once.
+ *
+ * Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them, and none changes results. */
+#ifndef ORION_GRAPH_PARAMETERS_H
+#define ORION_GRAPH_PARAMETERS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct orion_copy_node;
+struct orion_kept;
+struct orion_process;
+
+/* Where a kernel's parameters lie, by function; a list. It belongs to a copy. */
+struct orion_layout;
+void orion_layouts_free(struct orion_layout *layouts);
+
+/* What setting a node's parameters does. `failed`: the copy could not follow, until all parameters are set again. */
+struct orion_setting {
+    bool failed, differs, reshaped; /* reshaped: the node's part of the graph's identity has changed */
+    bool local;                     /* with `reshaped`: the new identity is local */
+};
+
+/* The node gets these parameters: of the driver's structure for the node's type, or a CUevent *. */
+struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
+                                          const void *parameters);
+
+/* The same, with the parameters of a node of another graph, which must have the same type: `failed` if it has not. */
+struct orion_setting orion_parameters_follow(struct orion_process *process, struct orion_layout **layouts,
+                                             struct orion_copy_node *node, CUgraphNode from);
+
+/* The node in the piece's graph gets what is kept. False: the driver refused it. */
+bool orion_parameters_give(struct orion_copy_node *node);
+
+/* The identity of work with such parameters; NONE: they do not affect GPU time. */
+uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters);
+
+#endif
