@@ -1,6 +1,8 @@
 /* What the hook adds to a program's graphs: graph_cost.py compiles and starts it, with the hook and without.
  *
  *   graph_cost measure    one JSON object a line
+ *   graph_cost count N    each change of a graph of N kernels once, in a function whose name begins with `counted`;
+ *                         prints "ready", and begins after a line of input
  *   graph_cost idle       uses the GPU once, prints a line, and waits until its input ends: an hp client without work
  *
  * M: making and updating graphs. L: launches of a short graph. T: launches of a graph of 30 ms, which the hook cuts. */
@@ -80,6 +82,40 @@ static void measure_throughput(void)
          median(cpu, 5), (ssize_t)(before - after));
 }
 
+#define COUNTED static __attribute__((noinline, noclone, used)) void
+
+COUNTED counted_instantiate(CUgraphExec *exec, CUgraph graph) { *exec = instantiate(graph); }
+COUNTED counted_first_set(CUgraphExec exec, struct original *of) { set_each(exec, of->node, of->count, 21); }
+COUNTED counted_set(CUgraphExec exec, struct original *of) { set_each(exec, of->node, of->count, 22); }
+COUNTED counted_launch_after_set(CUgraphExec exec) { launch_us(exec); }
+COUNTED counted_first_update(CUgraphExec exec, CUgraph graph) { (void)update(exec, graph, &(CUresult){0}, &(int){0}); }
+COUNTED counted_update(CUgraphExec exec, CUgraph graph) { (void)update(exec, graph, &(CUresult){0}, &(int){0}); }
+COUNTED counted_launch_after_update(CUgraphExec exec) { launch_us(exec); }
+
+static void count_changes(int nodes)
+{
+    static struct original first, second;
+    CUgraphExec set, updated;
+    make_chain(&first, nodes);
+    make_chain(&second, nodes);
+    set_each_in_graph(first.node, nodes, 20);
+    set_each_in_graph(second.node, nodes, 20);
+    counted_instantiate(&set, first.graph);
+    updated = instantiate(first.graph);
+    for (int i = 0; i < 8; i++) launch_us(set), settle(), launch_us(updated), settle(); /* the hook learns, and cuts */
+    counted_first_set(set, &first);
+    counted_set(set, &first);
+    counted_launch_after_set(set);
+    settle();
+    set_each_in_graph(second.node, nodes, 21);
+    counted_first_update(updated, second.graph);
+    launch_us(updated), settle();
+    set_each_in_graph(second.node, nodes, 22);
+    counted_update(updated, second.graph);
+    counted_launch_after_update(updated);
+    settle();
+}
+
 int main(int count, char **words)
 {
     map_page();
@@ -90,6 +126,12 @@ int main(int count, char **words)
         puts("ready");
         fflush(stdout);
         while (getchar() != EOF) {}
+        return 0;
+    }
+    if (count > 2 && strcmp(words[1], "count") == 0) {
+        puts("ready");
+        fflush(stdout);
+        if (getchar() != EOF) count_changes(atoi(words[2]));
         return 0;
     }
     section = "M";

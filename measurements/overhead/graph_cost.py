@@ -23,16 +23,16 @@ CUDA = Path("/usr/local/cuda")
 def compiled(folder: Path, include: Path, library: Path) -> Path:
     """Return the compiled program."""
     program = folder / "graph_cost"
-    options = ["-O2", "-Wall", "-Wextra", f"-I{include}", f"-L{library}"]
+    options = ["-O2", "-g", "-Wall", "-Wextra", f"-I{include}", f"-L{library}"]
     libraries = ["-lcuda", "-lm", "-lpthread", "-ldl"]
     subprocess.run(["gcc", *options, str(HERE / "graph_cost.c"), "-o", str(program), *libraries], check=True)
     return program
 
 
 @contextmanager
-def idle_hp(command: list[str]) -> Iterator[None]:
+def idle_hp(command: list[str], environment: dict[str, str] | None = None) -> Iterator[None]:
     """Run an hp client that launches nothing after its start."""
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdin is not None
         assert client.stdout is not None
         if client.stdout.readline() != "ready\n":

@@ -47,6 +47,8 @@ class Case:
 
 CASES = (Case("hp", "launch", 500, 60), Case("be", "launch", 40, 300),
          Case("hp", "synchronise", 1, 200), Case("be", "synchronise", 1, 200))  # fmt: skip
+PLAIN = ("--compress-strings=no", "--compress-pos=no")
+""" Options of callgrind: a profile without abbreviations. """
 Pairs = list[tuple[float, float]]
 """ Without and with the hook, one pair for each turn. """
 
@@ -78,7 +80,7 @@ def time_call(program: Path, subjects: Subjects, case: Case, turns: int) -> Pair
 
     def median(system: str) -> float:
         command = [str(program), case.call, "200", str(case.burst)]
-        lines = _run_client(command, subjects.environments[system], subjects.joined(system))
+        lines = run_client(command, subjects.environments[system], subjects.joined(system))
         return statistics.median(map(float, lines.split()))
 
     pairs = []
@@ -103,7 +105,7 @@ def count_call(program: Path, subjects: Subjects, case: Case, turns: int, folder
     def count(system: str) -> tuple[float, float]:
         counting = callgrind_command(out, f"measured_{case.call}")
         command = [*counting, str(program), case.call, str(rounds), str(case.burst)]
-        _run_client(command, subjects.environments[system], subjects.joined(system))
+        run_client(command, subjects.environments[system], subjects.joined(system))
         by_object = instructions_by_object(out.read_text())
         own = sum(number for name, number in by_object.items() if "liborion_hook" in name)
         return sum(by_object.values()) / calls, own / calls
@@ -121,8 +123,7 @@ def callgrind_command(out: Path, function: str) -> list[str]:
         "--collect-atstart=no",
         f"--toggle-collect={function}",
         f"--callgrind-out-file={out}",
-        "--compress-strings=no",
-        "--compress-pos=no",
+        *PLAIN,
     ]
 
 
@@ -204,7 +205,7 @@ def table(results: dict[str, Any]) -> Table:
     return sheet
 
 
-def _run_client(command: list[str], environment: dict[str, str], joined: Callable[[], None]) -> str:
+def run_client(command: list[str], environment: dict[str, str], joined: Callable[[], None]) -> str:
     """Run a client and return its output.
 
     The client prints "ready" and joins its agent. Then this function writes a line to the client, which measures.

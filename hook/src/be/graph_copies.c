@@ -111,7 +111,8 @@ static bool find_own(struct orion_copy_node *node, CUgraph graph, bool borrowed)
 }
 
 /* Fills the tables of a copy whose one piece is `graph`. */
-static bool fill(struct orion_graph_copy *copy, const struct orion_graph_list *list, const struct orion_graph_nodes *nodes, CUgraph graph)
+static bool fill(struct orion_graph_copy *copy, const struct orion_graph_list *list, const struct orion_graph_nodes *nodes,
+                 CUgraph graph)
 {
     uint32_t *order = calloc(nodes->count + 1, sizeof *order);
     copy->node = calloc(nodes->count + 1, sizeof *copy->node);
@@ -142,7 +143,8 @@ static struct orion_graph_copy *new_copy(const struct orion_graph_list *list, CU
     struct orion_graph_nodes nodes = {.count = list->count, .edges = list->edges, .node = list->node};
     struct orion_graph_copy *copy = calloc(1, sizeof *copy);
     if (copy != NULL) copy->borrowed = borrowed;
-    if (copy != NULL && !(orion_graph_edges_read(listed, &nodes) && orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
+    if (copy != NULL &&
+        !(orion_graph_edges_read(listed, &nodes) && orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
         free_memory(copy), copy = NULL;
     orion_graph_nodes_free(&nodes);
     return copy;
@@ -155,7 +157,8 @@ static bool may_be_cut(const struct orion_graph_list *list)
 }
 
 /* list: of the graph's nodes. */
-static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph_list *list, CUgraphExec exec, unsigned long long flags)
+static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph_list *list, CUgraphExec exec,
+                                         unsigned long long flags)
 {
     CUgraph clone;
     if (!may_be_cut(list) || orion_driver.cuGraphClone(&clone, graph) != CUDA_SUCCESS) return NULL;

@@ -73,9 +73,9 @@ struct orion_graph_copy {
     uint32_t slots;               /* in by_handle; a power of two */
     struct orion_piece *piece;
     struct orion_layout *layouts; /* of the kernels whose parameters are kept */
-    bool disables; /* the program has disabled nodes */
-    bool waits;    /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
-    bool refused;  /* pieces could not be made; the program's executable is launched until the next update */
+    bool disables;                /* the program has disabled nodes */
+    bool waits;   /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
+    bool refused; /* pieces could not be made; the program's executable is launched until the next update */
 
     /* The last launch, for launches in several streams: see graph_pieces.c. */
     const struct orion_stream_record *stream_record; /* NULL: never launched */

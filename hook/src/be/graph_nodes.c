@@ -47,24 +47,27 @@ uint32_t orion_graph_number(const uint32_t *by_handle, uint32_t slots, const CUg
     return UINT32_MAX;
 }
 
-/* The driver lists the edges of most graphs in the order of the nodes, so the guess is usually right. */
-static uint32_t number_of(struct orion_graph_nodes *nodes, CUgraphNode handle, uint32_t guess)
+static uint32_t number_of(struct orion_graph_nodes *nodes, CUgraphNode handle)
 {
-    if (guess < nodes->count && nodes->node[guess] == handle) return guess;
     if (!orion_graph_nodes_number(nodes)) return UINT32_MAX;
     return orion_graph_number(nodes->by_handle, nodes->slots, nodes->node, sizeof *nodes->node, handle);
 }
 
-static bool number_edges(struct orion_graph_nodes *nodes, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data)
+/* The driver lists the edges of most graphs in the order of the nodes, so the next node is the first guess. */
+static bool number_edges(struct orion_graph_nodes *nodes, const CUgraphNode *from, const CUgraphNode *to,
+                         const CUgraphEdgeData *data)
 {
-    uint32_t first = UINT32_MAX, second = 0; /* the guesses are the numbers behind them: 0 and 1 */
+    uint32_t first = UINT32_MAX, second = 0, count = nodes->count; /* the first guesses are 0 and 1 */
+    const CUgraphNode *node = nodes->node;
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < nodes->edges; i++) {
-        first = number_of(nodes, from[i], first + 1);
-        second = number_of(nodes, to[i], second + 1);
+        if (++first >= count || node[first] != from[i]) first = number_of(nodes, from[i]);
+        if (++second >= count || node[second] != to[i]) second = number_of(nodes, to[i]);
         if (first == UINT32_MAX || second == UINT32_MAX) return false;
         nodes->from[i] = first, nodes->to[i] = second;
-        nodes->edge_sum += orion_mix(((uint64_t)first << 32) + second + ((uint64_t)data[i].type << 60) + 1);
+        sum += orion_mix(((uint64_t)first << 32) + second + ((uint64_t)data[i].type << 60) + 1);
     }
+    nodes->edge_sum = sum;
     return true;
 }
 
@@ -78,8 +81,8 @@ bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes)
     nodes->to = nodes->from != NULL ? nodes->from + most : NULL;
     nodes->edge_sum = 0;
     bool read = from != NULL && data != NULL && nodes->from != NULL && orion_driver.cuGraphGetEdges_v2 != NULL &&
-                orion_driver.cuGraphGetEdges_v2(graph, from, from + most, data, &count) == CUDA_SUCCESS &&
-                count == nodes->edges && number_edges(nodes, from, from + most, data);
+                orion_driver.cuGraphGetEdges_v2(graph, from, from + most, data, &count) == CUDA_SUCCESS && count == nodes->edges &&
+                number_edges(nodes, from, from + most, data);
     free(from);
     free(data);
     return read;

@@ -1,5 +1,6 @@
 #include "be/graph_parameters.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,11 +137,20 @@ static const void *buffer_of(void **extra, uint32_t bytes)
     return size >= bytes ? buffer : NULL;
 }
 
-static bool same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNEL_NODE_PARAMS *b)
+static inline uint64_t word_at(const void *of, size_t offset)
 {
-    return a->func == b->func && a->kern == b->kern && a->gridDimX == b->gridDimX && a->gridDimY == b->gridDimY &&
-           a->gridDimZ == b->gridDimZ && a->blockDimX == b->blockDimX && a->blockDimY == b->blockDimY &&
-           a->blockDimZ == b->blockDimZ && a->sharedMemBytes == b->sharedMemBytes;
+    uint64_t word;
+    memcpy(&word, (const char *)of + offset, sizeof word);
+    return word;
+}
+
+/* The structure begins with the function, the grid and the block: four words without gaps. */
+static inline bool same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNEL_NODE_PARAMS *b)
+{
+    _Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes) == 32, "a function, and six numbers of four bytes");
+    uint64_t differences = (word_at(a, 0) ^ word_at(b, 0)) | (word_at(a, 8) ^ word_at(b, 8)) | (word_at(a, 16) ^ word_at(b, 16)) |
+                           (word_at(a, 24) ^ word_at(b, 24)) | (a->sharedMemBytes ^ b->sharedMemBytes);
+    return differences == 0 && a->kern == b->kern;
 }
 
 /* False: these parameters cannot be kept, and what was kept is as before. */
@@ -161,7 +171,7 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     }
     setting->reshaped = !same_shape(&kept->as.kernel, kernel);
     setting->differs |= setting->reshaped || kept->as.kernel.ctx != kernel->ctx;
-    kept->as.kernel = *kernel;
+    if (setting->differs) kept->as.kernel = *kernel;
     if (buffer != NULL) setting->differs |= replaced(kept->argument, buffer, layout->bytes);
     else
         for (uint32_t i = 0; i < layout->count; i++)
@@ -255,8 +265,8 @@ uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeTyp
     }
 }
 
-struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
-                                          const void *parameters)
+struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts,
+                                          struct orion_copy_node *node, const void *parameters)
 {
     struct orion_setting setting = {0};
     if (!keep(process, layouts, node, parameters, &setting)) {
@@ -266,8 +276,7 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
         setting = (struct orion_setting){.failed = !give(node->type, node->own, parameters), .differs = true, .reshaped = true};
     }
     if (node->kept != NULL && setting.differs) node->behind = true;
-    uint64_t identity =
-        setting.reshaped ? orion_parameters_identity(process, node->type, parameters) : ORION_IDENTITY_NONE;
+    uint64_t identity = setting.reshaped ? orion_parameters_identity(process, node->type, parameters) : ORION_IDENTITY_NONE;
     uint64_t part = identity != ORION_IDENTITY_NONE ? orion_graph_part(identity) : node->part;
     setting.reshaped = part != node->part;
     setting.local = orion_identity_is_local(identity);

@@ -29,8 +29,8 @@ struct orion_setting {
 };
 
 /* The node gets these parameters: of the driver's structure for the node's type, or a CUevent *. */
-struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
-                                          const void *parameters);
+struct orion_setting orion_parameters_set(struct orion_process *process, struct orion_layout **layouts,
+                                          struct orion_copy_node *node, const void *parameters);
 
 /* The same, with the parameters of a node of another graph, which must have the same type: `failed` if it has not. */
 struct orion_setting orion_parameters_follow(struct orion_process *process, struct orion_layout **layouts,

@@ -22,7 +22,7 @@ struct walker {
     struct orion_process *process;
     struct orion_graph_walk *walk;
     struct orion_graph_list *list; /* NULL: the caller wants none */
-    bool only_parts; /* not the kernels' numbers of SMs and classes: SMs take a call of the driver for each kernel */
+    bool only_parts;               /* not the kernels' numbers of SMs and classes: SMs take a call of the driver for each kernel */
     struct occupancy occupancy[OCCUPANCIES];
 };
 
@@ -178,7 +178,8 @@ void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion
     walk_graph(&walker, graph);
 }
 
-void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list)
+void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk,
+                            struct orion_graph_list *list)
 {
     struct walker walker = {.process = process, .walk = walk, .list = list, .only_parts = true};
     walk_graph(&walker, graph);

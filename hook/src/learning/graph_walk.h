@@ -35,7 +35,8 @@ void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion
 
 /* The same, for child graphs; and for one node of a graph, which may be a child graph. Both fill `sum`, `whole`, `local`
  * and `collective` only. */
-void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list);
+void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk,
+                            struct orion_graph_list *list);
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);
 
 /* The identity of a kernel node's work. *key becomes the kernel's. */
