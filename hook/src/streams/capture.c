@@ -8,9 +8,8 @@
 
 #define TOUCH_SPINS 100000u /* the drain thread uses a context for about a microsecond */
 
-bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream)
+bool orion_capture_has(struct orion_stream_name stream)
 {
-    if (__builtin_expect(atomic_load_explicit(&process->captures, memory_order_acquire) == 0, 1)) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUstream handle = stream.handle != NULL ? stream.handle : stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     /* The legacy stream cannot be captured. A query of the legacy stream invalidates captures of streams that it

@@ -13,9 +13,8 @@
 #include <cuda.h>
 #include <stdbool.h>
 
+#include "process/process.h"
 #include "streams/stream_name.h"
-
-struct orion_process;
 
 /* Between orion_capture_changing and orion_capture_changed no thread of the hook uses a context. A cuStreamEndCapture
  * that fails may still have ended the capture; orion_capture_changed derives this from `result`. */
@@ -23,8 +22,13 @@ void orion_capture_changing(void); /* before cuStreamBeginCapture*, cuStreamEndC
 enum orion_capture_change { ORION_CAPTURE_BEGUN, ORION_CAPTURE_ENDED };
 void orion_capture_changed(enum orion_capture_change change, CUresult result);
 
-/* Whether the stream is being captured. */
-bool orion_capture_records(struct orion_process *process, struct orion_stream_name stream);
+/* Whether the stream is being captured. In a process without captures this costs one load. */
+bool orion_capture_has(struct orion_stream_name stream);
+static inline bool orion_capture_records(const struct orion_process *process, struct orion_stream_name stream)
+{
+    if (__builtin_expect(atomic_load_explicit(&process->captures, memory_order_acquire) == 0, 1)) return false;
+    return orion_capture_has(stream);
+}
 
 /* Before a stream is destroyed: destroying a stream ends its capture. */
 void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);

@@ -199,9 +199,11 @@ static struct orion_stream_record *new_stream_record(struct orion_process *proce
     return stream_record;
 }
 
-/* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. */
-static struct orion_stream_record *stream_record_slowly(struct orion_process *process, struct orion_stream_name stream,
-                                                        CUcontext context)
+/* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. Not
+ * inlined: the launch path would save registers for it. */
+static __attribute__((noinline, cold)) struct orion_stream_record *stream_record_slowly(struct orion_process *process,
+                                                                                        struct orion_stream_name stream,
+                                                                                        CUcontext context)
 {
     struct place place;
     bool by_client = orion_process_has_scheduler(process);
@@ -220,18 +222,29 @@ static struct orion_stream_record *stream_record_slowly(struct orion_process *pr
     return stream_record;
 }
 
-struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream)
+static inline bool is_remembered(struct orion_process *process, const struct remembered *last, struct orion_stream_name stream)
+{
+    return last->handle == stream.handle && last->per_thread == stream.per_thread &&
+           (last->stream_record != NULL || last->without_client) &&
+           last->epoch == atomic_load_explicit(&process->stream_record_epoch, memory_order_acquire);
+}
+
+static __attribute__((noinline)) struct orion_stream_record *record_of_default(struct orion_process *process,
+                                                                               struct orion_stream_name stream)
 {
     CUcontext context = NULL;
     const struct remembered *last = remembered_of(stream.handle);
-    bool same = (last->stream_record != NULL || last->without_client) && last->handle == stream.handle &&
-                last->per_thread == stream.per_thread &&
-                last->epoch == atomic_load_explicit(&process->stream_record_epoch, memory_order_acquire);
-    if (is_default(stream.handle)) {
-        if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;
-        same = same && last->context == context;
-    }
-    return __builtin_expect(same, 1) ? last->stream_record : stream_record_slowly(process, stream, context);
+    if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return NULL;
+    if (__builtin_expect(last->context == context && is_remembered(process, last, stream), 1)) return last->stream_record;
+    return stream_record_slowly(process, stream, context);
+}
+
+struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream)
+{
+    const struct remembered *last = remembered_of(stream.handle);
+    if (is_default(stream.handle)) return record_of_default(process, stream);
+    return __builtin_expect(is_remembered(process, last, stream), 1) ? last->stream_record
+                                                                     : stream_record_slowly(process, stream, NULL);
 }
 
 CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
