@@ -81,6 +81,7 @@ static void free_memory(struct orion_graph_copy *copy)
     free(copy->rank);
     free(copy->by_handle);
     free(copy->piece);
+    free(copy->scratch);
     free(copy);
 }
 
@@ -138,14 +139,19 @@ static bool fill(struct orion_graph_copy *copy, const struct orion_graph_list *l
     return filled;
 }
 
+/* A copy of the graph `listed` whose one piece is `graph`: a clone, or the graph itself if the copy is borrowed. */
 static struct orion_graph_copy *new_copy(const struct orion_graph_list *list, CUgraph listed, CUgraph graph, bool borrowed)
 {
     struct orion_graph_nodes nodes = {.count = list->count, .edges = list->edges, .node = list->node};
     struct orion_graph_copy *copy = calloc(1, sizeof *copy);
+    void *scratch = malloc(orion_graph_scratch(nodes.edges));
+    nodes.from = malloc(2 * ((size_t)nodes.edges + 1) * sizeof *nodes.from);
+    nodes.to = nodes.from != NULL ? nodes.from + nodes.edges : NULL;
     if (copy != NULL) copy->borrowed = borrowed;
-    if (copy != NULL &&
-        !(orion_graph_edges_read(listed, &nodes) && orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
+    if (copy != NULL && !(scratch != NULL && nodes.from != NULL && orion_graph_edges_read(listed, &nodes, scratch) &&
+                          orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
         free_memory(copy), copy = NULL;
+    free(scratch);
     orion_graph_nodes_free(&nodes);
     return copy;
 }

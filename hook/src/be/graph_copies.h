@@ -72,6 +72,7 @@ struct orion_graph_copy {
     uint32_t *by_handle;          /* hash table of indices + 1 into `node`, by the program's handle */
     uint32_t slots;               /* in by_handle; a power of two */
     struct orion_piece *piece;
+    void *scratch;                /* for updates: room for the nodes of a graph, then for its edges; NULL: none was there */
     struct orion_layout *layouts; /* of the kernels whose parameters are kept */
     bool disables;                /* the program has disabled nodes */
     bool waits;   /* a piece waited for what the program does after the launch, so the graph runs whole from then on */

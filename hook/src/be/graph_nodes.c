@@ -64,28 +64,25 @@ static bool number_edges(struct orion_graph_nodes *nodes, const CUgraphNode *fro
         if (++first >= count || node[first] != from[i]) first = number_of(nodes, from[i]);
         if (++second >= count || node[second] != to[i]) second = number_of(nodes, to[i]);
         if (first == UINT32_MAX || second == UINT32_MAX) return false;
-        nodes->from[i] = first, nodes->to[i] = second;
+        if (nodes->from != NULL) nodes->from[i] = first, nodes->to[i] = second;
         sum += orion_mix(((uint64_t)first << 32) + second + ((uint64_t)data[i].type << 60) + 1);
     }
     nodes->edge_sum = sum;
     return true;
 }
 
+/* Two nodes and the data of each edge, and room for one more, so that a larger graph shows. */
+size_t orion_graph_scratch(uint32_t edges) { return ((size_t)edges + 1) * (2 * sizeof(CUgraphNode) + sizeof(CUgraphEdgeData)); }
+
 /* The driver refuses to list the edges without their data if an edge has any (CUDA_ERROR_LOSSY_QUERY). */
-bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes)
+bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes, void *scratch)
 {
-    size_t most = (size_t)nodes->edges + 1, count = most; /* room for one more, so that a larger graph shows */
-    CUgraphNode *from = malloc(2 * most * sizeof *from);
-    CUgraphEdgeData *data = calloc(most, sizeof *data);
-    nodes->from = malloc(2 * most * sizeof *nodes->from);
-    nodes->to = nodes->from != NULL ? nodes->from + most : NULL;
-    nodes->edge_sum = 0;
-    bool read = from != NULL && data != NULL && nodes->from != NULL && orion_driver.cuGraphGetEdges_v2 != NULL &&
-                orion_driver.cuGraphGetEdges_v2(graph, from, from + most, data, &count) == CUDA_SUCCESS && count == nodes->edges &&
-                number_edges(nodes, from, from + most, data);
-    free(from);
-    free(data);
-    return read;
+    size_t most = (size_t)nodes->edges + 1, count = most;
+    CUgraphNode *from = scratch, *to = from + most;
+    CUgraphEdgeData *data = (CUgraphEdgeData *)(void *)(to + most);
+    return orion_driver.cuGraphGetEdges_v2 != NULL &&
+           orion_driver.cuGraphGetEdges_v2(graph, from, to, data, &count) == CUDA_SUCCESS && count == nodes->edges &&
+           number_edges(nodes, from, to, data);
 }
 
 void orion_graph_nodes_free(struct orion_graph_nodes *nodes)

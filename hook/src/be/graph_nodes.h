@@ -10,7 +10,7 @@
 struct orion_graph_nodes {
     uint32_t count, edges;
     const CUgraphNode *node;
-    uint32_t *from, *to;
+    uint32_t *from, *to; /* NULL: only the sum is wanted */
     uint32_t *by_handle; /* hash table of numbers + 1; NULL: not made yet */
     uint32_t slots;      /* in by_handle; a power of two */
     uint64_t edge_sum;   /* a hash of the pairs and of the edges' types */
@@ -23,8 +23,11 @@ bool orion_graph_types_can_be_copied(uint32_t types);
 bool orion_graph_nodes_list(CUgraph graph, uint32_t count, CUgraphNode *node);
 
 /* Reads the edges between nodes->node. False: the graph has not nodes->edges of them, no memory, or the driver refuses.
- * The caller calls orion_graph_nodes_free in either case; the nodes stay the caller's. */
-bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes);
+ * scratch: orion_graph_scratch bytes for the driver's lists. */
+size_t orion_graph_scratch(uint32_t edges);
+bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes, void *scratch);
+
+/* Frees the tables. The nodes stay the caller's. */
 void orion_graph_nodes_free(struct orion_graph_nodes *nodes);
 
 /* Makes by_handle. False: no memory. */

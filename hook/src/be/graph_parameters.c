@@ -94,20 +94,24 @@ static const struct orion_layout *layout_of(struct orion_process *process, struc
 
 /* -- Parameters that are kept ---------------------------------------------------------------------------------------- */
 
-union parameters {
-    CUDA_KERNEL_NODE_PARAMS kernel;
-    CUDA_MEMCPY3D box;
-    CUDA_MEMSET_NODE_PARAMS set;
-    CUDA_HOST_NODE_PARAMS host;
-    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
-    CUevent event;
+struct orion_kept {
+    const struct orion_layout *layout;  /* of a kernel */
+    _Alignas(16) unsigned char bytes[]; /* the driver's structure; behind that of a kernel, its layout->bytes of arguments */
 };
 
-struct orion_kept {
-    const struct orion_layout *layout; /* of a kernel */
-    union parameters as;
-    _Alignas(16) unsigned char argument[]; /* of a kernel: layout->bytes of them */
-};
+#define ARGUMENTS_AT ((sizeof(CUDA_KERNEL_NODE_PARAMS) + 15) & ~(size_t)15)
+
+static CUDA_KERNEL_NODE_PARAMS *kernel_in(struct orion_kept *kept) { return (CUDA_KERNEL_NODE_PARAMS *)(void *)kept->bytes; }
+
+/* Not calloc, which does not use glibc's cache of each thread. */
+static struct orion_kept *new_kept(const struct orion_layout *layout, size_t bytes)
+{
+    struct orion_kept *kept = malloc(sizeof *kept + bytes);
+    if (kept == NULL) return NULL;
+    memset(kept->bytes, 0, bytes);
+    kept->layout = layout;
+    return kept;
+}
 
 /* Copies one parameter of a kernel. True: it differed. */
 static inline bool replaced(unsigned char *kept, const void *argument, uint32_t size)
@@ -162,21 +166,21 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     const void *buffer = layout != NULL && kernel->kernelParams == NULL ? buffer_of(kernel->extra, layout->bytes) : NULL;
     if (layout == NULL || (kernel->kernelParams == NULL && buffer == NULL && layout->count > 0)) return false;
     if (kept == NULL || kept->layout != layout) {
-        kept = calloc(1, sizeof *kept + layout->bytes);
+        kept = new_kept(layout, ARGUMENTS_AT + layout->bytes);
         if (kept == NULL) return false;
         free(node->kept);
         node->kept = kept;
-        kept->layout = layout;
         setting->differs = true;
     }
-    setting->reshaped = !same_shape(&kept->as.kernel, kernel);
-    setting->differs |= setting->reshaped || kept->as.kernel.ctx != kernel->ctx;
-    if (setting->differs) kept->as.kernel = *kernel;
-    if (buffer != NULL) setting->differs |= replaced(kept->argument, buffer, layout->bytes);
+    CUDA_KERNEL_NODE_PARAMS *before = kernel_in(kept);
+    unsigned char *arguments = kept->bytes + ARGUMENTS_AT;
+    setting->reshaped = !same_shape(before, kernel);
+    setting->differs |= setting->reshaped || before->ctx != kernel->ctx;
+    if (setting->differs) *before = *kernel;
+    if (buffer != NULL) setting->differs |= replaced(arguments, buffer, layout->bytes);
     else
         for (uint32_t i = 0; i < layout->count; i++)
-            setting->differs |=
-                replaced(kept->argument + layout->argument[i].offset, kernel->kernelParams[i], layout->argument[i].size);
+            setting->differs |= replaced(arguments + layout->argument[i].offset, kernel->kernelParams[i], layout->argument[i].size);
     return true;
 }
 
@@ -199,14 +203,23 @@ static bool keep(struct orion_process *process, struct orion_layout **layouts, s
     size_t size = size_of(node->type);
     if (size == 0) return false;
     setting->differs = node->kept == NULL;
-    if (node->kept == NULL && (node->kept = calloc(1, sizeof *node->kept)) == NULL) return false;
-    setting->differs |= memcmp(&node->kept->as, parameters, size) != 0;
+    if (node->kept == NULL && (node->kept = new_kept(NULL, size)) == NULL) return false;
+    setting->differs |= memcmp(node->kept->bytes, parameters, size) != 0;
     setting->reshaped = setting->differs;
-    memcpy(&node->kept->as, parameters, size);
+    memcpy(node->kept->bytes, parameters, size);
     return true;
 }
 
 /* -- The driver ------------------------------------------------------------------------------------------------------ */
+
+union parameters {
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUDA_MEMCPY3D box;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    CUevent event;
+};
 
 #define CALLED(name, ...) (orion_driver.name != NULL && orion_driver.name(__VA_ARGS__) == CUDA_SUCCESS)
 
@@ -244,9 +257,9 @@ bool orion_parameters_give(struct orion_copy_node *node)
 {
     void *arguments[ARGUMENTS_MOST];
     struct orion_kept *kept = node->kept;
-    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, &kept->as);
-    CUDA_KERNEL_NODE_PARAMS kernel = kept->as.kernel;
-    for (uint32_t i = 0; i < kept->layout->count; i++) arguments[i] = kept->argument + kept->layout->argument[i].offset;
+    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, kept->bytes);
+    CUDA_KERNEL_NODE_PARAMS kernel = *kernel_in(kept);
+    for (uint32_t i = 0; i < kept->layout->count; i++) arguments[i] = kept->bytes + ARGUMENTS_AT + kept->layout->argument[i].offset;
     kernel.kernelParams = kept->layout->count > 0 ? arguments : NULL;
     kernel.extra = NULL;
     return give(node->type, node->own, &kernel);

@@ -61,10 +61,12 @@ static void note(struct orion_graph_copy *copy, const struct orion_copy_node *no
 /* The copy gets the parameters of `graph`, which has the same nodes in the same order. */
 static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph)
 {
-    CUgraphNode *node = malloc(((size_t)copy->nodes + 1) * sizeof *node);
+    size_t room = (size_t)copy->nodes + 1;
+    if (copy->scratch == NULL) copy->scratch = malloc(room * sizeof(CUgraphNode) + orion_graph_scratch(copy->edges));
+    CUgraphNode *node = copy->scratch;
     struct orion_graph_nodes nodes = {.count = copy->nodes, .edges = copy->edges, .node = node};
     struct orion_setting all = {.failed = node == NULL || !orion_graph_nodes_list(graph, copy->nodes, node) ||
-                                          !orion_graph_edges_read(graph, &nodes) || nodes.edge_sum != copy->edge_sum};
+                                          !orion_graph_edges_read(graph, &nodes, node + room) || nodes.edge_sum != copy->edge_sum};
     for (uint32_t i = 0; !all.failed && i < copy->nodes; i++) {
         struct orion_copy_node *own = &copy->node[copy->rank[i]];
         struct orion_setting setting = follow_node(process, copy, own, node[i]);
@@ -75,7 +77,6 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
         all.local |= setting.local;
     }
     orion_graph_nodes_free(&nodes);
-    free(node);
     return all;
 }
 
