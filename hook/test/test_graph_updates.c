@@ -389,6 +389,27 @@ static void every_update_reaches_the_pieces_with_an_old_driver(void)
     orion_driver.cuFuncGetParamInfo = cuFuncGetParamInfo;
 }
 
+/* Lists the edges backwards every other time. */
+static CUresult CUDAAPI edges_of(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+{
+    static unsigned calls;
+    CUresult result = cuGraphGetEdges(graph, from, to, data, count);
+    bool backwards = from != NULL && calls++ % 2;
+    for (size_t i = 0; result == CUDA_SUCCESS && backwards && i < *count / 2; i++) {
+        CUgraphNode first = from[i], second = to[i];
+        from[i] = from[*count - 1 - i], to[i] = to[*count - 1 - i];
+        from[*count - 1 - i] = first, to[*count - 1 - i] = second;
+    }
+    return result;
+}
+
+static void edges_may_come_in_another_order(void)
+{
+    orion_driver.cuGraphGetEdges_v2 = edges_of;
+    CHECK(random_updates() > ROUNDS / 3);
+    orion_driver.cuGraphGetEdges_v2 = cuGraphGetEdges;
+}
+
 /* -- Driver calls ---------------------------------------------------------------------------------------------------- */
 
 static unsigned reads, sets, updates, others;
@@ -486,6 +507,7 @@ int main(void)
     begin();
     every_update_reaches_the_pieces();
     every_update_reaches_the_pieces_with_an_old_driver();
+    edges_may_come_in_another_order();
     updates_cost_few_calls_and_launches_pay_once();
     return 0;
 }

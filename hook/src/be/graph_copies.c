@@ -81,6 +81,7 @@ static void free_memory(struct orion_graph_copy *copy)
     free(copy->rank);
     free(copy->by_handle);
     free(copy->piece);
+    free(copy->from); /* and `to` */
     free(copy->scratch);
     free(copy);
 }
@@ -148,9 +149,11 @@ static struct orion_graph_copy *new_copy(const struct orion_graph_list *list, CU
     nodes.from = malloc(2 * ((size_t)nodes.edges + 1) * sizeof *nodes.from);
     nodes.to = nodes.from != NULL ? nodes.from + nodes.edges : NULL;
     if (copy != NULL) copy->borrowed = borrowed;
-    if (copy != NULL && !(scratch != NULL && nodes.from != NULL && orion_graph_edges_read(listed, &nodes, scratch) &&
-                          orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
+    if (copy != NULL &&
+        !(scratch != NULL && nodes.from != NULL && orion_graph_edges_list(listed, nodes.edges, scratch) &&
+          orion_graph_edges_number(&nodes, scratch) && orion_graph_nodes_number(&nodes) && fill(copy, list, &nodes, graph)))
         free_memory(copy), copy = NULL;
+    if (copy != NULL) copy->from = nodes.from, copy->to = nodes.to, copy->plain = nodes.plain, nodes.from = NULL;
     free(scratch);
     orion_graph_nodes_free(&nodes);
     return copy;

@@ -65,7 +65,9 @@ struct orion_graph_copy {
     uint32_t nodes, pieces, edges;
     uint32_t last;                /* the node that was set last: its index in `node` */
     uint32_t unknown;             /* launches while the duration of the program's executable was unknown */
-    uint64_t edge_sum;            /* of edges as pairs of numbers: see graph_copies.c */
+    uint64_t edge_sum;            /* of the edges as pairs of numbers: see graph_nodes.h */
+    uint32_t *from, *to;          /* these pairs */
+    bool plain;                   /* no edge has a type */
     struct orion_copy_node *node; /* `nodes` of them */
     uint32_t *level;              /* of each of them */
     uint32_t *rank;               /* by the number of a node in the program's graph: its index in `node` */

@@ -53,36 +53,44 @@ static uint32_t number_of(struct orion_graph_nodes *nodes, CUgraphNode handle)
     return orion_graph_number(nodes->by_handle, nodes->slots, nodes->node, sizeof *nodes->node, handle);
 }
 
-/* The driver lists the edges of most graphs in the order of the nodes, so the next node is the first guess. */
-static bool number_edges(struct orion_graph_nodes *nodes, const CUgraphNode *from, const CUgraphNode *to,
-                         const CUgraphEdgeData *data)
+/* Two nodes and the data of each edge, and room for one more, so that a larger graph shows. */
+size_t orion_graph_scratch(uint32_t edges) { return ((size_t)edges + 1) * (2 * sizeof(CUgraphNode) + sizeof(CUgraphEdgeData)); }
+
+/* The driver refuses to list the edges without their data if an edge has any (CUDA_ERROR_LOSSY_QUERY). */
+bool orion_graph_edges_list(CUgraph graph, uint32_t edges, void *scratch)
 {
+    size_t most = (size_t)edges + 1, count = most;
+    CUgraphNode *from = scratch;
+    void *data = from + 2 * most;
+    return orion_driver.cuGraphGetEdges_v2 != NULL &&
+           orion_driver.cuGraphGetEdges_v2(graph, from, from + most, data, &count) == CUDA_SUCCESS && count == edges;
+}
+
+/* The next node is the first guess: the driver lists the edges of most graphs in the order of the nodes. */
+bool orion_graph_edges_number(struct orion_graph_nodes *nodes, const void *scratch)
+{
+    const CUgraphNode *from = scratch, *to = from + nodes->edges + 1, *node = nodes->node;
+    const CUgraphEdgeData *data = (const void *)(to + nodes->edges + 1);
     uint32_t first = UINT32_MAX, second = 0, count = nodes->count; /* the first guesses are 0 and 1 */
-    const CUgraphNode *node = nodes->node;
-    uint64_t sum = 0;
+    nodes->edge_sum = 0, nodes->plain = true;
     for (uint32_t i = 0; i < nodes->edges; i++) {
         if (++first >= count || node[first] != from[i]) first = number_of(nodes, from[i]);
         if (++second >= count || node[second] != to[i]) second = number_of(nodes, to[i]);
         if (first == UINT32_MAX || second == UINT32_MAX) return false;
         if (nodes->from != NULL) nodes->from[i] = first, nodes->to[i] = second;
-        sum += orion_mix(((uint64_t)first << 32) + second + ((uint64_t)data[i].type << 60) + 1);
+        nodes->edge_sum += orion_mix(((uint64_t)first << 32) + second + ((uint64_t)data[i].type << 60) + 1);
+        nodes->plain = nodes->plain && data[i].type == 0;
     }
-    nodes->edge_sum = sum;
     return true;
 }
 
-/* Two nodes and the data of each edge, and room for one more, so that a larger graph shows. */
-size_t orion_graph_scratch(uint32_t edges) { return ((size_t)edges + 1) * (2 * sizeof(CUgraphNode) + sizeof(CUgraphEdgeData)); }
-
-/* The driver refuses to list the edges without their data if an edge has any (CUDA_ERROR_LOSSY_QUERY). */
-bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes, void *scratch)
+bool orion_graph_edges_are(uint32_t edges, const uint32_t *from, const uint32_t *to, const CUgraphNode *node, const void *scratch)
 {
-    size_t most = (size_t)nodes->edges + 1, count = most;
-    CUgraphNode *from = scratch, *to = from + most;
-    CUgraphEdgeData *data = (CUgraphEdgeData *)(void *)(to + most);
-    return orion_driver.cuGraphGetEdges_v2 != NULL &&
-           orion_driver.cuGraphGetEdges_v2(graph, from, to, data, &count) == CUDA_SUCCESS && count == nodes->edges &&
-           number_edges(nodes, from, to, data);
+    const CUgraphNode *listed_from = scratch, *listed_to = listed_from + edges + 1;
+    const CUgraphEdgeData *data = (const void *)(listed_to + edges + 1);
+    for (uint32_t i = 0; i < edges; i++)
+        if (node[from[i]] != listed_from[i] || node[to[i]] != listed_to[i] || data[i].type != 0) return false;
+    return true;
 }
 
 void orion_graph_nodes_free(struct orion_graph_nodes *nodes)

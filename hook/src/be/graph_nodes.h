@@ -14,6 +14,7 @@ struct orion_graph_nodes {
     uint32_t *by_handle; /* hash table of numbers + 1; NULL: not made yet */
     uint32_t slots;      /* in by_handle; a power of two */
     uint64_t edge_sum;   /* a hash of the pairs and of the edges' types */
+    bool plain;          /* no edge has a type */
 };
 
 /* Whether nodes of all these types can be copied: bits as in struct orion_graph_list. */
@@ -22,10 +23,17 @@ bool orion_graph_types_can_be_copied(uint32_t types);
 /* Writes the nodes of a graph into `node`, which has room for count + 1. False: the graph has not `count` nodes. */
 bool orion_graph_nodes_list(CUgraph graph, uint32_t count, CUgraphNode *node);
 
-/* Reads the edges between nodes->node. False: the graph has not nodes->edges of them, no memory, or the driver refuses.
- * scratch: orion_graph_scratch bytes for the driver's lists. */
+/* Lists the edges of a graph. False: the graph has not `edges` of them, or the driver refuses. scratch:
+ * orion_graph_scratch bytes, which the functions below read. */
 size_t orion_graph_scratch(uint32_t edges);
-bool orion_graph_edges_read(CUgraph graph, struct orion_graph_nodes *nodes, void *scratch);
+bool orion_graph_edges_list(CUgraph graph, uint32_t edges, void *scratch);
+
+/* Numbers the edges in scratch: nodes->from, to, edge_sum and plain. False: no memory, or an edge of other nodes. */
+bool orion_graph_edges_number(struct orion_graph_nodes *nodes, const void *scratch);
+
+/* Whether the edges in scratch are plain, and are these pairs of numbers of `node`, in this order. It is quicker than
+ * numbering them; a driver usually lists the edges of equal graphs in the same order. */
+bool orion_graph_edges_are(uint32_t edges, const uint32_t *from, const uint32_t *to, const CUgraphNode *node, const void *scratch);
 
 /* Frees the tables. The nodes stay the caller's. */
 void orion_graph_nodes_free(struct orion_graph_nodes *nodes);

@@ -164,7 +164,9 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     struct orion_kept *kept = node->kept;
     const struct orion_layout *layout = layout_of(process, layouts, kept != NULL ? kept->layout : NULL, kernel);
     const void *buffer = layout != NULL && kernel->kernelParams == NULL ? buffer_of(kernel->extra, layout->bytes) : NULL;
-    if (layout == NULL || (kernel->kernelParams == NULL && buffer == NULL && layout->count > 0)) return false;
+    bool given = kernel->kernelParams != NULL || kernel->extra != NULL;
+    /* A driver that reports no parameters of a kernel that gets some does not know this kind of handle. */
+    if (layout == NULL || given != (layout->count > 0) || (kernel->kernelParams == NULL && given && buffer == NULL)) return false;
     if (kept == NULL || kept->layout != layout) {
         kept = new_kept(layout, ARGUMENTS_AT + layout->bytes);
         if (kept == NULL) return false;

@@ -58,15 +58,25 @@ static void note(struct orion_graph_copy *copy, const struct orion_copy_node *no
     copy->piece[node->piece].reshaped |= setting.reshaped;
 }
 
+/* Whether the graph has the nodes and the edges of the copy, in the same order. Writes its nodes into `node`. */
+static bool is_alike(const struct orion_graph_copy *copy, CUgraph graph, CUgraphNode *node)
+{
+    void *scratch = node + copy->nodes + 1;
+    struct orion_graph_nodes nodes = {.count = copy->nodes, .edges = copy->edges, .node = node};
+    if (!orion_graph_nodes_list(graph, copy->nodes, node) || !orion_graph_edges_list(graph, copy->edges, scratch)) return false;
+    if (copy->plain && orion_graph_edges_are(copy->edges, copy->from, copy->to, node, scratch)) return true;
+    bool alike = orion_graph_edges_number(&nodes, scratch) && nodes.edge_sum == copy->edge_sum;
+    orion_graph_nodes_free(&nodes);
+    return alike;
+}
+
 /* The copy gets the parameters of `graph`, which has the same nodes in the same order. */
 static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph)
 {
-    size_t room = (size_t)copy->nodes + 1;
-    if (copy->scratch == NULL) copy->scratch = malloc(room * sizeof(CUgraphNode) + orion_graph_scratch(copy->edges));
-    CUgraphNode *node = copy->scratch;
-    struct orion_graph_nodes nodes = {.count = copy->nodes, .edges = copy->edges, .node = node};
-    struct orion_setting all = {.failed = node == NULL || !orion_graph_nodes_list(graph, copy->nodes, node) ||
-                                          !orion_graph_edges_read(graph, &nodes, node + room) || nodes.edge_sum != copy->edge_sum};
+    size_t room = ((size_t)copy->nodes + 1) * sizeof(CUgraphNode);
+    if (copy->scratch == NULL) copy->scratch = malloc(room + orion_graph_scratch(copy->edges));
+    const CUgraphNode *node = copy->scratch;
+    struct orion_setting all = {.failed = node == NULL || !is_alike(copy, graph, copy->scratch)};
     for (uint32_t i = 0; !all.failed && i < copy->nodes; i++) {
         struct orion_copy_node *own = &copy->node[copy->rank[i]];
         struct orion_setting setting = follow_node(process, copy, own, node[i]);
@@ -76,7 +86,6 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
         all.reshaped |= setting.reshaped;
         all.local |= setting.local;
     }
-    orion_graph_nodes_free(&nodes);
     return all;
 }
 
