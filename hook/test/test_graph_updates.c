@@ -385,8 +385,10 @@ static void every_update_reaches_the_pieces(void)
 static void every_update_reaches_the_pieces_with_an_old_driver(void)
 {
     orion_driver.cuFuncGetParamInfo = NULL;
+    orion_kernels_forget(orion_kernels(process)); /* a kernel's mark contains its parameters */
     CHECK(random_updates() > ROUNDS / 3);
     orion_driver.cuFuncGetParamInfo = cuFuncGetParamInfo;
+    orion_kernels_forget(orion_kernels(process));
 }
 
 /* Lists the edges backwards every other time. */
