@@ -31,6 +31,7 @@ PAGE_MAGIC = 0x3147504E4F49524F
 GPU_CLIENTS_MAX = 512
 WAIT_BUCKETS = 32
 RANKS_MAX = 31
+MEETING_STREAMS = 8
 RANK_LEASE_MS = 200
 
 FUTEX_OWNER_DIED = 0x4000_0000
@@ -217,7 +218,8 @@ class Rank(LittleEndianStructure):
         ("ending_until_ms", c_uint32),
         ("spare", c_uint32 * 11),
         ("begun", c_uint32),
-        ("unused", c_uint32 * 15),
+        ("arrived", c_uint32 * MEETING_STREAMS),
+        ("unused", c_uint32 * (15 - MEETING_STREAMS)),
     ]
 
 

@@ -10,6 +10,8 @@
  * A kernel whose blocks wait for each other (a grid barrier) advances only while it has all the SMs that it needs. With
  * fewer, its blocks spin: the kernel keeps its SMs and never ends, unless it gets the others.
  *
+ * A kernel that waits for kernels of other GPUs keeps its SMs, too, and advances once it has met them.
+ *
  * Ordinary kernels get SMs with high numbers first, because green contexts have the SMs with low numbers. So an
  * ordinary kernel uses the SMs of green contexts last.
  *
@@ -86,7 +88,7 @@ uint64_t sim_least_ns(struct sim_state *state, uint64_t stream, const struct sim
 {
     uint64_t left = op->end_ns > state->now_ns ? op->end_ns - state->now_ns : 0;
     if (op->kind != SIM_KERNEL) return op->end_ns ? left : op->remaining_ns;
-    uint64_t most = op->c ? op->sms : width(state, stream, op);
+    uint64_t most = op->c == SIM_SPINS_FOR_SMS ? op->sms : width(state, stream, op);
     if (!op->end_ns || spins(op)) return rescale(op->remaining_ns, op->sms, most);
     return (uint64_t)((unsigned __int128)left * sim_count_sms(&state->streams[stream].held) / most);
 }
@@ -137,10 +139,20 @@ static void give_sms(struct sim_state *state, uint64_t stream, struct sim_sms *u
     }
     if (!op->end_ns) SIM_PUT(op->a, state->now_ns);
     held += sim_count_sms(&more);
-    bool waits = op->c && held < op->sms;
+    bool waits = op->c == SIM_SPINS_FOR_PEERS || (op->c == SIM_SPINS_FOR_SMS && held < op->sms);
     if (waits) SIM_PUT(op->remaining_ns, left);
     SIM_PUT(op->end_ns, waits ? SIM_NEVER : state->now_ns + rescale(left, op->sms, held));
     sim_commit_if_full();
+}
+
+void sim_dispatch_met(uint64_t stream)
+{
+    struct sim_state *state = sim_state();
+    struct sim_op *op = sim_head_of(state, stream);
+    SIM_PUT(op->c, SIM_SPINS_NEVER);
+    if (!spins(op)) return;
+    uint64_t held = sim_count_sms(&state->streams[stream].held);
+    SIM_PUT(op->end_ns, state->now_ns + rescale(op->remaining_ns, op->sms, held));
 }
 
 void sim_dispatch(uint64_t gpu)

@@ -11,6 +11,9 @@ uint64_t sim_count_sms(const struct sim_sms *sms);
  * all contexts of MPS clients together. */
 void sim_dispatch(uint64_t gpu);
 
+/* The kernel at the head of a stream has met its peers (meeting.c). */
+void sim_dispatch_met(uint64_t stream);
+
 /* Free the SMs of a stream's running kernel. */
 void sim_dispatch_release(uint64_t stream);
 

@@ -45,6 +45,13 @@ static bool parse_parameters(const char *text, struct sim_kernel *kernel)
     return true;
 }
 
+/* "@2": the index of a parameter. */
+static bool parse_index(const char *text, int *parameter)
+{
+    uint64_t none = 0;
+    return parse_amount(text, 1, &none, parameter) && *parameter >= 0;
+}
+
 static bool parse_field(char *field, struct sim_kernel *kernel)
 {
     char *value = strchr(field, '=');
@@ -54,10 +61,8 @@ static bool parse_field(char *field, struct sim_kernel *kernel)
     if (!strcmp(field, "sms") && !strcmp(value, "grid")) return kernel->sms_of_grid = true;
     if (!strcmp(field, "barrier")) return kernel->barrier = !strcmp(value, "grid");
     if (!strcmp(field, "sms")) return parse_amount(value, 1, &kernel->sms, &kernel->sms_parameter);
-    if (!strcmp(field, "log")) {
-        uint64_t none = 0;
-        return parse_amount(value, 1, &none, &kernel->log_parameter) && kernel->log_parameter >= 0;
-    }
+    if (!strcmp(field, "log")) return parse_index(value, &kernel->log_parameter);
+    if (!strcmp(field, "meets")) return parse_index(value, &kernel->meets_parameter);
     if (!strcmp(field, "error")) {
         uint64_t error = 0;
         int none = -1;
@@ -68,11 +73,16 @@ static bool parse_field(char *field, struct sim_kernel *kernel)
     return !strcmp(field, "params") && parse_parameters(value, kernel);
 }
 
+/* Parameter `index` is an address, and a number follows it; -1: the kernel has neither. */
+static bool has_pair(const struct sim_kernel *kernel, int index)
+{
+    return index < 0 || (index + 1 < kernel->parameter_count && kernel->parameter_size[index] == 8);
+}
+
 static bool check(const struct sim_kernel *kernel)
 {
-    int log = kernel->log_parameter;
     return kernel->duration_parameter < kernel->parameter_count && kernel->sms_parameter < kernel->parameter_count &&
-           (log < 0 || (log + 1 < kernel->parameter_count && kernel->parameter_size[log] == 8));
+           has_pair(kernel, kernel->log_parameter) && has_pair(kernel, kernel->meets_parameter);
 }
 
 /* Parses one line `kernel NAME field=value ...`. */
@@ -85,7 +95,8 @@ static bool parse_kernel(char *line, struct sim_image *image)
     strcpy(kernel->name, name);
     kernel->image = image;
     kernel->sms = 1;
-    kernel->duration_parameter = kernel->sms_parameter = kernel->log_parameter = kernel->preferred_carveout = -1;
+    kernel->duration_parameter = kernel->sms_parameter = kernel->log_parameter = kernel->meets_parameter =
+        kernel->preferred_carveout = -1;
     kernel->label = sim_trace_label("kernel", name);
     image->kernels[image->count++] = kernel;
     for (char *field; (field = strtok_r(NULL, " \t", &rest));)

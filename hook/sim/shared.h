@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 4u
+#define SIM_LAYOUT 5u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -38,6 +38,13 @@
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
 enum sim_engine { SIM_HOST_TO_DEVICE = 0, SIM_DEVICE_TO_HOST = 1, SIM_DEVICE_TO_DEVICE = 2, SIM_ENGINES = 3 };
+
+/* What a running kernel waits for without advancing. */
+enum sim_spin {
+    SIM_SPINS_NEVER = 0,
+    SIM_SPINS_FOR_SMS = 1,  /* its blocks wait for each other: it needs all its SMs */
+    SIM_SPINS_FOR_PEERS = 2 /* it waits for kernels of other GPUs (meeting.c) */
+};
 
 enum sim_kind {
     SIM_KERNEL = 1, /* runs on the compute engine */
@@ -57,7 +64,7 @@ struct sim_op {
     uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
     uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed`;
-                            * c = 1: its blocks wait for each other */
+                            * c: enum sim_spin */
     uint64_t name;         /* valid in the owning process only */
 };
 

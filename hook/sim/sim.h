@@ -107,6 +107,7 @@ struct sim_kernel {
     int duration_parameter, sms_parameter; /* the launch takes the value from this parameter; -1: fixed */
     int log_parameter;                     /* -1: none; else the kernel writes to a log, see struct sim_log */
     bool barrier;                          /* its blocks wait for each other, so all of them must run at once */
+    int meets_parameter;                   /* -1: none; else the kernel waits for kernels of other GPUs, see meeting.c */
     CUresult error;                        /* the permanent error of the context after this kernel; CUDA_SUCCESS: none */
     int parameter_count;
     uint16_t parameter_size[SIM_PARAMETERS], parameter_offset[SIM_PARAMETERS];
@@ -175,6 +176,8 @@ CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct 
 CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes);
 CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes);
+/* A kernel that waits for kernels of other GPUs: the address of their word, and the number that the word must reach. */
+CUresult sim_submit_meeting(struct CUstream_st *stream, const struct sim_op *kernel, uint64_t word, uint64_t number);
 CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns);
 CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event);
 /* Make a stream wait for all work queued in the streams of its context, or of its green context if it has one. */

@@ -147,8 +147,11 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
                         .name = kernel->label,
                         .sms = sms > most && !kernel->barrier ? most : sms,
                         .b = launch->anywhere,
-                        .c = kernel->barrier};
-    SIM_TRY(sim_submit(stream, &op, NULL));
+                        .c = kernel->barrier ? SIM_SPINS_FOR_SMS : SIM_SPINS_NEVER};
+    if (kernel->meets_parameter < 0) SIM_TRY(sim_submit(stream, &op, NULL));
+    else
+        SIM_TRY(sim_submit_meeting(stream, &op, parameter(kernel, parameters, kernel->meets_parameter),
+                                   parameter(kernel, parameters, kernel->meets_parameter + 1)));
     if (kernel->log_parameter >= 0) SIM_TRY(submit_entry(stream, kernel, parameters));
     return kernel->error ? submit_fault(stream, kernel->error) : CUDA_SUCCESS;
 }

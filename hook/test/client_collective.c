@@ -1,8 +1,8 @@
 /* A CUDA program that trains on several GPUs from one process, or on one GPU as one of several processes. It reads one
  * command per line and answers as client_scripted does. It has no Orion code. Its kernels are compute_gpuG and
  * ncclDevKernel_AllReduce_gpuG, so the simulated GPU's trace shows when they ran on which GPU. Events make each stream's
- * later work wait until the collective has ended on all GPUs. Kernels of the simulated GPU cannot spin until their peers
- * run.
+ * later work wait until the collective has ended on all GPUs. Only the kernels ncclDevKernel_Meet_gpuG spin on their GPU until
+ * their peers run.
  *
  *   init N            contexts, modules and streams on GPUs 0 to N-1
  *   rank GPU N        the same on this GPU only: this process is one of N, whose GPUs are 0 to N-1. The processes share
@@ -12,6 +12,7 @@
  *   collective US     a collective on all GPUs, launched by this thread, one GPU after the other
  *   graph US          a collective as one graph per GPU, captured before the launches
  *   apart GPU US      this GPU's part of the collective only; its peers' parts are separate commands
+ *   meet US           a collective that spins, of all ranks; this rank's part
  *   train N COMPUTE_US COLLECTIVE_US [KERNELS]   N steps of KERNELS (1) times compute and a collective, by this thread
  *   threads N COMPUTE_US COLLECTIVE_US the same, by one thread per GPU
  *   sync              cuStreamSynchronize of each GPU
@@ -33,7 +34,7 @@
 struct gpu {
     CUcontext context;
     CUstream stream;
-    CUfunction compute, collective;
+    CUfunction compute, collective, meet;
     CUevent done;
 };
 
@@ -41,7 +42,7 @@ static struct gpu gpus[GPUS];
 static unsigned first_gpu, gpu_count; /* this process uses the GPUs from first_gpu to gpu_count - 1 */
 static uint32_t *ranks_page;          /* by GPU: collectives that have run; NULL: no other processes */
 static unsigned ranks;
-static uint32_t collectives_run;
+static uint32_t collectives_run, meetings;
 static pthread_barrier_t barrier; /* of training threads */
 
 static uint64_t now(void)
@@ -54,14 +55,15 @@ static uint64_t now(void)
 static CUresult initialise(unsigned index)
 {
     struct gpu *gpu = &gpus[index];
-    char image[256], name[64];
+    char image[512], name[64];
     CUdevice device;
     CUmodule module;
     CUresult result;
     snprintf(image, sizeof image,
              "orion-sim 1\nkernel compute_gpu%u duration_us=@0 sms=60 params=8\n"
-             "kernel ncclDevKernel_AllReduce_gpu%u duration_us=@0 sms=20 params=8\n",
-             index, index);
+             "kernel ncclDevKernel_AllReduce_gpu%u duration_us=@0 sms=20 params=8\n"
+             "kernel ncclDevKernel_Meet_gpu%u duration_us=@0 sms=20 params=8,8,4 meets=@1\n",
+             index, index, index);
     if ((result = cuDeviceGet(&device, (int)index)) || (result = cuDevicePrimaryCtxRetain(&gpu->context, device)) ||
         (result = cuCtxSetCurrent(gpu->context)) || (result = cuModuleLoadData(&module, image)) ||
         (result = cuStreamCreate(&gpu->stream, CU_STREAM_NON_BLOCKING)) ||
@@ -70,7 +72,9 @@ static CUresult initialise(unsigned index)
     snprintf(name, sizeof name, "compute_gpu%u", index);
     if ((result = cuModuleGetFunction(&gpu->compute, module, name))) return result;
     snprintf(name, sizeof name, "ncclDevKernel_AllReduce_gpu%u", index);
-    return cuModuleGetFunction(&gpu->collective, module, name);
+    if ((result = cuModuleGetFunction(&gpu->collective, module, name))) return result;
+    snprintf(name, sizeof name, "ncclDevKernel_Meet_gpu%u", index);
+    return cuModuleGetFunction(&gpu->meet, module, name);
 }
 
 static CUresult launch(struct gpu *gpu, CUfunction function, uint64_t microseconds)
@@ -79,6 +83,15 @@ static CUresult launch(struct gpu *gpu, CUfunction function, uint64_t microsecon
     CUresult result = cuCtxSetCurrent(gpu->context);
     if (result != CUDA_SUCCESS) return result;
     return cuLaunchKernel(function, 20, 1 + (unsigned)(microseconds % 60000), 1, 256, 1, 1, 0, gpu->stream, parameters, NULL);
+}
+
+/* Each rank's part adds 1 to the last word of the shared page. It ends once all parts have begun. */
+static CUresult meet(uint64_t microseconds)
+{
+    uint64_t word = (uint64_t)(uintptr_t)&ranks_page[1023];
+    uint32_t number = ranks * ++meetings;
+    void *parameters[] = {&microseconds, &word, &number};
+    return cuLaunchKernel(gpus[first_gpu].meet, 20, 1, 1, 256, 1, 1, 0, gpus[first_gpu].stream, parameters, NULL);
 }
 
 /* This process's stream continues once the streams of all ranks have run as many collectives. */
@@ -215,6 +228,7 @@ static CUresult obey(const char *name, unsigned long a, unsigned long b, unsigne
     if (!strcmp(name, "rank")) return be_rank((unsigned)(a % GPUS), (unsigned)b);
     if (!strcmp(name, "compute")) return launch(gpu, gpu->compute, b);
     if (!strcmp(name, "apart")) return launch(gpu, gpu->collective, b);
+    if (!strcmp(name, "meet")) return meet(a);
     if (!strcmp(name, "collective")) return collective(a);
     if (!strcmp(name, "graph")) return graph(a);
     if (!strcmp(name, "train")) return train((unsigned)a, b, c, d != 0 ? (unsigned)d : 1);

@@ -6,6 +6,7 @@
 
 #include "be/collective.h"
 #include "be/stop.h"
+#include "be/work.h"
 #include "fake_driver.h"
 #include "learning/kernels.h"
 #include "streams/capture.h"
@@ -63,8 +64,11 @@ static bool step(unsigned device)
 
 static void run_all(void)
 {
-    for (unsigned i = 0; i < GPUS; i++)
-        while (step(i)) {}
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (unsigned i = 0; i < GPUS; i++)
+            while (step(i)) moved = true;
+    }
 }
 
 /* -- hp --------------------------------------------------------------------------------------------------------------- */
@@ -99,8 +103,13 @@ static uint32_t launch(unsigned device)
     uint32_t number = orion_collective_begin(process, gpus[device]);
     if (number == 0) return 0;
     CHECK(orion_collective_ready(process));
-    CHECK(orion_collective_pass(process, &stream_records[device], number));
+    CHECK(orion_collective_pass(process, &stream_records[device], &(struct orion_work){.collective = number}));
     return number;
+}
+
+static void go_unarmed(unsigned device, uint32_t number)
+{
+    orion_collective_note_unarmed(process, &stream_records[device], &(struct orion_work){.collective = number});
 }
 
 /* -- Tests ------------------------------------------------------------------------------------------------------------ */
@@ -166,19 +175,19 @@ static void on_the_cpu_the_same_holds(void)
 {
     uint32_t first = orion_collective_begin(process, gpus[0]);
     CHECK(!orion_collective_held(process, gpus[0], first));
-    orion_collective_note_unarmed(process, gpus[0], first);
+    go_unarmed(0, first);
     CHECK(!orion_collective_peer_launched(process, gpus[0], first));
     set_hp(1, true);
     CHECK(orion_collective_begin(process, gpus[1]) == first);
     CHECK(orion_collective_peer_launched(process, gpus[1], first));
     CHECK(!orion_collective_held(process, gpus[1], first)); /* although hp on that GPU is busy */
-    orion_collective_note_unarmed(process, gpus[1], first);
+    go_unarmed(1, first);
     uint32_t second = orion_collective_begin(process, gpus[0]);
     CHECK(orion_collective_held(process, gpus[0], second));
     set_hp(1, false);
     orion_collective_wait(process, gpus[0], second);
-    orion_collective_note_unarmed(process, gpus[0], second);
-    orion_collective_note_unarmed(process, gpus[1], orion_collective_begin(process, gpus[1]));
+    go_unarmed(0, second);
+    go_unarmed(1, orion_collective_begin(process, gpus[1]));
 }
 
 /* GPUs run in any order, one far ahead of the other, and hp becomes busy and idle. After each closing of the word and
@@ -249,6 +258,93 @@ static void a_context_that_ends_opens(void)
     set_hp(1, false);
 }
 
+/* -- Meetings -------------------------------------------------------------------------------------------------------- */
+
+/* As launch, with the arrival in the stream: it is written, then come the waits for the other two GPUs. */
+static void arrive(unsigned device)
+{
+    struct orion_work work = {0};
+    orion_meeting_number(process, &stream_records[device], &work);
+    work.collective = orion_collective_begin(process, gpus[device]);
+    CHECK(work.arrival != 0 && work.collective != 0 && orion_collective_ready(process));
+    CHECK(orion_collective_pass(process, &stream_records[device], &work));
+}
+
+static void a_collective_begins_once_all_gpus_have_come_to_it(void)
+{
+    for (unsigned i = 0; i < GPUS; i++) arrive(i);
+    for (unsigned i = 0; i < GPUS; i++) CHECK(devices[i].count == 3); /* none has been here before, so none waits */
+    run_all();
+    arrive(0), arrive(1);
+    CHECK(devices[0].count == 5 && devices[1].count == 5);
+    run_all();
+    CHECK(devices[0].count == 3 && devices[1].count == 3); /* both wait for GPU 2 */
+    CHECK(orion_meetings_wait(process));
+    atomic_store(&policy(2)->hp_clients, 0);
+    arrive(2);
+    CHECK(devices[2].count == 3); /* without hp it only writes */
+    run_all();
+    for (unsigned i = 0; i < GPUS; i++) CHECK(devices[i].count == 0);
+    CHECK(!orion_meetings_wait(process));
+    atomic_store(&policy(2)->hp_clients, 1);
+}
+
+/* Looks as a watcher does, until GPU 0's stream is empty. Returns the time that this took. */
+static uint64_t look_until_empty(void)
+{
+    uint64_t began = orion_now();
+    while (devices[0].count > 0) {
+        CHECK(orion_now() - began < 10 * ORION_SECOND);
+        orion_sleep_precisely(10 * ORION_MILLISECOND);
+        orion_collective_update(process);
+        run_all();
+    }
+    return orion_now() - began;
+}
+
+static void a_wait_in_vain_ends(void)
+{
+    arrive(0);
+    run_all();
+    set_hp(2, true); /* then GPU 2 may just be held, so the time does not count */
+    for (uint64_t began = orion_now(); orion_now() - began < 1200 * ORION_MILLISECOND;) {
+        orion_collective_update(process);
+        set_hp(2, true);
+        run_all();
+        CHECK(devices[0].count > 0);
+        orion_sleep_precisely(50 * ORION_MILLISECOND);
+    }
+    set_hp(2, false);
+    CHECK(look_until_empty() > 900 * ORION_MILLISECOND);
+    arrive(1), arrive(2);
+    run_all();
+    CHECK(devices[1].count == 0 && devices[2].count == 0);
+}
+
+static void a_context_that_ends_ends_waits(void)
+{
+    arrive(0);
+    run_all();
+    CHECK(devices[0].count > 0);
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+    run_all();
+    CHECK(devices[0].count == 0);
+    orion_allow_touch(process);
+    arrive(1), arrive(2);
+    run_all();
+}
+
+static void after_several_waits_in_vain_a_rank_waits_no_more(void)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        arrive(0);
+        run_all();
+        CHECK((devices[0].count == 0) == (i >= 2)); /* the wait in vain above was the first of three */
+        look_until_empty();
+    }
+}
+
 int main(void)
 {
     begin();
@@ -260,6 +356,10 @@ int main(void)
     whenever_hp_comes_all_gpus_stop_at_one_number();
     out_of_step_all_are_held();
     a_context_that_ends_opens();
+    a_collective_begins_once_all_gpus_have_come_to_it();
+    a_wait_in_vain_ends();
+    a_context_that_ends_ends_waits();
+    after_several_waits_in_vain_a_rank_waits_no_more();
     puts("collective: ok");
     return 0;
 }

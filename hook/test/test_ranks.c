@@ -10,6 +10,8 @@
 #include "be/collective.h"
 #include "be/ranks.h"
 #include "be/stop.h"
+#include "be/work.h"
+#include "streams/stream_records.h"
 #include "fake_driver.h"
 #include "streams/capture.h"
 #include "system/system.h"
@@ -50,11 +52,17 @@ static void begin(void)
     atomic_store(&policy->hp_clients, 1);
 }
 
+static void go_unarmed(uint32_t number)
+{
+    struct orion_stream_record stream_record = {.gpu = gpu};
+    orion_collective_note_unarmed(process, &stream_record, &(struct orion_work){.collective = number});
+}
+
 /* A collective that goes at once. Returns its number; 0: only the gate of its own GPU stops it. */
 static uint32_t run(void)
 {
     uint32_t number = orion_collective_begin(process, gpu);
-    if (number != 0) orion_collective_note_unarmed(process, gpu, number);
+    if (number != 0) go_unarmed(number);
     return number;
 }
 
@@ -117,7 +125,7 @@ static void the_hp_of_a_peer_closes_for_this_rank(void)
     atomic_store(&peer->begun, 8);                           /* the peer has begun it, so this rank must, too */
     CHECK(!orion_collective_held(process, gpu, number));
     CHECK(orion_collective_update(process) && atomic_load(&page->allowed) == 8);
-    orion_collective_note_unarmed(process, gpu, number);
+    go_unarmed(number);
     CHECK(orion_collective_blocked_by(process, gpu) == NULL);
     atomic_store(&peer->closed_until_ms, 0);
     CHECK(!orion_collective_update(process) && orion_ranks_is_behind(8, atomic_load(&page->allowed)));
@@ -135,7 +143,7 @@ static void no_word_of_a_peer_holds_for_longer_than_a_lease(void)
     atomic_store(&peer->closed_until_ms, in_ms(20));
     orion_collective_wait(process, gpu, number);
     CHECK(orion_now() - began >= 18 * ORION_MILLISECOND);
-    orion_collective_note_unarmed(process, gpu, number);
+    go_unarmed(number);
     atomic_store(&peer->closed_until_ms, 0), atomic_store(&peer->begun, number);
 }
 
@@ -166,7 +174,7 @@ static void a_context_that_ends_opens_for_all(void)
     atomic_store(&peer->ending_until_ms, 0);
     set_hp(false);
     orion_stops_update(process);
-    orion_collective_note_unarmed(process, gpu, number);
+    go_unarmed(number);
     atomic_store(&peer->begun, number);
 }
 
@@ -185,7 +193,7 @@ static void a_peer_that_leaves_while_it_is_closed_leaves_the_word_open(void)
         CHECK(!orion_ranks_is_behind(atomic_load(&page->allowed), number));
         *peer = before, atomic_store(&own->tied, 1);
     }
-    orion_collective_note_unarmed(process, gpu, number);
+    go_unarmed(number);
     atomic_store(&peer->begun, number);
 }
 

@@ -61,7 +61,8 @@ class Job:
 
     def ran(self, kind: str, gpu: int) -> list[tuple[int, int]]:
         """Return when kernels of that kind ran on a GPU: pieces, each with its start and end."""
-        name = {"compute": "compute_gpu", "collective": "ncclDevKernel_AllReduce_gpu"}[kind] + str(gpu)
+        kernels = {"compute": "compute", "collective": "ncclDevKernel_AllReduce", "meeting": "ncclDevKernel_Meet"}
+        name = f"{kernels[kind]}_gpu{gpu}"
         whole = [line for line in self.trace(gpu).read_text().splitlines(keepends=True) if line.endswith("\n")]
         lines = [line.split() for line in whole]
         return sorted((int(line[1]), int(line[2])) for line in lines if line[4] == name)
@@ -163,27 +164,52 @@ def test_compute_goes_on_where_hp_is_idle(job: Job) -> None:
         assert job.milliseconds("collective", gpu, launched.began, end) == 0
 
 
-def test_a_collective_that_has_begun_on_one_gpu_is_finished_on_the_other(job: Job) -> None:
-    job.warm()
+def test_a_collective_waits_off_the_gpu_for_a_peer_that_still_computes(job: Job) -> None:
+    job.all("train 40 200 100")
     for _ in range(8):
-        job.ranks[1].must("compute 1 20000")
-    job.ranks[1].must("sync")
-    # The collective runs on GPU 0 at once, and on GPU 1 after 20 ms of compute. hp of GPU 0 comes in between.
-    before = job.count(0)
-    job.ranks[1].must("compute 1 20000")
-    for rank in job.ranks:
-        rank.must("collective 100")
-    eventually(lambda: job.count(0) == before + 1, "the collective has begun on GPU 0")
-    with busy(job.hps[0], 200) as launched:
-        for rank in job.ranks:
-            rank.send("collective 100")
-    for rank in job.ranks:
-        assert rank.answer().result == 0
+        job.all("meet 100")
     job.traced()
-    first = [job.ran("collective", gpu)[-2][0] for gpu in range(2)]
-    second = [job.ran("collective", gpu)[-1][0] for gpu in range(2)]
-    assert first[0] < launched.began < first[1] < launched.began + 100 * MILLISECOND
-    assert min(second) > launched.began + 195 * MILLISECOND
+    job.ranks[1].send("compute 1 200000")
+    job.ranks[1].send("meet 100")
+    job.wait_for_compute(0, job.ranks[0].must("compute 0 200").began)
+    job.ranks[0].must("meet 100")
+    with busy(job.hps[0], 50) as launched:
+        pass
+    assert [job.ranks[1].answer().result for _ in range(2)] == [0, 0]
+    job.traced()
+    began, ended = launched.began, launched.began + 50 * MILLISECOND
+    assert job.milliseconds("compute", 1, began, ended) > 49, "the peer computes meanwhile"
+    assert job.milliseconds("meeting", 0, began, ended) == 0, "the collective spins beside hp"
+    begins = [next(begin for begin, end in job.ran("meeting", gpu) if end > ended) for gpu in range(2)]
+    assert abs(begins[0] - begins[1]) < 20 * MILLISECOND
+
+
+def test_a_collective_that_waits_for_its_peer_takes_no_room_for_other_work(job: Job) -> None:
+    """Without hp the GPU of rank 1 holds nothing back, so its program may launch on while a collective waits."""
+    job.hps[1].kill()
+    job.machine.until(job.hps[1], "", gpu=1)
+    for _ in range(12):
+        job.ranks[1].must("compute 1 200")
+        job.ranks[1].must("meet 100")
+        job.ranks[0].must("compute 0 30000")
+        job.ranks[0].must("meet 100")
+        job.all("sync")
+    job.ranks[1].must("meet 100")
+    launched = [job.ranks[1].must("compute 1 200") for _ in range(8)]
+    assert launched[-1].ended - launched[0].began < 500 * MILLISECOND
+    job.ranks[0].must("meet 100")
+    job.all("sync")
+
+
+def test_ranks_with_different_collectives_wait_for_a_bounded_time(job: Job) -> None:
+    """The collectives of one rank are not those of the other, as in groups, so a rank would wait for ever."""
+    job.warm()
+    before = job.count(0)
+    for _ in range(20):
+        job.ranks[0].send("apart 0 100")
+    eventually(lambda: job.count(0) == before + 20, "the collectives run", 10)
+    for _ in range(20):
+        assert job.ranks[0].answer().result == 0
 
 
 def test_collectives_pass_between_alternating_busy_periods_of_two_hps(job: Job) -> None:

@@ -48,6 +48,7 @@
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
 #define ORION_WAIT_BUCKETS 32u
 #define ORION_RANKS_MAX 31u      /* most ranks of one job: clients of its job page */
+#define ORION_MEETING_STREAMS 8u /* most streams of a rank whose collectives wait for one another */
 #define ORION_RANK_LEASE_MS 200u /* a rank's word that holds or releases its peers is valid for at most this long */
 
 enum orion_page_kind {
@@ -190,8 +191,10 @@ struct orion_rank {
     _Atomic uint32_t closed_until_ms; /* the hp of its GPU is busy */
     _Atomic uint32_t ending_until_ms; /* one of its contexts ends, so all its work must be able to finish */
     uint32_t spare[11];
-    _Atomic uint32_t begun; /* the number of the last collective that began; the GPU writes it, in a line of its own */
-    uint32_t unused[15];
+    /* The GPU writes these, in a line of their own. */
+    _Atomic uint32_t begun;                          /* the number of the last collective that began */
+    _Atomic uint32_t arrived[ORION_MEETING_STREAMS]; /* by stream: the last collective that it has come to: be/meetings.h */
+    uint32_t unused[15 - ORION_MEETING_STREAMS];
 };
 
 /* The header's `gpu` is the name of the job page, which no other job page has. */

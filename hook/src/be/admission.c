@@ -15,6 +15,8 @@
 #include "process/process.h"
 #include "streams/stream_records.h"
 
+#define SPINNING_NS (100 * ORION_MICROSECOND) /* what counts for work of which the hook cannot know how long it waits */
+
 static inline bool has_room(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                             const struct orion_stop *stop, uint64_t expected, uint64_t limit)
 {
@@ -49,7 +51,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
         orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
-    if (!ahead && stop->went_unarmed != NULL) stop->went_unarmed(process, gpu, work);
+    if (!ahead && stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
     work->expected_ns = cost;
     return true;
 }
@@ -74,7 +76,7 @@ static bool enter_overlapping(struct orion_process *process, struct orion_stream
         orion_window_leave(gpu, cost);
         return false;
     }
-    if (stop->went_unarmed != NULL) stop->went_unarmed(process, gpu, work);
+    if (stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
     work->expected_ns = cost;
     if (go == ORION_GO_FREELY) return true;
     if (orion_overlap_may_move(process, work)) work->flags |= ORION_ADMITTED_PARTITIONED;
@@ -89,7 +91,7 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
     if (orion_policy_is_baseline(orion_gpu_policy(stream_record->gpu))) {
         bool entered = orion_baseline_enter(process, stream_record, work, expected);
         if (entered && work->stop != NULL && work->stop->went_unarmed != NULL)
-            work->stop->went_unarmed(process, stream_record->gpu, work);
+            work->stop->went_unarmed(process, stream_record, work);
         return entered;
     }
     return orion_policy_overlaps(stream_record->gpu) ? enter_overlapping(process, stream_record, work, expected)
@@ -119,7 +121,11 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
-    work->stop = orion_stops_claim(process) ? orion_stop_of(process, gpu, work) : NULL;
+    work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
+    if (work->flags & ORION_ADMITTED_SPINS) {
+        expected = work->stop != NULL || !orion_policy_overlaps(gpu) ? SPINNING_NS : 0;
+        sample = false;
+    }
     while (!enter(process, stream_record, work, expected)) {
         if (!orion_policy_admits(orion_gpu_policy(gpu))) return; /* the policy changed during the wait */
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);

@@ -12,7 +12,11 @@ struct orion_process;
 struct orion_work;
 
 /* Flags of a be launch, in orion_work.flags. In an hp launch, orion_work.flags is an enum orion_busy_change. */
-enum { ORION_ADMITTED_TIMED = 1u << 8, ORION_ADMITTED_PARTITIONED = 1u << 9 };
+enum {
+    ORION_ADMITTED_TIMED = 1u << 8,
+    ORION_ADMITTED_PARTITIONED = 1u << 9,
+    ORION_ADMITTED_SPINS = 1u << 10 /* it may wait for other GPUs once it runs, so its time says nothing */
+};
 
 /* Waits until the launch may be passed to the driver, and sets work->expected_ns, work->flags and work->elsewhere. The
  * policy may change during the wait. If the new policy lets every launch through, the function returns at once and sets

@@ -2,6 +2,7 @@
 
 #include "be/gate.h"
 #include "be/ranks.h"
+#include "be/work.h"
 #include "generated/driver.h"
 #include "process/notifier.h"
 #include "process/process.h"
@@ -96,6 +97,7 @@ static bool tie(struct orion_process *process, struct orion_gpu *gpu)
         atomic_store(&all->launched[index], number);
         atomic_store(&rank->launched, number);
         atomic_store(&rank->begun, number);
+        orion_meetings_begin(process, gpu, rank);
         if (orion_ranks_next(&all->ranks, NULL) == NULL) atomic_store(allowed(all), number + FAR_AHEAD);
         orion_ranks_publish(process, &all->ranks, false);
         atomic_store(&rank->tied, 1);
@@ -153,20 +155,32 @@ static CUdeviceptr on_gpu(const struct orion_collectives *all, const _Atomic uin
     return all->page.address + ((uintptr_t)word - (uintptr_t)all->page.words);
 }
 
-bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number)
+/* The GPU writes the number once the collective begins. */
+static bool write_begun(struct orion_collectives *all, struct orion_stream_record *stream_record, const struct orion_rank *rank,
+                        uint32_t number)
+{
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result = orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record), on_gpu(all, &rank->begun),
+                                                           number, CU_STREAM_WRITE_VALUE_DEFAULT);
+    orion_capture_unrelax(&relaxed);
+    return result == CUDA_SUCCESS;
+}
+
+bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work)
 {
     struct orion_collectives *all = orion_collectives(process);
     CUstream stream = orion_stream_record_handle(stream_record);
     const struct orion_rank *rank = rank_of(process, stream_record->gpu);
     if (rank == NULL) return false;
-    CUdeviceptr begun = on_gpu(all, &rank->begun), word = on_gpu(all, allowed(all));
     orion_collective_update(process);
+    bool passes = orion_meeting_arrive(process, stream_record, work, all->page.address);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(stream, word, number, CU_STREAM_WAIT_VALUE_GEQ);
-    if (result == CUDA_SUCCESS) result = orion_driver.cuStreamWriteValue32_v2(stream, begun, number, CU_STREAM_WRITE_VALUE_DEFAULT);
+    passes = passes && orion_driver.cuStreamWaitValue32_v2(stream, on_gpu(all, allowed(all)), work->collective,
+                                                           CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
     orion_capture_unrelax(&relaxed);
-    if (result != CUDA_SUCCESS) atomic_store(&all->refused, 1);
-    return result == CUDA_SUCCESS;
+    passes = passes && write_begun(all, stream_record, rank, work->collective);
+    if (!passes) atomic_store(&all->refused, 1);
+    return passes;
 }
 
 /* -- Waits on the CPU ------------------------------------------------------------------------------------------------ */
@@ -191,10 +205,17 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
     orion_gate_note(gpu, orion_now() - began);
 }
 
-void orion_collective_note_unarmed(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
+/* Waits in the stream for other ranks do not depend on hp's watcher, so they are put into the stream here, too. */
+void orion_collective_note_unarmed(struct orion_process *process, struct orion_stream_record *stream_record,
+                                   const struct orion_work *work)
 {
-    struct orion_rank *rank = rank_of(process, gpu);
-    if (rank != NULL) atomic_store(&rank->begun, number);
+    struct orion_collectives *all = orion_collectives(process);
+    struct orion_rank *rank = rank_of(process, stream_record->gpu);
+    if (rank == NULL) return;
+    bool ready = orion_collective_ready(process);
+    bool waits = ready && orion_meeting_waits(process, stream_record->gpu, work);
+    if (!orion_meeting_arrive(process, stream_record, work, ready ? all->page.address : 0)) atomic_store(&all->refused, 1);
+    if (!waits || !write_begun(all, stream_record, rank, work->collective)) atomic_store(&rank->begun, work->collective);
 }
 
 /* -- The word that allows collectives -------------------------------------------------------------------------------- */
@@ -220,6 +241,7 @@ void orion_collective_open(struct orion_process *process)
     if (!has_ties(process)) return;
     orion_ranks_publish(process, &orion_collectives(process)->ranks, true);
     atomic_store(allowed(orion_collectives(process)), last_launched(process) + FAR_AHEAD);
+    orion_meetings_end(process, false, true);
 }
 
 bool orion_collective_update(struct orion_process *process)
@@ -228,8 +250,10 @@ bool orion_collective_update(struct orion_process *process)
     orion_ranks_publish(process, &orion_collectives(process)->ranks, false);
     _Atomic uint32_t *word = allowed(orion_collectives(process));
     uint32_t seen = atomic_load(word), launched = last_launched(process);
+    bool closed = tied(process) && is_closed(process);
+    if (orion_meetings_wait(process)) orion_meetings_end(process, closed, must_stay_open(process));
     /* A rank whose last peer has left is no longer tied, but its streams may wait for the word. */
-    if (!tied(process) || !is_closed(process)) {
+    if (!closed) {
         /* Opens the word, unless another thread has found hp busy since this check began. */
         if (is_behind(seen, launched + FAR_AHEAD / 2)) atomic_compare_exchange_strong(word, &seen, launched + FAR_AHEAD);
         return false;

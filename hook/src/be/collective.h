@@ -34,6 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "be/meetings.h"
 #include "be/ranks.h"
 #include "be/stop.h"
 #include "process/gpu.h"
@@ -41,8 +42,8 @@
 #include "process/process.h"
 
 struct orion_stream_record;
-struct orion_launch;
 struct orion_process;
+struct orion_work;
 
 struct orion_collectives {
     _Atomic uint32_t lock;         /* tried, never waited for; held while the page is made, chosen or pinned */
@@ -53,6 +54,7 @@ struct orion_collectives {
     struct orion_pinned_page page; /* guarded by the lock: the page in use, pinned once ranks are tied */
     struct orion_ranks ranks;
     _Atomic uint32_t launched[ORION_GPUS]; /* the number of each GPU's last collective; numbers wrap around */
+    struct orion_meetings meetings[ORION_GPUS];
 };
 ORION_PART(collectives)
 
@@ -66,13 +68,14 @@ bool orion_collective_peer_launched(struct orion_process *process, const struct 
 /* orion_collective_ready returns whether the hook can put a wait into the stream, before the collective.
  * orion_collective_pass puts the wait there. If it returns false, the caller must gate the collective on the CPU. */
 bool orion_collective_ready(struct orion_process *process);
-bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, uint32_t number);
+bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work);
 
 /* For a collective that is gated on the CPU. held returns whether the collective must wait. wait waits until the
  * collective may go. note_unarmed records that the collective goes. */
 bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
 void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number);
-void orion_collective_note_unarmed(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number);
+void orion_collective_note_unarmed(struct orion_process *process, struct orion_stream_record *stream_record,
+                                   const struct orion_work *work);
 
 /* Watchers call orion_collective_update. It closes or opens the word. True: a GPU may have begun a collective
  * meanwhile, so call it again soon. orion_collective_open opens the word. */

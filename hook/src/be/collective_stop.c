@@ -1,6 +1,8 @@
 /* Collectives as a stop (stop.h): which launches are collectives, and what the stop asks for them. */
 #include "be/collective.h"
 
+#include "be/admission.h"
+#include "be/meetings.h"
 #include "be/stop.h"
 #include "be/work.h"
 #include "learning/graphs.h"
@@ -16,9 +18,15 @@ static bool is_collective(struct orion_process *process, const struct orion_laun
     return orion_graph_is_collective(orion_graphs(process), launch->graph);
 }
 
-static bool claims(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
+static bool claims(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work)
 {
-    work->collective = is_collective(process, &work->launch) ? orion_collective_begin(process, gpu) : 0;
+    struct orion_gpu *gpu = stream_record->gpu;
+    work->collective = 0;
+    if (!is_collective(process, &work->launch)) return false;
+    orion_meeting_number(process, stream_record, work);
+    work->collective = orion_collective_begin(process, gpu);
+    if (work->collective == 0) orion_meeting_arrive(process, stream_record, work, 0); /* later peers do not wait for it */
+    if (work->collective == 0 || !orion_meeting_waits(process, gpu, work)) work->flags |= ORION_ADMITTED_SPINS;
     return work->collective != 0;
 }
 
@@ -45,12 +53,7 @@ static bool ignores_window(struct orion_process *process, const struct orion_gpu
 static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
 {
     (void)due; /* each collective has a wait of its own, whether the valve's is due or not */
-    return orion_collective_pass(process, stream_record, work->collective);
-}
-
-static void went_unarmed(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
-{
-    orion_collective_note_unarmed(process, gpu, work->collective);
+    return orion_collective_pass(process, stream_record, work);
 }
 
 const struct orion_stop orion_collective_stop = {
@@ -60,7 +63,7 @@ const struct orion_stop orion_collective_stop = {
     .ignores_window = ignores_window,
     .ready = orion_collective_ready,
     .arm = arm,
-    .went_unarmed = went_unarmed,
+    .went_unarmed = orion_collective_note_unarmed,
     .update = orion_collective_update,
     .open = orion_collective_open,
     .blocks = orion_collective_blocked_by,

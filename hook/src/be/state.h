@@ -37,6 +37,7 @@ struct orion_be_stream_record {
     /* Guarded by the ledger; see valve.c */
     uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
     uint32_t waited_epoch;  /* the valve's epoch when that wait was put into the stream, + 1; 0: no wait */
+    uint32_t meeting;       /* see meetings.c; the launching thread writes it */
 };
 _Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");
 

@@ -13,10 +13,11 @@
 static const struct orion_stop *const stops[] = {&orion_collective_stop};
 #define STOPS (sizeof stops / sizeof *stops)
 
-const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
+const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_stream_record *stream_record,
+                                       struct orion_work *work)
 {
     for (size_t i = 0; i < STOPS; i++)
-        if (stops[i]->claims(process, gpu, work)) return stops[i];
+        if (stops[i]->claims(process, stream_record, work)) return stops[i];
     return NULL;
 }
 

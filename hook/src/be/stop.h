@@ -30,7 +30,7 @@ struct orion_stop {
     /* Called by launching threads. If a member is NULL, the stop does nothing at that point. */
 
     /* Whether this stop claims the launch, which otherwise has the stop of its GPU's hp. Called once a launch. */
-    bool (*claims)(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
+    bool (*claims)(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work);
 
     /* Whether the launch may go now without being armed. expected_ns: its time on the whole GPU, 0: unknown. If may_go
      * is NULL, the launch may go while the gate is open. */
@@ -52,7 +52,7 @@ struct orion_stop {
     bool (*arm)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due);
 
     /* Called when a launch goes without being armed. */
-    void (*went_unarmed)(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work);
+    void (*went_unarmed)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work);
 
     /* Called by watchers, and when a context ends. */
 
@@ -84,7 +84,8 @@ static inline bool orion_stops_claim(struct orion_process *process)
 }
 
 /* Returns the stop that claims the launch. NULL: the launch has the stop of its GPU's hp. */
-const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work);
+const struct orion_stop *orion_stop_of(struct orion_process *process, struct orion_stream_record *stream_record,
+                                       struct orion_work *work);
 
 /* These functions handle all stops except the valves. The valves' own watchers close and open the valves. */
 bool orion_stops_update(struct orion_process *process);

@@ -243,6 +243,7 @@ void orion_window_forget(struct orion_stream_record *stream_record, bool context
     unsigned tries = 0;
     /* The next stream of this stream record contains no wait yet. */
     orion_be_stream_record(stream_record)->waited_epoch = 0;
+    orion_be_stream_record(stream_record)->meeting = 0;
     while (!orion_ledger_try_lock(stream_record->gpu)) {
         if (++tries == FORGET_TRIES) return;
         orion_sleep_precisely(ORION_MILLISECOND);

@@ -24,6 +24,7 @@ struct orion_work {
     uint64_t expected_ns;
     uint32_t flags;
     uint32_t collective;           /* the collective's number; 0: none. See collective.h */
+    uint32_t meeting, arrival;     /* a collective's stream, and its number in this stream; 0: none. See meetings.h */
     const struct orion_stop *stop; /* the stop that claims the work; NULL: the stop of its GPU's hp. See stop.h */
     CUstream elsewhere;            /* the hook's stream, between earlier and later work of `stream`; see partition.h */
 };

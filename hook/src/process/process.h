@@ -64,7 +64,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
     _Alignas(128) unsigned char memory[8388736];
-    _Alignas(128) unsigned char collectives[384];
+    _Alignas(128) unsigned char collectives[8192];
     _Alignas(128) unsigned char inprocess[512];
     _Alignas(128) unsigned char time_slice[2176];
 };

@@ -1,0 +1,193 @@
+#include "be/meetings.h"
+
+#include "be/collective.h"
+#include "be/state.h"
+#include "be/work.h"
+#include "generated/driver.h"
+#include "process/process.h"
+#include "streams/capture.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
+
+#define MOST_NS ORION_SECOND                   /* a stream waits no longer for other ranks */
+#define MOST_LOOK_NS (200 * ORION_MILLISECOND) /* the time between two looks counts as no more */
+#define ENDED_MOST 3u                          /* after this many ended waits in a row, the rank waits no more */
+#define IN_A_ROW 64u                           /* ended waits are in a row if no more arrivals are between them */
+
+static struct orion_meetings *meetings_of(const struct orion_process *process, const struct orion_gpu *gpu)
+{
+    return &orion_collectives(process)->meetings[gpu - process->gpus];
+}
+
+static struct orion_rank *rank_of(const struct orion_process *process, const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&orion_collectives(process)->ranks.mine[gpu - process->gpus], memory_order_acquire);
+}
+
+static struct orion_job_page *page_of(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_collectives(process)->ranks.page, memory_order_acquire);
+}
+
+/* -- Launches -------------------------------------------------------------------------------------------------------- */
+
+/* The stream's place among those of its GPU that launch collectives. ORION_MEETING_STREAMS: it got none. */
+static uint32_t place_of(struct orion_meetings *meetings, struct orion_stream_record *stream_record)
+{
+    uint32_t *place = &orion_be_stream_record(stream_record)->meeting; /* + 1 */
+    if (*place == 0) {
+        uint32_t streams = atomic_load(&meetings->streams);
+        while (streams < ORION_MEETING_STREAMS && !atomic_compare_exchange_weak(&meetings->streams, &streams, streams + 1)) {}
+        *place = streams + 1;
+    }
+    return *place - 1;
+}
+
+void orion_meeting_number(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work)
+{
+    struct orion_meetings *meetings = meetings_of(process, stream_record->gpu);
+    work->arrival = 0;
+    if (orion_stream_record_is_shared(process, stream_record)) return;
+    work->meeting = place_of(meetings, stream_record);
+    if (work->meeting < ORION_MEETING_STREAMS) work->arrival = atomic_fetch_add(&meetings->arrivals[work->meeting], 1) + 1;
+}
+
+bool orion_meeting_waits(const struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    return work->arrival != 0 && atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0 &&
+           atomic_load_explicit(&meetings_of(process, gpu)->apart, memory_order_relaxed) == 0;
+}
+
+/* Puts the waits into the stream: one for each other rank that has ever arrived in such a stream. */
+static CUresult wait_for_others(struct orion_process *process, struct orion_stream_record *stream_record,
+                                const struct orion_work *work, CUdeviceptr page_address)
+{
+    struct orion_job_page *page = page_of(process);
+    const struct orion_rank *own = rank_of(process, stream_record->gpu);
+    CUresult result = CUDA_SUCCESS;
+    for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(&orion_collectives(process)->ranks, rank)) != NULL;) {
+        _Atomic uint32_t *word = &rank->arrived[work->meeting];
+        if (rank == own || atomic_load(word) == 0) continue;
+        atomic_fetch_or(&meetings_of(process, stream_record->gpu)->met, UINT32_C(1) << (rank - page->rank));
+        CUdeviceptr address = page_address + ((uintptr_t)word - (uintptr_t)page);
+        result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), address, work->arrival,
+                                                     CU_STREAM_WAIT_VALUE_GEQ);
+        if (result != CUDA_SUCCESS) break;
+    }
+    return result;
+}
+
+bool orion_meeting_arrive(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                          CUdeviceptr page_address)
+{
+    struct orion_rank *own = rank_of(process, stream_record->gpu);
+    if (own == NULL || work->arrival == 0) return true;
+    _Atomic uint32_t *arrived = &own->arrived[work->meeting];
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (page_address != 0) {
+        bool waits = orion_meeting_waits(process, stream_record->gpu, work);
+        CUdeviceptr word = page_address + ((uintptr_t)arrived - (uintptr_t)page_of(process));
+        /* First: a watcher that sees the arrival must see that it waits. */
+        if (waits) atomic_store(&meetings_of(process, stream_record->gpu)->waits[work->meeting], work->arrival);
+        struct orion_relaxed relaxed = orion_capture_relax();
+        result = orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record), word, work->arrival,
+                                                      CU_STREAM_WRITE_VALUE_DEFAULT);
+        if (result == CUDA_SUCCESS && waits) result = wait_for_others(process, stream_record, work, page_address);
+        orion_capture_unrelax(&relaxed);
+    }
+    if (result != CUDA_SUCCESS) atomic_store(arrived, work->arrival);
+    return result == CUDA_SUCCESS || page_address == 0;
+}
+
+void orion_meetings_begin(const struct orion_process *process, const struct orion_gpu *gpu, struct orion_rank *rank)
+{
+    struct orion_meetings *meetings = meetings_of(process, gpu);
+    for (uint32_t i = 0; i < ORION_MEETING_STREAMS; i++) atomic_store(&rank->arrived[i], atomic_load(&meetings->arrivals[i]));
+}
+
+/* -- Ends of waits --------------------------------------------------------------------------------------------------- */
+
+/* The arrival in that stream which waits for another rank; 0: none. */
+static uint32_t waiting(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream)
+{
+    const struct orion_meetings *meetings = meetings_of(process, gpu);
+    const struct orion_rank *own = rank_of(process, gpu), *rank = page_of(process)->rank;
+    uint32_t arrival = atomic_load(&own->arrived[stream]);
+    if (orion_ranks_is_behind(atomic_load(&meetings->waits[stream]), arrival)) return 0;
+    for (uint32_t met = atomic_load(&meetings->met); met != 0; met &= met - 1)
+        if (orion_ranks_is_behind(atomic_load(&rank[__builtin_ctz(met) % ORION_RANKS_MAX].arrived[stream]), arrival))
+            return arrival;
+    return 0;
+}
+
+static uint32_t streams_of(const struct orion_process *process, const struct orion_gpu *gpu)
+{
+    const struct orion_meetings *meetings = meetings_of(process, gpu);
+    if (atomic_load_explicit(&meetings->met, memory_order_relaxed) == 0 || rank_of(process, gpu) == NULL) return 0;
+    uint32_t streams = atomic_load_explicit(&meetings->streams, memory_order_relaxed);
+    return streams < ORION_MEETING_STREAMS ? streams : ORION_MEETING_STREAMS;
+}
+
+bool orion_meetings_wait(const struct orion_process *process)
+{
+    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++)
+        for (uint32_t stream = 0; stream < streams_of(process, &process->gpus[i]); stream++)
+            if (waiting(process, &process->gpus[i], stream) != 0) return true;
+    return false;
+}
+
+/* Writes the words of the ranks that the arrival waits for. A GPU may write a larger number meanwhile. */
+static void arrive_for_others(const struct orion_process *process, uint32_t met, uint32_t stream, uint32_t arrival)
+{
+    for (; met != 0; met &= met - 1) {
+        _Atomic uint32_t *word = &page_of(process)->rank[__builtin_ctz(met) % ORION_RANKS_MAX].arrived[stream];
+        uint32_t before = atomic_load(word);
+        if (orion_ranks_is_behind(before, arrival)) atomic_compare_exchange_strong(word, &before, arrival);
+    }
+}
+
+/* Whether a rank that was waited for has left. */
+static bool has_left(const struct orion_process *process, uint32_t met)
+{
+    for (; met != 0; met &= met - 1)
+        if (atomic_load(&page_of(process)->rank[__builtin_ctz(met) % ORION_RANKS_MAX].tied) != 1) return true;
+    return false;
+}
+
+static void ended_in_vain(struct orion_meetings *meetings, uint32_t arrival)
+{
+    meetings->ended = arrival - meetings->ended_at <= IN_A_ROW ? meetings->ended + 1 : 1;
+    meetings->ended_at = arrival;
+    if (meetings->ended >= ENDED_MOST) atomic_store(&meetings->apart, 1);
+}
+
+static void look(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream, bool held, bool at_once)
+{
+    struct orion_meetings *meetings = meetings_of(process, gpu);
+    uint32_t arrival = waiting(process, gpu, stream), met = atomic_load(&meetings->met);
+    uint64_t now = orion_now(), *waited = &meetings->seen[stream].waited_ns;
+    if (arrival == 0) return;
+    if (meetings->seen[stream].arrival != arrival) {
+        meetings->seen[stream].arrival = arrival;
+        *waited = 0;
+    } else if (!held && *waited <= MOST_NS) {
+        uint64_t since = now - meetings->seen[stream].looked_ns;
+        *waited += since < MOST_LOOK_NS ? since : MOST_LOOK_NS;
+        if (*waited > MOST_NS) ended_in_vain(meetings, arrival);
+    }
+    meetings->seen[stream].looked_ns = now;
+    bool ends = at_once || *waited > MOST_NS || atomic_load(&meetings->apart) != 0; /* more waits may be in the stream */
+    if (ends || has_left(process, met)) arrive_for_others(process, met, stream, arrival);
+}
+
+void orion_meetings_end(struct orion_process *process, bool held, bool at_once)
+{
+    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++) {
+        struct orion_meetings *meetings = &orion_collectives(process)->meetings[i];
+        if (streams_of(process, &process->gpus[i]) == 0 || atomic_exchange_explicit(&meetings->looking, 1, memory_order_acquire))
+            continue;
+        for (uint32_t stream = 0; stream < streams_of(process, &process->gpus[i]); stream++)
+            look(process, &process->gpus[i], stream, held, at_once);
+        atomic_store_explicit(&meetings->looking, 0, memory_order_release);
+    }
+}
