@@ -85,7 +85,7 @@ static CUresult launch(struct gpu *gpu, CUfunction function, uint64_t microsecon
     return cuLaunchKernel(function, 20, 1 + (unsigned)(microseconds % 60000), 1, 256, 1, 1, 0, gpu->stream, parameters, NULL);
 }
 
-/* Each rank's part adds 1 to the last word of the shared page. It ends once all parts have begun. */
+/* Each rank's part adds 1 to the word at the end of the shared page. It ends once all parts have begun. */
 static CUresult meet(uint64_t microseconds)
 {
     uint64_t word = (uint64_t)(uintptr_t)&ranks_page[1023];
