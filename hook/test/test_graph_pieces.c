@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "../sim/orion_sim.h"
+#include "core/graph_launch.h"
 #include "system/system.h"
 
 /* -- Pieces ---------------------------------------------------------------------------------------------------------- */
@@ -199,9 +200,54 @@ static void a_graph_that_waits_for_the_program_runs_whole(void)
     end(exec);
 }
 
+/* The driver's launch of a graph, which fails once. */
+static orion_graph_launcher *graph_launch;
+static int until_failure;
+
+static CUresult CUDAAPI launch_or_fail(CUgraphExec exec, CUstream where)
+{
+    return until_failure-- == 0 ? CUDA_ERROR_OUT_OF_MEMORY : graph_launch(exec, where);
+}
+
+static CUresult launch_that_fails_after(int pieces, CUgraphExec exec)
+{
+    CHECK(launch(exec, stream, 0) == 6);
+    log_count = 0;
+    until_failure = pieces;
+    CUresult result = orion_graph_launch(launch_or_fail, exec, (struct orion_stream_name){stream, false});
+    MUST(cuStreamSynchronize(stream));
+    return result;
+}
+
+static void runs_whole_from_now_on(CUgraphExec exec)
+{
+    int64_t before = orion_sim_graph_launches(exec);
+    launch(exec, stream, 0);
+    CHECK(orion_sim_graph_launches(exec) == before + 1);
+    end(exec);
+}
+
+static void if_the_first_piece_fails_the_graph_runs_whole(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(launch_that_fails_after(0, exec));
+    never_mixed(1);
+    runs_whole_from_now_on(exec);
+}
+
+static void if_a_later_piece_fails_the_launch_fails(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CHECK(launch_that_fails_after(2, exec) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(log_count > 0 && log_count < STEPS);
+    runs_whole_from_now_on(exec);
+}
+
 int main(void)
 {
     begin();
+    graph_launch = (orion_graph_launcher *)(uintptr_t)dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "cuGraphLaunch");
+    CHECK(graph_launch != NULL);
     a_long_graph_runs_in_pieces();
     without_hp_the_programs_executable_runs();
     pieces_that_prove_long_are_cut_again();
@@ -211,6 +257,8 @@ int main(void)
     graphs_that_cannot_be_copied_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
     a_very_long_graph_is_cut_in_several_launches();
+    if_the_first_piece_fails_the_graph_runs_whole();
+    if_a_later_piece_fails_the_launch_fails();
     a_graph_that_waits_for_the_program_runs_whole();
     return 0;
 }

@@ -184,6 +184,12 @@ void orion_pieces_stuck(struct orion_process *process, struct orion_graph_copy *
     runs_whole(process, copy->exec);
 }
 
+void orion_pieces_failed(struct orion_process *process, struct orion_graph_copy *copy)
+{
+    copy->refused = true;
+    runs_whole(process, copy->exec);
+}
+
 /* A stream records events of its own context only. */
 static CUevent event_in(CUcontext context)
 {

@@ -36,6 +36,9 @@ void orion_pieces_not_launched(struct orion_process *process, struct orion_graph
  * after the launch. From now on the graph runs whole. The caller still launches the other pieces. */
 void orion_pieces_stuck(struct orion_process *process, struct orion_graph_copy *copy);
 
+/* The driver refused to launch a piece. Until the next update, the graph runs whole. */
+void orion_pieces_failed(struct orion_process *process, struct orion_graph_copy *copy);
+
 /* For graphs without pieces: says once that hp may have to wait for this graph, if it takes longer than the window. A graph
  * of one kernel is not named: it is as any kernel. */
 void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, struct orion_stream_name stream);

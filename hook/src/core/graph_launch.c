@@ -15,16 +15,37 @@ static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orio
     return result;
 }
 
-/* Once a piece waits for the program, the pieces behind it go without waiting for the window: each would wait again. */
+/* Once a piece waits for the program, the pieces behind it go without waiting for the window: each would wait again. Adds the
+ * number of launched pieces to *launched. */
 static CUresult launch_pieces(orion_graph_launcher *real, const struct orion_graph_copy *copy, struct orion_stream_name stream,
-                              uint32_t stuck)
+                              uint32_t stuck, uint32_t *launched)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < copy->pieces && result == CUDA_SUCCESS; i++) {
         const struct orion_piece *piece = &copy->piece[i];
-        if (piece->inner != NULL) result = launch_pieces(real, piece->inner, stream, stuck);
-        else result = orion_window_stuck() == stuck ? launch(real, piece->exec, stream) : real(piece->exec, stream.handle);
+        if (piece->inner != NULL) {
+            result = launch_pieces(real, piece->inner, stream, stuck, launched);
+            continue;
+        }
+        result = orion_window_stuck() == stuck ? launch(real, piece->exec, stream) : real(piece->exec, stream.handle);
+        *launched += result == CUDA_SUCCESS;
     }
+    return result;
+}
+
+/* If the driver refuses the first piece, the program's executable decides what the program sees. If it refuses a later one,
+ * the launch fails, although some nodes have run. */
+static CUresult launch_in_pieces(struct orion_process *process, orion_graph_launcher *real, struct orion_graph_copy *copy,
+                                 CUgraphExec exec, struct orion_stream_name stream)
+{
+    uint32_t stuck = orion_window_stuck(), launched = 0;
+    CUresult result = launch_pieces(real, copy, stream, stuck, &launched);
+    if (orion_window_stuck() != stuck) orion_pieces_stuck(process, copy);
+    if (result != CUDA_SUCCESS) {
+        orion_pieces_failed(process, copy);
+        if (launched == 0) result = launch(real, exec, stream);
+    }
+    orion_pieces_launched(process, copy, stream);
     return result;
 }
 
@@ -33,13 +54,7 @@ CUresult orion_graph_launch(orion_graph_launcher *real, CUgraphExec exec, struct
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return real(exec, stream.handle);
     struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
-    if (copy != NULL && orion_pieces_begin(process, copy, stream)) {
-        uint32_t stuck = orion_window_stuck();
-        CUresult result = launch_pieces(real, copy, stream, stuck);
-        if (orion_window_stuck() != stuck) orion_pieces_stuck(process, copy);
-        orion_pieces_launched(process, copy, stream);
-        return result;
-    }
+    if (copy != NULL && orion_pieces_begin(process, copy, stream)) return launch_in_pieces(process, real, copy, exec, stream);
     if (atomic_load_explicit(&orion_graph_copies(process)->some_whole, memory_order_relaxed) && (copy == NULL || copy->refused))
         orion_pieces_say_whole(process, exec, stream);
     CUresult result = launch(real, exec, stream);
