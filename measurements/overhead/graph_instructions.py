@@ -1,11 +1,11 @@
 """Counts what the hook adds to changes of a best-effort program's graph, on the simulated GPU.
 
-    python -m measurements.overhead.graph_instructions --include FOLDER > graph_instructions.jsonl      with gcc, valgrind
+    python -m measurements.overhead.graph_instructions --include FOLDER > graph_instructions.jsonl
 
 Callgrind counts, for each change, the instructions of the hook (its own, and those of libc that it calls) and its calls
 of the driver. These numbers do not depend on the machine. The driver's own instructions are not counted: the simulated
-driver's are not NVIDIA's. FOLDER has NVIDIA's cuda.h. Each line of output is one change of a graph of N kernels in a
-chain, of which every kernel gets another argument.
+driver's are not NVIDIA's. FOLDER has NVIDIA's cuda.h; gcc and valgrind are needed. Each line of output is one change of
+a graph of N kernels in a chain, of which every kernel gets another argument.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from measurements.overhead.graph_cost import compiled, idle_hp
@@ -56,13 +57,15 @@ def hook_costs(text: str) -> tuple[int, Counter[str]]:
     return instructions, calls
 
 
-def count(program: Path, environment: dict[str, str], joined: Callable[[], None], change: str, nodes: int) -> dict[str, object]:
+def count(
+    program: Path, environment: dict[str, str], joined: Callable[[], None], change: str, nodes: int
+) -> dict[str, object]:
     """Count one change of a graph with so many nodes."""
     with tempfile.TemporaryDirectory(prefix="orion-") as folder:
         out, function = Path(folder) / "out", f"counted_{change}"
-        command = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}", *PLAIN, "--separate-threads=yes"]
-        command += [f"--zero-before={function}", f"--dump-after={function}"]
-        run_client([*command, str(program), "count", str(nodes)], environment, joined)
+        counting = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}", *PLAIN]
+        counting += ["--separate-threads=yes", f"--zero-before={function}", f"--dump-after={function}"]
+        run_client([*counting, str(program), "count", str(nodes)], environment, joined)
         instructions, calls = hook_costs(out.with_name("out.1-01").read_text())
     return {"change": change, "nodes": nodes, "instructions": instructions, "driver_calls": dict(calls.most_common())}
 
@@ -79,14 +82,14 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-")))
         program = compiled(folder, arguments.include, hook.simulated_driver().parent)
         be, hp = managed.client_environment("be"), managed.client_environment("hp")
-        for case in ("be", "be beside idle hp"):
-            others = int(case != "be")
+        for others, case in enumerate(("be", "be beside idle hp")):
+            joined = partial(managed.wait_for_clients, 1 + others)
             if others:
                 stack.enter_context(idle_hp([str(program), "idle"], hp))
-                managed.wait_for_clients(1)
+                managed.wait_for_clients(others)
             for nodes in arguments.nodes:
                 for change in CHANGES:
-                    row = count(program, be, lambda: managed.wait_for_clients(1 + others), change, nodes)
+                    row = count(program, be, joined, change, nodes)
                     print(json.dumps({"case": case, **row}), flush=True)
 
 

@@ -195,7 +195,7 @@ void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
     if (piece != NULL && orion_driver.cuGraphNodeSetEnabled(piece, found->own, enabled) != CUDA_SUCCESS) copy->refused = true;
 }
 
-/* The identity of the graph is made anew, with all nodes enabled. */
+/* Makes the identity of the graph again, from nodes that count as enabled. */
 static void identify(struct orion_process *process, const struct orion_graph_copy *copy, CUgraph graph)
 {
     orion_graph_made(copy->exec, graph);
