@@ -123,7 +123,12 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuStreamEndCapture", "orion_capture_changed(ORION_CAPTURE_ENDED, result);"),
         ("cuMemAllocAsync", "if (!orion_memory_reserve(reserved)) return CUDA_ERROR_OUT_OF_MEMORY;"),
         ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
-        ("cuGraphInstantiateWithFlags", "hGraph), orion_graph_copy_made(*phGraphExec, hGraph);"),
+        ("cuGraphInstantiateWithFlags", "if (result == CUDA_SUCCESS) orion_graph_copy_made(*phGraphExec, hGraph);"),
+        (
+            "cuGraphExecMemcpyNodeSetParams",
+            "orion_graph_set(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, copyParams);",
+        ),
+        ("cuGraphExecNodeSetParams", "orion_graph_set_any(hGraphExec, hNode, nodeParams);"),
     ],
 )
 def test_a_wrapper_does_what_its_line_declares(name: str, expected: str) -> None:
