@@ -415,6 +415,7 @@ static void edges_may_come_in_another_order(void)
 /* -- Driver calls ---------------------------------------------------------------------------------------------------- */
 
 static unsigned reads, sets, updates, others;
+static CUcontext set_in;
 
 static CUresult CUDAAPI read_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel)
 {
@@ -424,6 +425,7 @@ static CUresult CUDAAPI read_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ker
 static CUresult CUDAAPI set_node(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *kernel)
 {
     sets++;
+    set_in = kernel->ctx;
     return cuGraphKernelNodeSetParams(node, kernel);
 }
 static CUresult CUDAAPI update_piece(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
@@ -504,6 +506,33 @@ static void updates_cost_few_calls_and_launches_pay_once(void)
     MUST(cuGraphDestroy(graph));
 }
 
+/* The parameters of a CUkernel name no context, which means the one that is current at that time. */
+static void a_kernel_stays_in_the_context_of_its_update(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    CUcontext other;
+    struct call call;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    launch(exec, steps, expected);
+    steps[0].value = 5;
+    CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(&steps[0], 0, &call);
+    kernel.kern = (CUkernel)kernel.func, kernel.func = NULL;
+    MUST(cuGraphExecKernelNodeSetParams(exec, nodes[0], &kernel));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuCtxSetCurrent(context));
+    CHECK(in_pieces(exec) && set_in == context);
+    MUST(cuStreamSynchronize(stream));
+    launch(exec, steps, expected);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
 int main(void)
 {
     begin();
@@ -511,5 +540,6 @@ int main(void)
     every_update_reaches_the_pieces_with_an_old_driver();
     edges_may_come_in_another_order();
     updates_cost_few_calls_and_launches_pay_once();
+    a_kernel_stays_in_the_context_of_its_update();
     return 0;
 }

@@ -157,6 +157,14 @@ static inline bool same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNE
     return differences == 0 && a->kern == b->kern;
 }
 
+/* A CUkernel without a context runs in the current one, which may be another one when the node gets its parameters. */
+static CUcontext context_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    CUcontext context = kernel->ctx;
+    if (kernel->func == NULL && context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return NULL;
+    return context;
+}
+
 /* False: these parameters cannot be kept, and what was kept is as before. */
 static bool keep_kernel(struct orion_process *process, struct orion_layout **layouts, struct orion_copy_node *node,
                         const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_setting *setting)
@@ -177,8 +185,9 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     CUDA_KERNEL_NODE_PARAMS *before = kernel_in(kept);
     unsigned char *arguments = kept->bytes + ARGUMENTS_AT;
     setting->reshaped = !same_shape(before, kernel);
-    setting->differs |= setting->reshaped || before->ctx != kernel->ctx;
-    if (setting->differs) *before = *kernel;
+    CUcontext context = context_of(kernel);
+    setting->differs |= setting->reshaped || before->ctx != context;
+    if (setting->differs) *before = *kernel, before->ctx = context;
     if (buffer != NULL) setting->differs |= replaced(arguments, buffer, layout->bytes);
     else
         for (uint32_t i = 0; i < layout->count; i++)
