@@ -19,7 +19,7 @@ from orion.errors import Unreadable
 from orion.operator.webhook import hazards, placement, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import Pod, Role, containers_of
+from orion.operator.webhook.pods import MIRROR, Pod, Role, containers_of
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     asked = slots.asks(pod.spec)
     if marks == PodMarks() and all(ask.priority is None for ask in asked):
         return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, plain)
+    _refuse_static_pod(pod)
     share, how = _governing(pod, marks, cluster, defaults)
     priority, why = _priority(marks, asked, share)
     amounts = slots.assign(pod.spec, asked, marks.containers)
@@ -93,6 +94,16 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
         cautions=tuple(_cautions(pod, amounts)),
         share=share.metadata.name if share else None,
     )
+
+
+def _refuse_static_pod(pod: Pod) -> None:
+    """Reject the mirror pod of a static pod. The kubelet starts the static pod itself without asking the API server."""
+    if MIRROR in (pod.metadata.annotations or {}):
+        raise Refusal(
+            Reason.STATIC_POD,
+            "static pods cannot share GPUs: the kubelet starts them from a file of the node before any admission, so "
+            "they have no hook and no limit; remove the file, and run the pod by a DaemonSet or a Deployment",
+        )
 
 
 def _marks(pod: Pod) -> PodMarks:

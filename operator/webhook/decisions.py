@@ -30,6 +30,7 @@ class Reason(StrEnum):
     HARMLESS = "Harmless"
     """ The request adds ephemeral containers, and they are allowed. """
 
+    STATIC_POD = "StaticPod"
     UNKNOWN_ANNOTATION_VALUE = "UnknownAnnotationValue"
     NO_PRIORITY = "NoPriority"
     MIXED_PRIORITIES = "MixedPriorities"

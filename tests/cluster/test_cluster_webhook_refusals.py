@@ -69,6 +69,10 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
             "name": "i", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]),
         "init container i asks for 2 slots",
     ),
+    "static pod": (
+        pod("x", "be", nodeName="none", annotations={"kubernetes.io/config.mirror": "0"}),
+        "static pods cannot share GPUs",
+    ),
     "annotation of no container": (
         pod("x", "hp", annotations={"orion/containers": "other"}), "names 'other'; the pod's containers are main",
     ),

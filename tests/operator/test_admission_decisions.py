@@ -167,6 +167,21 @@ def test_a_pod_without_annotations_and_slots_is_unchanged() -> None:
 # -- Runtime class -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "given", [{"orion/priority": "be"}, {}], ids=["with an annotation of Orion", "with slots only"]
+)
+def test_the_mirror_pod_of_a_static_pod_is_refused(given: dict[str, str]) -> None:
+    slots = {} if given else {"resources": {"limits": {"orion.gpu/be": "1"}}}
+    mirror = pod(slots, annotations={**given, "kubernetes.io/config.mirror": "0"})
+    decision = decide(mirror)
+    assert (decision.outcome, decision.reason) == (Outcome.REFUSED, Reason.STATIC_POD)
+
+
+def test_the_mirror_pod_of_a_static_pod_without_slots_is_unchanged() -> None:
+    decision = decide(pod({}, annotations={"kubernetes.io/config.mirror": "0"}))
+    assert (decision.outcome, decision.reason) == (Outcome.UNCHANGED, Reason.NOT_OURS)
+
+
 def test_pods_with_slots_get_the_runtime_class_of_the_installation() -> None:
     decision = decide(pod(), runtime_class="nvidia")
     assert decision.pod["spec"]["runtimeClassName"] == "nvidia"
