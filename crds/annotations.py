@@ -41,7 +41,7 @@ SIMULATED = "orion.gpu/simulated"
 """ On a node, written by the operator: "true" if its GPUs are simulated. """
 
 GPUS = "orion.gpu/gpus"
-""" On a node, written by the operator: the number of GPUs there that take pods, or that a pod with several GPUs holds. """
+""" On a node, written by the operator: the number of GPUs that take pods, or that a pod with several GPUs holds. """
 
 MODEL = "orion.gpu/gpu-model"
 """ On a node, written by the operator: the model of its GPUs, in the form of a label value. """

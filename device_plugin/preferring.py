@@ -58,8 +58,7 @@ def prefer(available: Iterable[Slot], must: Sequence[Slot], size: int, gpus: Map
     chosen = list(dict.fromkeys(must))
     free = {uuid: [slot for slot in each.free if slot not in chosen] for uuid, each in candidates.items()}
     while len(chosen) < size and any(free.values()):
-        # A GPU gives a second slot only when every GPU has given a slot. Allocate then rejects the container with a
-        # reason.
+        # A GPU gives a second slot only when every GPU has given a slot. The container's start is then refused.
         used = {slot.gpu for slot in chosen}
         left = [each for uuid, each in candidates.items() if free[uuid] and uuid not in used]
         left = left or [each for uuid, each in candidates.items() if free[uuid]]

@@ -15,9 +15,18 @@ SOCKET = "another.sock"
 
 
 class AnotherPlugin(api_pb2_grpc.DevicePluginServicer):
-    """Advertises devices while the context is open. Its threads run in this process."""
+    """Advertises devices while the context is open. Its threads run in this process.
 
-    def __init__(self, node: Node, devices: Sequence[str]) -> None:
+    Args:
+        node: the node.
+        devices: the IDs of the devices.
+        answer: what each container gets with its devices.
+    """
+
+    def __init__(
+        self, node: Node, devices: Sequence[str], answer: api_pb2.ContainerAllocateResponse | None = None
+    ) -> None:
+        self._answer = answer or api_pb2.ContainerAllocateResponse()
         self._folder = node.folder / "lib/kubelet/device-plugins"  # the same files as on the node
         self._devices, self._ended = devices, threading.Event()
         self._server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
@@ -43,3 +52,6 @@ class AnotherPlugin(api_pb2_grpc.DevicePluginServicer):
         devices = [api_pb2.Device(ID=device, health="Healthy") for device in self._devices]
         yield api_pb2.ListAndWatchResponse(devices=devices)
         self._ended.wait()
+
+    def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return api_pb2.AllocateResponse(container_responses=[self._answer] * len(request.container_requests))

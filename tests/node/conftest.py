@@ -7,7 +7,7 @@ it. A test that needs a second node takes `second_node`.
 import contextlib
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from testbed.orion import Orion
 from tests.cluster.conftest import api, kubeconfig_for, kubectl, programs
 from tests.node.cluster_parts import control_plane, node
 from tests.node.disturbed_pods import computing, fixed, occupants
-from tests.node.gpu_tenants import GpuNode, Tenants
+from tests.node.gpu_tenants import GROUP, GpuNode, Tenants
 from tests.waiting import eventually
 
 __all__ = [
@@ -108,3 +108,19 @@ def tenants(orion: Orion, api: client.ApiClient, namespace: str) -> Tenants:
 def gpus(orion: Orion, node: Node, api: client.ApiClient) -> GpuNode:
     """What the node's agent and the GPUDevices say."""
     return GpuNode(node, api)
+
+
+@pytest.fixture
+def cordon(orion: Orion, api: client.ApiClient) -> Iterator[Callable[[str, bool], None]]:
+    """Closes a GPU to further pods, or opens it: `cordon(uuid, True)`; all are open at the end."""
+    changed: set[str] = set()
+
+    def change(gpu: str, closed: bool) -> None:
+        changed.add(gpu)
+        client.CustomObjectsApi(api).patch_cluster_custom_object(
+            **GROUP, plural="gpudevices", name=gpu.lower(), body={"spec": {"cordon": closed}}
+        )
+
+    yield change
+    for gpu in changed:
+        change(gpu, False)

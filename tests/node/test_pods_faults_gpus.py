@@ -4,14 +4,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from kubernetes import client
 
 from testbed.node import Node
 from testbed.orion import Orion
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants
-from tests.node.gpu_tenants import GROUP, main_container, training
+from tests.node.gpu_tenants import main_container, training
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
@@ -52,22 +51,6 @@ def test_the_slots_of_an_unhealthy_gpu_are_gone_until_it_is_healthy(
     assert computing.clients()["train"].gpu == unhealthy
     computing.compute()
     computing.books.settle()
-
-
-@pytest.fixture
-def cordon(api: client.ApiClient, fixed: None) -> Iterator[Callable[[str, bool], None]]:
-    """Closes a GPU to further pods, or opens it: `cordon(uuid, True)`; all are open at the end."""
-    changed: set[str] = set()
-
-    def change(uuid: str, closed: bool) -> None:
-        changed.add(uuid)
-        client.CustomObjectsApi(api).patch_cluster_custom_object(
-            **GROUP, plural="gpudevices", name=uuid.lower(), body={"spec": {"cordon": closed}}
-        )
-
-    yield change
-    for uuid in changed:
-        change(uuid, False)
 
 
 def test_a_cordoned_gpu_gets_no_new_pods_and_keeps_its_pods(

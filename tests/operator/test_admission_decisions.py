@@ -9,6 +9,7 @@ from orion.crds.annotations import read_grant
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
+from orion.operator.webhook.cluster_facts import device_memory
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from orion.operator.webhook.defaults import Defaults
 
@@ -381,6 +382,13 @@ def test_a_share_with_more_memory_than_any_gpu_is_rejected(largest: int | None, 
     assert outcome is Outcome.PATCHED or "limit of 8Gi for each slot; the largest GPU of the cluster has 7Gi" in (
         decision.sentence
     )
+
+
+def test_gpus_that_are_gone_do_not_count_as_the_largest() -> None:
+    gpus = [
+        {"status": {"health": health, "memory": {"total": "80Gi"}}} for health in ("Healthy", "Unhealthy", "Unknown")
+    ]
+    assert [device_memory(gpu) for gpu in gpus] == [80 * 2**30, 80 * 2**30, None]
 
 
 # -- Ephemeral containers ----------------------------------------------------------------------------------------------
