@@ -237,7 +237,7 @@ RELEASE = Table(
         ),
         Row(
             "be_slice", Unit.MICROSECONDS, 0, 100_000, 200,
-            "Time slice of a GPU's only be client beside hp, if contexts are time-sliced. 0: CUDA's own.",
+            "Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. 0: CUDA's own.",
             share="tuning.beSlice",
         ),
     ),

@@ -134,10 +134,8 @@ static void the_slice_is_short_beside_hp_only(void)
     have(gpu, ORION_POLICY_ORION, 200, 1, 1);
     CHECK(settle() == 1 && of(GROUPS) == 200 && of(GROUPS + 1) == 0 && of(GROUPS + 2) == 0);
     CHECK(settle() == 0);
-    have(gpu, ORION_POLICY_ORION, 200, 1, 2);
-    CHECK(settle() == 1 && of(GROUPS) == 2048);
     have(gpu, ORION_POLICY_GATE, 200, 1, 1);
-    CHECK(settle() == 1 && of(GROUPS) == 200);
+    CHECK(settle() == 0 && of(GROUPS) == 200);
     have(gpu, ORION_POLICY_NONE, 200, 1, 1);
     CHECK(settle() == 1 && of(GROUPS) == 2048);
     have(gpu, ORION_POLICY_GATE, 0, 1, 1);
@@ -145,6 +143,21 @@ static void the_slice_is_short_beside_hp_only(void)
     have(gpu, ORION_POLICY_GATE, 200, 1, 1);
     atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
     CHECK(settle() == 0 && of(GROUPS) == 2048);
+    have(gpu, ORION_POLICY_GATE, 200, 1, 1);
+}
+
+static void other_be_clients_forbid_it_while_they_are_active(void)
+{
+    struct orion_grant *grant = &((struct orion_grant_page *)(uintptr_t)gpu->grant)->copy[0];
+    CHECK(settle() == 1 && of(GROUPS) == 200);
+    page(gpu)->copy[0].window_ns = 400000;
+    grant->window_share_ns = 200000; /* the agent divides the window among the active clients */
+    have(gpu, ORION_POLICY_GATE, 200, 1, 2);
+    CHECK(settle() == 1 && of(GROUPS) == 2048);
+    grant->window_share_ns = 400000;
+    CHECK(settle() == 1 && of(GROUPS) == 200);
+    grant->window_share_ns = 200000;
+    CHECK(settle() == 1 && of(GROUPS) == 2048);
     have(gpu, ORION_POLICY_GATE, 200, 1, 1);
 }
 
@@ -206,6 +219,7 @@ int main(void)
     process = orion_process_started();
     foreign_calls_go_on_unchanged();
     the_slice_is_short_beside_hp_only();
+    other_be_clients_forbid_it_while_they_are_active();
     later_groups_follow_and_cudas_value_comes_back();
     an_hp_gpu_of_the_process_forbids_it();
     a_refusal_is_final();

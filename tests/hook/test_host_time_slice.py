@@ -67,13 +67,14 @@ def groups(machine: Machine, tmp_path: Path) -> Groups:
     return Groups(machine, tmp_path)
 
 
-def test_the_slice_of_an_only_be_client_is_short_while_the_gpu_has_an_hp(machine: Machine, groups: Groups) -> None:
+def test_the_slice_of_the_only_active_be_client_is_short_while_the_gpu_has_an_hp(machine: Machine, groups: Groups) -> None:
     be = groups.start("be-0")
     hp = groups.start("hp-0")
     groups.until(be, "be-0", SHORT)
     second = groups.start("be-1")
+    second.send("run 100000 200")
     groups.until(be, "be-0", CUDA)
-    second.close()
+    second.kill()
     groups.until(be, "be-0", SHORT)
     hp.must("run 1 10")
     hp.close()

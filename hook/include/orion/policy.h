@@ -34,7 +34,7 @@ struct orion_policy {
     uint32_t overlap_sms; /* SMs that long be kernels may use while hp is busy. */
     uint32_t minimum_share_milli; /* be runs for at least this share of the time, however busy hp is. */
     uint64_t long_kernel_ns; /* be kernels that take longer leave SMs to hp if contexts run together, and a condition names them. */
-    uint64_t be_slice_ns; /* Time slice of a GPU's only be client beside hp, if contexts are time-sliced. 0: CUDA's own. */
+    uint64_t be_slice_ns; /* Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. 0: CUDA's own. */
 #ifndef ORION_BASELINES
     uint32_t spare[12];
 #else

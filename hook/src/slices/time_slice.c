@@ -14,6 +14,14 @@ static uint64_t wanted_of(const struct orion_gpu *gpu)
     return time_sliced && has_hp && orion_policy_gates(policy) ? policy->be_slice_ns / ORION_MICROSECOND : 0;
 }
 
+/* Whether another be client of the GPU is active. The agent divides the window among the active clients, so a client whose
+ * share is the whole window is the only active one. */
+static bool other_is_active(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1 &&
+           orion_gpu_grant(gpu)->window_share_ns < orion_gpu_policy(gpu)->window_ns;
+}
+
 /* The least slice that a GPU of the process wants; 0: CUDA's own. */
 static uint64_t wanted_by(struct orion_process *process)
 {
@@ -24,7 +32,7 @@ static uint64_t wanted_by(struct orion_process *process)
         uint32_t role = atomic_load_explicit(&gpu->role, memory_order_acquire);
         if (role == ORION_ROLE_NONE) continue;
         if (role != ORION_ROLE_BE) return 0;
-        if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1) return 0;
+        if (other_is_active(gpu)) return 0;
         uint64_t wanted = wanted_of(gpu);
         if (wanted != 0 && (least == 0 || wanted < least)) least = wanted;
     }

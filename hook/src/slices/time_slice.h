@@ -6,7 +6,7 @@
  * A process may set the slices of its own channel groups.
  *
  * The slice is shorter only where it protects an hp and costs no switches between be clients (context-switch.md): all GPUs
- * of the process that have a role are be, none of them has a second be client, and one of them has an hp. The hook does
+ * of the process that have a role are be, none of them has a second be client that is active, and one has an hp. The hook does
  * not know which group belongs to which GPU, so all groups of the process get the same slice.
  *
  * The GPU's thread decides, at each of its wakes. It cannot set the slices, because it has not the program's descriptors
