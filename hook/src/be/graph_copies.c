@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
+#include "be/argument_layout.h"
 #include "be/graph_nodes.h"
 #include "be/graph_order.h"
-#include "be/graph_parameters.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/graph_walk.h"

@@ -4,93 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "be/argument_layout.h"
 #include "be/graph_copies.h"
 #include "generated/driver.h"
 #include "learning/extent.h"
 #include "learning/graph_walk.h"
 #include "learning/kernels.h"
 #include "process/process.h"
-
-#define ARGUMENTS_MOST 256u
-
-/* -- Layouts --------------------------------------------------------------------------------------------------------- */
-
-struct orion_layout {
-    struct orion_layout *next;
-    const void *function;
-    uint32_t epoch; /* of struct orion_kernels: after code was unloaded, the handle may name another kernel */
-    uint32_t count, bytes;
-    struct { uint32_t offset, size; } argument[];
-};
-
-void orion_layouts_free(struct orion_layout *layouts)
-{
-    for (struct orion_layout *next; layouts != NULL; layouts = next) next = layouts->next, free(layouts);
-}
-
-static const void *function_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
-{
-    return kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
-}
-
-static CUresult argument_at(const CUDA_KERNEL_NODE_PARAMS *kernel, size_t index, size_t *offset, size_t *size)
-{
-    if (kernel->func != NULL && orion_driver.cuFuncGetParamInfo != NULL)
-        return orion_driver.cuFuncGetParamInfo(kernel->func, index, offset, size);
-    if (kernel->func == NULL && orion_driver.cuKernelGetParamInfo != NULL)
-        return orion_driver.cuKernelGetParamInfo(kernel->kern, index, offset, size);
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* NULL: unknown. The driver has no more parameters where it answers CUDA_ERROR_INVALID_VALUE. */
-static struct orion_layout *ask_for_layout(const CUDA_KERNEL_NODE_PARAMS *kernel)
-{
-    size_t offset, size;
-    struct orion_layout *layout = malloc(sizeof *layout + ARGUMENTS_MOST * sizeof layout->argument[0]);
-    if (layout == NULL) return NULL;
-    *layout = (struct orion_layout){.function = function_of(kernel)};
-    for (;;) {
-        CUresult result = argument_at(kernel, layout->count, &offset, &size);
-        if (result == CUDA_ERROR_INVALID_VALUE) return layout;
-        if (result != CUDA_SUCCESS || layout->count == ARGUMENTS_MOST || offset + size > UINT16_MAX) break;
-        layout->argument[layout->count].offset = (uint32_t)offset;
-        layout->argument[layout->count++].size = (uint32_t)size;
-        if (offset + size > layout->bytes) layout->bytes = (uint32_t)(offset + size);
-    }
-    free(layout);
-    return NULL;
-}
-
-static bool same_layout(const struct orion_layout *one, const struct orion_layout *other)
-{
-    return one->count == other->count && memcmp(one->argument, other->argument, one->count * sizeof one->argument[0]) == 0;
-}
-
-/* The layout of the kernel; `before` is that of the node's last kernel. The newest layout is first. One of an earlier
- * epoch stays, because parameters that are kept may use it. */
-static const struct orion_layout *layout_of(struct orion_process *process, struct orion_layout **layouts,
-                                            const struct orion_layout *before, const CUDA_KERNEL_NODE_PARAMS *kernel)
-{
-    const void *function = function_of(kernel);
-    uint32_t epoch = atomic_load_explicit(&orion_kernels(process)->epoch, memory_order_acquire);
-    if (before != NULL && before->function == function && before->epoch == epoch) return before;
-    struct orion_layout *known = *layouts;
-    while (known != NULL && known->function != function) known = known->next;
-    if (known != NULL && known->epoch == epoch) return known;
-    struct orion_layout *layout = ask_for_layout(kernel);
-    if (layout == NULL) return NULL;
-    if (known != NULL && same_layout(known, layout)) {
-        known->epoch = epoch;
-        free(layout);
-        return known;
-    }
-    layout->epoch = epoch;
-    layout->next = *layouts;
-    *layouts = layout;
-    struct orion_layout *smaller = realloc(layout, sizeof *layout + layout->count * sizeof layout->argument[0]);
-    if (smaller != NULL) *layouts = smaller;
-    return *layouts;
-}
 
 /* -- Parameters that are kept ---------------------------------------------------------------------------------------- */
 
@@ -170,7 +90,7 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
                         const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_setting *setting)
 {
     struct orion_kept *kept = node->kept;
-    const struct orion_layout *layout = layout_of(process, layouts, kept != NULL ? kept->layout : NULL, kernel);
+    const struct orion_layout *layout = orion_layout_of(process, layouts, kept != NULL ? kept->layout : NULL, kernel);
     const void *buffer = layout != NULL && kernel->kernelParams == NULL ? buffer_of(kernel->extra, layout->bytes) : NULL;
     bool given = kernel->kernelParams != NULL || kernel->extra != NULL;
     /* A driver that reports no parameters of a kernel that gets some does not know this kind of handle. */
@@ -266,7 +186,7 @@ static bool give(CUgraphNodeType type, CUgraphNode to, const void *parameters)
 
 bool orion_parameters_give(struct orion_copy_node *node)
 {
-    void *arguments[ARGUMENTS_MOST];
+    void *arguments[ORION_ARGUMENTS_MOST];
     struct orion_kept *kept = node->kept;
     if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, kept->bytes);
     CUDA_KERNEL_NODE_PARAMS kernel = *kernel_in(kept);

@@ -3,8 +3,8 @@
  * have. So many updates between two launches in pieces cost one update of the pieces, and an update costs no driver call
  * but the one that reads a node.
  *
- * A kernel's parameters are copied by their sizes, which the driver reports since CUDA 12.4 (cuFuncGetParamInfo). Where
- * they are unknown, and for batches of memory operations, the piece's node gets the parameters at once.
+ * A kernel's arguments are copied by their sizes (argument_layout.h). Where these are unknown, and for batches of memory
+ * operations, the piece's node gets the parameters at once.
  *
  * Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them, and none changes results. */
 #ifndef ORION_GRAPH_PARAMETERS_H
@@ -15,12 +15,8 @@
 #include <stdint.h>
 
 struct orion_copy_node;
-struct orion_kept;
-struct orion_process;
-
-/* Where a kernel's parameters lie, by function; a list. It belongs to a copy. */
 struct orion_layout;
-void orion_layouts_free(struct orion_layout *layouts);
+struct orion_process;
 
 /* What setting a node's parameters does. `failed`: the copy could not follow, until all parameters are set again. */
 struct orion_setting {

@@ -1,0 +1,130 @@
+/* Which driver calls the hook makes for updates of be's graphs: few for an update, and those for the pieces only at the
+ * next launch in pieces. */
+#include "graph_steps.h"
+
+static unsigned reads, sets, updates, others;
+static CUcontext set_in;
+
+static CUresult CUDAAPI read_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    reads++;
+    return cuGraphKernelNodeGetParams(node, kernel);
+}
+static CUresult CUDAAPI set_node(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    sets++;
+    set_in = kernel->ctx;
+    return cuGraphKernelNodeSetParams(node, kernel);
+}
+static CUresult CUDAAPI update_piece(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    updates++;
+    return cuGraphExecUpdate(exec, graph, info);
+}
+static CUresult CUDAAPI type_of(CUgraphNode node, CUgraphNodeType *type)
+{
+    others++;
+    return cuGraphNodeGetType(node, type);
+}
+static CUresult CUDAAPI parameter_of(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+    others++;
+    return cuFuncGetParamInfo(function, index, offset, size);
+}
+
+static void count_calls(void)
+{
+    reads = sets = updates = others = 0;
+    orion_driver.cuGraphKernelNodeGetParams_v2 = read_node;
+    orion_driver.cuGraphKernelNodeSetParams_v2 = set_node;
+    orion_driver.cuGraphExecUpdate_v2 = update_piece;
+    orion_driver.cuGraphNodeGetType = type_of;
+    orion_driver.cuFuncGetParamInfo = parameter_of;
+}
+
+static void update_to(CUgraphExec exec, struct step *steps, unsigned value, unsigned from)
+{
+    CUgraphExecUpdateResultInfo info;
+    for (unsigned i = from; i < NODES; i++) steps[i].value = value + i;
+    CUgraph other = graph_of(steps, NULL);
+    MUST(cuGraphExecUpdate(exec, other, &info));
+    MUST(cuGraphDestroy(other));
+}
+
+static void set_all_to(CUgraphExec exec, const CUgraphNode *nodes, struct step *steps, unsigned value)
+{
+    for (unsigned i = 0; i < NODES; i++) {
+        steps[i].value = value + i;
+        set_by_type(exec, nodes[i], &steps[i], i);
+    }
+}
+
+static void updates_cost_few_calls_and_launches_pay_once(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    MUST(cuMemsetD32(memory, 0, 2 * NODES));
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    atomic_store(&policy.hp_clients, 1);
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && orion_graph_copy_of(process, exec)->pieces == 6);
+    count_calls();
+    set_all_to(exec, nodes, steps, 10);
+    CHECK(reads == 0 && sets == 0 && others == 5); /* the sizes of the kernel's four parameters, and their end */
+    update_to(exec, steps, 20, 0);
+    update_to(exec, steps, 30, 0);
+    CHECK(reads == 2 * NODES && sets == 0 && updates == 0 && others == 5);
+    atomic_store(&policy.hp_clients, 0);
+    launch(exec, steps, expected);
+    CHECK(sets == 0 && updates == 0); /* the program's executable ran */
+    atomic_store(&policy.hp_clients, 1);
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && sets == NODES && updates == 6);
+    update_to(exec, steps, 30, 0);
+    launch(exec, steps, expected);
+    CHECK(sets == NODES && updates == 6); /* nothing has changed */
+    update_to(exec, steps, 70, NODES - 1);
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && sets == NODES + 1 && updates == 7);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+/* The parameters of a CUkernel name no context, which means the one that is current at that time. */
+static void a_kernel_stays_in_the_context_of_its_update(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    CUcontext other;
+    struct call call;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    launch(exec, steps, expected);
+    steps[0].value = 5;
+    CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(&steps[0], 0, &call);
+    kernel.kern = (CUkernel)kernel.func, kernel.func = NULL;
+    MUST(cuGraphExecKernelNodeSetParams(exec, nodes[0], &kernel));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuCtxSetCurrent(context));
+    CHECK(in_pieces(exec) && set_in == context);
+    MUST(cuStreamSynchronize(stream));
+    launch(exec, steps, expected);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+int main(void)
+{
+    begin();
+    updates_cost_few_calls_and_launches_pay_once();
+    a_kernel_stays_in_the_context_of_its_update();
+    return 0;
+}
