@@ -17,8 +17,8 @@ from orion.operator.certificates.state import State, read_state
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
 SECRET = CertificateSettings().secret
-# Seconds. These are short because there is one API server, and because the webhooks check their files once a second.
-SPREAD, DROP_RETIRED_AFTER, LOOK = 2.0, 8.0, 0.3
+# Seconds. There is one API server, so these are short. A leaf reaches these webhooks in a tenth of the second time.
+SPREAD, DROP_RETIRED_AFTER, LOOK = 2.0, 30.0, 0.3
 
 
 class Certificates:

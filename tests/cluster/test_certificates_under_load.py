@@ -25,7 +25,7 @@ from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.cluster.webhook_fleet import Background, Creations, Fleet, NewApiServer, StandInKubelet, fleet
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 RATE = 20.0
 LATE = (0.2, 2.5)  # seconds until each webhook's stand-in kubelet writes the Secret
