@@ -247,9 +247,10 @@ def test_a_ceiling_that_cannot_be_read_refuses_what_it_would_limit(
 
 def test_the_role_edit_cannot_write_a_ceiling(tenant: Tenant, admitted: str, ceil: Callable[..., None]) -> None:
     ceil(max_priority="be")
+    user = f'User "system:serviceaccount:{admitted}:default" cannot '
     for value in ("hp", None):
         marks = {"metadata": {"annotations": {"orion/max-priority": value}}}
-        assert "cannot patch resource" in said(tenant.core.patch_namespace, admitted, marks)
-    assert "cannot update resource" in said(tenant.core.replace_namespace, admitted, {"metadata": {"name": admitted}})
-    assert "cannot patch resource" in said(tenant.core.patch_namespace_status, admitted, {"metadata": {"labels": {}}})
-    assert "cannot delete resource" in said(tenant.core.delete_namespace, admitted)
+        assert f"{user}patch resource" in said(tenant.core.patch_namespace, admitted, marks)
+    assert f"{user}update resource" in said(tenant.core.replace_namespace, admitted, {"metadata": {"name": admitted}})
+    assert f"{user}patch resource" in said(tenant.core.patch_namespace_status, admitted, {"metadata": {"labels": {}}})
+    assert f"{user}delete resource" in said(tenant.core.delete_namespace, admitted)
