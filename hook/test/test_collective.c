@@ -1,102 +1,12 @@
 /* A collective may start on all tied GPUs or on none. The tests check the numbers of collectives, the word that stops
  * collectives, and GPUs that run in any order. */
-#include "check.h"
+#include "tied_gpus.h"
 
 #include <stdlib.h>
 
-#include "be/collective.h"
-#include "be/stop.h"
-#include "be/work.h"
-#include "fake_driver.h"
 #include "learning/kernels.h"
-#include "streams/capture.h"
-#include "streams/stream_records.h"
-#include "system/system.h"
 
-#define GPUS 3
 #define ROUNDS 20000
-
-static struct orion_process *process;
-static struct orion_gpu *gpus[GPUS];
-
-/* -- GPUs: each has one stream, of waits and writes ------------------------------------------------------------------- */
-
-struct operation {
-    bool wait;
-    uint32_t *word, value;
-};
-static struct {
-    struct operation queue[64];
-    unsigned first, count;
-} devices[GPUS];
-static struct orion_stream_record stream_records[GPUS];
-
-static CUresult put(CUstream stream, struct operation operation)
-{
-    unsigned device = (unsigned)(uintptr_t)stream % 16;
-    CHECK(device < GPUS && devices[device].count < 64);
-    devices[device].queue[(devices[device].first + devices[device].count++) % 64] = operation;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
-{
-    CHECK(flags == CU_STREAM_WAIT_VALUE_GEQ);
-    return put(stream, (struct operation){true, (uint32_t *)(uintptr_t)address, value});
-}
-static CUresult CUDAAPI fake_write(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
-{
-    CHECK(flags == CU_STREAM_WRITE_VALUE_DEFAULT); /* the driver refuses others */
-    return put(stream, (struct operation){false, (uint32_t *)(uintptr_t)address, value});
-}
-
-/* Run the next operation of a GPU's stream if it can continue. */
-static bool step(unsigned device)
-{
-    if (devices[device].count == 0) return false;
-    struct operation *next = &devices[device].queue[devices[device].first];
-    uint32_t value = __atomic_load_n(next->word, __ATOMIC_SEQ_CST);
-    if (next->wait && (int32_t)(value - next->value) < 0) return false;
-    if (!next->wait) __atomic_store_n(next->word, next->value, __ATOMIC_SEQ_CST);
-    devices[device].first = (devices[device].first + 1) % 64;
-    devices[device].count--;
-    return true;
-}
-
-static void run_all(void)
-{
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (unsigned i = 0; i < GPUS; i++)
-            while (step(i)) moved = true;
-    }
-}
-
-/* -- hp --------------------------------------------------------------------------------------------------------------- */
-
-static struct orion_policy_page *policy(unsigned device) { return (struct orion_policy_page *)(uintptr_t)gpus[device]->policy; }
-static void set_hp(unsigned device, bool busy)
-{
-    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpus[device]->neighbours;
-    atomic_store(&page->heartbeat_ns, orion_now());
-    atomic_store(&page->state, busy ? ORION_BUSY : ORION_IDLE);
-}
-
-static void begin(void)
-{
-    orion_driver.cuStreamWaitValue32_v2 = fake_wait;
-    orion_driver.cuStreamWriteValue32_v2 = fake_write;
-    fake_pinned_memory();
-    gpus[0] = fake_gpu(ORION_ROLE_BE);
-    process = orion_process_started();
-    for (unsigned i = 0; i < GPUS; i++) {
-        if (i > 0) gpus[i] = fake_gpu_of((CUdevice)i, ORION_ROLE_BE);
-        atomic_store(&gpus[i]->hp_count, 1);
-        policy(i)->copy[0].kind = ORION_POLICY_GATE;
-        atomic_store(&policy(i)->hp_clients, 1);
-        stream_records[i].gpu = gpus[i];
-        stream_records[i].stream.handle = (CUstream)(uintptr_t)(0x100 + i);
-    }
-}
 
 static uint32_t launch(unsigned device)
 {
@@ -258,93 +168,6 @@ static void a_context_that_ends_opens(void)
     set_hp(1, false);
 }
 
-/* -- Meetings -------------------------------------------------------------------------------------------------------- */
-
-/* As launch, with the arrival in the stream: it is written, then come the waits for the other two GPUs. */
-static void arrive(unsigned device)
-{
-    struct orion_work work = {0};
-    orion_meeting_number(process, &stream_records[device], &work);
-    work.collective = orion_collective_begin(process, gpus[device]);
-    CHECK(work.arrival != 0 && work.collective != 0 && orion_collective_ready(process));
-    CHECK(orion_collective_pass(process, &stream_records[device], &work));
-}
-
-static void a_collective_begins_once_all_gpus_have_come_to_it(void)
-{
-    for (unsigned i = 0; i < GPUS; i++) arrive(i);
-    for (unsigned i = 0; i < GPUS; i++) CHECK(devices[i].count == 3); /* none has been here before, so none waits */
-    run_all();
-    arrive(0), arrive(1);
-    CHECK(devices[0].count == 5 && devices[1].count == 5);
-    run_all();
-    CHECK(devices[0].count == 3 && devices[1].count == 3); /* both wait for GPU 2 */
-    CHECK(orion_meetings_wait(process));
-    atomic_store(&policy(2)->hp_clients, 0);
-    arrive(2);
-    CHECK(devices[2].count == 3); /* without hp it only writes */
-    run_all();
-    for (unsigned i = 0; i < GPUS; i++) CHECK(devices[i].count == 0);
-    CHECK(!orion_meetings_wait(process));
-    atomic_store(&policy(2)->hp_clients, 1);
-}
-
-/* Looks as a watcher does, until GPU 0's stream is empty. Returns the time that this took. */
-static uint64_t look_until_empty(void)
-{
-    uint64_t began = orion_now();
-    while (devices[0].count > 0) {
-        CHECK(orion_now() - began < 10 * ORION_SECOND);
-        orion_sleep_precisely(10 * ORION_MILLISECOND);
-        orion_collective_update(process);
-        run_all();
-    }
-    return orion_now() - began;
-}
-
-static void a_wait_in_vain_ends(void)
-{
-    arrive(0);
-    run_all();
-    set_hp(2, true); /* then GPU 2 may just be held, so the time does not count */
-    for (uint64_t began = orion_now(); orion_now() - began < 1200 * ORION_MILLISECOND;) {
-        orion_collective_update(process);
-        set_hp(2, true);
-        run_all();
-        CHECK(devices[0].count > 0);
-        orion_sleep_precisely(50 * ORION_MILLISECOND);
-    }
-    set_hp(2, false);
-    CHECK(look_until_empty() > 900 * ORION_MILLISECOND);
-    arrive(1), arrive(2);
-    run_all();
-    CHECK(devices[1].count == 0 && devices[2].count == 0);
-}
-
-static void a_context_that_ends_ends_waits(void)
-{
-    arrive(0);
-    run_all();
-    CHECK(devices[0].count > 0);
-    orion_forbid_touch(process);
-    orion_stops_open(process);
-    run_all();
-    CHECK(devices[0].count == 0);
-    orion_allow_touch(process);
-    arrive(1), arrive(2);
-    run_all();
-}
-
-static void after_several_waits_in_vain_a_rank_waits_no_more(void)
-{
-    for (unsigned i = 0; i < 10; i++) {
-        arrive(0);
-        run_all();
-        CHECK((devices[0].count == 0) == (i >= 2)); /* the wait in vain above was the first of three */
-        look_until_empty();
-    }
-}
-
 int main(void)
 {
     begin();
@@ -356,10 +179,6 @@ int main(void)
     whenever_hp_comes_all_gpus_stop_at_one_number();
     out_of_step_all_are_held();
     a_context_that_ends_opens();
-    a_collective_begins_once_all_gpus_have_come_to_it();
-    a_wait_in_vain_ends();
-    a_context_that_ends_ends_waits();
-    after_several_waits_in_vain_a_rank_waits_no_more();
     puts("collective: ok");
     return 0;
 }

@@ -67,7 +67,7 @@ def groups(machine: Machine, tmp_path: Path) -> Groups:
     return Groups(machine, tmp_path)
 
 
-def test_the_slice_of_the_only_active_be_client_is_short_while_the_gpu_has_an_hp(machine: Machine, groups: Groups) -> None:
+def test_the_slice_of_the_only_active_be_client_is_short_beside_an_hp(machine: Machine, groups: Groups) -> None:
     be = groups.start("be-0")
     hp = groups.start("hp-0")
     groups.until(be, "be-0", SHORT)

@@ -136,22 +136,16 @@ bool orion_meetings_wait(const struct orion_process *process)
     return false;
 }
 
-/* Writes the words of the ranks that the arrival waits for. A GPU may write a larger number meanwhile. */
-static void arrive_for_others(const struct orion_process *process, uint32_t met, uint32_t stream, uint32_t arrival)
+/* Writes the words of the ranks that the stream has waited for; `left`: only of those that have left. A GPU may write a larger
+ * number meanwhile. */
+static void arrive_for_others(const struct orion_process *process, uint32_t met, uint32_t stream, uint32_t arrival, bool left)
 {
     for (; met != 0; met &= met - 1) {
-        _Atomic uint32_t *word = &page_of(process)->rank[__builtin_ctz(met) % ORION_RANKS_MAX].arrived[stream];
-        uint32_t before = atomic_load(word);
-        if (orion_ranks_is_behind(before, arrival)) atomic_compare_exchange_strong(word, &before, arrival);
+        struct orion_rank *rank = &page_of(process)->rank[__builtin_ctz(met) % ORION_RANKS_MAX];
+        uint32_t before = atomic_load(&rank->arrived[stream]);
+        if ((left && atomic_load(&rank->tied) == 1) || !orion_ranks_is_behind(before, arrival)) continue;
+        atomic_compare_exchange_strong(&rank->arrived[stream], &before, arrival);
     }
-}
-
-/* Whether a rank that was waited for has left. */
-static bool has_left(const struct orion_process *process, uint32_t met)
-{
-    for (; met != 0; met &= met - 1)
-        if (atomic_load(&page_of(process)->rank[__builtin_ctz(met) % ORION_RANKS_MAX].tied) != 1) return true;
-    return false;
 }
 
 static void ended_in_vain(struct orion_meetings *meetings, uint32_t arrival)
@@ -164,7 +158,9 @@ static void ended_in_vain(struct orion_meetings *meetings, uint32_t arrival)
 static void look(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream, bool held, bool at_once)
 {
     struct orion_meetings *meetings = meetings_of(process, gpu);
-    uint32_t arrival = waiting(process, gpu, stream), met = atomic_load(&meetings->met);
+    uint32_t met = atomic_load(&meetings->met);
+    arrive_for_others(process, met, stream, atomic_load(&meetings->waits[stream]), true);
+    uint32_t arrival = waiting(process, gpu, stream);
     uint64_t now = orion_now(), *waited = &meetings->seen[stream].waited_ns;
     if (arrival == 0) return;
     if (meetings->seen[stream].arrival != arrival) {
@@ -177,7 +173,7 @@ static void look(const struct orion_process *process, const struct orion_gpu *gp
     }
     meetings->seen[stream].looked_ns = now;
     bool ends = at_once || *waited > MOST_NS || atomic_load(&meetings->apart) != 0; /* more waits may be in the stream */
-    if (ends || has_left(process, met)) arrive_for_others(process, met, stream, arrival);
+    if (ends) arrive_for_others(process, met, stream, arrival, false);
 }
 
 void orion_meetings_end(struct orion_process *process, bool held, bool at_once)
