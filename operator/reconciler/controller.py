@@ -130,13 +130,13 @@ class Controller:
             if self.state.behind(namespace):
                 self.state.advance(namespace, time.monotonic() + _SLICE_S)
             await asyncio.sleep(0)
-        if self.state.behind(namespace):
-            self.queue.add([key])
-            return
-        moved = list(self.state.moved(namespace))
-        for first in range(0, len(moved), _QUEUED_AT_ONCE):
-            self.changed(moved[first : first + _QUEUED_AT_ONCE])
+        while not self.state.behind(namespace):
+            moved = self.state.moved(namespace, _QUEUED_AT_ONCE)
+            if not moved:
+                return
+            self.changed(moved)
             await asyncio.sleep(0)
+        self.queue.add([key])
 
     async def _carry_out(self, key: Key, write: writes.Write) -> None:
         what, outcome = type(write).__name__, "failed"

@@ -7,11 +7,12 @@ namespace *behind*: the change is applied when the cache is next read, or before
 governs only pods again that the change may concern (`claims`).
 """
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from orion.operator.reconciler.claims import discard_from
 from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern, last_grant
@@ -19,6 +20,8 @@ from orion.operator.reconciler.grants import has_grant
 from orion.operator.reconciler.records import DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import Governed
 from orion.operator.reconciler.usage import Usage, named_pods, usage
+
+_Value = TypeVar("_Value")
 
 
 class Kind(StrEnum):
@@ -69,23 +72,32 @@ class _Namespace:
     def advance(self, until: float) -> None:
         """Apply changes of shares until a monotonic time, but at least one step."""
         while self.behind:
-            self._steps = self._steps or self._apply(next(iter(self.changed)))
+            self._steps = self._steps or self._apply()
             if next(self._steps, self) is self:
                 self._steps = None
             if time.monotonic() >= until:
                 return
 
-    def _apply(self, name: str) -> Iterator[None]:
-        """Apply the change of a share, step by step: govern the pods again that it may concern."""
-        del self.changed[name]
-        changed = self.shares.change(name, self.records.get(name))
-        self.lost |= changed
-        for pod in self.shares.claims.compare(changed):
-            if pod is not None and pod in self.governance:
+    def _apply(self) -> Iterator[None]:
+        """Apply all changes of shares, step by step; then govern the pods again that they may concern, each once."""
+        applied: set[str] = set()
+        concerned: set[str] = set()
+        while self.changed:
+            name = next(iter(self.changed))
+            del self.changed[name]
+            changed = self.shares.change(name, self.records.get(name))
+            applied |= changed
+            for pod in self.shares.claims.compare(changed):
+                if pod is not None:
+                    concerned.add(pod)
+                yield
+        self.lost |= applied
+        for pod in concerned & self.governance.keys():
+            if pod in self.governance:  # it may have gone since the last step
                 before = self.governance[pod]
                 self.govern(self.pods[pod])
                 after = self.governance[pod]
-                if before != after or not changed.isdisjoint(after.shares):
+                if before != after or not applied.isdisjoint(after.shares):
                     self.moved.add(pod)
                     self.lost.update(before.shares)
             yield
@@ -218,17 +230,20 @@ class State:
         self.nodes.pop(name, None)
         return {_device_key(device) for device in self._devices_of_node.get(name, ())}
 
-    def moved(self, namespace: str) -> set[Key]:
-        """Return the objects that changes of a namespace's shares concern, and deferred ones. Each is returned once."""
+    def moved(self, namespace: str, most: int = sys.maxsize) -> set[Key]:
+        """Return objects that changes of a namespace's shares concern, and deferred ones; each is returned once.
+
+        Args:
+            namespace: the namespace.
+            most: how many pods, shares and deferred objects to return; further calls return the rest.
+        """
         if namespace not in self._namespaces:
             return set()
         space = self._current(namespace)
-        deferred, space.deferred = space.deferred, set()
-        moved, space.moved = space.moved, set()
+        moved, deferred = _some(space.moved, most), _some(space.deferred, most)
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
         # Add shares that have lost a pod to another share or to no share: their status counts pods.
-        shares |= space.lost
-        space.lost = set()
+        shares |= _some(space.lost, most)
         return deferred | {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
 
     def behind(self, namespace: str) -> bool:
@@ -344,3 +359,8 @@ def _device_key(name: str) -> Key:
 
 def _share_keys(namespace: str, names: Iterable[str]) -> set[Key]:
     return {Key(Kind.SHARE, Named(namespace, name)) for name in names}
+
+
+def _some(values: set[_Value], most: int) -> set[_Value]:
+    """Remove some values from a set, and return them."""
+    return {values.pop() for _ in range(min(most, len(values)))}

@@ -3,7 +3,11 @@
 Every pod of the cluster can reach the webhook, but the API servers must get answers in any case. By default API servers
 send no credentials. So a peer is known by its address alone, and counts as an API server if the installation names its
 network. A part of each amount, the reserve, is kept for API servers. If the installation names none, the reserve is for
-peers that use almost nothing: an API server beside many abusers is such a peer.
+peers that use little.
+
+A peer may use no more than is still free. So one peer alone gets half, ten get an eleventh each, and as much is left
+for the next. A fixed part would be too little for an API server, which needs many connections at times, or too much for
+an abuser.
 """
 
 import ipaddress
@@ -51,7 +55,7 @@ class Amounts:
 
     Args:
         total: by all peers.
-        each: by one peer that is no API server.
+        each: by one peer that is no API server, however much is free.
         reserve: the part of `total` that is kept.
         little: a peer that uses no more than this may use the reserve, if no network of API servers is known.
     """
@@ -62,7 +66,7 @@ class Amounts:
     little: int
 
 
-CONNECTIONS = Amounts(total=256, each=64, reserve=64, little=4)
+CONNECTIONS = Amounts(total=384, each=160, reserve=64, little=16)
 BYTES = Amounts(total=32 * 2**20, each=8 * 2**20, reserve=8 * 2**20, little=512 * 2**10)
 """ Bytes of bodies. `each` is the largest review: the API server accepts pods of up to 1.5 MiB, and a review contains
 the new and the old pod. """
@@ -97,11 +101,10 @@ class Account:
             del self._used[peer]
 
     def _may(self, peer: Peer, amount: int) -> bool:
-        bounds, own = self._amounts, self._used[peer] + amount if peer in self._used else amount
+        bounds, own = self._amounts, self._used.get(peer, 0) + amount
+        free = bounds.total - self.total
         if peer.is_api_server:
-            return self.total + amount <= bounds.total
-        if own > bounds.each:
-            return False
-        if self.total + amount <= bounds.total - bounds.reserve:
+            return amount <= free
+        if own <= min(bounds.each, free - bounds.reserve):
             return True
-        return not self._reserved and own <= bounds.little and self.total + amount <= bounds.total
+        return not self._reserved and own <= bounds.little and amount <= free
