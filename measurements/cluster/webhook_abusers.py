@@ -65,9 +65,7 @@ class Abuser:
         try:
             while True:
                 writer.write(_request(len(body)) + body)
-                answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
-                await asyncio.wait({answer, asyncio.create_task(writer.drain())}, return_when=asyncio.FIRST_EXCEPTION)
-                head = await answer
+                head = await reader.readuntil(b"\r\n\r\n")  # the transport goes on writing meanwhile
                 length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
                 await reader.readexactly(int(length.split(b":")[1]))
         finally:
