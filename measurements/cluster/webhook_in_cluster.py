@@ -149,8 +149,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="orion-bench-") as text:
         authority = certificates(Path(text))
         health_port = free_port()
-        command = ("orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0")
-        command += ("--health", f"127.0.0.1:{health_port}")
+        command = ["orion.cli", "webhook", "--certificates", text, "--listen", "127.0.0.1:0"]
+        command += ["--health", f"127.0.0.1:{health_port}"]
         with process(*command, "--kubeconfig", str(options.kubeconfig), until="reviews on port") as (ready_line, _):
             wait_until_ready(health_port)
             raw = raw_data.header("measurements.cluster.webhook_in_cluster") | conditions()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from orion.errors import Invalid
 from orion.operator.webhook.bounds import BYTES, Account, Peer, Peers
 from orion.operator.webhook.turns import Turns
 
@@ -23,7 +24,7 @@ _MOST = {b":": 30_000, b"{": 30_000, b"[": 30_000, b",": 120_000}
 _COUNTED_AT_ONCE = 256 * 2**10
 
 
-class Refused(Exception):
+class Refused(Invalid):
     """A body is not read, or not parsed.
 
     Args:
