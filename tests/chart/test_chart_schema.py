@@ -83,6 +83,8 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
         ("commonLabels", {"app.kubernetes.io/name": "a"}),
         ("operator.podLabels", {"app.kubernetes.io/component": "a"}),
         ("networkPolicy.apiServerCIDRs", ["10.0.0.1"]),
+        ("webhook.apiServerCIDRs", ["10.0.0.1"]),
+        ("sharesPerNamespace", 0),
     ],
 )
 def test_invalid_values_are_rejected(path: str, value: Any) -> None:

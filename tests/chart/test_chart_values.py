@@ -40,6 +40,7 @@ CHANGED: dict[str, Any] = {
     "certificates.certManager.issuerRef": {"kind": "ClusterIssuer", "name": "own"},
     "certificates.given.caBundle": "-----BEGIN CERTIFICATE-----\ny",
     "operator.namespaces": ["a"],
+    "webhook.apiServerCIDRs": ["10.0.0.1/32"],
     "webhook.failurePolicy": "Ignore",
     "webhook.logLevel": "debug",
     "node.nodeSelector": {"a": "b"},
