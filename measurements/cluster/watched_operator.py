@@ -61,7 +61,7 @@ if __name__ == "__main__":
     watch(found)
 
     def write(*_: object) -> None:
-        """Write the figures and begin anew."""
+        """Write the figures and begin again."""
         part = target.with_suffix(".part")
         part.write_text(json.dumps(found.figures()))
         os.replace(part, target)

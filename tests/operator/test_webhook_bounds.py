@@ -26,7 +26,7 @@ AMOUNTS = Amounts(total=100, each=30, reserve=20, little=5)
 SERVER = Peer("10.0.0.1", True)
 
 
-def stranger(number: int) -> Peer:
+def sender(number: int) -> Peer:
     return Peer(f"10.1.0.{number}", False)
 
 
@@ -35,11 +35,11 @@ def stranger(number: int) -> Peer:
 
 def test_one_peer_gets_its_part_only() -> None:
     account = Account(AMOUNTS, reserved=False)
-    assert account.take(stranger(1), 30)
-    assert not account.take(stranger(1), 1)
-    assert account.take(stranger(2), 30)
-    account.give_back(stranger(1), 10)
-    assert account.take(stranger(1), 10)
+    assert account.take(sender(1), 30)
+    assert not account.take(sender(1), 1)
+    assert account.take(sender(2), 30)
+    account.give_back(sender(1), 10)
+    assert account.take(sender(1), 10)
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 40])
@@ -48,36 +48,36 @@ def test_greedy_peers_get_equal_parts_and_leave_one_for_the_next(count: int) -> 
     parts = dict.fromkeys(range(count), 0)
     for _ in range(1_000):
         for number in parts:
-            parts[number] += account.take(stranger(number), 1)
+            parts[number] += account.take(sender(number), 1)
     assert max(parts.values()) - min(parts.values()) <= 1
     assert account.take(SERVER._replace(is_api_server=False), 1_000 // (count + 1) // 2)
 
 
 def use_all_but_the_reserve(account: Account) -> None:
-    assert all(account.take(stranger(number), 20) for number in range(4))
+    assert all(account.take(sender(number), 20) for number in range(4))
 
 
 def test_the_reserve_is_for_peers_that_use_little_if_no_api_server_is_known() -> None:
     account = Account(AMOUNTS, reserved=False)
     use_all_but_the_reserve(account)
-    assert not account.take(stranger(9), 6)
-    assert account.take(stranger(9), 5)
-    assert not account.take(stranger(9), 1)
-    assert not account.take(stranger(0), 1)
+    assert not account.take(sender(9), 6)
+    assert account.take(sender(9), 5)
+    assert not account.take(sender(9), 1)
+    assert not account.take(sender(0), 1)
 
 
 def test_the_reserve_is_for_api_servers_if_they_are_known() -> None:
     account = Account(AMOUNTS, reserved=True)
     use_all_but_the_reserve(account)
-    assert not account.take(stranger(9), 1)
+    assert not account.take(sender(9), 1)
     assert account.take(SERVER, 20)
     assert not account.take(SERVER, 1)
 
 
 def test_what_is_given_back_leaves_nothing_behind() -> None:
     account = Account(AMOUNTS, reserved=False)
-    assert account.take(stranger(1), 7)
-    account.give_back(stranger(1), 7)
+    assert account.take(sender(1), 7)
+    account.give_back(sender(1), 7)
     assert account.total == 0
     assert not account._used
 
@@ -331,7 +331,7 @@ async def test_a_large_review_that_waits_too_long_gets_429(
     given["spec"]["long"] = "x" * bodies.LARGE
     async with running(script, tmp_path) as served:
         large = served.webhook._bodies._large_turns
-        async with large.turn(stranger(1)):
+        async with large.turn(sender(1)):
             status, text = await served.post(question(given))
             assert (status, text) == (429, "too many large reviews are waiting; try again")
             assert (await served.review(pod()))["allowed"]  # small reviews have turns of their own
