@@ -21,7 +21,6 @@ from orion.errors import OrionError
 JSON = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 PAGE = 500
 """ Objects in one page of a list. """

@@ -55,6 +55,19 @@ def agent(
         Path | None,
         typer.Option(help="The kubeconfig for the API server.", show_default="the pod's account, else $KUBECONFIG"),
     ] = None,
+    operator: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="The operator's Service, and the ConfigMap with its certificates; needed with --node-name.",
+        ),
+    ] = "",
+    operator_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The operator's address.", show_default="that of its Service")
+    ] = "",
+    operator_token: Annotated[
+        Path, typer.Option(help="The file with this agent's token for the operator, read at each connection.")
+    ] = Path("/var/run/secrets/orion.gpu/operator/token"),
     pod_resources: Annotated[
         Path, typer.Option(help="The kubelet's PodResources socket, which says which container holds which slot.")
     ] = Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
@@ -73,8 +86,8 @@ def agent(
     When the agent ends, clients continue under their last grants, and the next agent takes them over. The policy
     options apply to GPUs that no earlier agent of this folder knew; `orion policy set` changes a policy at any time.
 
-    With --node-name the agent runs in a cluster. It asks the kubelet which container holds which slot, and applies the
-    grants of the pods. The GPUShares of hp pods set the policies.
+    With --node-name the agent runs in a cluster. It asks the kubelet which container holds which slot, and the operator
+    for the grants of the pods. The GPUShares of hp pods set the policies.
     """
     _run({
         "root": (root or roots.default_root()).absolute(),
@@ -86,6 +99,9 @@ def agent(
         "configuration": configuration,
         "node_name": node_name,
         "kubeconfig": kubeconfig,
+        "operator": operator,
+        "operator_address": operator_address,
+        "operator_token": operator_token,
         "pod_resources": pod_resources,
         "recovery_seconds": recovery_seconds,
         "claim_seconds": claim_seconds,

@@ -11,6 +11,7 @@ from orion.errors import Unreadable
 
 if TYPE_CHECKING:
     from orion.cli.pod_sources import Source
+    from orion.crds.grant import PodGrant
     from orion.operator.webhook.decisions import Decision
 
 app = typer.Typer(no_args_is_help=True, help="Say what Orion would do to a pod, and why.")
@@ -87,6 +88,7 @@ def _plain(source: "Source", decision: "Decision") -> dict[str, Any]:
         "because": list(decision.because),
         "cautions": [*source.misplaced, *decision.cautions],
         "share": decision.share,
+        "grant": grant.plain() if (grant := _grant(source, decision)) else None,
         "patch": difference(source.pod, decision.pod),
     }
 
@@ -101,11 +103,23 @@ def _show(source: "Source", decision: "Decision") -> None:
         console.print(line)
     for sentence in decision.because:
         console.print(f"  {escape(sentence)}")
+    if grant := _grant(source, decision):
+        console.print(f"  its grant: {escape(grant.as_json())}")
     for caution in (*source.misplaced, *decision.cautions):
         console.print(f"  [yellow]! {escape(caution)}[/yellow]")
     for line in _diff(source.pod, decision.pod):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         console.print(f"[{style}]{escape(line)}[/{style}]" if style else escape(line))
+
+
+def _grant(source: "Source", decision: "Decision") -> "PodGrant | None":
+    """Return what the pod's containers may do; None: the pod gets no slots."""
+    from orion.crds.grant import granted
+
+    if decision.priority is None:
+        return None
+    found = source.cluster.shares.claiming(decision.share, {}) if decision.share else [None]
+    return granted(decision.priority, found[0], decision.slots)
 
 
 def _headlines(where: str, decision: "Decision") -> list[str]:
@@ -125,7 +139,7 @@ def _headlines(where: str, decision: "Decision") -> list[str]:
 
 
 def _diff(before: Any, after: Any) -> list[str]:
-    """Return the differences as a unified diff of YAML. Lines may be long, so that the grant stays on one line."""
+    """Return the differences as a unified diff of YAML."""
     import difflib
 
     import yaml

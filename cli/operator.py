@@ -68,11 +68,34 @@ def operator(
             show_default="none",
         ),
     ] = None,
+    node_pods_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where node agents get the pods of their node.", show_default="not served"
+        ),
+    ] = None,
+    node_pods_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DNS", help="The host name by which agents call.", show_default="orion-operator.NAMESPACE.svc"
+        ),
+    ] = None,
+    node_pods_config_map: Annotated[
+        str, typer.Option(metavar="NAME", help="The ConfigMap with the certificates for agents, beside the Lease.")
+    ] = "orion-operator",
+    node_pods_agents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="The service account of the node agents.",
+            show_default="orion-agent beside the Lease",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also log what kopf does.")] = False,
 ) -> None:
-    """Run the operator: it applies GPUShares to pods, and writes the status of GPUShares.
+    """Run the operator: it tells node agents what GPUShares grant to their pods, and writes the status of GPUShares.
 
-    Several operators may run. The one that holds the Lease writes; the others watch all objects and stand by. The
+    Several operators may run. The one that holds the Lease writes; the others watch all objects. All answer agents. The
     options --webhook-... need --certificates.
     """
     existing_kubeconfig(kubeconfig)
@@ -97,12 +120,26 @@ def operator(
     }
     named = {name: value for name, value in webhook.items() if value is not None}
     options |= {"lease_namespace": lease_namespace} if lease_namespace else {}
-    _run(options, named if certificates else None, mps_daemons)
+    node_pods: dict[str, object] | None = None
+    if node_pods_address:
+        node_pods = {
+            "address": node_pods_address,
+            "name": node_pods_name,
+            "config_map": node_pods_config_map,
+            "agents": node_pods_agents,
+        }
+    _run(options, named if certificates else None, mps_daemons, node_pods)
 
 
-def _run(options: dict[str, object], webhook: dict[str, object] | None, daemon_set: str | None) -> None:
+def _run(
+    options: dict[str, object],
+    webhook: dict[str, object] | None,
+    daemon_set: str | None,
+    node_pods: dict[str, object] | None,
+) -> None:
     from orion.operator.certificates import rotating
     from orion.operator.certificates.settings import CertificateSettings
+    from orion.operator.node_pods.settings import NodePodsSettings
     from orion.operator.reconciler import mps_daemons
     from orion.operator.reconciler.serving import Part, run
     from orion.operator.reconciler.settings import ReconcilerSettings
@@ -114,4 +151,11 @@ def _run(options: dict[str, object], webhook: dict[str, object] | None, daemon_s
     if webhook is not None:
         own = {"namespace": settings.lease_namespace} | webhook
         beside.append(rotating.part(validated(CertificateSettings, own, "--webhook-")))
-    run(settings, beside)
+    serves = None
+    if node_pods is not None:
+        namespace = settings.lease_namespace
+        defaults = {"name": f"orion-operator.{namespace}.svc", "agents": f"{namespace}/orion-agent"}
+        chosen = {name: value for name, value in node_pods.items() if value is not None}
+        own = {"namespace": namespace, "replica": settings.identity}
+        serves = validated(NodePodsSettings, defaults | own | chosen, "--node-pods-")
+    run(settings, beside, serves)

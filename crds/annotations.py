@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from orion.crds.grant import PodGrant
 from orion.crds.metadata import ObjectName
 from orion.crds.model import GROUP, Model
 from orion.crds.policy import Priority
@@ -34,8 +33,9 @@ request a GPU. """
 OF_PEOPLE = (PRIORITY, SHARE, CONTAINERS)
 """ All annotations that people may write. """
 
-GRANT = "orion.gpu/grant"
-""" On a pod: what its containers may do, as JSON (`PodGrant`). Only the webhook and the reconciler write it. """
+PINNED_SHARE = "orion.gpu/share"
+""" On a pod, written by the webhook: the name of the GPUShare that governed the pod when it was admitted; empty: none
+did. It never changes. """
 
 SIMULATED = "orion.gpu/simulated"
 """ On a node, written by the operator: "true" if its GPUs are simulated. """
@@ -83,13 +83,3 @@ def read_marks(annotations: Mapping[str, str]) -> PodMarks:
         )
     marks = {PRIORITY: priority, SHARE: annotations.get(SHARE), CONTAINERS: names}
     return PodMarks.read({name: value for name, value in marks.items() if value is not None}, "annotation")
-
-
-def read_grant(annotations: Mapping[str, str]) -> PodGrant | None:
-    """Return the grant that a pod carries, or None.
-
-    Raises:
-        Unreadable: the annotation exists and is not a valid grant.
-    """
-    text = annotations.get(GRANT)
-    return None if text is None else PodGrant.from_json(text, f"annotation {GRANT}")

@@ -45,6 +45,15 @@ class AgentSettings(BaseModel):
     kubeconfig: Path | None = None
     """ Access to the API server; None: the pod's service account, else $KUBECONFIG. """
 
+    operator: str = Field(default="", pattern="^([^/]+/[^/]+)?$")
+    """ NAMESPACE/NAME of the operator's Service, and of the ConfigMap with the certificates of its replicas. """
+
+    operator_address: str = ""
+    """ HOST:PORT of the operator; empty: that of its Service. """
+
+    operator_token: Path = Path("/var/run/secrets/orion.gpu/operator/token")
+    """ The file with the token for the operator; the kubelet renews it. """
+
     pod_resources: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     """ The kubelet's socket; the kubelet knows which container holds which slot. """
 

@@ -28,8 +28,11 @@ CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 NAMESPACE = "orion-system"
 ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agent": "agent-role.yaml"}
 OBJECTS = ("policies.yaml", "ceilings.yaml", "agent-policy.yaml", "operator-policy.yaml", "webhook-policy.yaml")
-WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, AGENT_PORT, PLUGIN_PORT = 9443, 9444, 9445, 9435, 9436
+WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, NODE_PODS_PORT = 9443, 9444, 9445, 9446
+AGENT_PORT, PLUGIN_PORT = 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
+AUDIENCE = "orion-operator"
+""" Of the agents' tokens for the operator. """
 COMPONENTS = ("plugin", "agent", "mps")
 """ The processes of a node. """
 
@@ -83,7 +86,12 @@ class Orion(Processes):
             self._give_rights(component, CHART / "files" / file)
         for name in OBJECTS:
             self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / name))
-        self._start_operator()
+        self._apply({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "orion-operator", "namespace": NAMESPACE},
+        })  # fmt: skip
+        self.begin_operator()
         self._start_webhook()
         example = example_image.example().write(self.folder / "example.tar")
         for node in self.cluster.nodes.values():
@@ -106,8 +114,10 @@ class Orion(Processes):
 
     def begin_agent(self, node: Node) -> None:
         """Start the agent of a node."""
-        kubeconfig = self._bound_to(node)
+        kubeconfig, token = self._bound_to(node)
         command = ["agent", "--gpus", "simulated", "--node-name", node.name, "--kubeconfig", str(kubeconfig)]
+        command += ["--operator-address", f"{self.cluster.control_plane.address}:{NODE_PODS_PORT}"]
+        command += ["--operator", f"{NAMESPACE}/orion-operator", "--operator-token", str(token)]
         command += ["--configuration", str(self.configuration), "--metrics-address", f"{node.address}:{AGENT_PORT}"]
         self._begin(f"{node.name}-agent", command, node)
 
@@ -168,10 +178,16 @@ class Orion(Processes):
         amounts = found.get("status", {}).get("allocatable", {})
         return {name: int(amounts.get(name, 0)) for name in RESOURCES}
 
-    def _start_operator(self) -> None:
+    def begin_operator(self) -> None:
+        """Start the operator."""
         address = self.cluster.control_plane.address
         command = ["operator", "--kubeconfig", str(self._identity("operator")), "--lease-namespace", NAMESPACE]
+        command += ["--node-pods-address", f"{address}:{NODE_PODS_PORT}", "--node-pods-name", address]
         self._begin("operator", [*command, "--address", f"{address}:{OPERATOR_PORT}"])
+
+    def end_operator(self) -> None:
+        """Kill the operator."""
+        self._processes.pop("operator").stop(0)
 
     def _start_webhook(self) -> None:
         address, keys = self.cluster.control_plane.address, self.folder / "webhook"
@@ -210,17 +226,21 @@ class Orion(Processes):
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
         return self.access.kubeconfig_for(user, groups, self.folder / f"{component}.kubeconfig")
 
-    def _bound_to(self, node: Node) -> Path:
-        """Write the kubeconfig of a node's agent, with a token that names the node, as a pod's token does."""
-        asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name]
-        asked += ["--duration", "8760h"]  # as long as the cluster's certificates, since the token is not renewed
-        token = self._kubectl("create", "token", "orion-agent", "--namespace", NAMESPACE, *asked).strip()
+    def _bound_to(self, node: Node) -> tuple[Path, Path]:
+        """Write the kubeconfig of a node's agent, and its token for the operator; both name the node, as a pod's do."""
         document = json.loads(self._identity("agent").read_text())
-        document["users"][0]["user"] = {"token": token}
-        path = self.folder / f"{node.name}-agent.kubeconfig"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(document))
-        return path
+        document["users"][0]["user"] = {"token": self._token(node)}
+        kubeconfig, token = (self.folder / f"{node.name}-agent.{kind}" for kind in ("kubeconfig", "operator-token"))
+        for path, text in ((kubeconfig, json.dumps(document)), (token, self._token(node, "--audience", AUDIENCE))):
+            path.touch(mode=0o600)
+            path.write_text(text)
+        return kubeconfig, token
+
+    def _token(self, node: Node, *options: str) -> str:
+        """Return a token of the agents' service account that names a node."""
+        asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name, *options]
+        asked += ["--duration", "8760h"]  # as long as the cluster's certificates, since the token is not renewed
+        return self._kubectl("create", "token", "orion-agent", "--namespace", NAMESPACE, *asked).strip()
 
     def _begin(self, name: str, arguments: list[str], node: Node | None = None) -> None:
         command = [sys.executable, "-m", "orion.cli", *arguments]

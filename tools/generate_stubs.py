@@ -1,4 +1,4 @@
-"""Generates the gRPC stubs of the node agent's and the kubelet's interfaces, or checks that they match each .proto.
+"""Generates the gRPC stubs from each .proto (node agent, kubelet, operator), or checks that they match it.
 
 Run by `make generate` and, with --check, by `make check`. protoc derives import statements from the path that it gets,
 so it gets the path under which the package is imported (`orion/node_agent/api/`, through links in build/import).
@@ -18,6 +18,7 @@ PROTOS = (
     "orion/node_agent/api/agent.proto",
     "orion/node_agent/kubelet/api.proto",
     "orion/device_plugin/kubelet/api.proto",
+    "orion/node_pods/node_pods.proto",
 )
 SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 

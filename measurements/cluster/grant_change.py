@@ -1,13 +1,13 @@
-"""Measures how long a change of a pod's grant takes to reach the pod's processes.
+"""Measures how long a change of a GPUShare takes to reach the processes of its pods.
 
     python -m measurements.cluster.grant_change --kubeconfig FILE
 
 It runs against a control plane (`make cluster`, then `kubectl apply --server-side -f charts/orion/files/crds`). The
-node has no kubelet: the script starts the real agent on simulated GPUs, and answers the agent's requests to the
-kubelet's PodResources interface. It creates a pod that is bound to the node, joins the pod's slot as a client, and
-changes the pod's grant many times. Each measured time starts before the request to the API server, and ends when the
-client's grant page has the new limit. (The hook reads this page at each allocation.) At the end the script removes
-everything that it made.
+node has no kubelet: the script starts the real operator, and the real agent on simulated GPUs, and answers the agent's
+requests to the kubelet's PodResources interface. It creates a share and a pod that is bound to the node, joins the
+pod's slot as a client, and changes the share's memory limit many times. Each measured time starts before the request to
+the API server, and ends when the client's grant page has the new limit. (The hook reads this page at each allocation.)
+At the end the script removes everything that it made.
 """
 
 import argparse
@@ -35,12 +35,13 @@ from orion.api_server.paths import DEVICES
 from orion.api_server.requests import ApiServer
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, say
-from orion.crds.annotations import GRANT
+from orion.crds.model import API_VERSION
 from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
+from orion.node_pods import AUDIENCE
 
-SLOT = "be-0"
+SLOT, AGENT, OPERATOR = "be-0", "orion-agent", "orion-operator"
 LATE_S = 30.0
 
 
@@ -81,21 +82,22 @@ def joined(directory: Path) -> Any:
         yield page
 
 
+def free_port() -> int:
+    """Return a port of loopback that no process listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def limit(page: mmap.mmap) -> int:
     """Return the memory limit in a grant page."""
     whole = layout.GrantPage.from_buffer_copy(page)
     return int(whole.copy[whole.current].memory_limit_bytes)
 
 
-def granted(bytes_: int) -> dict[str, str]:
-    """Return a pod's annotations that grant a slot this memory limit in bytes."""
-    containers = {"main": {"slots": 1, "memoryLimitBytes": bytes_}}
-    return {GRANT: json.dumps({"format": 1, "priority": "be", "containers": containers})}
-
-
 @contextlib.asynccontextmanager
 async def pod(cluster: Cluster, name: str) -> AsyncIterator[str]:
-    """Create namespace `name` with a pod that is bound to node `name`; yield the pod's API path."""
+    """Create namespace `name` with a share, and a pod on node `name`; yield the share's API path."""
     await cluster.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     path = f"/api/v1/namespaces/{name}/pods"
     try:
@@ -103,21 +105,42 @@ async def pod(cluster: Cluster, name: str) -> AsyncIterator[str]:
         account = f"/api/v1/namespaces/{name}/serviceaccounts?fieldSelector=metadata.name%3Ddefault"
         while not json.loads(await cluster.ask("GET", account))["items"] and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
-        spec = {"nodeName": name, "containers": [{"name": "main", "image": "none"}]}
-        await cluster.ask("POST", path, {"metadata": {"name": "pod", "annotations": granted(1)}, "spec": spec})
-        yield f"{path}/pod"
+        core, shares = f"/api/v1/namespaces/{name}", f"/apis/{API_VERSION}/namespaces/{name}/gpushares"
+        await cluster.ask("POST", f"{core}/serviceaccounts", {"metadata": {"name": AGENT}})
+        await cluster.ask("POST", f"{core}/configmaps", {"metadata": {"name": OPERATOR}})
+        share = {"priority": "be", "selector": {"matchLabels": {"app": "pod"}}, "memory": {"limit": "1Mi"}}
+        head = {"apiVersion": API_VERSION, "kind": "GPUShare", "metadata": {"name": "share"}}
+        await cluster.ask("POST", shares, {**head, "spec": share})
+        container = {"name": "main", "image": "none", "resources": {"limits": {"orion.gpu/be": "1"}}}
+        meta = {"name": "pod", "labels": {"app": "pod"}, "annotations": {"orion/priority": "be"}}
+        await cluster.ask("POST", path, {"metadata": meta, "spec": {"nodeName": name, "containers": [container]}})
+        yield f"{shares}/share"
     finally:
+        await cluster.ask("DELETE", f"/apis/{API_VERSION}/namespaces/{name}/gpushares")
         await cluster.ask("DELETE", f"{path}?gracePeriodSeconds=0")
         await cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
 
 
+async def token(cluster: Cluster, name: str, folder: Path) -> Path:
+    """Write the token of an agent's pod on node `name` into a file; return the file."""
+    core = f"/api/v1/namespaces/{name}"
+    spec = {"nodeName": name, "serviceAccountName": AGENT, "containers": [{"name": "agent", "image": "none"}]}
+    await cluster.ask("POST", f"{core}/pods", {"metadata": {"name": "agent"}, "spec": spec})
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "agent"}
+    wanted = {"spec": {"audiences": [AUDIENCE], "expirationSeconds": 3600, "boundObjectRef": bound}}
+    made = json.loads(await cluster.ask("POST", f"{core}/serviceaccounts/{AGENT}/token", wanted))
+    file = folder / "token"
+    file.write_text(made["status"]["token"])
+    return file
+
+
 async def change(server: ApiServer, path: str, page: mmap.mmap, changes: int) -> list[float]:
-    """Change the pod's grant repeatedly; return the duration of each change in seconds."""
+    """Change the share repeatedly; return the duration of each change in seconds."""
     seconds = []
     for number in range(2, changes + 2):
         begin = time.perf_counter()
-        asked = asyncio.create_task(server.patch(path, {"metadata": {"annotations": granted(number)}}))
-        while limit(page) != number:
+        asked = asyncio.create_task(server.patch(path, {"spec": {"memory": {"limit": f"{number}Mi"}}}))
+        while limit(page) != number * 2**20:
             await asyncio.sleep(0)
             if time.perf_counter() - begin > LATE_S:
                 raise SystemExit(f"change {number} did not arrive within {LATE_S:g} s")
@@ -139,7 +162,17 @@ async def run(options: argparse.Namespace, folder: Path) -> list[float]:
     reported += ["--kubeconfig", str(options.kubeconfig), "--pod-resources", f"{folder}/kubelet.sock"]
     try:
         async with pod(cluster, name) as path:
-            with process("orion.node_agent", *reported, until=" agent: serves "):
+            port = free_port()
+            serving = ["operator", "--kubeconfig", str(options.kubeconfig), "--namespace", name, "--address", ""]
+            serving += ["--lease-namespace", name, "--node-pods-name", "localhost"]
+            serving += ["--node-pods-address", f"127.0.0.1:{port}"]
+            file = await token(cluster, name, folder)
+            reported += ["--operator", f"{name}/{OPERATOR}", "--operator-address", f"localhost:{port}"]
+            reported += ["--operator-token", str(file)]
+            with (
+                process("orion.cli", *serving, until="node agents are served"),
+                process("orion.node_agent", *reported, until=" agent: serves "),
+            ):
                 with AgentClient(folder / "root") as administrator:
                     kubelet.gpu = administrator.snapshot().gpus[0].uuid
                     found = await asyncio.to_thread(administrator.prepare_slot, kubelet.gpu, SLOT)

@@ -109,7 +109,7 @@ async def prepare(cluster: Cluster, namespace: str, port: int, authority: Path, 
     }
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     await cluster.ask("POST", ADMISSION, manifests.webhook(reach, namespace, selector))
-    while "orion.gpu/grant" not in await cluster.ask(
+    while "orion.gpu/share" not in await cluster.ask(
         "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _probe()
     ):  # fmt: skip
         await asyncio.sleep(0.1)

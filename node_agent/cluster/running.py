@@ -18,6 +18,7 @@ from orion.errors import NotFound
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.context import Context
 from orion.node_agent.cluster.holders.holders import ClusterHolders
+from orion.node_agent.cluster.holders.operator_link import OperatorAddress, OperatorLink
 from orion.node_agent.cluster.pod_resources import PodResources
 from orion.node_agent.cluster.reporting.reporting import Reporting
 
@@ -42,9 +43,15 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
     """Run as the agent of a cluster's node while the context lasts.
 
     Raises:
-        NotFound: no API server is configured.
+        NotFound: no API server or no operator is configured.
     """
     settings = agent.settings
+    to = OperatorAddress(settings.operator, settings.operator_address, settings.operator_token)
+    if not to.name:
+        raise NotFound(
+            "--node-name makes this the agent of a cluster's node, but --operator is missing; give NAMESPACE/NAME of "
+            "the operator's Service"
+        )
     try:
         access = find_access(settings.kubeconfig)
     except NoCluster as error:
@@ -54,7 +61,7 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         stack.push_async_callback(server.close)
         resources = PodResources(settings.pod_resources)
         stack.push_async_callback(resources.close)
-        holders = ClusterHolders(agent, server, settings.node_name, resources)
+        holders = ClusterHolders(agent, OperatorLink(server, to), resources)
         agent.holders = holders
         holders.start()
         context = Context(agent, settings.node_name, server, holders, resources)

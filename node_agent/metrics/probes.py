@@ -3,10 +3,10 @@
 The kubelet restarts an agent that reports itself unhealthy. So the agent reports this only if a restart helps: the loop
 that checks the GPUs has stopped; a socket that processes or the device plugin need is gone; or the driver was replaced,
 and this process has loaded the old library. (If the event loop hangs, there is no answer, which the kubelet treats in
-the same way.) A restart does not help if the driver hangs, the API server or the kubelet does not answer, or the disk
+the same way.) A restart does not help if the driver hangs, the operator or the kubelet does not answer, or the disk
 is full: the next agent would have the same problem and know less.
 
-A rolling update continues with the next node when this agent is ready. It is ready when the kubelet and the API server
+A rolling update continues with the next node when this agent is ready. It is ready when the kubelet and the operator
 have each answered once. If one of them stops answering later, the agent stays ready, since the last answer stays valid.
 """
 

@@ -7,6 +7,6 @@ The reconciler and the agents wrote node labels and the status of GPUs and share
 these values, so the cleanup removes them or sets them to unknown. A Job of `helm uninstall` runs the cleanup once the
 operator, the agents and their rights have been deleted, so nothing writes these values again.
 
-The cleanup does not change pods. Running pods keep their grant (annotation orion.gpu/grant), and Orion needs the grant
-if it is installed again. To remove the grant, the cleanup would also need the right to write the status of every pod.
+The cleanup does not change pods. Running pods keep the names of their shares (annotation orion.gpu/share), which Orion
+needs if it is installed again. To remove them, the cleanup would need the right to write every pod.
 """

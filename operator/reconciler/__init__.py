@@ -1,4 +1,4 @@
-"""The reconciler: writes the grants of `GPUShare` objects to pods, and reports the result in the shares' status.
+"""The reconciler: decides what `GPUShare` objects grant to pods, and reports the result in the shares' status.
 
 `records` and `state` hold the watched objects. `governance`, `grants`, `share_status` and `decisions`
 are pure functions that compute writes from that state. `controller` carries the writes out, one object at a time.

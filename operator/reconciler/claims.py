@@ -18,6 +18,7 @@ from orion.crds.selectors import Label, Matcher
 from orion.crds.share import GPUShare
 
 _Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class _Pod:
     share: str | None
     """ The share that the pod names. """
     labels: Mapping[str, str]
-    last: str | None
-    """ The share of the grant that the pod carries. """
+    pin: str | None
+    """ The share that is pinned to the pod. """
 
 
 class Claims:
@@ -41,7 +42,7 @@ class Claims:
         """ The readable shares, as far as their changes have been made. """
         self._pods: dict[str, _Pod] = {}
         self._mentioning: dict[str, set[str]] = defaultdict(set)
-        """ For each share, the pods that name it or carry a grant of it. """
+        """ For each share, the pods that name it or to which it is pinned. """
         self._selectable: set[str] = set()
         """ The pods that name no share. """
         self._labelled: dict[Label, set[str]] = defaultdict(set)
@@ -58,21 +59,21 @@ class Claims:
             return [named] if self.shares.governs(named) else []
         return sorted(self._selecting.get(pod, ()))
 
-    def put_pod(self, name: str, share: str | None, labels: Mapping[str, str], last: str | None = None) -> None:
+    def put_pod(self, name: str, share: str | None, labels: Mapping[str, str], pin: str | None = None) -> None:
         """Add or replace a pod.
 
         Args:
             name: the pod.
             share: the share that the pod names; None: it names none, so selectors decide.
             labels: the pod's labels.
-            last: the share of the grant that the pod carries; None: the grant has no share, or the pod has none.
+            pin: the share that governed the pod when it was admitted; None: none did.
         """
-        new = _Pod(share, labels, last)
+        new = _Pod(share, labels, pin)
         if self._pods.get(name) == new:
             return
         self.drop_pod(name)
         self._pods[name] = new
-        for mentioned in (share, last):
+        for mentioned in (share, pin):
             if mentioned is not None:
                 self._mentioning[mentioned].add(name)
         if share is not None:
@@ -88,7 +89,7 @@ class Claims:
         old = self._pods.pop(name, None)
         if old is None:
             return
-        for mentioned in (old.share, old.last):
+        for mentioned in (old.share, old.pin):
             if mentioned is not None:
                 discard_from(self._mentioning, mentioned, name)
         if old.share is not None:
@@ -151,7 +152,7 @@ class Claims:
         discard_from(self._selecting, pod, share)
 
 
-def discard_from(index: dict[_Key, set[str]], key: _Key, value: str) -> None:
+def discard_from(index: dict[_Key, set[_Value]], key: _Key, value: _Value) -> None:
     """Remove a value from one of the sets of an index; drop the set if it is then empty."""
     found = index.get(key)
     if found is not None:

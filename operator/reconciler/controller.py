@@ -18,13 +18,12 @@ After a failed write, the object is queued again. The retry decides from the sta
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
 from orion.api_server.paths import DEVICES, NODES
-from orion.api_server.requests import METADATA_LIST, STRATEGIC_PATCH, ApiError, ApiServer
+from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
@@ -73,9 +72,12 @@ class Controller:
         self._api, self._leader, self._metrics, self._identity = api, leader, metrics, identity
         self._begun = asyncio.Event()
         self._slice = asyncio.Lock()
+        self.notice: Callable[[], None] = lambda: None
+        """ Is called after each change of the state. """
 
     def changed(self, keys: Iterable[Key]) -> None:
         """Queue the objects that a change may concern."""
+        self.notice()
         for key in keys:
             self.queue.add([key], SETTLE[key.kind])
 
@@ -118,6 +120,9 @@ class Controller:
             if isinstance(write, writes.RequeueAfter):
                 self.queue.add([key], write.seconds)
                 return
+            if isinstance(write, writes.Remember):
+                self.state.remember(write.at, write.uid, write.complaint)
+                continue
             if not self._leader.mine():
                 self.queue.add([key])  # the holder of the Lease writes; this process reconciles once it holds the Lease
                 return
@@ -152,10 +157,7 @@ class Controller:
             self._metrics.writes.labels(what, outcome).inc()
 
     async def _write(self, key: Key, write: writes.Write) -> None:
-        if isinstance(write, writes.PatchPod):
-            path = f"/api/v1/namespaces/{write.at.namespace}/pods/{write.at.name}/status"
-            self._take_pod(records.pod_record(await self._api.patch(path, write.patch, STRATEGIC_PATCH)))
-        elif isinstance(write, writes.PatchShare):
+        if isinstance(write, writes.PatchShare):
             path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
             self._take_share(records.share_record(await self._api.patch(path, write.patch)))
         elif isinstance(write, writes.PatchNode):
@@ -183,13 +185,6 @@ class Controller:
         old = self.state.devices.get(new.name)
         if old is not None and not _is_late(new, old):
             self.changed(key for key in self.state.put_device(new) if key.kind is Kind.SHARE)
-
-    def _take_pod(self, new: records.PodRecord) -> None:
-        old = self.state.pod(new.at)
-        if old is None or _is_late(new, old):
-            return
-        ours = replace(new, version=old.version, grant=old.grant, complaint=old.complaint) == old
-        self.changed(key for key in self.state.put_pod(new) if not ours or key.kind is Kind.SHARE)
 
     def _take_node(self, new: records.NodeRecord, written: Mapping[str, str | None]) -> None:
         old = self.state.nodes.get(new.name)

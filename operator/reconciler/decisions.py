@@ -13,13 +13,11 @@ from typing import Any
 
 from orion.api_server.merging import merge_patch
 from orion.crds import annotations
-from orion.crds.conditions import Condition, ConditionType, timestamp
+from orion.crds.conditions import Condition, ConditionType
 from orion.crds.figures import clients_moved
-from orion.crds.grant import PodGrant
-from orion.errors import Unreadable
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.governance import Governance, How
-from orion.operator.reconciler.grants import desired_complaint, desired_grant
+from orion.operator.reconciler.grants import desired_complaint
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
@@ -60,7 +58,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     """
     if key.kind is Kind.POD:
         pod = state.pod(key.at)
-        return [] if pod is None or pod.leaving else list(_pod(state, pod, now))
+        return [] if pod is None or pod.leaving else list(_pod(state, pod))
     if key.kind is Kind.SHARE:
         share = state.share(key.at)
         return [] if share is None else list(_share(state, share, now, monotonic))
@@ -71,37 +69,19 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     return []
 
 
-def _pod(state: State, pod: records.PodRecord, now: datetime) -> Iterator[writes.Write]:
-    governance, shares = state.governance(pod.at), state.shares(pod.at.namespace)
-    grant, complaint = desired_grant(pod, governance, shares), desired_complaint(pod, governance)
-    patch: dict[str, Any] = {}
-    if grant is not None and grant != pod.grant:
-        patch["metadata"] = {"annotations": {annotations.GRANT: grant}}
+def _pod(state: State, pod: records.PodRecord) -> Iterator[writes.Write]:
+    governance = state.governance(pod.at)
+    complaint = desired_complaint(pod, governance)
     if complaint != pod.complaint:
-        patch["status"] = {"conditions": [_condition(complaint, now)]}
         if complaint is not None:
             reference = writes.pod_reference(pod.at, pod.uid)
             yield writes.PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
-    if patch:
-        patch.setdefault("metadata", {})["uid"] = pod.uid
-        yield writes.PatchPod(pod.at, patch)
+        yield writes.Remember(pod.at, pod.uid, complaint)
     yield from _eviction(state, pod, governance)
 
 
-def _condition(complaint: records.Complaint | None, now: datetime) -> dict[str, str]:
-    if complaint is None:
-        return {"$patch": "delete", "type": records.GOVERNED}
-    return {
-        "type": records.GOVERNED,
-        "status": "False",
-        "reason": complaint.reason,
-        "message": complaint.message,
-        "lastTransitionTime": timestamp(now),
-    }
-
-
 def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> Iterator[writes.Write]:
-    if not pod.running or governance.how is How.UNMANAGED or not _fail_closed(state, pod, governance):
+    if not pod.running or not _fail_closed(state, pod, governance):
         return
     # An agent may report only pods of its own node. A wrong or malicious report about other pods must not evict them.
     found = [each for each in state.usage([pod]).unmanaged if each[0].status.node == pod.node]
@@ -110,20 +90,17 @@ def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> I
     device, unmanaged = found[0]
     note = (
         f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook: "
-        "the pod is evicted, because its grant sets failClosed"
+        "the pod is evicted, because its GPUShare sets failClosed"
     )
     yield writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)
     yield writes.EvictPod(pod.at, pod.uid)
 
 
 def _fail_closed(state: State, pod: records.PodRecord, governance: Governance) -> bool:
-    if governance.how is How.SHARE:
-        share = state.shares(pod.at.namespace).named[governance.shares[0]].share
-        return share is not None and share.spec.fail_closed
-    try:
-        return pod.grant is not None and PodGrant.from_json(pod.grant).fail_closed
-    except Unreadable:
+    if governance.how is not How.SHARE:
         return False
+    share = state.shares(pod.at.namespace).named[governance.shares[0]].share
+    return share is not None and share.spec.fail_closed
 
 
 def _share(state: State, record: records.ShareRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
@@ -193,7 +170,7 @@ def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> I
 
 
 def _good(condition: Condition) -> bool:
-    """Return whether a condition needs no Event: it is good, or grants are still being written."""
+    """Return whether a condition needs no Event: it is good, or agents still apply grants."""
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
 
 

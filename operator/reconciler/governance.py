@@ -1,17 +1,19 @@
 """Decides which GPUShare of a namespace governs a pod, and what happens if none can.
 
-`orion.crds.governing` decides which shares claim a pod. If two shares claim a pod, Orion reports an error that
-names both, and does not choose one. A pod whose share is gone keeps its last grant: deleting a share neither removes
-the limits of running work nor stops it.
+The share that governed a pod when it was admitted is pinned to the pod and governs it for as long as it exists,
+whatever the pod's labels and other shares' selectors are later. Only the share's own spec changes what the pod may do.
+A pod that no share governed at its admission is older than its share, or its share's name: `orion.crds.governing`
+decides which shares claim it. If two shares claim a pod, Orion reports an error that names both, and does not choose
+one.
+
+A pod whose share is gone keeps its last grant: deleting a share neither removes the limits of running work nor stops
+it. The pod's node agent has that grant; nothing else stores it.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
 
-from orion.crds.grant import PodGrant
-from orion.errors import Unreadable
 from orion.operator.reconciler.claims import Claims
 from orion.operator.reconciler.records import PodRecord, ShareRecord
 
@@ -33,7 +35,8 @@ class How(Enum):
     DEFAULTS = auto()
     """ No share claims the pod: it gets a grant without limits. """
     KEPT = auto()
-    """ There is a problem, which `reason` and `message` describe: the pod keeps the grant that it has. """
+    """ There is a problem, which `reason` and `message` describe: the pod keeps the grant that its agent has, or gets
+    the defaults if the agent has none. """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,8 @@ class ShareRecords:
 
 def govern(pod: PodRecord, shares: ShareRecords) -> Governance:
     """Return what governs a pod, among the shares of its namespace. The pod must be in `shares.claims`."""
-    claiming = shares.claims.of(pod.at.name)
+    pinned = shares.named.get(pod.pin) if pod.pin else None
+    claiming = [pinned.at.name] if pinned is not None else shares.claims.of(pod.at.name)
     if pod.unreadable:
         return _kept(claiming, REASON_UNREADABLE, pod.unreadable)
     if pod.priority is None:
@@ -94,30 +98,26 @@ def govern(pod: PodRecord, shares: ShareRecords) -> Governance:
     if claiming:
         return _follow(pod, shares, claiming[0])
     named = shares.named.get(pod.share) if pod.share is not None else None
-    return _idle(named, shares) if named is not None else _without(pod, shares)
+    return _idle(named, shares) if named is not None else _without(pod)
 
 
 def _follow(pod: PodRecord, shares: ShareRecords, name: str) -> Governance:
-    share = shares.named[name].share
-    if share is not None and share.spec.priority is not pod.priority:
+    record = shares.named[name]
+    if record.share is None or shares.too_many(name):
+        return _idle(record, shares)
+    if record.share.spec.priority is not pod.priority:
         return _kept(
             [name],
             REASON_PRIORITY,
-            f"GPUShare {name} is for priority {share.spec.priority}, and this pod's priority is {pod.priority}; make "
-            "the two equal",
+            f"GPUShare {name} is for priority {record.share.spec.priority}, and this pod's priority is {pod.priority}; "
+            "make the two equal",
         )
     return Governance(How.SHARE, (name,))
 
 
-def _without(pod: PodRecord, shares: ShareRecords) -> Governance:
-    last = last_grant(pod)
-    record = shares.named.get(last.share) if last is not None and last.share is not None else None
-    if last is not None and last.share is not None and (record is None or record.uid != last.share_uid):
-        return _kept(
-            [], REASON_DELETED, f"GPUShare {last.share} was deleted: the pod keeps the last grant of that share"
-        )
-    if record is not None and (record.share is None or shares.too_many(record.at.name)):
-        return _idle(record, shares)  # whether the share selects the pod is not known, so its pods keep their grants
+def _without(pod: PodRecord) -> Governance:
+    if pod.pin:
+        return _kept([], REASON_DELETED, f"GPUShare {pod.pin} was deleted: the pod keeps the last grant of that share")
     if pod.share is not None:
         return _kept(
             [],
@@ -133,19 +133,6 @@ def _idle(record: ShareRecord, shares: ShareRecords) -> Governance:
     if too_many := shares.too_many(name):
         return _kept([name], REASON_TOO_MANY, too_many)
     return _kept([name], REASON_UNREADABLE, f"GPUShare {name} cannot be read: {record.unreadable}")
-
-
-def last_grant(pod: PodRecord) -> PodGrant | None:
-    """Return the grant that a pod carries; None: it carries none that can be read."""
-    return None if pod.grant is None else _read_grant(pod.grant)
-
-
-@lru_cache(maxsize=1_024)
-def _read_grant(text: str) -> PodGrant | None:
-    try:
-        return PodGrant.from_json(text)
-    except Unreadable:
-        return None
 
 
 def _kept(shares: Iterable[str], reason: str, message: str) -> Governance:

@@ -1,4 +1,4 @@
-"""The desired grant of a pod, and the desired pod condition that says why a share's grant is missing."""
+"""The grant of a pod, and what to say about a pod that gets no grant of a share."""
 
 from orion.crds.grant import granted
 from orion.operator.reconciler.governance import Governance, How, ShareRecords
@@ -12,7 +12,7 @@ _NOT_ADMITTED = Complaint(
 
 
 def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> str | None:
-    """Return the desired text of the annotation `orion.gpu/grant`; None: the annotation stays as it is."""
+    """Return a pod's grant as JSON; None: it asks for no slot, or it keeps the grant that its agent has."""
     if pod.priority is None or not pod.slots:
         return None
     if governance.how is How.DEFAULTS:
@@ -27,14 +27,9 @@ def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) 
 
 
 def desired_complaint(pod: PodRecord, governance: Governance) -> Complaint | None:
-    """Return the content of the pod's condition; None: the pod must not have the condition."""
+    """Return what an Event must say about a pod; None: nothing."""
     if governance.how is How.UNMANAGED:
         return None
     if governance.how is How.KEPT:
         return Complaint(governance.reason, governance.message)
     return None if pod.slots else _NOT_ADMITTED
-
-
-def has_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) -> bool:
-    """Return whether a governed pod carries the current grant of its share."""
-    return pod.grant is not None and pod.grant == desired_grant(pod, governance, shares)

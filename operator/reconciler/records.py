@@ -1,7 +1,7 @@
 """The records that the reconciler keeps of watched objects: only the fields that decisions read.
 
 As Python objects, the body of a pod takes tens of kilobytes, and its record takes less than one kilobyte. With
-thousands of pods, that is 60 MB instead of a gigabyte. Equal strings (labels, grants) are interned.
+thousands of pods, that is 60 MB instead of a gigabyte. Equal strings (labels, nodes) are interned.
 """
 
 import sys
@@ -17,9 +17,6 @@ from orion.errors import Unreadable
 
 ENDED = ("Succeeded", "Failed")
 
-GOVERNED = "orion.gpu/Governed"
-""" The pod condition that says why the pod gets no share's grant. It is absent if there is no problem. """
-
 NODE_LABELS = (annotations.GPUS, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
 
 
@@ -31,7 +28,7 @@ class Named(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """The reason and the message of the condition `GOVERNED`."""
+    """Why a pod gets no grant of a share: the reason and the sentence of an Event."""
 
     reason: str
     message: str
@@ -51,9 +48,8 @@ class PodRecord:
     """ The share that the annotation orion/share names. """
     slots: tuple[tuple[str, int], ...]
     """ The containers that ask for slots of the pod's priority, each with its number of slots. """
-    grant: str | None
-    """ The text of the annotation orion.gpu/grant. """
-    complaint: Complaint | None
+    pin: str
+    """ The share that governed the pod when it was admitted; empty: none did. """
     running: bool
     leaving: bool
     """ The pod has ended or its deletion has begun: the operator writes nothing to it any more. """
@@ -61,6 +57,12 @@ class PodRecord:
     """ What is wrong with the annotations orion/...; empty: nothing. """
     node: str = ""
     """ The node of the pod; empty: the pod is not scheduled yet. """
+    created: str = ""
+    """ The time of its creation, as the API server writes it. """
+    ended: bool = False
+    """ None of its containers runs or will run again. """
+    complaint: Complaint | None = None
+    """ What this process said last about the pod in an Event. The state keeps it when it replaces the record. """
 
 
 @dataclass(slots=True)
@@ -119,7 +121,6 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
     labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
-    grant = marks.get(annotations.GRANT)
     asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
     unreadable, priority, share = "", None, None
     try:
@@ -129,7 +130,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         unreadable = str(error)
     if priority is None and not unreadable:
         priority = next((each for each, slots in asked.items() if slots), None)
-    complaint = next((each for each in status.get("conditions") or () if each.get("type") == GOVERNED), None)
+    ended = status.get("phase") in ENDED
     return PodRecord(
         at=at,
         uid=uid,
@@ -138,12 +139,13 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         priority=priority,
         share=share,
         slots=asked[priority] if priority else (),
-        grant=sys.intern(grant) if isinstance(grant, str) else None,
-        complaint=Complaint(complaint.get("reason", ""), complaint.get("message", "")) if complaint else None,
+        pin=sys.intern(marks.get(annotations.PINNED_SHARE, "")),
         running=status.get("phase") == "Running",
-        leaving="deletionTimestamp" in meta or status.get("phase") in ENDED,
+        leaving="deletionTimestamp" in meta or ended,
         unreadable=unreadable,
         node=sys.intern((body.get("spec") or {}).get("nodeName") or ""),
+        created=meta.get("creationTimestamp") or "",
+        ended=ended,
     )
 
 

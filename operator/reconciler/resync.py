@@ -13,7 +13,7 @@ from typing import NamedTuple
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.operator.reconciler.state import Key
-from orion.operator.reconciler.watching import NOT_ENDED, Intake
+from orion.operator.reconciler.watching import Intake
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -81,8 +81,7 @@ class Resync:
         uids: set[str] = set()
         versions = []
         for one in self._paths(path):
-            query = {"fieldSelector": NOT_ENDED} if path == PODS else {}
-            async for page in self._api.pages(one, METADATA_LIST, **query):
+            async for page in self._api.pages(one, METADATA_LIST):
                 uids |= {item["metadata"]["uid"] for item in page["items"]}
                 version = page["metadata"].get("resourceVersion", "")
                 versions.append(int(version) if version.isdigit() else 0)

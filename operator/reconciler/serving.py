@@ -1,4 +1,4 @@
-"""Runs the reconciler: kopf's watches, the resync, the Lease, the workers, and the server of probes and metrics.
+"""Runs the reconciler: kopf's watches, the resync, the Lease, the workers, and the servers for agents and probes.
 
 All parts run on one event loop, and none of them blocks. If a part ends unexpectedly, the process ends with an error.
 Kubernetes restarts the process, and the process reads its whole state from the API server again.
@@ -20,9 +20,12 @@ from orion.crds.model import API_VERSION
 from orion.errors import Unavailable
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
+from orion.operator.node_pods.serving import NodePodsServer
+from orion.operator.node_pods.settings import NodePodsSettings
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone, Leadership
 from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.resync import Resync
 from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
@@ -45,12 +48,15 @@ class Reconciler:
     Args:
         settings: the settings of this process.
         beside: other tasks that run in this process.
+        node_pods: how to serve node agents; None: they are not served.
 
     Raises:
         NoCluster: no API server is configured.
     """
 
-    def __init__(self, settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
+    def __init__(
+        self, settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: NodePodsSettings | None = None
+    ) -> None:
         self._settings, self._beside = settings, beside
         self.metrics, self.state = Metrics(), State(settings.shares_per_namespace)
         self._access = find_access(settings.kubeconfig)
@@ -67,14 +73,19 @@ class Reconciler:
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
         self._resync = Resync(self._api, self._intake, settings.namespaces)
-        self._ready = False
+        self._known = False
+        self._node_pods: NodePodsServer | None = None
+        if node_pods is not None:
+            source = PodsOfNodes(self.state)
+            self._node_pods = NodePodsServer(node_pods, self._api, source, self.metrics.registry)
+            self._controller.notice = self._node_pods.notice
 
     async def run(self) -> None:
         """Run until cancelled, or until SIGTERM or SIGINT.
 
         Raises:
             Unavailable: a part that must run for ever has ended.
-            OSError: the address of probes and metrics cannot be bound.
+            OSError: an address cannot be bound.
         """
         try:
             await self._check_kinds()
@@ -90,6 +101,7 @@ class Reconciler:
             self._resync_forever(),
             *(self._controller.work() for _ in range(self._settings.concurrency)),
             *(part(self._api, self._leader.mine, self.metrics.registry) for part in self._beside),
+            *([self._node_pods.keep_published(), self._node_pods.serve()] if self._node_pods else ()),
         ]
         tasks = {asyncio.create_task(part) for part in parts}
         watches = asyncio.create_task(self._watch(), name="watches")
@@ -142,11 +154,13 @@ class Reconciler:
     async def _resync_forever(self) -> None:
         """Start the workers once all objects are known, then resync periodically."""
         await self._resync.until_all_is_known()
-        self._ready = True
+        self._known = True
         self.metrics.ready.set(1)
         gc.collect()
         gc.freeze()  # most of these records stay for long: later collections skip them
         self._controller.begin()
+        if self._node_pods is not None:
+            self._node_pods.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
         while True:
             await asyncio.sleep(self._settings.resync_seconds)
@@ -168,7 +182,9 @@ class Reconciler:
             await server.stop()
 
     def _unready(self) -> str:
-        return "" if self._ready else "not all objects are known yet"
+        if not self._known:
+            return "not all objects are known yet"
+        return self._node_pods.waits_for if self._node_pods is not None else ""
 
     async def _text(self) -> bytes:
         self.metrics.waiting.set(len(self._controller.queue))
@@ -180,17 +196,17 @@ class Reconciler:
         return generate_latest(self.metrics.registry)
 
 
-def run(settings: ReconcilerSettings, beside: Sequence[Part] = ()) -> None:
+def run(settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: NodePodsSettings | None = None) -> None:
     """Run the reconciler in this process until SIGTERM or SIGINT.
 
     Raises:
         Unavailable: the reconciler cannot continue.
         NoCluster: no API server is configured.
-        OSError: the address of probes and metrics cannot be bound.
+        OSError: an address cannot be bound.
     """
 
     async def main() -> None:
-        await Reconciler(settings, beside).run()
+        await Reconciler(settings, beside, node_pods).run()
 
     gc.set_threshold(*_GC_THRESHOLDS)
     asyncio.run(main())

@@ -39,7 +39,7 @@ class Governed:
 
     pods: list[PodRecord] = field(default_factory=list)
     without_grant: list[str] = field(default_factory=list)
-    """ The names of the pods in `pods` that do not have the current grant of the share. """
+    """ The names of the pods in `pods` whose node agent has not applied the current grant of the share yet. """
     not_admitted: list[str] = field(default_factory=list)
     """ The names of the pods in `pods` that ask for no slot. """
     refused: list[tuple[str, Governance]] = field(default_factory=list)
@@ -76,7 +76,8 @@ def ready(record: ShareRecord, governed: Governed, found: Usage) -> Finding:
         )
     pods, missing = len(governed.pods), len(governed.without_grant)
     if missing:
-        return Finding(False, REASON_PENDING, f"{missing} of {pods} pods do not have the grant of this share yet")
+        what = f"the node agents of {missing} of {pods} pods have not applied the grant of this share yet"
+        return Finding(False, REASON_PENDING, what)
     if (over := over_reserved(record.share.spec, found)) is not None:
         return over
     if not pods:

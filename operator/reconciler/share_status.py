@@ -66,7 +66,7 @@ def _pods(governed: Governed) -> PodCounts:
     return PodCounts(
         governed=len(governed.pods),
         running=sum(pod.running for pod in governed.pods),
-        granted=len(governed.pods) - len(governed.without_grant),
+        granted=len(governed.pods) - len(governed.not_admitted) - len(governed.without_grant),
         unannotated=len(governed.unannotated),
         unannotated_names=governed.unannotated[:NAMES_MAX] or None,
     )

@@ -8,18 +8,18 @@ governs only pods again that the change may concern (`claims`).
 """
 
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from orion.operator.reconciler.claims import discard_from
-from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern, last_grant
-from orion.operator.reconciler.grants import has_grant
-from orion.operator.reconciler.records import DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
+from orion.operator.reconciler.governance import Governance, How, ShareRecords
+from orion.operator.reconciler.namespaces import Namespace
+from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import Governed
-from orion.operator.reconciler.usage import Usage, named_pods, usage
+from orion.operator.reconciler.usage import Usage, lags, named_pods, usage
 
 _Value = TypeVar("_Value")
 
@@ -43,97 +43,6 @@ class Key(NamedTuple):
     at: Named
 
 
-class _Namespace:
-    """The pods and shares of one namespace, and which share governs which pod."""
-
-    def __init__(self, most: int | None) -> None:
-        self.pods: dict[str, PodRecord] = {}
-        self.records: dict[str, ShareRecord] = {}
-        self.shares = ShareRecords(most)
-        """ The shares whose changes have been applied. """
-        self.governance: dict[str, Governance] = {}
-        self.concerned: dict[str, set[str]] = defaultdict(set)
-        """ For each share, the pods whose governance names it. """
-        self.changed: dict[str, None] = {}
-        """ Shares that were added, changed or deleted, in this order, and whose change has not been applied. """
-        self.moved: set[str] = set()
-        """ Pods that a changed share may concern, until `State.moved` returns them. """
-        self.lost: set[str] = set()
-        """ Shares that have changed or may have lost a pod in `moved`, until `State.moved` returns the shares. """
-        self.deferred: set[Key] = set()
-        """ Objects that wait until no change is left to apply. """
-        self._steps: Iterator[None] | None = None
-
-    @property
-    def behind(self) -> bool:
-        """Whether changes of shares have not been applied yet."""
-        return bool(self.changed) or self._steps is not None
-
-    def advance(self, until: float) -> None:
-        """Apply changes of shares until a monotonic time, but at least one step."""
-        while self.behind:
-            self._steps = self._steps or self._apply()
-            if next(self._steps, self) is self:
-                self._steps = None
-            if time.monotonic() >= until:
-                return
-
-    def _apply(self) -> Iterator[None]:
-        """Apply all changes of shares, step by step; then govern the pods again that they may concern, each once."""
-        applied: set[str] = set()
-        concerned: set[str] = set()
-        while self.changed:
-            name = next(iter(self.changed))
-            del self.changed[name]
-            changed = self.shares.change(name, self.records.get(name))
-            applied |= changed
-            for pod in self.shares.claims.compare(changed):
-                if pod is not None:
-                    concerned.add(pod)
-                yield
-        self.lost |= applied
-        for pod in concerned & self.governance.keys():
-            if pod in self.governance:  # it may have gone since the last step
-                before = self.governance[pod]
-                self.govern(self.pods[pod])
-                after = self.governance[pod]
-                if before != after or not applied.isdisjoint(after.shares):
-                    self.moved.add(pod)
-                    self.lost.update(before.shares)
-            yield
-
-    def put_pod(self, pod: PodRecord) -> set[str]:
-        """Add or replace a pod; return the shares that were concerned before or are now."""
-        self.pods[pod.at.name] = pod
-        if pod.leaving:
-            return self.forget(pod.at.name)
-        last = last_grant(pod)
-        self.shares.claims.put_pod(pod.at.name, pod.share, pod.labels, last.share if last is not None else None)
-        return self.govern(pod)
-
-    def govern(self, pod: PodRecord) -> set[str]:
-        """Compute which share governs a pod; return the shares that were concerned before or are now."""
-        before, after = self.governance.get(pod.at.name), govern(pod, self.shares)
-        if before == after:
-            return set(after.shares)
-        self._ungovern(pod.at.name)
-        self.governance[pod.at.name] = after
-        for share in after.shares:
-            self.concerned[share].add(pod.at.name)
-        return {*(before.shares if before else ()), *after.shares}
-
-    def forget(self, pod: str) -> set[str]:
-        """Drop a pod's claims and governance; return the shares that it concerned."""
-        self.shares.claims.drop_pod(pod)
-        return self._ungovern(pod)
-
-    def _ungovern(self, pod: str) -> set[str]:
-        governance = self.governance.pop(pod, None)
-        for share in governance.shares if governance else ():
-            discard_from(self.concerned, share, pod)
-        return set(governance.shares) if governance else set()
-
-
 class State:
     """The records of all watched objects.
 
@@ -144,9 +53,14 @@ class State:
     def __init__(self, shares_per_namespace: int | None = None) -> None:
         self.devices: dict[str, DeviceRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
-        self._namespaces: dict[str, _Namespace] = defaultdict(lambda: _Namespace(shares_per_namespace))
+        self._namespaces: dict[str, Namespace] = defaultdict(lambda: Namespace(shares_per_namespace))
         self._devices_of_pod: dict[Named, set[str]] = defaultdict(set)
         self._devices_of_node: dict[str, set[str]] = defaultdict(set)
+        self._pods_of_node: dict[str, set[Named]] = defaultdict(set)
+        self._deferred: dict[str, set[Key]] = defaultdict(set)
+        """ By namespace, objects that wait until no change of its shares is left to apply. """
+        self._changed_nodes: set[str] = set()
+        self._changed_namespaces: set[str] = set()
 
     def pod(self, at: Named) -> PodRecord | None:
         """Return a pod."""
@@ -168,14 +82,23 @@ class State:
 
     def put_pod(self, record: PodRecord) -> set[Key]:
         """Add or replace a pod."""
+        self._place(self.pod(record.at), record)
         shares = self._namespaces[record.at.namespace].put_pod(record)
         return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
+
+    def remember(self, at: Named, uid: str, complaint: Complaint | None) -> None:
+        """Keep what was said about a pod, if it still exists."""
+        pod = self.pod(at)
+        if pod is not None and pod.uid == uid:
+            pod.complaint = complaint
 
     def drop_pod(self, at: Named) -> set[Key]:
         """Remove a pod that no longer exists."""
         space = self._namespaces[at.namespace]
-        if space.pods.pop(at.name, None) is None:
+        old = space.pods.pop(at.name, None)
+        if old is None:
             return set()
+        self._place(old, None)
         shares = space.forget(at.name)
         self._drop_empty(at.namespace)
         return _share_keys(at.namespace, shares)
@@ -193,6 +116,7 @@ class State:
                 return keys
         space.records[record.at.name] = record
         space.changed[record.at.name] = None
+        self._changed_namespaces.add(record.at.namespace)
         return keys | {Key(Kind.NAMESPACE, Named(record.at.namespace, ""))}
 
     def drop_share(self, at: Named) -> set[Key]:
@@ -201,6 +125,7 @@ class State:
         if space.records.pop(at.name, None) is None:
             return set()
         space.changed[at.name] = None
+        self._changed_namespaces.add(at.namespace)
         self._drop_empty(at.namespace)
         return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
 
@@ -240,7 +165,10 @@ class State:
         if namespace not in self._namespaces:
             return set()
         space = self._current(namespace)
-        moved, deferred = _some(space.moved, most), _some(space.deferred, most)
+        waiting = self._deferred.pop(namespace, set())
+        moved, deferred = _some(space.moved, most), _some(waiting, most)
+        if waiting:
+            self._deferred[namespace] = waiting
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
         # Add shares that have lost a pod to another share or to no share: their status counts pods.
         shares |= _some(space.lost, most)
@@ -256,7 +184,49 @@ class State:
 
     def defer(self, key: Key) -> None:
         """Keep an object until `moved` returns it: its namespace is behind."""
-        self._namespaces[key.at.namespace].deferred.add(key)
+        self._deferred[key.at.namespace].add(key)
+
+    def pods_of_node(self, node: str) -> list[PodRecord]:
+        """Return the pods of a node, sorted by namespace and name."""
+        found = sorted(self._pods_of_node.get(node, ()))
+        return [self._namespaces[at.namespace].pods[at.name] for at in found]
+
+    def take_changed_nodes(self, until: float = float("inf")) -> set[str]:
+        """Return the nodes whose pods, or the grants of these, may have changed. Each change is reported once.
+
+        Args:
+            until: the monotonic time until which changes of shares are applied. Namespaces that are then still behind
+                come with a later call; `nodes_behind` says so.
+        """
+        nodes, self._changed_nodes = self._changed_nodes, set()
+        for namespace in tuple(self._changed_namespaces):
+            space = self._namespaces.get(namespace)
+            if space is not None:
+                space.advance(until)
+                if space.behind:
+                    return nodes
+                nodes |= space.stale
+                space.stale = set()
+            self._changed_namespaces.discard(namespace)
+        return nodes
+
+    @property
+    def nodes_behind(self) -> bool:
+        """Whether the last `take_changed_nodes` left something for the next one."""
+        return bool(self._changed_namespaces)
+
+    def applied(self, pod: PodRecord) -> tuple[Governance, ShareRecords] | None:
+        """Return what governs a pod, and the shares; None: the namespace is behind.
+
+        In the second case `take_changed_nodes` returns the pod's node once the namespace is not behind any more. So
+        the pods of a namespace whose shares change all the time wait, and the other pods of their nodes do not.
+        """
+        space = self._namespaces[pod.at.namespace]
+        if space.behind:
+            space.stale.add(pod.node)
+            self._changed_namespaces.add(pod.at.namespace)
+            return None
+        return space.governance[pod.at.name], space.shares
 
     def pods_and_shares(self) -> Iterator[PodRecord | ShareRecord]:
         """Yield all pods and shares."""
@@ -303,7 +273,7 @@ class State:
                 found.pods.append(pod)
                 if not pod.slots:
                     found.not_admitted.append(name)
-                if not has_grant(pod, governance, space.shares):
+                elif lags(pod, record, (self.devices[each] for each in self._devices_of_pod.get(pod.at, ()))):
                     found.without_grant.append(name)
         return found
 
@@ -321,7 +291,7 @@ class State:
         """Return whether a GPU's node is gone. Valid only once all nodes have been read."""
         return bool(device.status.node) and device.status.node not in self.nodes
 
-    def _current(self, namespace: str) -> _Namespace:
+    def _current(self, namespace: str) -> Namespace:
         """Return a namespace to which all changes have been applied."""
         space = self._namespaces[namespace]
         space.advance(float("inf"))
@@ -346,6 +316,19 @@ class State:
                 keys |= _share_keys(at.namespace, set(governance.shares))
         unmanaged = (row.pod for row in record.status.unmanaged or ())
         return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
+
+    def _place(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Keep the index of nodes, and what this process said about the pod."""
+        if old is not None and new is not None and old.uid == new.uid:
+            new.complaint = old.complaint
+            if replace(new, version=old.version, running=old.running) == old:
+                return
+        if old is not None and old.node:
+            discard_from(self._pods_of_node, old.node, old.at)
+            self._changed_nodes.add(old.node)
+        if new is not None and new.node:
+            self._pods_of_node[new.node].add(new.at)
+            self._changed_nodes.add(new.node)
 
     def _drop_empty(self, namespace: str) -> None:
         space = self._namespaces[namespace]

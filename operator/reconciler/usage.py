@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from orion.crds.clients import ClientRow, PodReference
 from orion.crds.device import SlotRow, UnmanagedProcess
-from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord
+from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
 
 STOPPED = "stopped"
 
@@ -52,6 +52,12 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
             if _is_one(unmanaged.pod, uids):
                 found.unmanaged.append((device, unmanaged))
     return found
+
+
+def lags(pod: PodRecord, share: ShareRecord, devices: Iterable[DeviceRecord]) -> bool:
+    """Return whether a slot of a pod does not have the share's present grant yet, as the pod's node agent reports."""
+    rows = (row for device in devices for row in device.status.held_slots or () if _is_one(row.pod, {pod.at: pod.uid}))
+    return any((row.share, row.generation) != (share.at.name, share.generation) for row in rows)
 
 
 def _is_one(pod: PodReference | None, uids: dict[Named, str]) -> bool:

@@ -25,9 +25,6 @@ _LOG = logging.getLogger(__name__)
 PROGRAM = "orion-operator"
 """ The operator's User-Agent, as in the API server's audit log. """
 
-NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-""" A field selector. When a pod ends, the API server reports it to this watch as deleted. """
-
 
 class Intake:
     """Stores watch events in the state. The events of one object must arrive in order.
@@ -43,11 +40,16 @@ class Intake:
         """ The uids of all objects that the watches have reported. """
 
     def pod(self, event: Mapping[str, Any]) -> None:
-        """Process an event of a pod."""
+        """Process an event of a pod.
+
+        A pod that has ended may still hold slots, by what the kubelet says, so it is kept. Other pods that have ended
+        do not matter, and a cluster may have ten thousand of them.
+        """
         new = records.pod_record(event["object"])
         old = self._state.pod(new.at)
         if self._is_newer(event, new, old):
-            self._controller.changed(self._state.put_pod(new))
+            dropped = new.ended and not new.slots
+            self._controller.changed(self._state.drop_pod(new.at) if dropped else self._state.put_pod(new))
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_pod(new.at))
 
@@ -183,7 +185,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.watching.connect_timeout = 5
     found.watching.inactivity_timeout = 70
     found.watching.chunk_size = 250
-    found.watching.field_selectors["", "v1", "pods"] = NOT_ENDED
     found.networking.request_timeout = 30
     found.networking.connect_timeout = 5
     found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)

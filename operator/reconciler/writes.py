@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orion.crds.model import API_VERSION
-from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.records import Complaint, Named
 
 NOTE_MAX = 1_024
 """ The API server's limit for the note of an Event, in bytes. """
@@ -18,14 +18,6 @@ class _Patch:
 
     at: Named
     patch: Mapping[str, Any]
-
-
-class PatchPod(_Patch):
-    """A strategic merge patch of `pods/status`: the grant, the condition, or both.
-
-    A write to `pods/status` changes annotations, but never the spec, so the operator needs no right to write pods. The
-    patch contains the uid, so the API server rejects it if another pod has taken the name.
-    """
 
 
 class PatchShare(_Patch):
@@ -94,13 +86,22 @@ class EvictPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Remember:
+    """No write: keep what was said about a pod, so that it is not said again."""
+
+    at: Named
+    uid: str
+    complaint: Complaint | None
+
+
+@dataclass(frozen=True, slots=True)
 class RequeueAfter:
     """No write: reconcile the object again after this time."""
 
     seconds: float
 
 
-Write = PatchPod | PatchShare | PatchNode | PatchDevice | DeleteDevice | PostEvent | EvictPod | RequeueAfter
+Write = PatchShare | PatchNode | PatchDevice | DeleteDevice | PostEvent | EvictPod | Remember | RequeueAfter
 
 
 def pod_reference(at: Named, uid: str) -> dict[str, str]:

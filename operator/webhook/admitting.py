@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, GRANT, PRIORITY, SHARE, PodMarks, read_marks
+from orion.crds.annotations import CONTAINERS, PINNED_SHARE, PRIORITY, SHARE, PodMarks, read_marks
 from orion.crds.governing import Shares
-from orion.crds.grant import granted
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
@@ -85,14 +84,17 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     changes = _add_slots(pod, after, priority, amounts, defaults)
     changes += _choose_runtime(pod, after, defaults)
     changes += placement.require_gpus(after["spec"], amounts)
-    changes += _annotate(after, {PRIORITY: str(priority), GRANT: granted(priority, share, amounts).as_json()})
+    name = share.metadata.name if share else None
+    changes += _annotate(after, {PRIORITY: str(priority), PINNED_SHARE: name or ""})
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,
         Reason.SLOTS_GIVEN,
         after,
         because=(why, how, *changes),
         cautions=tuple(_cautions(pod, amounts)),
-        share=share.metadata.name if share else None,
+        share=name,
+        priority=priority,
+        slots=amounts,
     )
 
 

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 from orion.crds import share as share_kind
-from orion.crds.annotations import GRANT, PREFIX, PRIORITY, RESOURCES, SHARE
+from orion.crds.annotations import PINNED_SHARE, PREFIX, PRIORITY, RESOURCES, SHARE
 from orion.crds.bounds import Between
 from orion.crds.decimals import Number
 from orion.crds.model import GROUP
@@ -212,8 +212,7 @@ def _pods(defaults: Mapping[str, str]) -> dict[str, Any]:
     # The webhook has added the annotation to each pod with slots. The resource counts too, in case it was away.
     asks = f"{containers}.exists(c, '{RESOURCES[Priority.HP]}' in c.?resources.?limits.orValue({{}}))"
     is_hp = f"{annotations}[?'{PRIORITY}'].orValue('') == '{Priority.HP}' || {asks}"
-    # In the grant's JSON, no name can contain a quote.
-    governed = f"{annotations}[?'{GRANT}'].orValue('').contains('\"share\":')"
+    governed = f"{annotations}[?'{PINNED_SHARE}'].orValue('') != ''"
     needing = [each for each in CEILINGS if each.needs_share]
     return {
         "name": "pods-keep-to-ceilings",

@@ -5,10 +5,11 @@ it into a `Decision`, so callers see only decisions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from orion.crds.policy import Priority
 from orion.errors import Invalid
 
 
@@ -79,6 +80,8 @@ class Decision:
         because: sentences that give the priority, the share and each change.
         cautions: warnings for the owner of a pod that is not rejected.
         share: the name of the GPUShare that governs the pod.
+        priority: the pod's priority; None: the pod gets no slots.
+        slots: the number of slots by container name.
         of_cluster: whether a rejection depends on shares or GPUs, so that newer data may change it.
     """
 
@@ -89,6 +92,8 @@ class Decision:
     because: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
     share: str | None = None
+    priority: Priority | None = None
+    slots: Mapping[str, int] = field(default_factory=dict)
     of_cluster: bool = False
 
     @classmethod

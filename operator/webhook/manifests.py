@@ -9,21 +9,14 @@ and no namespace has to be excluded. Pods of an excluded namespace would bypass 
 
 The policies check what the webhook does not check:
   * A pod that asks for slots must have passed the webhook. No later webhook may have put a library before the hook.
-  * Annotations `orion/...` of an existing pod cannot change. Only an account that has the right to *update
-    grants* in the whole cluster may change `orion.gpu/grant`. The policy checks this right with RBAC, on the resource
-    `grants.orion.gpu`, which exists only for this check. The check names no namespace, so a Role cannot give the right.
-  * Labels of a pod cannot change, unless the pod names its share. With other labels, the selector of another share
-    could match the pod and give it another grant.
+  * Annotations and labels `orion/...` and `orion.gpu/...` of an existing pod cannot change, whoever asks. The webhook
+    has pinned the pod's share in one of them, so other labels of a pod can change without an effect on its grant.
   * A Binding may not contain Orion's annotations or labels: the API server copies a Binding's annotations to the pod,
     and in later versions also its labels.
   * A user who applies an Orion annotation or label that has no effect gets a warning (names.py).
 
-Rejected: a policy with the GPUShares as parameters, which could allow changes of labels that no selector uses. The API
-server evaluates such a policy once for each share of the namespace at every write of a pod. With 200 shares, that takes
-0.1 s each time.
-
-Rejected: naming the reconciler's service account in the policy. The name depends on the installation, so tests could
-not apply the file unchanged.
+Rejected: pinning no share, and forbidding changes of labels instead, since labels decide which selector matches. Kueue
+and others label the pods that they admit.
 """
 
 import argparse
@@ -36,7 +29,7 @@ import yaml
 
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
-from orion.crds.annotations import GRANT, OF_PEOPLE, PREFIX, PRIORITY, SHARE, WRITTEN
+from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, WRITTEN
 from orion.crds.model import GROUP
 from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
@@ -47,10 +40,9 @@ FILES = Path("charts/orion/files")
 ROLE_FILE, WEBHOOK_FILE, POLICIES_FILE = "webhook-role.yaml", "webhook.yaml", "policies.yaml"
 CEILINGS_FILE = "ceilings.yaml"
 TIMEOUT_S = 5
-GRANTS = "grants"
-""" The resource that the policies check with RBAC: accounts that may update it may change orion.gpu/grant. """
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
+_IS_OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
 
 
@@ -148,20 +140,20 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
         "matchConditions": [
-            {"name": "slots-or-grant", "expression": f"'{GRANT}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
+            {"name": "slots-or-pin", "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
         ],
         "variables": [{"name": "withSlots", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
                 "expression": "variables.withSlots.size() > 0",
-                "message": f"only Orion's webhook may write annotation {GRANT}, and only for pods that ask for slots; "
-                "remove it",
+                "message": f"only Orion's webhook may write annotation {PINNED_SHARE}, and only for pods that ask for "
+                "slots; remove it",
                 "reason": "Forbidden",
             },
             {
-                "expression": f"'{GRANT}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
+                "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
                 "message": f"this pod asks for slots ({WRITTEN}...) but has not been through Orion's webhook, "
-                f"which writes {GRANT}; is the webhook running?",
+                f"which writes {PINNED_SHARE}; is the webhook running?",
                 "reason": "Forbidden",
             },
             {
@@ -175,7 +167,7 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
 
 
 def _marks_stay() -> dict[str, Any]:
-    """Return the policy that keeps annotations and labels of existing pods unchanged.
+    """Return the policy that keeps Orion's annotations and labels of existing pods.
 
     The API server evaluates this policy at every write of every pod, including the status. Any user can create a pod
     with 40 000 annotations. So the maps are read once, into variables, and loops run only over maps that have changed.
@@ -191,12 +183,9 @@ def _marks_stay() -> dict[str, Any]:
     def equal(new: str, old: str) -> str:
         both = f"variables.{new}", f"variables.{old}"
         same = f"(name in {both[0]}) && (name in {both[1]}) && {both[0]}[name] == {both[1]}[name]"
-        marks = " && ".join(f"{each}.all(name, !name.startsWith('{PREFIX}') || ({same}))" for each in both)
+        marks = " && ".join(f"{each}.all(name, !{_IS_OURS} || ({same}))" for each in both)
         return f"({both[0]} == {both[1]} || ({marks}))"
 
-    now, before = (f"variables.{each}[?'{GRANT}'].orValue('')" for each in ("annotations", "oldAnnotations"))
-    was = "variables.oldAnnotations"
-    may = f"authorizer.group('{GROUP}').resource('{GRANTS}').check('update').allowed()"
     resources = ["pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"]
     return {
         "name": "pods-keep-their-marks",
@@ -205,30 +194,17 @@ def _marks_stay() -> dict[str, Any]:
         "validations": [
             {
                 "expression": f"{equal('annotations', 'oldAnnotations')} && {equal('labels', 'oldLabels')}",
-                "message": f"annotations and labels {PREFIX}... of a pod cannot be changed once it exists; delete the "
-                "pod and create it again",
+                "message": f"annotations and labels {PREFIX}... and {WRITTEN}... of a pod cannot be changed once it "
+                "exists; delete the pod and create it again",
                 "reason": "Forbidden",
-            },
-            {
-                "expression": f"{now} == {before} || {may}",
-                "message": f"annotation {GRANT} is changed by Orion's operator only; change the GPUShare instead",
-                "reason": "Forbidden",
-            },
-            {
-                "expression": f"!('{GRANT}' in {was}) || '{SHARE}' in {was} "
-                f"|| variables.labels == variables.oldLabels || {may}",
-                "message": "labels of a pod that shares a GPU decide which GPUShare governs it, so they cannot change; "
-                f"create the pod again, and name its share in annotation {SHARE} if its labels must change later",
-                "reason": "Forbidden",
-            },
+            }
         ],
     }
 
 
 def _bindings_bring_no_marks() -> dict[str, Any]:
     both = f"{_ANNOTATIONS}, object.metadata.?labels.orValue({{}})"
-    ours = f"name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}')"
-    none = f"![{both}].exists(marks, marks.exists(name, {ours}))"
+    none = f"![{both}].exists(marks, marks.exists(name, {_IS_OURS}))"
     return {
         "name": "bindings-bring-no-marks",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["bindings", "pods/binding"])]},

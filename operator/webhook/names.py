@@ -10,7 +10,7 @@ ReplicaSet's controller drops them.
 
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, GRANT, OF_PEOPLE, PREFIX, PRIORITY, SHARE, WRITTEN
+from orion.crds.annotations import CONTAINERS, OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, SHARE, WRITTEN
 from orion.crds.policy import Priority
 
 ALLOWED = (
@@ -45,7 +45,7 @@ def names_have_an_effect() -> dict[str, Any]:
         "around": _AROUND,
         "unknown": f"variables.annotations.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
         "written": f"variables.annotations.filter(name, name.startsWith('{WRITTEN}') "
-        f"&& !({_MAKES} == 'Pod' && name == '{GRANT}'))",
+        f"&& !({_MAKES} == 'Pod' && name == '{PINNED_SHARE}'))",
         "asLabels": f"variables.labels.filter(name, {_OURS})",
         "outside": f"variables.around.exists(each, [each.?annotations.orValue({{}}), each.?labels.orValue({{}})]"
         f".exists(names, names.exists(name, {_OURS})))",

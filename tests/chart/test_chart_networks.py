@@ -15,19 +15,20 @@ def test_every_metrics_port_is_scraped_and_only_by_allowed_peers(everything: lis
     assert scraped == {each["targetPort"] for each in service["spec"]["ports"]}
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     advertised = {port["name"] for _, each in chart.containers(everything) for port in each.get("ports", ())}
-    assert advertised == scraped | {"https"}
+    assert advertised == scraped | {"https", "node-pods"}
     for policy in chart.of_kind(everything, "NetworkPolicy").values():
         for rule in policy["spec"].get("ingress", ()):
             ports = {each["port"] for each in rule["ports"]}
-            assert ports == {"https"} or (ports <= scraped and rule["from"])
+            assert ports == {"https"} or (ports <= scraped | {"node-pods"} and rule["from"])
 
 
 def test_only_named_peers_reach_metrics() -> None:
     policies = chart.of_kind(chart.objects(), "NetworkPolicy")
     assert set(policies) == {"orion-operator", "orion-webhook", "orion-node", "orion-cleanup"}
     for name, policy in policies.items():
-        ingress = policy["spec"].get("ingress", [])
-        assert ingress == ([{"ports": [{"port": "https"}]}] if name == "orion-webhook" else [])
+        ports = [each["ports"] for each in policy["spec"].get("ingress", [])]
+        open_ports = {"orion-webhook": [[{"port": "https"}]], "orion-operator": [[{"port": "node-pods"}]]}
+        assert ports == open_ports.get(name, [])
         assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
@@ -37,6 +38,17 @@ def test_only_named_peers_reach_the_webhook() -> None:
     (rule,) = chart.one(found, "NetworkPolicy", "orion-webhook")["spec"]["ingress"]
     assert rule["ports"] == [{"port": "https"}]
     assert rule["from"] == [server]
+
+
+def test_only_node_agents_reach_the_operator_for_their_pods() -> None:
+    found = chart.objects({"networkPolicy": {"apiServerCIDRs": ["10.0.0.1/32"]}})
+    policies = {name: chart.one(found, "NetworkPolicy", f"orion-{name}")["spec"] for name in ("operator", "node")}
+    (rule,) = policies["operator"]["ingress"]
+    assert rule["from"] == [{"podSelector": chart.one(found, "DaemonSet", "orion-node")["spec"]["selector"]}]
+    (way,) = [each for each in policies["node"]["egress"] if each["ports"] == [{"port": "node-pods"}]]
+    assert way["to"] == [{"podSelector": chart.one(found, "Deployment", "orion-operator")["spec"]["selector"]}]
+    service = chart.one(found, "Service", "orion-operator")["spec"]
+    assert [each["targetPort"] for each in service["ports"]] == ["node-pods"]
 
 
 def test_egress_is_limited_if_the_api_server_is_named(everything: list[Object]) -> None:

@@ -138,12 +138,13 @@ def test_a_token_is_mounted_only_in_clients_of_the_api_server(objects: list[Obje
 
 
 def test_tokens_are_short_lived_and_bound_to_the_pod(objects: list[Object]) -> None:
-    for spec in chart.pod_specs(objects).values():
-        for volume in spec.get("volumes", []):
+    for container, found in all_mounts(objects).items():
+        for path, volume in found.items():
             for source in volume.get("projected", {}).get("sources", []):
                 if token := source.get("serviceAccountToken"):
                     assert token["expirationSeconds"] <= 3607
-                    assert "audience" not in token
+                    of_operator = container == "orion-node/agent" and path.startswith("/var/run/secrets/orion.gpu/")
+                    assert token.get("audience") == ("orion-operator" if of_operator else None), container
 
 
 @pytest.mark.parametrize(("values", "name"), list(zip(ALL, NAMES, strict=True)), ids=NAMES)
@@ -199,7 +200,6 @@ def test_policies_restrict_the_accounts_that_roles_cannot_restrict(objects: list
     wanted = {
         "orion-agents-keep-to-their-node",
         "orion-operator-labels-nodes",
-        "orion-operator-grants-to-pods",
         "orion-operator-releases-gpus",
         "orion-pods-have-been-admitted",
         "orion-pods-keep-their-marks",
@@ -226,7 +226,8 @@ def test_every_pod_has_a_network_policy_and_only_named_peers_reach_metrics(objec
     for policy in covered:
         assert "Ingress" in policy["spec"]["policyTypes"]
         open_ports = [port["port"] for rule in policy["spec"].get("ingress", []) for port in rule["ports"]]
-        assert open_ports == (["https"] if "webhook" in policy["metadata"]["name"] else [])
+        served = {"orion-webhook": ["https"], "orion-operator": ["node-pods"]}
+        assert open_ports == served.get(policy["metadata"]["name"], [])
 
 
 def test_every_container_that_may_restart_has_a_memory_limit(objects: list[Object]) -> None:

@@ -41,6 +41,7 @@ def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
     assert done.returncode == 0, done.stderr
     assert "changed: Pod chat in namespace default" in done.stdout
     assert "container server asks for 1 slot orion.gpu/hp in place of 1 nvidia.com/gpu" in done.stdout
+    assert 'its grant: {"containers":{"server":{"slots":1}},' in done.stdout
     assert "-        nvidia.com/gpu: 1\n+        orion.gpu/hp: '1'\n" in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -54,8 +55,7 @@ def test_an_object_that_creates_pods_is_explained_by_its_template(tmp_path: Path
     status, found = in_json("-f", written(tmp_path, SHARE, cron))
     assert status == 0
     assert (found["what"], found["namespace"], found["share"]) == ("CronJob nightly", "team", "training")
-    grant = next(each["value"] for each in found["patch"] if each["path"].endswith("orion.gpu~1grant"))
-    assert json.loads(grant)["containers"]["trainer"]["memoryLimitBytes"] == 8 * 2**30
+    assert found["grant"]["containers"]["trainer"]["memoryLimitBytes"] == 8 * 2**30
 
 
 @pytest.mark.parametrize(

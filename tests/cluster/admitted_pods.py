@@ -47,7 +47,7 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     The API server learns of the webhook and of each policy separately, so this waits for each of them.
     """
     core = client.CoreV1Api(api)
-    forged, unknown = pod("probe", annotations={"orion.gpu/grant": "{}"}), pod("probe", "nonsense")
+    forged, unknown = pod("probe", annotations={"orion.gpu/share": ""}), pod("probe", "nonsense")
     eventually(lambda: "only Orion's webhook" in refusal(api, namespace, forged))
     eventually(lambda: "must be hp or be" in refusal(api, namespace, unknown))
     core.create_namespaced_pod(namespace, pod("probe"))

@@ -1,11 +1,10 @@
-"""The node agent as a test's process, on simulated GPUs, with a real API server and a kubelet that the test controls.
+"""The node agent as a test's process, on simulated GPUs, with a real API server and operator, and a stand-in kubelet.
 
 The kubelet is a stand-in that serves only the PodResources interface. It runs no pods: the test itself starts the
 processes of a pod, in the slots that the pod holds.
 """
 
 import contextlib
-import json
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,9 @@ from typing import Any
 import yaml
 from kubernetes import client
 
+from orion.crds.annotations import PINNED_SHARE
 from orion.node_agent.kubelet import api_pb2
+from tests.cluster.serving_operator import ServingOperator
 from tests.hook.harness import Machine
 from tests.node_agent.node_stand_in import StandInKubelet
 from tests.waiting import eventually
@@ -47,10 +48,12 @@ class AgentNode(Machine):
 
     start_seconds = 60.0  # an agent in a cluster imports a lot, which takes a while on two busy cores
 
-    def __init__(self, build: Path, node: str, kubeconfig: Path, seed: str, gpus: int = 2) -> None:
+    def __init__(
+        self, build: Path, operator: ServingOperator, node: str, kubeconfig: Path, seed: str, gpus: int = 2
+    ) -> None:
         self._seed = seed
         super().__init__(build, gpus)
-        self.node, self._kubeconfig = node, kubeconfig
+        self.node, self._kubeconfig, self._operator = node, kubeconfig, operator
         self.kubelet = Kubelet(self.folder / "kubelet.sock")
         self.kubelet.start()
 
@@ -62,7 +65,7 @@ class AgentNode(Machine):
         """Start the agent and wait until it serves."""
         common = ["--node-name", self.node, "--kubeconfig", str(self._kubeconfig), "--metrics-address", "127.0.0.1:0"]
         common += ["--pod-resources", str(self.kubelet.socket), "--recovery-seconds", "1"]
-        common += ["--claim-seconds", "1"]
+        common += ["--claim-seconds", "1", *self._operator.options(self.node, self.folder)]
         super().start_agent(*common, *options)
 
     def metrics(self) -> dict[str, float]:
@@ -133,33 +136,52 @@ class ClusterView:
         ours = [each for each in found["items"] if each.get("reportingController") == "orion.gpu/agent"]
         return {each["reason"]: each["note"] for each in sorted(ours, key=lambda each: each["eventTime"])}
 
-    def pod(self, name: str, node: str, grant: Mapping[str, Any] | str | None = None) -> None:
-        """Create a pod on a node."""
-        text = grant if isinstance(grant, str) else json.dumps(grant)
-        annotations = {} if grant is None else {"orion.gpu/grant": text}
-        containers = [{"name": "main", "image": "none"}]
-        metadata = {"name": name, "annotations": annotations}
-        spec = {"nodeName": node, "containers": containers, "terminationGracePeriodSeconds": 0}
-        self.core.create_namespaced_pod(self.namespace, {"metadata": metadata, "spec": spec})
+    def pod(self, name: str, node: str, priority: str = "be", **spec: Any) -> None:
+        """Create a pod on a node as the webhook would; with `spec`, a GPUShare of the same name governs it."""
+        if spec:
+            metadata = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUShare", "metadata": {"name": name}}
+            share = {**metadata, "spec": {"priority": priority, **spec}}
+            self._objects.create_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", share)
+        limits = {f"{GROUP}/{priority}": "1"}
+        containers = [{"name": "main", "image": "none", "resources": {"limits": limits}}]
+        annotations = {"orion/priority": priority, PINNED_SHARE: name if spec else ""}
+        of_pod = {"nodeName": node, "containers": containers, "terminationGracePeriodSeconds": 0}
+        made = {"metadata": {"name": name, "annotations": annotations}, "spec": of_pod}
+        self.core.create_namespaced_pod(self.namespace, made)
+
+    def change_share(self, name: str, **spec: Any) -> None:
+        """Change a GPUShare's spec."""
+        arguments = (GROUP, VERSION, self.namespace, "gpushares", name, {"spec": spec})
+        self._objects.patch_namespaced_custom_object(*arguments)
+
+    def delete_share(self, name: str) -> None:
+        """Delete a GPUShare."""
+        self._objects.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
 
 
-def grant_rights(api: client.ApiClient, subject: Mapping[str, str], name: str) -> None:
-    """Give a user exactly the rights of the chart's role for agents."""
-    rights = client.RbacAuthorizationV1Api(api)
-    (role,) = yaml.safe_load_all(ROLE.read_text())
-    with contextlib.suppress(client.ApiException):
-        rights.create_cluster_role(role)
-    reference = {"kind": "ClusterRole", "name": role["metadata"]["name"], "apiGroup": "rbac.authorization.k8s.io"}
-    binding = {"metadata": {"name": f"orion-agent-{name}"}, "roleRef": reference, "subjects": [dict(subject)]}
-    rights.create_cluster_role_binding(binding)
+def grant_rights(api: client.ApiClient, operator: ServingOperator, subject: Mapping[str, str], name: str) -> None:
+    """Give a user exactly the rights of the chart's roles for agents; Orion's namespace is that of the operator."""
+    rights, namespace = client.RbacAuthorizationV1Api(api), operator.namespace
+    for role in yaml.safe_load_all(ROLE.read_text()):
+        reference = {"kind": role["kind"], "name": role["metadata"]["name"], "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": f"orion-agent-{name}"}, "roleRef": reference, "subjects": [dict(subject)]}
+        with contextlib.suppress(client.ApiException):  # another test has made the role
+            if role["kind"] == "ClusterRole":
+                rights.create_cluster_role(role)
+            else:
+                rights.create_namespaced_role(namespace, role)
+        if role["kind"] == "ClusterRole":
+            rights.create_cluster_role_binding(binding)
+        else:
+            rights.create_namespaced_role_binding(namespace, binding)
 
 
 @contextlib.contextmanager
 def machine(
-    build: Path, node: str, kubeconfig: Path, seed: str, view: ClusterView, gpus: int = 2
+    build: Path, operator: ServingOperator, node: str, kubeconfig: Path, seed: str, view: ClusterView, gpus: int = 2
 ) -> Iterator[AgentNode]:
     """Run a node's machine until the end of the block; afterwards its GPUDevices are deleted."""
-    with AgentNode(build, node, kubeconfig, seed, gpus) as made:
+    with AgentNode(build, operator, node, kubeconfig, seed, gpus) as made:
         try:
             yield made
         finally:

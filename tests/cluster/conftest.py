@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kubernetes import client, config
@@ -23,6 +23,9 @@ from tests.cluster import api_types, running_webhook
 from tests.cluster.admitted_pods import wait_until_admission_works
 from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.cluster.serving_operator import ServingOperator
 
 Kubectl = Callable[..., str]
 FakeNode = Callable[..., str]
@@ -152,6 +155,19 @@ def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
     yield make
     for name in names:
         core.delete_node(name)
+
+
+@pytest.fixture(scope="session")
+def operator(api: client.ApiClient, control_plane: Access) -> Iterator["ServingOperator"]:
+    """An operator of this worker that serves the agents of all tests, and writes nothing."""
+    from tests.cluster.serving_operator import serving_operator  # this module imports the present one
+
+    api_types.establish(api)
+    with (
+        tempfile.TemporaryDirectory(prefix="orion-operator-") as folder,
+        serving_operator(api, control_plane.kubeconfig, Path(folder)) as made,
+    ):
+        yield made
 
 
 @pytest.fixture(scope="module")

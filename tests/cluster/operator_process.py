@@ -1,6 +1,7 @@
 """The operator as a process of a test, with objects that people create and the statuses of a fake agent."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -9,43 +10,71 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kubernetes import client
 
+from orion.node_pods.node_pods_pb2 import Pod
 from testbed import binaries
+from tests.cluster import node_pods_caller
 from tests.cluster.audited_plane import bind
+from tests.cluster.node_pods_caller import Caller
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
 GROUP, VERSION = "orion.gpu", "v1alpha1"
-GRANT = "orion.gpu/grant"
 
 
 class OperatorProcess:
-    """`orion operator`, for one namespace or for all."""
+    """`orion operator`, for one namespace or for all.
 
-    def __init__(self, kubeconfig: Path, folder: Path, *options: str, name: str = "operator") -> None:
+    With `serves`, it serves the agents of `World`, which makes what is needed for that in the namespace of the Lease.
+    """
+
+    started: ClassVar[list["OperatorProcess"]] = []
+    """ The operators of this test that have been started and not ended. """
+
+    def __init__(
+        self, kubeconfig: Path, folder: Path, *options: str, name: str = "operator", serves: bool = True
+    ) -> None:
         self._kubeconfig, self._options, self.log = kubeconfig, options, folder / f"{name}.log"
-        self._port = _free_port()
+        self._port, self._name, self.serves = free_port(), name, serves
         self._process: subprocess.Popen[bytes] | None = None
+        self._callers: dict[str, Caller] = {}
 
     def start(self) -> "OperatorProcess":
         """Start the operator, without waiting; see `wait_until_ready`."""
         command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(self._kubeconfig)]
         command += ["--address", f"127.0.0.1:{self._port}", *self._options]
+        if self.serves:
+            command += ["--node-pods-address", "127.0.0.1:0", "--node-pods-name", "localhost"]
         environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        environment["POD_NAME"] = f"{self._name}-{self._port}"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        self.started.append(self)
         return self
+
+    def caller(self, node: str, make: Callable[[Callable[[], int]], Caller]) -> Caller:
+        """Return the call of a node's agent to this operator, which `make` makes if there is none yet."""
+        if node not in self._callers:
+            self._callers[node] = make(lambda: self.node_pods_port)
+        return self._callers[node]
 
     def wait_until_ready(self) -> "OperatorProcess":
         """Wait until the operator knows all objects and holds the Lease, so that it may write."""
         eventually(lambda: self.knows_all() and self.metrics()["orion_operator_leader"] == 1)
         return self
+
+    @property
+    def node_pods_port(self) -> int:
+        """The port for node agents; 0: the operator does not serve them yet."""
+        began = self.log.read_text().rpartition("metrics: on ")[2] if self.log.exists() else ""
+        found = re.findall(r"node agents are served on \S+:(\d+)", began)
+        return int(found[-1]) if found else 0
 
     def knows_all(self) -> bool:
         """Return whether the operator knows all objects; it may still be on standby."""
@@ -66,6 +95,11 @@ class OperatorProcess:
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End the operator; return its exit status."""
         assert self._process
+        if self in self.started:
+            self.started.remove(self)
+        for caller in self._callers.values():
+            caller.close()
+        self._callers = {}
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(how)
         try:
@@ -112,15 +146,15 @@ class OperatorProcess:
 
 @contextlib.contextmanager
 def running_operator(
-    kubeconfig: Path, folder: Path, *options: str, name: str = "operator"
+    kubeconfig: Path, folder: Path, *options: str, name: str = "operator", serves: bool = True, standby: bool = False
 ) -> Iterator[OperatorProcess]:
-    """Run an operator until the end of the block."""
-    process = OperatorProcess(kubeconfig, folder, *options, name=name).start()
+    """Run an operator until the end of the block; with `standby`, do not wait until it holds the Lease."""
+    process = OperatorProcess(kubeconfig, folder, *options, name=name, serves=serves).start()
     try:
-        yield process.wait_until_ready()
+        eventually(process.knows_all) if standby else process.wait_until_ready()
+        yield process
     finally:
-        if not process.ended:
-            process.end()
+        process.end()
         print(process.log.read_text())  # pytest shows it if the test fails
 
 
@@ -129,7 +163,10 @@ class World:
 
     def __init__(self, api: client.ApiClient, namespace: str) -> None:
         self.namespace, self._core = namespace, client.CoreV1Api(api)
-        self._objects, self._events = client.CustomObjectsApi(api), client.EventsV1Api(api)
+        self._objects = client.CustomObjectsApi(api)
+        self.api, self._tokens = api, dict[str, str]()
+        self.node = f"{namespace}-usual"
+        node_pods_caller.prepare(api, namespace)
 
     def share(self, name: str, **spec: Any) -> None:
         """Create a GPUShare; its selector is `app: NAME` unless given."""
@@ -165,21 +202,34 @@ class World:
                 return each["status"], each["reason"]
         return "", ""
 
-    def pod(self, name: str, app: str, node: str = "", priority: str | None = "be", **marks: str) -> None:
-        """Create a pod as the webhook leaves it, but without a grant; `marks` are further annotations of orion/."""
+    def pod(
+        self,
+        name: str,
+        app: str,
+        node: str = "",
+        priority: str | None = "be",
+        pin: str | None = None,
+        **marks: str,
+    ) -> None:
+        """Create a pod as the webhook leaves it, on a node; `marks` are further annotations of orion/."""
         annotations = {f"orion/{key}": value for key, value in marks.items()}
+        if pin is not None:
+            annotations["orion.gpu/share"] = pin
         if priority:
             annotations["orion/priority"] = priority
         limits = {f"orion.gpu/{priority}": "1"} if priority else {}
-        spec: dict[str, Any] = {"containers": [{"name": "main", "image": "x/y:1", "resources": {"limits": limits}}]}
-        if node:
-            spec["nodeName"] = node
+        containers = [{"name": "main", "image": "x/y:1", "resources": {"limits": limits}}]
+        spec: dict[str, Any] = {"containers": containers, "nodeName": node or self._usual_node()}
         meta = {"name": name, "labels": {"app": app}, "annotations": annotations}
         self._core.create_namespaced_pod(self.namespace, {"metadata": meta, "spec": spec})
 
     def run(self, pod: str) -> None:
         """Set a pod's status to running, as its kubelet would."""
         self._core.patch_namespaced_pod_status(pod, self.namespace, {"status": {"phase": "Running"}})
+
+    def end(self, pod: str) -> None:
+        """Set a pod's status to succeeded, as its kubelet would."""
+        self._core.patch_namespaced_pod_status(pod, self.namespace, {"status": {"phase": "Succeeded"}})
 
     def relabel(self, pod: str, app: str) -> None:
         """Change a pod's label `app`."""
@@ -193,30 +243,49 @@ class World:
         """Return a pod."""
         return self._core.read_namespaced_pod(name, self.namespace)
 
-    def grant(self, pod: str) -> dict[str, Any]:
-        """Return a pod's grant, or nothing."""
-        text = (self.read_pod(pod).metadata.annotations or {}).get(GRANT)
+    def received(self, node: str = "") -> list[dict[str, Pod]]:
+        """Return what each running operator tells the agent of a node; an operator that does not answer is left out."""
+        node = node or self.node
+        if node not in self._tokens:
+            self._tokens[node] = node_pods_caller.token(self.api, self.namespace, node)
+        calls = [
+            operator.caller(node, lambda port: self._call(port, node))
+            for operator in OperatorProcess.started
+            if operator.serves
+        ]
+        return [pods for pods in (each.pods for each in calls) if pods is not None]
+
+    def grant(self, pod: str, node: str = "") -> dict[str, Any]:
+        """Return a pod's grant, or nothing: no operator answers, they differ, or the pod keeps what it has."""
+        texts = {pods[pod].grant if pod in pods else "" for pods in self.received(node)}
+        text = texts.pop() if len(texts) == 1 else ""
         return dict(json.loads(text)) if text else {}
 
     def memory_limits(self) -> set[int | None]:
-        """Return the memory limits in the grants of all pods; None: no grant, or no limit."""
-        limits: set[int | None] = set()
-        for pod in self._core.list_namespaced_pod(self.namespace).items:
-            text = (pod.metadata.annotations or {}).get(GRANT)
-            grant = json.loads(text) if text else {}
-            limits.add(grant.get("containers", {}).get("main", {}).get("memoryLimitBytes"))
-        return limits
+        """Return the memory limits in the grants of all pods, from all operators; None: no grant, or no limit."""
+        texts = [each.grant for pods in self.received() for each in pods.values() if not each.name.startswith("agent-")]
+        grants = [json.loads(text) if text else {} for text in texts]
+        return {grant.get("containers", {}).get("main", {}).get("memoryLimitBytes") for grant in grants}
 
-    def complaint(self, pod: str) -> str:
-        """Return the reason in the condition that says why the pod has no grant from a share, or nothing."""
-        conditions = self.read_pod(pod).status.conditions or []
-        return next((each.reason for each in conditions if each.type == "orion.gpu/Governed"), "")
+    def complaints(self, pod: str) -> set[str]:
+        """Return the reasons of all Events that said why a pod has no grant from a share."""
+        return {reason for name, reason, _ in self.events() if name == pod}
+
+    def _call(self, port: Callable[[], int], node: str) -> Caller:
+        trusted = functools.partial(node_pods_caller.certificates, self.api, self.namespace)
+        return Caller(port, trusted, self._tokens[node])
+
+    def _usual_node(self) -> str:
+        with contextlib.suppress(client.ApiException):  # it exists
+            self._core.create_node({"metadata": {"name": self.node}})
+        return self.node
 
     def events(self) -> list[tuple[str, str, str]]:
         """Return the operator's Events: object, reason, note."""
-        found = self._events.list_namespaced_event(self.namespace).items
-        ours = [each for each in found if each.reporting_controller == "orion.gpu/operator"]
-        return sorted((each.regarding.name, each.reason, each.note) for each in ours)
+        # As plain objects, because the client's types reject Events that other programs write.
+        found = self._objects.list_namespaced_custom_object("events.k8s.io", "v1", self.namespace, "events")
+        ours = [each for each in found["items"] if each.get("reportingController") == "orion.gpu/operator"]
+        return sorted((each["regarding"]["name"], each["reason"], each["note"]) for each in ours)
 
     def fake_agent_reports(self, uuid: str, spec: Mapping[str, Any] | None = None, **status: Any) -> None:
         """Create a GPUDevice if there is none, and write its status, as its node's agent would."""
@@ -263,7 +332,7 @@ def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:
     bind(api, ROLE, user, namespace)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -12,6 +12,7 @@ from tests.cluster import api_types
 from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
+from tests.cluster.serving_operator import ServingOperator
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -33,6 +34,7 @@ def closed(node: AgentNode) -> list[bool]:
 def test_an_agent_that_starts_without_the_api_server_uncordons_no_gpu(
     api: client.ApiClient,
     c_build: Path,
+    operator: ServingOperator,
     namespace: str,
     kubeconfig_for: Callable[..., Path],
     fake_node: FakeNode,
@@ -42,9 +44,9 @@ def test_an_agent_that_starts_without_the_api_server_uncordons_no_gpu(
     api_types.establish(api)
     view = ClusterView(api, namespace)
     user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
+    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
     through = proxy.kubeconfig(kubeconfig_for(user), tmp_path / "through.kubeconfig")
-    with machine(c_build, fake_node("a"), through, namespace, view) as node:
+    with machine(c_build, operator, fake_node("a"), through, namespace, view) as node:
         node.start_agent()
         until_written(view, node)
         view.change(node.uuids[0], cordon=True)

@@ -13,11 +13,10 @@ from tests.cluster import api_types
 from tests.cluster.agent_process import ROOT, AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
+from tests.cluster.serving_operator import ServingOperator
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
-
-MI = 2**20
 
 
 @pytest.fixture
@@ -27,17 +26,24 @@ def view(api: client.ApiClient, namespace: str) -> ClusterView:
 
 
 @pytest.fixture
-def kubeconfig(api: client.ApiClient, namespace: str, kubeconfig_for: Callable[..., Path]) -> Path:
+def kubeconfig(
+    api: client.ApiClient, operator: ServingOperator, namespace: str, kubeconfig_for: Callable[..., Path]
+) -> Path:
     user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
+    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
     return kubeconfig_for(user)
 
 
 @pytest.fixture
 def stopped_node(
-    c_build: Path, namespace: str, kubeconfig: Path, fake_node: FakeNode, view: ClusterView
+    c_build: Path,
+    operator: ServingOperator,
+    namespace: str,
+    kubeconfig: Path,
+    fake_node: FakeNode,
+    view: ClusterView,
 ) -> Iterator[AgentNode]:
-    with machine(c_build, fake_node("a"), kubeconfig, namespace, view) as made:
+    with machine(c_build, operator, fake_node("a"), kubeconfig, namespace, view) as made:
         yield made
 
 
@@ -57,9 +63,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     assert view.condition(uuid, "HookInjected") == ("Unknown", "NoClients")
     at_rest = view.device(other)["metadata"]["resourceVersion"]
 
-    grant = {"format": 1, "priority": "be", "share": "s", "shareUid": "u", "shareGeneration": 3}
-    grant |= {"containers": {"main": {"slots": 1, "memoryLimitBytes": 512 * MI, "weightMilli": 2_000}}}
-    view.pod("train", node.node, grant)
+    view.pod("train", node.node, memory={"limit": "512Mi"}, weight=2)
     node.kubelet.give("train", (uuid, "be-3"), namespace=view.namespace)
     eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
     worker = node.start("be-3")
@@ -68,7 +72,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     (slot,) = status["heldSlots"]
     reference = {"namespace": view.namespace, "name": "train", "container": "main"}
     assert slot["pod"] | reference == slot["pod"]
-    assert (slot["name"], slot["share"], slot["generation"]) == ("be-3", "s", 3)
+    assert (slot["name"], slot["share"], slot["generation"]) == ("be-3", "train", 1)
     assert (slot["memoryLimit"], slot["weight"]) == ("512Mi", 2)
     (row,) = status["clients"]
     assert (row["processId"], row["slot"], row["priority"], row["pod"]) == (worker.pid, "be-3", "be", slot["pod"])
@@ -77,7 +81,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     worker.kill()
     eventually(lambda: view.status(uuid).get("clientCount") == 0)
     assert view.device(other)["metadata"]["resourceVersion"] == at_rest
-    holder = f'container="main",gpu="{uuid}",namespace="{view.namespace}",pod="train",share="s",slot="be-3"'
+    holder = f'container="main",gpu="{uuid}",namespace="{view.namespace}",pod="train",share="train",slot="be-3"'
     assert node.metrics()[f"orion_slot_holder{{{holder}}}"] == 1
     _, _, reported = (ROOT / "docs" / "metrics.md").read_text().partition("\n## In a cluster\n")
     documented = set(re.findall(r"^\| `(orion_\w+)`", reported, re.MULTILINE))
@@ -86,11 +90,11 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
 
 def test_problems_of_a_pod_become_events_of_the_pod(node: AgentNode, view: ClusterView) -> None:
     uuid = node.uuids[0]
-    view.pod("unreadable", node.node, "nonsense")
-    view.pod("long", node.node, {"format": 1, "priority": "be", "containers": {"main": {"slots": 1}}})
-    node.kubelet.give("unreadable", (uuid, "be-0"), namespace=view.namespace)
+    view.pod("differs", node.node, "hp")
+    view.pod("long", node.node)
+    node.kubelet.give("differs", (uuid, "be-0"), namespace=view.namespace)
     node.kubelet.give("long", (uuid, "be-1"), namespace=view.namespace)
-    eventually(lambda: "GrantUnreadable" in view.events("unreadable", view.namespace), what=node.agent_log())
+    eventually(lambda: "RoleDiffers" in view.events("differs", view.namespace), what=node.agent_log())
     worker = node.start("be-1")
 
     def reported() -> str:
@@ -191,6 +195,7 @@ def test_a_gpu_of_another_plugin_is_advertised_only_if_coexist_is_set(
 
 def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
     c_build: Path,
+    operator: ServingOperator,
     namespace: str,
     kubeconfig: Path,
     control_plane: Access,
@@ -200,7 +205,7 @@ def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
 ) -> None:
     with CutProxy(control_plane.url) as proxy:
         through = proxy.kubeconfig(kubeconfig, tmp_path / "through.kubeconfig")
-        with machine(c_build, fake_node("a"), through, namespace, view, gpus=1) as node:
+        with machine(c_build, operator, fake_node("a"), through, namespace, view, gpus=1) as node:
             node.start_agent()
             until_written(view, node)
             proxy.cut()
@@ -217,10 +222,16 @@ def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
 
 
 def test_a_gpudevice_belongs_to_one_agent_until_its_gpu_is_gone_or_the_object_is_deleted(
-    node: AgentNode, view: ClusterView, c_build: Path, namespace: str, kubeconfig: Path, fake_node: FakeNode
+    node: AgentNode,
+    view: ClusterView,
+    c_build: Path,
+    operator: ServingOperator,
+    namespace: str,
+    kubeconfig: Path,
+    fake_node: FakeNode,
 ) -> None:
     first, second = node.uuids
-    with machine(c_build, fake_node("b"), kubeconfig, namespace, view) as elsewhere:
+    with machine(c_build, operator, fake_node("b"), kubeconfig, namespace, view) as elsewhere:
         assert elsewhere.uuids == node.uuids
         elsewhere.start_agent()
         eventually(lambda: "delete that GPUDevice" in view.events(elsewhere.node).get("GPUElsewhere", ""))

@@ -12,6 +12,7 @@ from orion.node_agent.mps.folder import MpsFolder
 from tests.cluster import api_types
 from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode
+from tests.cluster.serving_operator import ServingOperator
 from tests.hook.scripted_client import Client
 from tests.waiting import eventually
 
@@ -27,6 +28,7 @@ def view(api: client.ApiClient, namespace: str) -> ClusterView:
 @pytest.fixture
 def node(
     c_build: Path,
+    operator: ServingOperator,
     api: client.ApiClient,
     namespace: str,
     kubeconfig_for: Callable[..., Path],
@@ -34,8 +36,8 @@ def node(
     view: ClusterView,
 ) -> Iterator[AgentNode]:
     user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
-    with machine(c_build, fake_node("a"), kubeconfig_for(user), namespace, view) as made:
+    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
+    with machine(c_build, operator, fake_node("a"), kubeconfig_for(user), namespace, view) as made:
         made.start_agent()
         until_written(view, made)
         yield made
@@ -75,7 +77,7 @@ def test_a_mode_changes_when_the_gpu_has_no_clients(
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     assert view.status(other)["mode"] == "timeslice"
 
-    view.pod("train", node.node, {"format": 1, "priority": "be", "containers": {"main": {"slots": 1}}})
+    view.pod("train", node.node)
     node.kubelet.give("train", (uuid, "be-0"), namespace=view.namespace)
     eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
     worker = begun(node, "be-0")

@@ -15,6 +15,7 @@ from testbed.access import Access
 from tests.cluster import api_types
 from tests.cluster.agent_process import GROUP, ROOT, VERSION, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.serving_operator import ServingOperator
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -39,11 +40,13 @@ def gpu(view: ClusterView) -> Iterator[str]:
 
 
 @pytest.fixture
-def token_of(api: client.ApiClient, namespace: str, control_plane: Access, tmp_path: Path) -> Tokens:
+def token_of(
+    api: client.ApiClient, operator: ServingOperator, namespace: str, control_plane: Access, tmp_path: Path
+) -> Tokens:
     """Makes a kubeconfig with the token of an agent's pod on a node; for the node "", the token belongs to no pod."""
     core = client.CoreV1Api(api)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": AGENT}})
-    grant_rights(api, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
+    grant_rights(api, operator, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
 
     def make(node: str) -> Path:
         wanted: dict[str, Any] = {"expirationSeconds": 3600}
@@ -150,10 +153,10 @@ def test_users_who_may_release_gpus_can_only_set_the_health_to_unknown(
 
 @pytest.mark.usefixtures("policy")
 def test_an_agent_does_its_work_under_the_policy(
-    c_build: Path, fake_node: FakeNode, token_of: Tokens, view: ClusterView
+    c_build: Path, operator: ServingOperator, fake_node: FakeNode, token_of: Tokens, view: ClusterView
 ) -> None:
     node = fake_node("a")
-    with machine(c_build, node, token_of(node), view.namespace, view, gpus=1) as made:
+    with machine(c_build, operator, node, token_of(node), view.namespace, view, gpus=1) as made:
         made.start_agent()
         until_written(view, made)
         assert view.condition(made.uuids[0], "Ready") == ("True", "Advertised")

@@ -32,7 +32,7 @@ def test_the_operator_makes_and_rotates_the_certificates(
     kubeconfig = kubeconfig_for(user)
     certificates = Certificates(api, namespace, kubeconfig, tmp_path)
     mine = ("--namespace", namespace, "--lease-namespace", namespace, "--certificates", "operator")
-    with running_operator(kubeconfig, tmp_path, *mine) as operator:
+    with running_operator(kubeconfig, tmp_path, *mine, serves=False) as operator:
         eventually(lambda: certificates.state.leaf is not None)
         first = certificates.state.authority
         assert first is not None

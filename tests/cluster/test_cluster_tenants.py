@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from orion.crds.annotations import read_grant
-from orion.operator.webhook import manifests
+from orion.crds.annotations import PINNED_SHARE
 from tests.cluster.admitted_pods import pod, refusal, share
 from tests.cluster.conftest import Kubectl, client_for
 from tests.waiting import eventually
@@ -58,11 +57,12 @@ def _patched(change: Callable[..., Any], namespace: str, annotations: dict[str, 
     return ""
 
 
-def test_a_tenant_cannot_raise_a_grant_or_change_a_priority(admitted: str, tenant: client.CoreV1Api) -> None:
+def test_a_tenant_cannot_change_a_pin_or_a_priority(admitted: str, tenant: client.CoreV1Api) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     for change in (tenant.patch_namespaced_pod, tenant.patch_namespaced_pod_status):
-        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion.gpu/grant": "{}"})
-        assert "changed by Orion's operator only" in _patched(change, admitted, {"orion.gpu/grant": None})
+        assert "cannot be changed once it exists" in _patched(change, admitted, {"orion.gpu/share": "other"})
+        assert "cannot be changed once it exists" in _patched(change, admitted, {"orion.gpu/share": None})
+        assert "cannot be changed once it exists" in _patched(change, admitted, {"orion.gpu/more": ""})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/priority": "hp"})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/priority": None})
         assert "cannot be changed once it exists" in _patched(change, admitted, {"orion/share": "other"})
@@ -73,7 +73,7 @@ def test_a_tenant_cannot_raise_a_grant_or_change_a_priority(admitted: str, tenan
 def test_a_tenant_cannot_add_annotations_by_a_binding(admitted: str, tenant: client.CoreV1Api, of: str) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     binding = {
-        "metadata": {"name": "mine", of: {"orion.gpu/grant": "{}"}},
+        "metadata": {"name": "mine", of: {"orion.gpu/share": "other"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "none"},
     }
     with pytest.raises(client.ApiException) as refused:
@@ -83,77 +83,67 @@ def test_a_tenant_cannot_add_annotations_by_a_binding(admitted: str, tenant: cli
 
 def test_an_existing_pod_cannot_become_a_tenant(admitted: str, tenant: client.CoreV1Api) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine"))
-    for name in ("orion/priority", "orion/share"):
+    for name in ("orion/priority", "orion/share", "orion.gpu/share"):
         message = _patched(tenant.patch_namespaced_pod, admitted, {name: "hp"})
         assert "cannot be changed once it exists" in message
 
 
-def test_users_who_may_update_grants_can_change_grants(
-    api: client.ApiClient, admitted: str, kubeconfig_for: Callable[..., Path], kubectl: Kubectl
-) -> None:
-    client.CoreV1Api(api).create_namespaced_pod(admitted, pod("mine", "be"))
-    authorization = client.RbacAuthorizationV1Api(api)
-    rules = [
-        {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]},
-        {"apiGroups": ["orion.gpu"], "resources": [manifests.GRANTS], "verbs": ["update"]},
-    ]
-    name = f"reconciler-of-{admitted}"
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    subjects = [{"kind": "ServiceAccount", "name": "reconciler", "namespace": admitted}]
-    authorization.create_cluster_role({"metadata": {"name": name}, "rules": rules})
-    authorization.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
-    try:
-        with client_for(kubeconfig_for(f"system:serviceaccount:{admitted}:reconciler")) as speaking:
-            status = client.CoreV1Api(speaking).patch_namespaced_pod_status
-            eventually(lambda: _patched(status, admitted, {"orion.gpu/grant": "{}"}) == "")
-            assert "cannot be changed" in _patched(status, admitted, {"orion/priority": "hp"})
-    finally:
-        authorization.delete_cluster_role_binding(name)
-        authorization.delete_cluster_role(name)
+def test_neither_administrators_nor_kubelets_can_change_a_pin(api: client.ApiClient, admitted: str) -> None:
+    core = client.CoreV1Api(api)
+    core.create_namespaced_pod(admitted, pod("mine", "be"))
+    for change in (core.patch_namespaced_pod, core.patch_namespaced_pod_status):
+        assert "cannot be changed once it exists" in _patched(change, admitted, {"orion.gpu/share": "other"})
 
 
-def test_a_tenant_cannot_move_a_pod_to_another_share_by_its_labels(
+def test_other_labels_of_a_pod_can_change_and_its_pin_stays(
     kubectl: Kubectl, admitted: str, tenant: client.CoreV1Api
 ) -> None:
-    for name, limit in (("small", "1Gi"), ("large", "64Gi")):
-        given = share(name, "be", selector={"matchLabels": {"app": name}}, memory={"limit": limit})
+    for name in ("small", "large"):
+        given = share(name, "be", selector={"matchLabels": {"app": name}})
         kubectl("create", "-n", admitted, "-f", "-", given=given)
-    tenant.create_namespaced_pod(admitted, pod("mine", "be", labels={"app": "small"}))
-    for change in (tenant.patch_namespaced_pod, tenant.patch_namespaced_pod_status):
-        for app in ("large", None):  # without the label no share would govern the pod, and it would have no limits
-            with pytest.raises(client.ApiException) as refused:
-                change("mine", admitted, {"metadata": {"labels": {"app": app}}})
-            assert "labels of a pod that shares a GPU" in str(refused.value.body)
-    tenant.create_namespaced_pod(admitted, pod("named", "be", annotations={"orion/share": "small"}))
-    tenant.create_namespaced_pod(admitted, pod("plain", labels={"app": "small"}))
-    for name in ("named", "plain"):  # a named share, or no share: labels change nothing
-        tenant.patch_namespaced_pod(name, admitted, {"metadata": {"labels": {"app": "large"}}})
+    made = eventually(lambda: _pinned(tenant, admitted, pod("mine", "be", labels={"app": "small"})))
+    for app in ("large", None):
+        tenant.patch_namespaced_pod("mine", admitted, {"metadata": {"labels": {"app": app}}})
+        assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations[PINNED_SHARE] == made == "small"
 
 
-def test_a_grant_that_a_tenant_applies_is_overwritten(
-    kubectl: Kubectl, admitted: str, tenant: client.CoreV1Api
-) -> None:
-    forged = json.dumps({"priority": "hp", "containers": {"main": {"slots": 8}}})
+def test_a_gate_and_labels_can_change_in_one_patch(admitted: str, tenant: client.CoreV1Api) -> None:
+    """Kueue does this when it admits a pod."""
+    tenant.create_namespaced_pod(admitted, pod("mine", "be", schedulingGates=[{"name": "kueue.x-k8s.io/topology"}]))
+    labels = {"kueue.x-k8s.io/podset": "main"}
+    patch = {"metadata": {"labels": labels}, "spec": {"schedulingGates": None, "nodeSelector": {"rack": "a"}}}
+    tenant.patch_namespaced_pod("mine", admitted, patch)
+    changed = tenant.read_namespaced_pod("mine", admitted)
+    assert (changed.metadata.labels, changed.spec.scheduling_gates) == (labels, None)
+
+
+def _pinned(core: client.CoreV1Api, namespace: str, plain: dict[str, Any]) -> str:
+    """Create a pod; return its pin. Without a pin the pod is deleted: the webhook may learn of the share later."""
+    made = core.create_namespaced_pod(namespace, plain)
+    if not made.metadata.annotations[PINNED_SHARE]:
+        core.delete_namespaced_pod(made.metadata.name, namespace, grace_period_seconds=0)
+    return str(made.metadata.annotations[PINNED_SHARE])
+
+
+def test_a_pin_that_a_tenant_applies_is_overwritten(kubectl: Kubectl, admitted: str, tenant: client.CoreV1Api) -> None:
     limits = {"limits": {"orion.gpu/be": "1"}}
-    given = pod("mine", "be", annotations={"orion.gpu/grant": forged}, container={"resources": limits})
+    given = pod("mine", "be", annotations={"orion.gpu/share": "of-others"}, container={"resources": limits})
     shown = kubectl("apply", "--server-side", "-n", admitted, "-o", "json", "-f", "-", given=given)
-    grant = read_grant(json.loads(shown)["metadata"]["annotations"])
-    assert grant is not None
-    assert (grant.priority, grant.containers["main"].slots) == ("be", 1)
+    assert json.loads(shown)["metadata"]["annotations"][PINNED_SHARE] == ""
 
 
 @pytest.mark.parametrize("resource", ["", "status", "resize", "ephemeralcontainers"])
-def test_no_subresource_lets_a_tenant_change_a_grant(admitted: str, tenant: client.CoreV1Api, resource: str) -> None:
+def test_no_subresource_lets_a_tenant_change_a_pin(admitted: str, tenant: client.CoreV1Api, resource: str) -> None:
     tenant.create_namespaced_pod(admitted, pod("mine", "be"))
     name = "_".join(filter(None, ("namespaced_pod", resource)))
     made = json.loads(tenant.read_namespaced_pod("mine", admitted, _preload_content=False).data)
-    before = made["metadata"]["annotations"]["orion.gpu/grant"]
-    made["metadata"]["annotations"]["orion.gpu/grant"] = "{}"
+    before = made["metadata"]["annotations"][PINNED_SHARE]
+    made["metadata"]["annotations"][PINNED_SHARE] = "other"
     with contextlib.suppress(
         client.ApiException
     ):  # the API server refuses some of these, and ignores the metadata of others
         getattr(tenant, f"replace_{name}")("mine", admitted, made)
-    assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations["orion.gpu/grant"] == before
+    assert tenant.read_namespaced_pod("mine", admitted).metadata.annotations[PINNED_SHARE] == before
 
 
 def test_a_slot_cannot_be_added_to_a_pod_that_exists(admitted: str, tenant: client.CoreV1Api) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kubernetes import client
 
-from orion.crds.annotations import read_grant
+from orion.crds.annotations import PINNED_SHARE
 from orion.operator.webhook import ceilings, manifests
 from orion.operator.webhook.defaults import Defaults
 from tests.cluster.admitted_pods import pod, share
@@ -36,10 +36,8 @@ def assert_has_slot(made: dict[str, Any], priority: str, amount: int = 1) -> Non
     slots = {f"orion.gpu/{priority}": str(amount)}
     assert container["resources"]["limits"] == container["resources"]["requests"] == slots
     assert {"name": "LD_PRELOAD", "value": HOOK} in container["env"]
-    grant = read_grant(made["metadata"]["annotations"])
-    assert grant is not None
-    assert grant.priority == priority
-    assert grant.containers["main"].slots == amount
+    assert made["metadata"]["annotations"]["orion/priority"] == priority
+    assert PINNED_SHARE in made["metadata"]["annotations"]
 
 
 # -- How pods change ---------------------------------------------------------------------------------------------------
@@ -55,7 +53,7 @@ def test_a_pod_that_does_not_concern_orion_is_left_alone(api: client.ApiClient, 
     given = pod("plain", container={"resources": {"limits": {"nvidia.com/gpu": "1"}}}, hostPID=True)
     made = json.loads(client.CoreV1Api(api).create_namespaced_pod(admitted, given, _preload_content=False).data)
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
-    assert "orion.gpu/grant" not in made["metadata"].get("annotations", {})
+    assert PINNED_SHARE not in made["metadata"].get("annotations", {})
 
 
 TEMPLATE = {
@@ -111,20 +109,18 @@ def test_a_pod_that_asks_for_slots_can_be_applied_again(kubectl: Kubectl, admitt
     assert_has_slot(second, "be")
 
 
-def test_a_share_governs_the_pods_that_it_selects(kubectl: Kubectl, admitted: str) -> None:
-    made = share("chat", "hp", selector={"matchLabels": {"app": "chat"}}, memory={"limit": "8Gi"}, failClosed=True)
+def test_a_share_is_pinned_to_the_pods_that_it_selects(kubectl: Kubectl, admitted: str) -> None:
+    made = share("chat", "hp", selector={"matchLabels": {"app": "chat"}})
     kubectl("create", "-n", admitted, "-f", "-", given=made)
 
-    def governed() -> bool:
+    def pinned() -> bool:
         shown = kubectl(
             "create", "-n", admitted, "--dry-run=server", "-o", "json", "-f", "-",
             given=pod("chat", "hp", labels={"app": "chat"}),
         )  # fmt: skip
-        grant = read_grant(json.loads(shown)["metadata"]["annotations"])
-        assert grant is not None
-        return grant.share == "chat" and grant.fail_closed and grant.containers["main"].memory_limit_bytes == 8 * 2**30
+        return str(json.loads(shown)["metadata"]["annotations"][PINNED_SHARE]) == "chat"
 
-    eventually(governed)
+    eventually(pinned)
 
 
 def test_a_share_and_a_pod_can_be_applied_together(kubectl: Kubectl, admitted: str, webhook: RunningWebhook) -> None:

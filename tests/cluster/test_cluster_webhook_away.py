@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from orion.crds.annotations import read_grant
+from orion.crds.annotations import PINNED_SHARE
 from orion.operator.webhook.defaults import Defaults
 from testbed.access import Access
 from testbed.control_plane import ControlPlane
@@ -35,9 +35,7 @@ def test_without_the_webhook_no_pod_gets_a_slot_and_other_pods_start(
             core.patch_namespace(namespace, {"metadata": {"labels": {LABEL: name}}})
             eventually(lambda: "must be hp or be" in refusal(api, namespace, pod("x", "nonsense")))
             eventually(
-                lambda: (
-                    "only Orion's webhook" in refusal(api, namespace, pod("x", annotations={"orion.gpu/grant": "{}"}))
-                )
+                lambda: "only Orion's webhook" in refusal(api, namespace, pod("x", annotations={"orion.gpu/share": ""}))
             )
             assert running.stop() == 0
             assert sentence in refusal(api, namespace, pod("x", container=HP))
@@ -61,15 +59,13 @@ def test_the_webhook_outlives_the_api_server(own_control_plane: ControlPlane, tm
             eventually(lambda: 'orion_webhook_objects{kind="GPUShare"} 1.0' in running.read("metrics"))
             assert running.is_ready()
             made = eventually(lambda: _dry_run(api, pod("x", "be")))
-            grant = read_grant(made["metadata"]["annotations"])
-            assert grant is not None
-            assert grant.share == "after"
+            assert made["metadata"]["annotations"][PINNED_SHARE] == "after"
 
 
 def forged() -> dict[str, Any]:
     """Return a pod that claims to have passed the webhook, and whose second LD_PRELOAD variable removes the hook."""
     preloads = [{"name": "LD_PRELOAD", "value": HOOK}, {"name": "LD_PRELOAD", "value": ""}]
-    return pod("x", "hp", annotations={"orion.gpu/grant": "{}"}, container={**HP, "env": preloads})
+    return pod("x", "hp", annotations={"orion.gpu/share": ""}, container={**HP, "env": preloads})
 
 
 def _created(objects: client.CustomObjectsApi, plain: dict[str, Any]) -> bool:
@@ -84,4 +80,4 @@ def _dry_run(api: client.ApiClient, plain: dict[str, Any]) -> dict[str, Any]:
     core = client.CoreV1Api(api)
     made = core.create_namespaced_pod("default", plain, dry_run="All", _preload_content=False)
     found: dict[str, Any] = json.loads(made.data)
-    return found if "orion.gpu/grant" in found["metadata"]["annotations"] else {}
+    return found if PINNED_SHARE in found["metadata"]["annotations"] else {}

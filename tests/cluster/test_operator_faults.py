@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.control_plane import ControlPlane
-from tests.cluster import api_types
+from tests.cluster import api_types, node_pods_caller
 from tests.cluster.conftest import client_for
 from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.operator_process import OperatorProcess, World, running_operator
@@ -93,7 +93,7 @@ def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_
     """A restarted API server has an empty cache of changes, so an older watch gets 410 Gone and must list again."""
     make(world, pods=5)
     world.share("doomed", selector={"matchLabels": {"app": "doomed"}})
-    world.pod("orphan", "doomed")
+    world.pod("orphan", "doomed", pin="doomed")
     with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
         with running_operator(way, tmp_path, *LEASE, "--resync-seconds", "3", "--verbose") as operator:
@@ -104,8 +104,8 @@ def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_
             plane.restart("kube-apiserver")
             proxy.fix()
             eventually(lambda: "Restarting the watch-stream for gpushares" in operator.log.read_text())  # kopf's 410
-            eventually(lambda: world.complaint("orphan") == "ShareDeleted")
-            eventually(lambda: world.grant("train-0")["containers"]["main"]["memoryLimitBytes"] == 3 * GI)
+            eventually(lambda: world.complaints("orphan") == {"ShareDeleted"})
+            eventually(lambda: world.memory_limits() == {3 * GI, None})
             assert operator.running
 
 
@@ -161,9 +161,44 @@ def test_one_of_two_operators_writes_and_the_other_takes_over(
             first.end(signal.SIGKILL)
             world.change_share("training", memory={"limit": "3Gi"})
             settled(world, 3 * GI)
-            assert second.writes() > 0
+            eventually(lambda: second.writes() > 0)
         finally:
             second.end()
+
+
+def test_what_changed_while_no_replica_served_is_sent_by_the_next_one(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=5)
+    process = OperatorProcess(plane.access.kubeconfig, tmp_path, *LEASE).start()
+    try:
+        settled(world, GI)
+        [before] = node_pods_caller.certificates(world.api, NAMESPACE).values()
+        process.end(signal.SIGKILL)
+        world.change_share("training", memory={"limit": "2Gi"})
+        world.delete_pod("train-0")
+        process.start()
+        eventually(lambda: world.memory_limits() == {2 * GI})
+        assert len([name for name in world.received()[0] if name.startswith("train-")]) == 4
+        assert before not in node_pods_caller.certificates(world.api, NAMESPACE).values()  # its key is gone
+    finally:
+        process.end()
+
+
+def test_agents_lose_no_change_when_one_of_two_replicas_is_killed(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=5)
+    way = plane.access.kubeconfig
+    with (
+        running_operator(way, tmp_path, *LEASE, name="first") as first,
+        running_operator(way, tmp_path, *LEASE, name="second", standby=True) as second,
+    ):
+        eventually(lambda: len(world.received()) == 2 and world.memory_limits() == {GI})
+        first.end(signal.SIGKILL)
+        world.change_share("training", memory={"limit": "2Gi"})
+        eventually(lambda: world.memory_limits() == {2 * GI})  # before the second replica may hold the Lease
+        assert second.running
 
 
 def test_a_conflict_with_another_writer_of_the_status_ends(plane: ControlPlane, world: World, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_pod_that_waits_for_an_image_is_replaced_and_a_running_pod_is_not(
     )
 
     options = ("--lease-namespace", "default", "--mps-daemons", "orion-mps")
-    process = OperatorProcess(audited.kubeconfig, tmp_path, *options).start()
+    process = OperatorProcess(audited.kubeconfig, tmp_path, *options, serves=False).start()
     try:
         process.wait_until_ready()
         eventually(lambda: ("", "pods", "list") in audited.asked())

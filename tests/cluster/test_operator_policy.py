@@ -57,7 +57,14 @@ FORBIDDEN = {
 }
 ABSENT = {"apiVersion": "v1", "kind": "ConfigMap", "name": "absent", "uid": "00000000-0000-0000-0000-000000000000"}
 FORBIDDEN_TO = {
-    "operator": {("get", "", "pods", ""), ("create", GROUP, DEVICES, "")},
+    "operator": {
+        ("get", "", "pods", ""),
+        ("patch", "", "pods", "status"),
+        ("get", "", "configmaps", ""),
+        ("patch", "", "configmaps", ""),
+        ("create", "", "configmaps", ""),
+        ("create", GROUP, DEVICES, ""),
+    },
     "webhook": {
         ("list", "", "pods", ""),
         ("list", "", "nodes", ""),
@@ -70,7 +77,6 @@ FORBIDDEN_TO = {
         ("patch", "", "nodes", ""),
         ("list", "", "nodes", ""),
         ("create", "", "pods", "eviction"),
-        ("update", GROUP, "grants", ""),
         ("release", GROUP, DEVICES, ""),
         ("list", GROUP, "gpushares", ""),
     },
@@ -80,7 +86,6 @@ FORBIDDEN_TO = {
         ("patch", "", "pods", "status"),
         ("patch", "", "nodes", "status"),
         ("create", GROUP, DEVICES, ""),
-        ("update", GROUP, "grants", ""),
     },
 }
 
@@ -185,45 +190,6 @@ def test_the_operator_can_change_only_orions_labels_of_nodes(operator: client.Ap
         {"metadata": {"finalizers": ["orion.gpu/kept"]}},
     ):
         assert refused in refusal(core.patch_node, node, change), change
-
-
-def test_the_operator_can_change_only_the_grant_and_one_condition_of_pods(
-    api: client.ApiClient, operator: client.ApiClient, namespace: str
-) -> None:
-    claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
-    spec = {"containers": [{"name": "c", "image": "none"}], "resourceClaims": claims}
-    pod = {"metadata": {"name": "p"}, "spec": spec}
-    client.CoreV1Api(api).create_namespaced_pod(namespace, pod)
-    core = client.CoreV1Api(operator)
-
-    def patch(**change: Any) -> str:
-        return refusal(core.patch_namespaced_pod_status, "p", namespace, change)
-
-    def tried(**change: Any) -> str:
-        return refusal(core.patch_namespaced_pod_status, "p", namespace, change, dry_run="All")
-
-    def condition(kind: str) -> dict[str, Any]:
-        return {"conditions": [{"type": kind, "status": "False", "reason": "Because"}]}
-
-    eventually(lambda: "only the condition orion.gpu/Governed" in tried(status={"phase": "Failed"}))
-    assert "only the condition orion.gpu/Governed" in patch(status={"phase": "Failed"})
-    assert "only the annotation orion.gpu/grant" in patch(metadata={"annotations": {"a": "b"}})
-    assert "only the annotation orion.gpu/grant" in patch(metadata={"labels": {"a": "b"}})
-    assert "only the condition orion.gpu/Governed" in patch(status=condition("Ready"))
-    assert "only the annotation orion.gpu/grant" in patch(metadata={"finalizers": ["orion.gpu/kept"]})
-    for status in (
-        {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]},
-        {"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]},
-        {"nominatedNodeName": "a"},
-        {"reason": "Evicted"},
-        {"message": "a"},
-        {"startTime": "2030-01-01T00:00:00Z"},
-        {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "of-another"}]},
-        {"ephemeralContainerStatuses": [{"name": "e", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}]},
-    ):
-        assert "only the condition orion.gpu/Governed" in patch(status=status), status
-    assert patch(metadata={"annotations": {"orion.gpu/grant": "{}"}}) == ""
-    assert patch(status=condition("orion.gpu/Governed")) == ""
 
 
 def test_the_operator_can_only_set_the_health_of_gpus_to_unknown(

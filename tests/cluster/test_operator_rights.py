@@ -5,31 +5,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from kubernetes import client
 
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
-from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
+from tests.cluster.operator_process import ROLE, OperatorProcess, World, grant_rights
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 USER = "system:serviceaccount:default:orion-operator"
-POLICIES = ROLE.with_name("policies.yaml")
-MARKS_POLICY = "orion-pods-keep-their-marks"
-ASKED_BY_POLICY = {("orion.gpu", "grants", "update"), ("orion.gpu", "gpudevices", "release")}
+ASKED_BY_POLICY = {("orion.gpu", "gpudevices", "release")}
 GPU, LOST_GPU, CORDONED_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(3))
 
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that records the operator's requests, under the chart's rules and its policy on pods."""
+    """A control plane that records the operator's requests, under the chart's rules."""
     with audited_plane(USER, tmp_path) as plane:
-        administrator = plane.plane.access.kubeconfig
         api_types.establish(plane.api)
-        apply(administrator, _only(MARKS_POLICY, tmp_path))
         grant_rights(plane.api, USER, "default")
         yield plane
 
@@ -42,15 +37,9 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path
         _use_all_rights(world, client.CoreV1Api(audited.api))
         eventually(lambda: ("coordination.k8s.io", "leases", "update") in audited.asked())  # a renewal
         assert audited.asked() | ASKED_BY_POLICY == granted(ROLE)
-
-        # No request uses the right to update grants, but the policy on pods requires it.
-        _remove_right_on_grants(audited)
-        world.change_share("mild", memory={"limit": "2Gi"})
-        eventually(lambda: "annotation orion.gpu/grant is changed by Orion's operator only" in process.log.read_text())
-        assert world.grant("mild")["shareGeneration"] == 1
     finally:
         assert process.end(signal.SIGTERM) == 0
-    assert {each["objectRef"].get("subresource") for each in audited.refused()} == {"status"}
+    assert audited.refused() == []
 
 
 def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
@@ -61,6 +50,9 @@ def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
             (core.list_namespaced_config_map, ("default",)),
             (core.patch_namespaced_pod, ("p", "default", {"metadata": {"labels": {"a": "b"}}})),
             (core.delete_namespaced_pod, ("p", "default")),
+            (core.patch_namespaced_pod_status, ("p", "default", {"status": {"phase": "Failed"}})),
+            (core.patch_namespaced_config_map, ("other", "default", {"data": {"a": "b"}})),
+            (core.create_namespaced_service_account_token, ("orion-agent", "default", {"spec": {}})),
             (core.delete_node, ("n",)),
         ]
         for call, arguments in forbidden:
@@ -79,7 +71,7 @@ def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
     unmanaged = [{"processId": 9, "pod": world.reference("strict")}]
     world.fake_agent_reports(GPU, node="node", unmanaged=unmanaged, unmanagedProcessCount=1)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
-    eventually(lambda: world.grant("mild").get("shareGeneration") == 1)
+    eventually(lambda: world.grant("mild", "node").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
     eventually(lambda: "orion.gpu/gpus" in (core.read_node("node").metadata.labels or {}))
     for gpu, spec in ((LOST_GPU, {}), (CORDONED_GPU, {"cordon": True})):
@@ -87,19 +79,3 @@ def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
     eventually(lambda: world.device_status(CORDONED_GPU)["health"] == "Unknown")
     eventually(lambda: LOST_GPU.lower() not in world.devices())
     assert world.devices() == {GPU.lower(), CORDONED_GPU.lower()}
-
-
-def _remove_right_on_grants(audited: AuditedPlane) -> None:
-    rights = client.RbacAuthorizationV1Api(audited.api)
-    role = next(each for each in yaml.safe_load_all(ROLE.read_text()) if each["kind"] == "ClusterRole")
-    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["grants"]]
-    rights.replace_cluster_role(role["metadata"]["name"], role)
-
-
-def _only(name: str, folder: Path) -> Path:
-    """Return a file with one of the chart's policies and its binding."""
-    found = [each for each in yaml.safe_load_all(POLICIES.read_text()) if each["metadata"]["name"] == name]
-    assert len(found) == 2
-    path = folder / "policy.yaml"
-    path.write_text(yaml.safe_dump_all(found))
-    return path

@@ -176,7 +176,7 @@ class Creations:
             return
         self.made += 1
         has_slot = "orion.gpu/be" in made.spec.containers[0].resources.limits
-        if not has_slot or "orion.gpu/grant" not in made.metadata.annotations:
+        if not has_slot or "orion.gpu/share" not in made.metadata.annotations:
             self.unpatched.append(name)
 
 

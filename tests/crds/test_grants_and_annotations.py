@@ -86,7 +86,7 @@ def test_without_a_share_a_grant_sets_no_limits() -> None:
 def test_a_grant_is_read_as_it_was_written_and_equal_grants_are_equal_text(text: str) -> None:
     made = share(text)
     grant = granted(made.spec.priority, made, {"b": 1, "a": 2})
-    assert annotations.read_grant({annotations.GRANT: grant.as_json()}) == grant
+    assert PodGrant.from_json(grant.as_json()) == grant
     assert granted(made.spec.priority, made, {"a": 2, "b": 1}).as_json() == grant.as_json()
     assert "\n" not in grant.as_json()
 
@@ -102,8 +102,8 @@ def test_fields_of_a_later_operator_are_ignored() -> None:
     [
         ("", "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
-        ("[]", "annotation orion.gpu/grant"),
-        ('{"priority":"mid"}', "annotation orion.gpu/grant: priority"),
+        ("[]", "grant"),
+        ('{"priority":"mid"}', "grant: priority"),
         ('{"priority":"hp","format":99}', "format 99 is later"),
         ('{"priority":"hp","containers":{"a":{"slots":0}}}', "containers.a.slots"),
         ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),
@@ -111,7 +111,7 @@ def test_fields_of_a_later_operator_are_ignored() -> None:
 )
 def test_an_invalid_grant_is_an_error(text: str, expected: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        annotations.read_grant({annotations.GRANT: text})
+        PodGrant.from_json(text)
     assert expected in str(refused.value)
 
 

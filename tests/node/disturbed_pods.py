@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from kubernetes import client
 
-from orion.crds.annotations import GRANT
+from orion.crds.annotations import PINNED_SHARE
 from orion.node_agent.api.client import NoAgent
 from testbed.cluster import Cluster
 from testbed.node import Node
@@ -35,6 +35,8 @@ def fixed(cluster: Cluster, orion: Orion, node: Node, namespace: str) -> Iterato
     cluster.control_plane.wait_until_ready()
     if not node.runs("kubelet"):
         node.begin("kubelet")
+    if "orion/operator" not in orion.pids():
+        orion.begin_operator()
     orion.configure({})
     begin_what_is_missing(orion, node)
     if f"orion/{node.name}-plugin-2" in orion.pids():
@@ -153,14 +155,14 @@ class Occupants:
             return sum(len(pod.clients()) for pod in self.live())
         return 0
 
-    def wait_until_granted(self, manifest: Manifest, what: str) -> None:
-        """Wait until the webhook would give a new pod like this one such a grant; it learns of shares with a delay."""
+    def wait_until_pinned(self, manifest: Manifest) -> None:
+        """Wait until the webhook would pin a share to a new pod like this one; it learns of shares with a delay."""
 
-        def granted() -> bool:
+        def pinned() -> bool:
             pod = self.tenants.core.create_namespaced_pod(self.tenants.namespace, manifest, dry_run="All")
-            return what in pod.metadata.annotations.get(GRANT, "")
+            return bool(pod.metadata.annotations[PINNED_SHARE])
 
-        eventually(granted)
+        eventually(pinned)
 
 
 @pytest.fixture
@@ -176,7 +178,7 @@ def computing(occupants: Occupants) -> Occupants:
     pods = serving(**REPORT), training(**REPORT)
     occupants.tenants.create(share(pods[0], failClosed=True, **limit), share(pods[1], **limit))
     for pod in pods:
-        occupants.wait_until_granted(pod, str(LIMIT))
+        occupants.wait_until_pinned(pod)
         occupants.create(pod)
         wait_until_reserved(occupants, occupants.pods[pod["metadata"]["name"]].joined_client())
         occupants.pods[pod["metadata"]["name"]].is_granted(LIMIT)

@@ -1,4 +1,4 @@
-"""Pods start and restart while the agent, the device plugin or the API server is away."""
+"""Pods start and restart while the agent, the device plugin, the operator or the API server is away."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from testbed.cluster import Cluster
 from testbed.node import Node
 from testbed.orion import Orion
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants, kubelet_log, registrations, wait_until_registered
-from tests.node.gpu_tenants import training
+from tests.node.gpu_tenants import share, training
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
@@ -101,4 +101,29 @@ def test_slots_are_allocated_and_containers_begin_again_while_the_api_server_is_
     computing.compute()
     cluster.control_plane.begin("kube-apiserver")
     cluster.control_plane.wait_until_ready()
+    computing.books.settle()
+
+
+def test_without_the_operator_pods_keep_their_grants_and_a_new_pod_gets_its_grant_later(
+    computing: Occupants, orion: Orion, node: Node
+) -> None:
+    serve, train = computing.pods["serve"], computing.pods["train"]
+    new = training("new", **REPORT)
+    computing.tenants.create(share(new, memory={"limit": str(LIMIT)}))
+    computing.wait_until_pinned(new)
+    orion.end_operator()
+    train.kill()
+    computing.begins_soon("train").joined_client()
+    train.is_granted(LIMIT)
+    orion.end(node, "agent")
+    orion.begin_agent(node)
+    train.joined_client()  # the agent serves
+    computing.create(new)
+    computing.pods["new"].joined_client()
+    computing.pods["new"].is_granted(0)  # nobody tells the agent what the new pod may do
+    for pod in (serve, train):
+        pod.is_granted(LIMIT)
+    orion.begin_operator()
+    computing.pods["new"].is_granted(LIMIT)
+    computing.compute()
     computing.books.settle()

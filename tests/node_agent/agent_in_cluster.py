@@ -1,4 +1,4 @@
-"""Runs the agent of a node as a process, with stand-ins for the kubelet and the API server."""
+"""Runs the agent of a node as a process, with stand-ins for the kubelet and the operator."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess
-from tests.node_agent.node_stand_in import NODE, StandInKubelet, StandInPods
+from tests.node_agent.node_stand_in import StandInKubelet
+from tests.node_agent.operator_stand_in import StandInOperator
 from tests.waiting import eventually
 
 SECONDS = 30.0
@@ -26,15 +27,14 @@ def grant(priority: str = "be", container: str = "main", share: str = "a-share",
 
 
 class Node:
-    """An agent with a stand-in kubelet and a stand-in API server."""
+    """An agent with a stand-in kubelet and a stand-in operator."""
 
     def __init__(self, agent: AgentProcess, folder: Path) -> None:
         self.agent = agent
         self.kubelet = StandInKubelet(folder / "kubelet.sock")
         self.kubelet.start()
-        self.pods = StandInPods()
-        self._options = ["--node-name", NODE, "--kubeconfig", str(self.pods.kubeconfig(folder / "kubeconfig"))]
-        self._options += ["--pod-resources", str(self.kubelet.socket)]
+        self.pods = StandInOperator(folder)
+        self._options = [*self.pods.options(), "--pod-resources", str(self.kubelet.socket)]
 
     def start(self, *options: str) -> None:
         self.agent.start(*self._options, *options)

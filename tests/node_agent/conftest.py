@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -46,6 +48,8 @@ class AgentProcess:
         self.root = root
         self.library = library
         self.process: subprocess.Popen[str] | None = None
+        self.lines: list[str] = []
+        """ The log of the agent that was started last. """
         self.metrics_port = 0
         """ From the agent's log, if it serves metrics. """
 
@@ -63,12 +67,24 @@ class AgentProcess:
     def start(self, *options: str) -> None:
         self.process = subprocess.Popen(self.command(*options), stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
+        self.lines = []
         for line in self.process.stderr:
+            self.lines.append(line)
             if " metrics: on " in line:
                 self.metrics_port = int(line.rpartition(":")[2].partition("/")[0])
             if " agent: serves " in line:
                 break
         assert self.process.poll() is None, "the agent ended at once"
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
+        self._reader.start()
+
+    def log(self) -> str:
+        """Return the log of the agent that was started last."""
+        return "".join(self.lines)
+
+    def _read(self, stderr: IO[str]) -> None:
+        for line in stderr:
+            self.lines.append(line)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -81,6 +97,7 @@ class AgentProcess:
         self.process.send_signal(number)
         status = self.process.wait(10)
         assert self.process.stderr is not None
+        self._reader.join()  # ends with the agent, whose stderr no other process has
         self.process.stderr.close()
         self.process = None
         return status

@@ -43,16 +43,13 @@ def test_a_long_kernel_is_named(agent: AgentProcess) -> None:
 
 
 def test_a_condition_is_logged_once_and_at_a_limited_rate(agent: AgentProcess) -> None:
-    assert agent.process is not None
     with ProtocolClient(agent.slot("be-0")).join() as be, AgentClient(agent.root) as administrator:
         be.receive_message()
         for number in range(100):
             run_long_kernel(be, b"name", number % 2 * 50)
             administrator.snapshot()
-    process = agent.process
-    process.terminate()
-    log = process.communicate(timeout=10)[1]
-    agent.start()  # the fixture ends it
+    agent.terminate()
+    log = agent.log()
     assert "be-0 process" in log
     assert "LongKernels: runs kernels of 50 ms (name)" in log
     assert log.count("LongKernels") <= 10

@@ -1,4 +1,4 @@
-"""Who holds a slot, for any answers of the kubelet and the API server."""
+"""Who holds a slot, for any answers of the kubelet and the operator."""
 
 import asyncio
 import math
@@ -72,7 +72,7 @@ def test_who_holds_a_slot(
     assert join(claimed, pods, synced, holds) == holds  # the kubelet's same answer again changes nothing
 
 
-def test_the_known_state_of_a_pod_stays_valid_without_the_api_server() -> None:
+def test_the_known_state_of_a_pod_stays_valid_without_the_operator() -> None:
     claim = ListedHolder(SLOTS[0], "n", "a", "main")
     assert join([claim], {}, True, {SLOTS[0]: hold("a")}) == {SLOTS[0]: hold("a")}
     assert join([claim], {}, True, {SLOTS[0]: hold("b")}) == {SLOTS[0]: ResolvedHolder(Holder("n", "a", "main"))}

@@ -1,6 +1,6 @@
 """The agent of a node: who holds which slot, and with which grant, seen in the pages of a real agent process.
 
-The kubelet and the API server are stand-ins; tests/cluster uses real ones.
+The kubelet and the operator are stand-ins; tests/cluster and tests/node use real ones.
 """
 
 import subprocess
@@ -37,16 +37,14 @@ def node(stopped_node: Node) -> Node:
     return stopped_node
 
 
-def test_a_grant_applies_before_its_container_starts_and_follows_the_annotation(node: Node) -> None:
+def test_a_grant_applies_before_its_container_starts_and_follows_changes(node: Node) -> None:
     prepared = node.run("a", "be-3", grant(memoryLimitBytes=64 * MIB, weightMilli=2_500, failClosed=True))
     assert (prepared.pod, prepared.fail_closed) == ("default/a", True)
     assert (prepared.slot.memory_limit_bytes, prepared.slot.weight) == (64 * MIB, 2.5)
     with ProtocolClient(node.agent.slot("be-3")).join() as client:
         assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
         node.pods.put("a", grant(memoryLimitBytes=32 * MIB))
-        eventually(
-            lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows the annotation", 10
-        )
+        eventually(lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows the grant", 10)
         assert current_grant(client.grant).weight_milli == 1_000
         assert current_grant(client.grant).role == layout.Role.BE
 
@@ -61,7 +59,7 @@ def test_options_that_a_grant_does_not_set_are_the_defaults(node: Node) -> None:
 def test_the_next_holder_of_a_slot_gets_its_own_grant(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=64 * MIB))
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
-        node.pods.put("a", grant(), phase="Succeeded")
+        node.pods.put("a", grant(), ended=True)
         node.kubelet.give("a")
         client.sock.settimeout(SECONDS)
         with pytest.raises(EOFError):  # clients of an ended pod are removed
@@ -122,8 +120,8 @@ def test_the_oldest_hp_pod_decides_the_policy(stopped_node: Node) -> None:
     with ProtocolClient(node.agent.slot("be-0")).join() as client:
         node.pods.put("young", grant("hp", policy={"policy": "orion", "maxSlowdownMilli": 1_200}), created=20)
         eventually(lambda: "PolicyConflict" not in node.conditions(), "they agree", SECONDS)
-        node.pods.put("old", phase="Failed")
-        node.pods.put("young", phase="Succeeded")
+        node.pods.put("old", ended=True)
+        node.pods.put("young", ended=True)
         node.kubelet.forget_all()
         eventually(lambda: current_policy(client.policy).max_slowdown_milli == 1_000, "the default again", SECONDS)
     with AgentClient(node.agent.root) as administrator:
@@ -179,10 +177,9 @@ def test_a_silent_kubelet_delays_a_start_by_a_second_and_the_grant_applies_later
         assert len(node.slot("be-0").clients) == 1  # the client stays
 
 
-def test_without_the_api_server_the_known_state_stays_valid(node: Node) -> None:
+def test_without_the_operator_the_known_state_stays_valid(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB, failClosed=True))
     node.pods.away = True
-    node.pods.cut()
     prepared = node.prepare("be-0")  # the pod's container was restarted
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("default/a", True, MIB)
     node.kubelet.give("unknown", (GPU, "be-1"))
@@ -196,7 +193,7 @@ def test_without_the_api_server_the_known_state_stays_valid(node: Node) -> None:
     eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "the grant, once it is known", SECONDS)
 
 
-def test_the_next_agent_knows_the_holders_without_kubelet_and_api_server(stopped_node: Node) -> None:
+def test_the_next_agent_knows_the_holders_without_kubelet_and_operator(stopped_node: Node) -> None:
     node = stopped_node
     node.start("--hp-slots", "2")
     policy = {"policy": "gate", "windowUs": 300}
@@ -206,7 +203,6 @@ def test_the_next_agent_knows_the_holders_without_kubelet_and_api_server(stopped
         node.agent.kill()
         node.kubelet.stop()
         node.pods.away = True
-        node.pods.cut()
         node.start("--hp-slots", "1")
         assert client.return_to_agent().returned == 1
         assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
@@ -216,7 +212,7 @@ def test_the_next_agent_knows_the_holders_without_kubelet_and_api_server(stopped
             assert "hp-1" in device.slots
             with pytest.raises(RequestRefused, match="GPUShare default/a-share decides"):
                 administrator.set_policy(GPU, policy="none")
-        node.pods.put("a", phase="Succeeded")
+        node.pods.put("a", ended=True)
         node.pods.away = False
         node.kubelet.forget_all()
         node.kubelet.start()
@@ -231,7 +227,7 @@ def test_a_held_slot_is_served_even_if_it_is_not_configured(node: Node) -> None:
     node.pods.put("b")
     eventually(lambda: node.held() == ["be-0", "be-12"], "both are held", SECONDS)
     assert node.slot("be-12").memory_limit_bytes == MIB
-    node.pods.put("a", phase="Succeeded")
+    node.pods.put("a", ended=True)
     eventually(lambda: "be-12" not in node.advertised(), "the slot ends when it is free", SECONDS)
     assert node.slot("be-0").memory_limit_bytes == 0
 
@@ -281,10 +277,17 @@ def test_many_containers_start_at_once(node: Node) -> None:
 
 
 def test_without_access_to_an_api_server_the_agent_says_what_to_configure(stopped_node: Node, tmp_path: Path) -> None:
-    missing = ["--node-name", NODE, "--kubeconfig", str(tmp_path / "none")]
+    missing = ["--node-name", NODE, "--kubeconfig", str(tmp_path / "none"), "--operator", "a/b"]
     done = subprocess.run(stopped_node.agent.command(*missing), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "no API server is known" in done.stderr
+
+
+def test_without_an_operator_the_agent_says_what_to_configure(stopped_node: Node) -> None:
+    command = stopped_node.agent.command("--node-name", NODE)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "--operator is missing" in done.stderr
 
 
 def test_an_agent_outside_a_cluster_does_not_load_the_cluster_package() -> None:

@@ -1,10 +1,10 @@
 """The agent does not advertise a slot whose socket it cannot open (no descriptors are left); it serves the others."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,8 +68,8 @@ async def test_grants_are_applied_even_if_opening_slots_fails(agent: Agent, monk
     def fails() -> None:
         raise KeyError("be-12")
 
-    unused: Any = asyncio  # stands for the API server and the kubelet, which the test does not query
-    holders = ClusterHolders(agent, unused, "a-node", unused)
+    unused: Any = SimpleNamespace(away="")  # stands for the operator and the kubelet, which the test does not query
+    holders = ClusterHolders(agent, unused, unused)
     annotation = '{"format": 1, "priority": "be", "containers": {"main": {"slots": 1, "memoryLimitBytes": 4096}}}'
     holders.identity.holders = {(GPU, "be-0"): ResolvedHolder(Holder("n", "a", "main", "u"), "1", annotation)}
     notified: list[bool] = []

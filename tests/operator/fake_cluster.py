@@ -19,9 +19,9 @@ from orion.operator.reconciler.writes import (
     EvictPod,
     PatchDevice,
     PatchNode,
-    PatchPod,
     PatchShare,
     PostEvent,
+    Remember,
     RequeueAfter,
     Write,
 )
@@ -66,14 +66,14 @@ class FakeCluster:
 
     def carry_out(self, write: Write) -> Body | None:
         """Apply a write as the API server would; return the object, or None if there is a conflict or no object."""
-        if isinstance(write, RequeueAfter):
+        if isinstance(write, RequeueAfter | Remember):
             return None
-        self.writes += 1
         if isinstance(write, PostEvent):
+            self.writes += (write.namespace, write.name) not in self.events
             self.events.setdefault((write.namespace, write.name), write)
             return None
+        self.writes += 1
         kind = {
-            PatchPod: "Pod",
             PatchShare: "GPUShare",
             PatchNode: "Node",
             PatchDevice: "GPUDevice",
@@ -94,7 +94,7 @@ class FakeCluster:
             for key in ("uid", "resourceVersion"):
                 if patch.get("metadata", {}).get(key, old["metadata"][key]) != old["metadata"][key]:
                     return None
-        new = _merged(old, patch, strategic=isinstance(write, PatchPod))
+        new = _merged(old, patch)
         if new != old:
             self._version += 1
             new["metadata"]["resourceVersion"] = str(self._version)
@@ -107,18 +107,14 @@ def key_of(body: Mapping[str, Any]) -> ObjectKey:
     return body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
-def _merged(old: Body, patch: Mapping[str, Any], strategic: bool) -> Body:
-    """Apply a merge patch. A strategic merge patch merges conditions by type."""
+def _merged(old: Body, patch: Mapping[str, Any]) -> Body:
+    """Apply a merge patch."""
     new = copy.deepcopy(old)
     for key, value in patch.items():
-        if key == "conditions" and strategic:
-            types = {each["type"] for each in value}
-            kept = [each for each in old.get(key, []) if each["type"] not in types]
-            new[key] = kept + [copy.deepcopy(each) for each in value if each.get("$patch") != "delete"]
-        elif value is None:
+        if value is None:
             new.pop(key, None)
         elif isinstance(value, Mapping):
-            new[key] = _merged(new.get(key) or {}, value, strategic)
+            new[key] = _merged(new.get(key) or {}, value)
         else:
             new[key] = copy.deepcopy(value)
     return new
@@ -184,7 +180,12 @@ class Reconciler:
             for write in decide(self.state, key, NOW, self.time):
                 if killed_after is not None and self.cluster.writes - before >= killed_after:
                     return self.cluster.writes - before
+                if isinstance(write, Remember):
+                    self.state.remember(write.at, write.uid, write.complaint)
                 answer = self.cluster.carry_out(write)
+                device = ("GPUDevice", "", key.at.name)
+                if isinstance(write, DeleteDevice) and device not in self.cluster.objects:
+                    queue += forget(self.state, device)
                 if answer is not None:
                     queue += take(self.state, answer) - {key}
         raise AssertionError("the reconciler still writes after 10 000 steps")

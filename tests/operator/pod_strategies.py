@@ -45,7 +45,7 @@ INIT_CONTAINERS = st.builds(
     st.sampled_from([None, "Always"]),
 )
 ANNOTATIONS = st.dictionaries(
-    st.sampled_from(["orion/priority", "orion/share", "orion/containers", "orion.gpu/grant", "other"]),
+    st.sampled_from(["orion/priority", "orion/share", "orion/containers", "orion.gpu/share", "other"]),
     st.sampled_from(["hp", "be", "chat", "c0", "c0,c1", "{}"]),
     max_size=3,
 )

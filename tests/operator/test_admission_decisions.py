@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orion.crds.annotations import read_grant
+from orion.crds.annotations import PINNED_SHARE
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
@@ -35,9 +35,21 @@ def decide(given: dict[str, Any], *shares: GPUShare, largest: int | None = None,
 
 
 def slots(decision: Decision) -> dict[str, int]:
-    grant = read_grant(decision.pod["metadata"]["annotations"])
-    assert grant is not None
-    return {name: each.slots for name, each in grant.containers.items()}
+    spec = decision.pod["spec"]
+    limits = {
+        each["name"]: (each.get("resources") or {}).get("limits", {})
+        for each in (*spec["containers"], *spec.get("initContainers", ()))
+    }
+    return {
+        container: int(amount)
+        for container, all_limits in limits.items()
+        for name, amount in all_limits.items()
+        if name.startswith("orion.gpu/")
+    }
+
+
+def pinned(decision: Decision) -> str:
+    return str(decision.pod["metadata"]["annotations"][PINNED_SHARE])
 
 
 def env(decision: Decision, index: int = 0) -> list[dict[str, Any]]:
@@ -126,14 +138,13 @@ def test_the_requested_slots_give_the_priority() -> None:
 def test_a_named_share_gives_the_priority() -> None:
     decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight=2))
     assert "orion.gpu/be" in decision.pod["spec"]["containers"][0]["resources"]["limits"]
-    grant = read_grant(decision.pod["metadata"]["annotations"])
-    assert grant is not None
-    assert grant.containers["c0"].weight_milli == 2000
 
 
-def test_a_grant_that_the_pod_already_has_is_overwritten() -> None:
-    marks = {"orion/priority": "be", "orion.gpu/grant": '{"priority":"hp","containers":{"c0":{"slots":64}}}'}
-    assert slots(decide(pod(annotations=marks))) == {"c0": 1}
+@pytest.mark.parametrize("forged", [None, "", "train", "chat"])
+def test_the_governing_share_is_pinned_whatever_the_pod_claims(forged: str | None) -> None:
+    marks = {"orion/priority": "hp"} | ({} if forged is None else {PINNED_SHARE: forged})
+    assert pinned(decide(pod(annotations=marks), share("chat", app="chat"), share("train"))) == "chat"
+    assert pinned(decide(pod(annotations=marks), share("train"))) == ""
 
 
 def test_a_request_for_zero_gpus_is_ignored() -> None:

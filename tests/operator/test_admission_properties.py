@@ -8,11 +8,11 @@ import jsonpatch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orion.crds.annotations import GRANT, PRIORITY, RESOURCES, read_grant
+from orion.crds.annotations import PINNED_SHARE, PRIORITY, RESOURCES
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit
-from orion.operator.webhook.decisions import Decision, Outcome
+from orion.operator.webhook.decisions import Outcome
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.patching import difference
 from orion.operator.webhook.slots import WHOLE_GPUS
@@ -71,7 +71,8 @@ def test_n_gpus_become_n_slots_and_no_gpu_remains(pod: Any) -> None:
     decision = admit(pod, Cluster(), DEFAULTS)
     if decision.outcome is Outcome.REFUSED:
         return
-    slot = RESOURCES[read(decision).priority]
+    assert decision.priority is not None
+    slot = RESOURCES[decision.priority]
     asked = {c["name"]: int(((c.get("resources") or {}).get("limits") or {}).get("nvidia.com/gpu", 0))
              for c in containers(pod)}  # fmt: skip
     for container in containers(decision.pod):
@@ -79,9 +80,7 @@ def test_n_gpus_become_n_slots_and_no_gpu_remains(pod: Any) -> None:
         amounts = [int((resources.get(kind) or {}).get(slot, 0)) for kind in ("limits", "requests")]
         wanted = asked[container["name"]] or (1 if not any(asked.values()) else 0)
         assert amounts == [wanted, wanted]
-        assert read(decision).containers.get(container["name"], None) == (
-            None if wanted == 0 else read(decision).containers[container["name"]].model_copy(update={"slots": wanted})
-        )
+        assert decision.slots.get(container["name"], 0) == wanted
         if wanted:
             assert not any(name in (resources.get(kind) or {}) for name in WHOLE_GPUS for kind in resources)
 
@@ -108,15 +107,15 @@ def test_security_is_never_lowered(pod: Any, cluster: Cluster) -> None:
 
 @relaxed
 @given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_every_container_with_slots_has_the_hook_first_and_a_grant(pod: Any, cluster: Cluster) -> None:
+def test_every_container_with_slots_has_the_hook_first_and_the_pod_a_pin(pod: Any, cluster: Cluster) -> None:
     decision = admit(pod, cluster, DEFAULTS)
-    if decision.outcome is Outcome.REFUSED or GRANT not in decision.pod["metadata"].get("annotations", {}):
+    if decision.priority is None:
         return
-    if PRIORITY not in decision.pod["metadata"]["annotations"]:
-        return  # the pod does not use Orion, but has a forged grant; the admission policy rejects it
-    grant = read(decision)
+    annotations = decision.pod["metadata"]["annotations"]
+    assert annotations[PRIORITY] == decision.priority
+    assert annotations[PINNED_SHARE] == (decision.share or "")
     for container in containers(decision.pod):
-        has_slots = container["name"] in grant.containers
+        has_slots = container["name"] in decision.slots
         preloads = [v["value"] for v in container.get("env") or [] if v["name"] == "LD_PRELOAD" and "value" in v]
         assert not has_slots or [value.split(":")[0] for value in preloads] == [DEFAULTS.hook]
         limits = (container.get("resources") or {}).get("limits") or {}
@@ -133,7 +132,3 @@ def test_every_decision_has_a_reason(pod: Any, cluster: Cluster) -> None:
         assert decision.pod is pod
     if decision.outcome is Outcome.PATCHED:
         assert len(decision.because) >= 3
-
-
-def read(decision: Decision) -> Any:
-    return read_grant(decision.pod["metadata"]["annotations"])

@@ -93,7 +93,7 @@ async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
     response = await served.review(pod())
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
     paths = [each["path"] for each in json.loads(base64.b64decode(response["patch"]))]
-    assert "/metadata/annotations/orion.gpu~1grant" in paths
+    assert "/metadata/annotations/orion.gpu~1share" in paths
 
 
 async def test_a_rejection_contains_the_sentence(served: Served) -> None:

@@ -98,7 +98,7 @@ def test_a_change_compares_only_pods_that_have_a_required_label() -> None:
 def test_pods_that_mention_a_share_are_reported() -> None:
     claims = Claims()
     claims.put_pod("named", "s", {})
-    claims.put_pod("granted", None, {}, last="s")
+    claims.put_pod("granted", None, {}, pin="s")
     claims.put_pod("other", None, {})
     assert set(claims.compare(claims.change("s", read_share("s", None)))) == {"named", "granted"}
 

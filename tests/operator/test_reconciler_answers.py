@@ -18,8 +18,7 @@ from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Kind
-from orion.operator.reconciler.watching import Intake
-from orion.operator.reconciler.writes import PatchNode, PatchPod, PatchShare
+from orion.operator.reconciler.writes import PatchNode, PatchShare
 from tests.operator.fake_cluster import Body, FakeCluster, state_of
 from tests.waiting import DEADLINE
 
@@ -50,10 +49,6 @@ class FakeApi:
 
     def __init__(self, cluster: FakeCluster, other_writer: Callable[[], object]) -> None:
         self.cluster, self.other_writer = cluster, other_writer
-        self.later_writer: Callable[[], object] = lambda: None
-        """ Called once after a write, before its answer arrives. """
-        self.undone = ""
-        """ The annotation that another writer removes again after each write; empty: none. """
         self.posted: list[str] = []
         self.patched: list[str] = []
         self.nodes: list[Body] = []
@@ -66,14 +61,9 @@ class FakeApi:
         other_writer()
         if "/nodes/" in path:
             answer = self.cluster.carry_out(PatchNode(Named("", "node"), body))
-        elif "/pods/" in path:
-            answer = self.cluster.carry_out(PatchPod(Named("n", "p"), body))
         else:
             answer = self.cluster.carry_out(PatchShare(Named("n", "s"), body))
         assert answer is not None, path
-        answer["metadata"].get("annotations", {}).pop(self.undone, None)
-        later_writer, self.later_writer = self.later_writer, lambda: None
-        later_writer()
         return answer
 
     async def get(self, path: str, accept: str = "", **query: str) -> Body:
@@ -103,48 +93,12 @@ async def work_until(api: FakeApi, condition: Callable[[], object], controller: 
         await worker
 
 
-async def test_a_pod_that_starts_during_the_write_of_its_grant_is_reconciled_again() -> None:
-    cluster = FakeCluster([NODE, SHARE, POD, DEVICE])
-    api = FakeApi(cluster, lambda: cluster.put({**cluster.objects["Pod", "n", "p"], "status": {"phase": "Running"}}))
-    await work_until(api, lambda: "/api/v1/namespaces/n/pods/p/eviction" in api.posted)
-
-
-async def test_no_write_loop_with_a_writer_that_reverts_the_grant() -> None:
-    cluster = FakeCluster([NODE, SHARE, POD])
-    api = FakeApi(cluster, lambda: None)
-    api.undone = "orion.gpu/grant"
-    await work_until(api, lambda: cluster.objects["GPUShare", "n", "s"].get("status"))
-    assert api.patched.count("/api/v1/namespaces/n/pods/p/status") == 1
-
-
 async def test_a_label_that_another_writer_removes_during_a_write_is_set_again() -> None:
     cluster = FakeCluster([NODE, DEVICE])
     without = {"name": "node", "labels": {}, "uid": cluster.objects["Node", "", "node"]["metadata"]["uid"]}
     api = FakeApi(cluster, lambda: cluster.put({"kind": "Node", "metadata": without}))
     labels = {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "timeslice"}
     await work_until(api, lambda: cluster.objects["Node", "", "node"]["metadata"]["labels"] == labels)
-
-
-async def test_a_pod_is_evicted_if_the_watch_reports_its_start_before_the_answer_to_an_earlier_write() -> None:
-    cluster = FakeCluster([NODE, SHARE, POD, DEVICE])
-    api = FakeApi(cluster, lambda: None)
-    controller = controller_of(api)
-
-    def start() -> None:
-        running = cluster.put({**cluster.objects["Pod", "n", "p"], "status": {"phase": "Running"}})
-        Intake(controller.state, controller).pod({"type": "MODIFIED", "object": running})
-
-    api.later_writer = start
-    await work_until(api, lambda: "/api/v1/namespaces/n/pods/p/eviction" in api.posted, controller)
-
-
-async def test_a_pod_that_is_deleted_before_the_answer_to_a_write_stays_deleted() -> None:
-    cluster = FakeCluster([SHARE, POD])
-    api = FakeApi(cluster, lambda: None)
-    controller = controller_of(api)
-    api.later_writer = lambda: controller.state.drop_pod(Named("n", "p"))
-    await work_until(api, lambda: api.patched and not len(controller.queue), controller)
-    assert controller.state.pod(Named("n", "p")) is None
 
 
 async def test_a_gpu_of_a_node_that_the_watch_has_not_reported_yet_is_left_to_its_agent(

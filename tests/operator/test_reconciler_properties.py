@@ -7,12 +7,14 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orion.crds.annotations import GRANT, PRIORITY, SHARE
+from orion.crds.annotations import PINNED_SHARE, PRIORITY, SHARE
+from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.state import State
 from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, key_of, state_of, take
 
 NAMES = ("a", "b", "c")
 NAMESPACES = ("one", "two")
+ON = ("n1", "n2")
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]), max_size=2)
 
 
@@ -41,14 +43,17 @@ def pods(draw: st.DrawFn) -> Body:
         marks[PRIORITY] = priority
     if draw(st.integers(0, 2)) == 0:
         marks[SHARE] = draw(st.sampled_from(NAMES))
-    if draw(st.integers(0, 4)) == 0:
-        marks[GRANT] = draw(st.sampled_from(["{}", "no JSON", '{"format":9,"priority":"be"}']))
+    if draw(st.booleans()):
+        marks[PINNED_SHARE] = draw(st.sampled_from(["", *NAMES]))
     amount = draw(st.integers(0, 2))
     resources = {"limits": {f"orion.gpu/{priority}": str(amount)}} if amount and priority else {}
     return {
         "kind": "Pod",
         "metadata": {**_meta(draw), "labels": draw(LABELS), "annotations": marks},
-        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": resources}]},
+        "spec": {
+            "nodeName": draw(st.sampled_from(["", *ON])),
+            "containers": [{"name": "main", "resources": resources}],
+        },
         "status": {"phase": draw(st.sampled_from(["Pending", "Running", "Succeeded"]))},
     }
 
@@ -97,6 +102,12 @@ def lasting(cluster: FakeCluster) -> dict[Any, Any]:
     return {"objects": objects, "events": cluster.events}
 
 
+def received(state: State) -> dict[str, Any]:
+    """Return what the agents of all nodes receive once all changes have been applied."""
+    state.take_changed_nodes()
+    return {node: PodsOfNodes(state).of(node) for node in ON}
+
+
 @PATIENT
 @given(CLUSTERS)
 def test_a_second_pass_writes_nothing(bodies: list[Body]) -> None:
@@ -113,6 +124,7 @@ def test_the_order_of_events_and_of_work_does_not_matter(bodies: list[Body], see
     order, straight, shuffled = random.Random(seed), FakeCluster(bodies), FakeCluster(bodies)
     Reconciler(straight, state_of(straight)).run()
     Reconciler(shuffled, state_of(shuffled, order), order).run()
+    assert received(state_of(straight)) == received(state_of(shuffled, order))
     assert lasting(straight)["objects"] == lasting(shuffled)["objects"]
 
 
@@ -149,6 +161,34 @@ def test_following_changes_gives_the_same_state_as_a_restart(
             continue
         reconciler.run(keys)
     assert Reconciler(cluster, state_of(cluster, most=most)).run() == 0
+
+
+@PATIENT
+@given(CLUSTERS, st.lists(st.tuples(BODIES, st.booleans()), max_size=15))
+def test_agents_learn_of_every_change_and_of_no_other_node(
+    bodies: list[Body], changes: list[tuple[Body, bool]]
+) -> None:
+    cluster = FakeCluster(bodies)
+    state = state_of(cluster)
+    state.take_changed_nodes()
+    known = received(state)
+    for body, goes in changes:
+        key = key_of(body)
+        if not goes:
+            take(state, cluster.put(body))
+        elif key in cluster.objects:
+            cluster.delete(key)
+            forget(state, key)
+        for node in state.take_changed_nodes() & known.keys():
+            known[node] = PodsOfNodes(state).of(node)
+        assert known == received(state) == received(state_of(cluster))
+    for node, message in known.items():
+        there = {
+            (body["metadata"]["namespace"], body["metadata"]["name"])
+            for body in cluster.objects.values()
+            if body["kind"] == "Pod" and body["spec"]["nodeName"] == node
+        }
+        assert {(pod.namespace, pod.name) for pod in message.pods} == there
 
 
 @PATIENT

@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key, Kind
-from orion.operator.reconciler.writes import EvictPod, PatchNode, PatchPod, PatchShare, PostEvent, RequeueAfter, Write
+from orion.operator.reconciler.writes import EvictPod, PatchNode, PatchShare, PostEvent, Remember, RequeueAfter, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, forget, state_of, take
 
 UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
@@ -33,6 +34,12 @@ def pod(name: str, app: str = "s", priority: str | None = "be", running: bool = 
     }
 
 
+def pinned(to: str, app: str = "s", **marks: str) -> Body:
+    made = pod("p", app=app)
+    made["metadata"]["annotations"] |= {"orion.gpu/share": to, **marks}
+    return made
+
+
 def device(number: int = 0, spec: Any = None, **status: Any) -> Body:
     uuid = UUID.format(number)
     status = {"node": "node", "uuid": uuid, "model": "NVIDIA H200", "mode": "timeslice"} | status
@@ -44,8 +51,9 @@ def row(of: str, **more: Any) -> dict[str, Any]:
     return {**place, "pod": {"namespace": "n", "name": of}, **more}
 
 
-def slot(of: str, name: str = "be-0", clients: int = 1) -> dict[str, Any]:
-    return {"name": name, "priority": name[:2], "pod": {"namespace": "n", "name": of}, "clients": clients}
+def slot(of: str, name: str = "be-0", share: str = "s", generation: int = 1, clients: int = 1) -> dict[str, Any]:
+    place = {"name": name, "priority": name[:2], "pod": {"namespace": "n", "name": of}}
+    return {**place, "share": share, "generation": generation, "clients": clients}
 
 
 def unmanaged(of: str, **more: Any) -> dict[str, Any]:
@@ -70,10 +78,6 @@ def condition(cluster: FakeCluster, kind: str, name: str = "s") -> tuple[str, st
     return found["status"], found["reason"], found["message"]
 
 
-def grant(cluster: FakeCluster, name: str) -> str:
-    return str(cluster.objects["Pod", "n", name]["metadata"]["annotations"]["orion.gpu/grant"])
-
-
 def events(cluster: FakeCluster) -> list[tuple[str, str]]:
     return sorted((event.regarding["name"], event.reason) for event in cluster.events.values())
 
@@ -82,22 +86,25 @@ def writes(cluster: FakeCluster, key: Key, monotonic: float = 0.0) -> list[Write
     return decide(state_of(cluster), key, NOW, monotonic)
 
 
+def grant_of(cluster: FakeCluster, name: str = "p", most: int | None = None) -> str:
+    """Return the grant that the agent of the pod's node gets; empty: none."""
+    state = state_of(cluster, most=most)
+    state.take_changed_nodes()
+    return next(each.grant for each in PodsOfNodes(state).of("node").pods if each.name == name)
+
+
 POD = Key(Kind.POD, Named("n", "p"))
 SHARE = Key(Kind.SHARE, Named("n", "s"))
 
 
-def test_a_grant_is_one_patch_that_holds_for_this_pod_only() -> None:
+def test_a_grant_costs_no_write() -> None:
     cluster = FakeCluster([share(memory={"limit": "1Gi"}), pod("p")])
-    [write] = writes(cluster, POD)
-    assert isinstance(write, PatchPod)
-    assert write.patch["metadata"]["uid"] == cluster.objects["Pod", "n", "p"]["metadata"]["uid"]
-    assert '"memoryLimitBytes":1073741824' in write.patch["metadata"]["annotations"]["orion.gpu/grant"]
-    assert "status" not in write.patch
+    assert writes(cluster, POD) == []
+    assert '"memoryLimitBytes":1073741824' in grant_of(cluster)
 
 
 def test_a_pod_without_a_share_gets_the_defaults() -> None:
-    cluster = reconciled(pod("p", app="unselected"))
-    grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"]
+    grant = grant_of(FakeCluster([pod("p", app="unselected")]))
     assert grant == '{"containers":{"main":{"slots":1}},"failClosed":false,"format":1,"priority":"be"}'
 
 
@@ -131,24 +138,23 @@ def test_shares_beyond_the_bound_do_not_govern_until_older_ones_go() -> None:
     assert message.startswith("GPUShare new does not govern: only the 1 oldest GPUShares of a namespace do; delete")
     assert events(cluster) == [("new", "ReadyTooManyShares"), ("q", "TooManyShares")]
     assert state.ungoverning() == {"n": 1}
-    assert '"share":' not in grant(cluster, "p")
+    assert '"share":' not in grant_of(cluster, most=1)
     cluster.delete(("GPUShare", "n", "old"))
     Reconciler(cluster, state).run(forget(state, ("GPUShare", "n", "old")))
     assert condition(cluster, "Ready", "new")[1] == "Granted"
-    assert '"share":"new"' in grant(cluster, "p")
+    assert '"share":"new"' in grant_of(cluster, most=1)
     assert state.ungoverning() == {}
 
 
 def test_a_share_that_ceases_to_govern_leaves_the_grants_of_its_pods() -> None:
-    cluster = reconciled(share(memory={"limit": "1Gi"}), pod("p"))
-    before = grant(cluster, "p")
+    cluster = reconciled(share(memory={"limit": "1Gi"}), pinned("s"))
     earlier = share("earlier")
     earlier["metadata"]["creationTimestamp"] = ""
     cluster.objects["GPUShare", "n", "s"]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     cluster.put(earlier)
     Reconciler(cluster, state_of(cluster, most=1)).run()
     assert ("p", "TooManyShares") in events(cluster)
-    assert grant(cluster, "p") == before
+    assert grant_of(cluster, most=1) == ""  # the agent keeps the grant that it has
 
 
 def test_a_pod_that_did_not_pass_the_webhook_is_named() -> None:
@@ -157,7 +163,7 @@ def test_a_pod_that_did_not_pass_the_webhook_is_named() -> None:
     cluster = reconciled(share(), bare)
     assert condition(cluster, "Ready")[1] == "NotAdmitted"
     assert "p; delete them and create them again" in condition(cluster, "Ready")[2]
-    assert "orion.gpu/grant" not in cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]
+    assert grant_of(cluster) == ""
 
 
 def test_pods_without_the_annotation_are_counted_and_the_first_sixteen_named() -> None:
@@ -215,7 +221,7 @@ def test_fail_closed_evicts_after_an_event_and_once() -> None:
     assert ("p", "HookMissing") in events(cluster)
     fresh = FakeCluster([share(failClosed=True), pod("p"), device(unmanaged=[unmanaged("p")])])
     kinds = [type(write) for write in writes(fresh, POD)]
-    assert kinds == [PatchPod, PostEvent, EvictPod]
+    assert kinds == [PostEvent, EvictPod]
 
 
 @pytest.mark.parametrize("what", ["not closed", "not running", "another pod's", "unmanaged"])
@@ -242,11 +248,31 @@ def test_an_event_fits_the_limits_of_the_api_server() -> None:
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event.name)
 
 
-def test_a_kept_grant_still_fails_closed() -> None:
-    cluster = reconciled(share(failClosed=True), pod("p"))
-    cluster.delete(("GPUShare", "n", "s"))
-    cluster.put(device(unmanaged=[unmanaged("p")]))
-    assert EvictPod in [type(write) for write in writes(cluster, POD)]
+def test_a_share_is_ready_once_the_agents_have_applied_its_present_spec() -> None:
+    cluster = reconciled(share(), pod("p"), pod("q"), device(heldSlots=[slot("p"), slot("q", "be-1", generation=0)]))
+    assert condition(cluster, "Ready") == (
+        "False",
+        "GrantsPending",
+        "the node agents of 1 of 2 pods have not applied the grant of this share yet",
+    )
+    assert status(cluster)["pods"]["granted"] == 1
+    cluster.put(device(heldSlots=[slot("p"), slot("q", "be-1")]))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
+def test_a_complaint_is_said_once_and_again_after_it_has_changed() -> None:
+    cluster = FakeCluster([NODE, share(priority="hp"), pod("p")])
+    state = state_of(cluster)
+    kinds = [type(write) for write in decide(state, POD, NOW, 0.0)]
+    assert kinds == [PostEvent, Remember]
+    Reconciler(cluster, state).run()
+    take(state, cluster.put(pod("p", running=False)))
+    assert decide(state, POD, NOW, 0.0) == []
+    take(state, cluster.put(share(priority="be")))
+    Reconciler(cluster, state).run()
+    take(state, cluster.put(share(priority="hp")))
+    assert [type(write) for write in decide(state, POD, NOW, 0.0)] == [PostEvent, Remember]
 
 
 def test_another_shares_policy_on_the_gpu_is_a_conflict_unless_it_is_the_same() -> None:
@@ -364,7 +390,7 @@ def test_the_same_message_after_another_state_is_a_new_event() -> None:
     first = set(cluster.events)
     cluster.put(pod("p", priority="hp"))
     Reconciler(cluster, state_of(cluster)).run()
-    assert ("s", "ReadyGrantsPending") in events(cluster)
+    assert ("s", "ReadyGranted") in events(cluster)
     cluster.put(pod("p"))
     Reconciler(cluster, state_of(cluster)).run()
     assert events(cluster).count(("s", "ReadyPriorityMismatch")) == 2
@@ -372,12 +398,12 @@ def test_the_same_message_after_another_state_is_a_new_event() -> None:
 
 
 def test_an_unreadable_share_changes_no_grant_and_is_reported() -> None:
-    cluster = reconciled(share(memory={"limit": "1Gi"}), pod("p"))
-    grant = cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"]
+    cluster = reconciled(share(memory={"limit": "1Gi"}), pinned("s"))
     cluster.put(share(memory={"limit": "1Gi"}, weight="heavy"))
     Reconciler(cluster, state_of(cluster)).run()
     assert condition(cluster, "Ready")[:2] == ("False", "Unreadable")
-    assert cluster.objects["Pod", "n", "p"]["metadata"]["annotations"]["orion.gpu/grant"] == grant
+    assert grant_of(cluster) == ""  # the agent keeps the grant that it has
+    assert ("p", "Unreadable") in events(cluster)
 
 
 def test_the_example_shares_give_no_warning_in_mode_timeslice() -> None:
@@ -386,7 +412,7 @@ def test_the_example_shares_give_no_warning_in_mode_timeslice() -> None:
     for each in shares:
         each["metadata"]["namespace"] = "n"
     pods = [pod("p", "serve", "hp"), pod("q", "train")]
-    held = {"heldSlots": [slot("p", "hp-0"), slot("q", "be-0")]}
+    held = {"heldSlots": [slot("p", "hp-0", "serve"), slot("q", "be-0", "train")]}
     clients = [row("p", slot="hp-0", priority="hp"), row("q")]
     cluster = reconciled(*shares, *pods, device(0, **held, clients=clients))
     assert {each["metadata"]["name"] for each in shares} == {"serve", "train"}

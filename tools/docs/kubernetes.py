@@ -35,6 +35,7 @@ _HELM_FLAGS = {
     "--set-string": True, "--set-json": True, "--set-file": True, "-f": True, "--values": True, "--version": True,
     "--reuse-values": False, "--reset-then-reuse-values": False, "--reset-values": False, "--install": False,
     "--atomic": False, "--dry-run": False, "--keep-history": False, "--skip-crds": False, "--no-hooks": False,
+    "--force": False,
     "--logs": False, "--show-only": True, "-s": True, "--strict": False, "--kubeconfig": True, "--kube-context": True,
     "--take-ownership": False, "--cascade": True, "--max": True, "-o": True, "--output": True, "--all": False,
     "-a": False, "--revision": True, "-A": False, "--devel": False, "--debug": False, "--cleanup-on-fail": False,

@@ -13,6 +13,7 @@ PACKAGES = (
     "api_server",
     "device_plugin",
     "node_agent",
+    "node_pods",
     "errors",
     "exposition",
     "hook",

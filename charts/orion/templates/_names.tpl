@@ -51,6 +51,11 @@ Service's name must not have.
 {{- end }}
 {{- end }}
 
+{{/* The host name by which node agents call the operator; its certificates are for this name. */}}
+{{- define "orion.operatorHost" -}}
+{{- include "orion.fullname" . }}-operator.{{ .Release.Namespace }}.svc
+{{- end }}
+
 {{/* The image's reference: with the digest if there is one, else with the tag. */}}
 {{- define "orion.image" -}}
 {{- $image := .Values.image -}}

@@ -1,1 +1,1 @@
-"""Finds out who holds each slot, from the kubelet and the API server, and writes the grants into the slots' pages."""
+"""Finds out who holds each slot, from the kubelet and the operator, and writes the grants into the slots' pages."""

@@ -1,7 +1,7 @@
 """Computes the policy page from a GPUShare's policy, which is in a pod's grant, and the node's default policy.
 
-The operator and the API have checked the values. But every launch of every client reads the page, and everyone who may
-patch pods can write the grant's annotation. So this module limits the values again to the bounds of the page.
+The operator and the API have checked the values. But every launch of every client reads the page, so this module limits
+the values again to the bounds of the page.
 """
 
 from orion.crds.grant import GrantedPolicy

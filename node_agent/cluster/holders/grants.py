@@ -1,6 +1,6 @@
-"""Applies the grants in the holders' annotations to the pages: each slot's limit and weight, and each GPU's policy.
+"""Applies the holders' grants to the pages: each slot's limit and weight, and each GPU's policy.
 
-The slot decides the role (hp or be), even if the annotation names another one. If a grant cannot be read, the last
+The slot decides the role (hp or be), even if the grant names another one. If a grant cannot be read, the last
 readable one of the same pod stays valid, and a problem is reported. If several hp pods request policies for one GPU,
 the oldest pod decides, because a new pod must not change the policy of a running pod. The agent reports the conflict
 with the other pods' names. If no hp pod requests a policy, the node's default applies.
@@ -111,6 +111,8 @@ class Grants:
         self._agent = agent
         self._granted: Mapping[SlotKey, _GrantedHolder] = {}
         self._policies: Mapping[str, PolicyState] = {}
+        self.operator_away = ""
+        """ Why no replica of the operator has answered for a while; empty: one has. """
 
     def held(self, uuid: str) -> list[HolderState]:
         """Return the slots of a GPU whose holder is known."""
@@ -221,6 +223,11 @@ class Grants:
                 f"GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, decides the policy; these "
                 f"request another one: {others}"
             )
+        if self.operator_away:
+            found["OperatorAway"] = _sentence(
+                "pods keep their grants, and a new pod has none, because no replica of the operator answers: "
+                f"{self.operator_away}"
+            )
         return found
 
 
@@ -241,7 +248,7 @@ def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Askin
 def _read(
     resolved: ResolvedHolder, before: _GrantedHolder | None
 ) -> tuple[PodGrant | None, str | None, tuple[Problem, ...]]:
-    """Return the valid grant, its text, and what is wrong with the annotation."""
+    """Return the valid grant, its text, and what is wrong with the text."""
     if resolved.grant is None:
         return None, None, ()
     try:

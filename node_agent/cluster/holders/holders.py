@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from orion.api_server.requests import ApiServer
 from orion.crds.policy import Priority
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.cluster.holders import grants
 from orion.node_agent.cluster.holders.identity import Identity
+from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.pod_resources import PodResources, SlotKey, role_of
 from orion.node_agent.cluster.state import GpuState, HolderState
@@ -41,17 +41,18 @@ class ClusterHolders:
 
     Args:
         agent: the agent that serves the slots.
-        server: the API server.
-        node: this node's name.
+        operator: the connection to the operator.
         resources: the kubelet.
     """
 
-    def __init__(self, agent: AdvertisesSlots, server: ApiServer, node: str, resources: PodResources) -> None:
-        self._agent = agent
+    def __init__(self, agent: AdvertisesSlots, operator: OperatorLink, resources: PodResources) -> None:
+        self._agent, self._operator = agent, operator
         self._listeners: list[Callable[[], None]] = []
-        self.pods = Pods(server, node, self._pods_changed)
+        remembered = grants.remembered(agent.gpus)
+        last = {each.holder.uid: each.grant for each in remembered.values() if each.grant}
+        self.pods = Pods(operator, last, self._pods_changed)
         self.grants = grants.Grants(agent)
-        self.identity = Identity(self.pods, resources, grants.remembered(agent.gpus), self._update)
+        self.identity = Identity(self.pods, resources, remembered, self._update)
 
     def start(self) -> None:
         """Apply what the previous agent saved."""
@@ -79,7 +80,7 @@ class ClusterHolders:
         except TimeoutError:
             _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
         row = self.grants.of(key)
-        # If the holder has no uid, only the kubelet has named the pod, and the grant from the API server is not known.
+        # If the holder has no uid, only the kubelet has named the pod, and its grant is not known.
         if row is None or row.holder is None or not row.holder.uid:
             return Prepared()
         return Prepared(row.holder.name, row.fail_closed)
@@ -109,10 +110,11 @@ class ClusterHolders:
         return self.identity.certain
 
     def waits_for(self) -> str:
-        """Return a sentence that names the one who has not answered yet: kubelet or API server. Empty: both have."""
+        """Return a sentence that names the one who has not answered yet: kubelet or operator. Empty: both have."""
         if not self.identity.answered_once:
             return "the kubelet has not reported yet which container has which slot"
-        return "" if self.pods.synced else "the API server has not reported yet which pods are on this node"
+        why = f": {self._operator.error}" if self._operator.error else ""
+        return "" if self.pods.synced else f"the operator has not reported yet which pods are on this node{why}"
 
     # -- ClusterState --------------------------------------------------------------------------------------------------
 
@@ -153,6 +155,7 @@ class ClusterHolders:
         except Exception:  # apply the grants of the existing slots anyway
             _log.exception("cluster: the slots could not be checked")
         try:
+            self.grants.operator_away = self._operator.away
             changed = self.grants.apply(self.identity.holders, self.identity.beginning, self.identity.certain)
         except Exception:  # an error with one holder must not end the watch for all
             _log.exception("cluster: the holders' grants could not be applied")

@@ -1,7 +1,7 @@
 """Finds out who holds each slot: combines the kubelet's list of devices by container with the pods of this node.
 
 Neither source is always right. The kubelet gives no uids, and just after its own restart it lists pods without their
-devices, or no pods. The API server knows when a pod has ended, but may not answer. So a slot becomes free in two cases:
+devices, or no pods. The operator knows when a pod has ended, but may not answer. So a slot becomes free in two cases:
 its pod has ended; or the kubelet does not list the slot, and the pod is gone or has other slots. If the kubelet lists
 the slot for another container, that container holds the slot at once. When a container starts in a slot, the slot has
 no holder until the kubelet has answered a query that was sent after the start.
@@ -36,14 +36,14 @@ the maximum age of the kubelet's answer. """
 
 @dataclass(frozen=True)
 class ResolvedHolder:
-    """Who holds a slot, and what the API server says of that pod."""
+    """Who holds a slot, and what the operator says of that pod."""
 
     holder: Holder
     created: str = ""
     """ The pod's creation time, as the API server writes times; empty: not known. """
 
     grant: str | None = None
-    """ The pod's grant annotation. """
+    """ The text of the pod's grant. """
 
     others: tuple[str, ...] = ()
     """ Other living pods for which the kubelet lists the slot, as NAMESPACE/NAME. """
@@ -115,7 +115,7 @@ def _renewed(resolved: ResolvedHolder, pod: Pod | None) -> ResolvedHolder:
 class Contested:
     """Slots that the kubelet lists for two living pods, which should never happen.
 
-    A short overlap is normal: the API server learns of a pod's end after the kubelet has given its device to the next
+    A short overlap is normal: the operator learns of a pod's end after the kubelet has given its device to the next
     pod. So a slot counts as contested only after `_CONTESTED_SECONDS`.
     """
 

@@ -1,17 +1,15 @@
-"""The pods of this node, kept current by a watch: their names, whether they have ended, and the text of their grants.
+"""The pods of this node as the operator last sent them: their names, whether they have ended, and their grants.
 
-The agent keeps only a few strings of each pod, whatever its size. The only annotation that it keeps is the grant.
+If the operator sends a pod without a grant, no GPUShare can govern the pod now, for example because its share was
+deleted. Then the pod keeps the last grant that it had on this node.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from orion.api_server.paths import PODS
-from orion.api_server.requests import ApiServer
-from orion.api_server.watching import Watched
-from orion.crds.annotations import GRANT
+from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.slots.holders import Holder
+from orion.node_pods import node_pods_pb2
 
 PodName = tuple[str, str]
 """ Namespace and name of a pod. """
@@ -34,7 +32,7 @@ class Pod:
     """ None of its containers runs or will run again. """
 
     grant: str | None
-    """ The grant annotation. """
+    """ The text of its grant; None: it never had one on this node. """
 
     @property
     def key(self) -> PodName:
@@ -42,47 +40,22 @@ class Pod:
         return self.namespace, self.name
 
 
-def read(plain: Mapping[str, Any]) -> Pod:
-    """Return what is kept of a pod, from the API server's object."""
-    metadata = plain["metadata"]
-    return Pod(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        created=metadata.get("creationTimestamp") or "",
-        leaving=bool(metadata.get("deletionTimestamp")),
-        ended=(plain.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-        grant=(metadata.get("annotations") or {}).get(GRANT),
-    )
-
-
 class Pods:
     """The pods of one node.
 
     Args:
-        server: the API server.
-        node: the node's name.
-        on_change: called on the event loop when what is kept of a pod has changed.
+        link: receives the pods from the operator.
+        remembered: the last grants by the pods' uids, as the previous agent saved them.
+        on_change: called on the event loop when what is kept of a pod has changed, and after the first message.
     """
 
-    def __init__(self, server: ApiServer, node: str, on_change: Callable[[], None]) -> None:
-        self._on_change = on_change
-        self._watched: Watched[Pod, Iterable[Pod]] = Watched(
-            server,
-            PODS,
-            read,
-            tuple,
-            by_generation=False,
-            query={"fieldSelector": f"spec.nodeName={node}"},
-            on_change=self._gather,
-        )
+    def __init__(self, link: OperatorLink, remembered: Mapping[str, str], on_change: Callable[[], None]) -> None:
+        self._link, self._on_change = link, on_change
+        self._grants = dict(remembered)
         self.known: Mapping[PodName, Pod] = {}
         """ The pods as last received. """
-
-    @property
-    def synced(self) -> bool:
-        """Whether all pods of the node were received once."""
-        return self._watched.synced.is_set()
+        self.synced = False
+        """ Whether all pods of the node were received once. """
 
     def of_uid(self, uid: str) -> Holder | None:
         """Return a pod by its uid; None: no pod of this node has it."""
@@ -91,13 +64,23 @@ class Pods:
 
     async def run(self) -> None:
         """Keep the pods current until cancelled."""
-        await self._watched.run()
+        await self._link.run(self.take)
 
-    def _gather(self) -> None:
-        known = {pod.key: pod for pod in self._watched.all()}
-        if known != self.known or not self._reported:
-            self._reported = True
-            self.known = known
+    def take(self, message: node_pods_pb2.PodsOfNode) -> None:
+        """Replace the pods by those of a message."""
+        known = {pod.key: pod for pod in map(self._read, message.pods)}
+        self._grants = {pod.uid: pod.grant for pod in known.values() if pod.grant}
+        if known != self.known or not self.synced:
+            self.synced, self.known = True, known
             self._on_change()
 
-    _reported = False
+    def _read(self, pod: node_pods_pb2.Pod) -> Pod:
+        return Pod(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            created=pod.created,
+            leaving=pod.leaving,
+            ended=pod.ended,
+            grant=pod.grant or self._grants.get(pod.uid),
+        )

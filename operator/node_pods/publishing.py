@@ -1,0 +1,59 @@
+"""Makes this replica's certificate known to the agents: its entry in a ConfigMap, which every replica and agent reads.
+
+The chart makes the ConfigMap. The operator has no right to create it, because RBAC cannot restrict `create` to a name.
+An entry has the name of its replica, so replicas do not overwrite each other. A replica that is killed leaves its
+entry: it does no harm, since the key is gone, and the next replica that writes removes it once it has expired.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from orion.api_server.requests import ApiError, ApiServer
+from orion.operator.node_pods.certificates import end_of
+
+ENTRIES_MAX = 64
+""" Agents trust all entries, and read them all: entries beyond this number are removed, the ones that end first. """
+
+_LOG = logging.getLogger(__name__)
+
+
+class Published:
+    """One replica's entry.
+
+    Args:
+        api: the API server.
+        path: the ConfigMap's path.
+        replica: the key of the entry.
+    """
+
+    def __init__(self, api: ApiServer, path: str, replica: str) -> None:
+        self._api, self._path, self._replica = api, path, replica
+
+    async def publish(self, pem: str) -> None:
+        """Write the entry, and remove entries of the past. Writes nothing if nothing must change.
+
+        Raises:
+            ApiError: the ConfigMap does not exist, or could not be read or written.
+        """
+        data = (await self._api.get(self._path)).get("data") or {}
+        changes: dict[str, str | None] = dict.fromkeys(_superfluous(data, self._replica, datetime.now(UTC)))
+        if data.get(self._replica) != pem:
+            changes[self._replica] = pem
+        if changes:
+            await self._api.patch(self._path, {"data": changes})
+
+    async def withdraw(self) -> None:
+        """Remove the entry: this replica ends. A failure is not an error: the entry expires."""
+        try:
+            await self._api.patch(self._path, {"data": {self._replica: None}})
+        except ApiError as error:
+            _LOG.info("this replica's certificate stays in its ConfigMap until it expires: %s", error)
+
+
+def _superfluous(data: Mapping[str, str], own: str, now: datetime) -> list[str]:
+    """Return the keys of entries that must go: those that have expired, and the first to expire of too many."""
+    ends = {key: end_of(pem) or now for key, pem in data.items() if key != own}
+    living = sorted((key for key, end in ends.items() if end > now), key=lambda key: ends[key], reverse=True)
+    kept = set(living[: ENTRIES_MAX - 1])
+    return [key for key in ends if key not in kept]

@@ -1,0 +1,171 @@
+"""A stand-in for the operator, which a test controls: it sends an agent the pods of its node, over TLS.
+
+It is a real gRPC server with a certificate of its own. The API server beside it has only the ConfigMap with that
+certificate. tests/cluster/test_agent_grants.py uses the real operator and a real API server.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from orion.node_pods import node_pods_pb2, node_pods_pb2_grpc
+from testbed.authority import Authority
+from tests.node_agent.node_stand_in import NODE
+
+NAME = "orion-system/orion-operator"
+TOKEN = "the token of a-node"
+
+
+class StandInOperator(node_pods_pb2_grpc.NodePodsServicer):
+    """The operator, and the API server with its certificate.
+
+    Args:
+        folder: for its certificate and the agent's token.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changed = threading.Condition()
+        self._version, self._streams = 0, 0
+        self._pods: dict[str, node_pods_pb2.Pod] = {}
+        self._away = False
+        self._port, self._server = 0, None
+        self.token = folder / "operator-token"
+        self.tokens: list[str] = []
+        """ The tokens with which agents have called. """
+        self.accepted = TOKEN
+        self.certificates: dict[str, str] = {}
+        self.token.write_text(f"{TOKEN}\n")
+        handler = type("Handler", (_Handler,), {"operator": self})
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http.daemon_threads = True
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        self.replace()
+
+    def options(self) -> list[str]:
+        """Return the options of an agent that uses this operator."""
+        url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        named = {"name": "it", "cluster": {"server": url}, "user": {"token": "x"}}
+        context = {"name": "it", "context": {"cluster": "it", "user": "it"}}
+        config = {"current-context": "it", "clusters": [named], "users": [named], "contexts": [context]}
+        path = self._folder / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return [
+            *("--node-name", NODE, "--kubeconfig", str(path), "--operator-address", f"localhost:{self._port}"),
+            *("--operator", NAME, "--operator-token", str(self.token)),
+        ]
+
+    @property
+    def away(self) -> bool:
+        """Whether no operator and no API server answers."""
+        return self._away
+
+    @away.setter
+    def away(self, away: bool) -> None:
+        if away and not self._away:
+            self._away = True
+            self._stop()
+        elif self._away and not away:
+            self._away = False
+            self._start()
+
+    def replace(self, publish: bool = True) -> None:
+        """Serve with a new certificate on the same port, as a new replica does."""
+        self._stop()
+        made = Authority(self._folder / f"authority-{len(self.tokens)}-{self._version}-{self._streams}")
+        self._issued = made.server("operator", ["localhost", "127.0.0.1"])
+        self._root = made.certificate.decode()
+        if publish:
+            self.publish()
+        self._start()
+
+    def publish(self) -> None:
+        """Write the certificate into the ConfigMap."""
+        self.certificates = {"operator-0": self._root}
+
+    def put(
+        self, name: str, grant: dict[str, Any] | str | None = None, uid: str = "", created: int = 0, ended: bool = False
+    ) -> None:
+        """Create or change a pod; `created` is a number of seconds."""
+        text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
+        at = f"2026-01-01T00:00:{created:02}Z"
+        pod = node_pods_pb2.Pod(
+            namespace="default", name=name, uid=uid or f"uid-{name}", created=at, ended=ended, grant=text
+        )
+        self._change(self._pods | {name: pod})
+
+    def delete(self, name: str) -> None:
+        self._change({each: pod for each, pod in self._pods.items() if each != name})
+
+    def cut(self) -> None:
+        """End every stream, as a replica does after some minutes."""
+        with self._changed:
+            self._streams += 1
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        self._stop()
+        self._http.shutdown()
+        self._http.server_close()
+
+    def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[node_pods_pb2.PodsOfNode]:  # noqa: N802
+        given = dict(context.invocation_metadata()).get("authorization", "")
+        self.tokens.append(str(given))
+        if given != f"Bearer {self.accepted}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not valid")
+        context.add_callback(self._wake)
+        streams, sent = self._streams, -1
+        while context.is_active() and streams == self._streams:
+            with self._changed:
+                if sent == self._version:
+                    self._changed.wait()
+                    continue
+                sent, pods = self._version, list(self._pods.values())
+            yield node_pods_pb2.PodsOfNode(pods=pods)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "present the token again")
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _change(self, pods: dict[str, node_pods_pb2.Pod]) -> None:
+        with self._changed:
+            self._pods, self._version = pods, self._version + 1
+            self._changed.notify_all()
+
+    def _start(self) -> None:
+        self._server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        node_pods_pb2_grpc.add_NodePodsServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        credentials = grpc.ssl_server_credentials([(self._issued.key, self._issued.certificate)])
+        self._port = self._server.add_secure_port(f"127.0.0.1:{self._port}", credentials)
+        self._server.start()
+
+    def _stop(self) -> None:
+        self.cut()
+        if self._server is not None:
+            self._server.stop(grace=None).wait()
+            self._server = None
+
+    _server: grpc.Server | None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    operator: StandInOperator
+
+    def do_GET(self) -> None:
+        namespace, name = NAME.split("/")
+        if self.operator.away or self.path != f"/api/v1/namespaces/{namespace}/configmaps/{name}":
+            self.send_error(503 if self.operator.away else 404)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"data": self.operator.certificates}).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Log nothing."""
