@@ -20,6 +20,9 @@ from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import MIRROR, Pod, Role, containers_of
 
+CONTAINERS_MAX = 200
+""" The most containers of a pod that shares GPUs. """
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -75,6 +78,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     if marks == PodMarks() and all(ask.priority is None for ask in asked):
         return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, plain)
     _refuse_static_pod(pod)
+    _refuse_many_containers(pod)
     share, how = _governing(pod, marks, cluster, defaults)
     priority, why = _priority(marks, asked, share)
     amounts = slots.assign(pod.spec, asked, marks.containers)
@@ -105,6 +109,18 @@ def _refuse_static_pod(pod: Pod) -> None:
             Reason.STATIC_POD,
             "static pods cannot share GPUs: the kubelet starts them from a file of the node before any admission, so "
             "they have no hook and no limit; remove the file, and run the pod by a DaemonSet or a Deployment",
+        )
+
+
+def _refuse_many_containers(pod: Pod) -> None:
+    """Reject a pod whose decision would hold up all others: the time grows with the square of the containers."""
+    spec = pod.spec
+    count = sum(len(each or ()) for each in (spec.containers, spec.init_containers, spec.ephemeral_containers))
+    if count > CONTAINERS_MAX:
+        raise Refusal(
+            Reason.TOO_MANY_CONTAINERS,
+            f"the pod has {count} containers, and a pod that shares GPUs may have {CONTAINERS_MAX} at most; split it "
+            "into several pods",
         )
 
 

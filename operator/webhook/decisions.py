@@ -32,6 +32,7 @@ class Reason(StrEnum):
     """ The request adds ephemeral containers, and they are allowed. """
 
     STATIC_POD = "StaticPod"
+    TOO_MANY_CONTAINERS = "TooManyContainers"
     UNKNOWN_ANNOTATION_VALUE = "UnknownAnnotationValue"
     NO_PRIORITY = "NoPriority"
     MIXED_PRIORITIES = "MixedPriorities"

@@ -18,6 +18,8 @@ from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import Container, PodContainer
 
 PRELOAD = "LD_PRELOAD"
+_LONGEST = 4096
+""" The most characters of a container's own LD_PRELOAD: the webhook splits it, and its answer contains it twice. """
 _SEPARATORS = re.compile(r"[ :]+")
 
 
@@ -70,6 +72,11 @@ def _own(entry: PodContainer) -> str | None:
             Reason.HOOK_ENVIRONMENT,
             f"{entry} takes {PRELOAD} from a reference (valueFrom), so the hook cannot be put before it; write the "
             "value into the pod",
+        )
+    if len(found[0].literal) > _LONGEST:
+        raise Refusal(
+            Reason.HOOK_ENVIRONMENT,
+            f"{entry} sets {PRELOAD} to {len(found[0].literal)} characters, and {_LONGEST} are allowed; shorten it",
         )
     return found[0].literal
 
