@@ -50,8 +50,8 @@ class Admission:
         """Whether both watches have received their first list."""
         return self.shares.synced.is_set() and self.devices.synced.is_set()
 
-    async def decide(self, request: Request) -> Decision:
-        """Decide about the pod in a request.
+    def decide(self, request: Request) -> Decision:
+        """Decide about the pod in a request, with the data of the watches.
 
         Raises:
             Unavailable: the watches have not received their first lists yet.
@@ -66,11 +66,18 @@ class Admission:
         if not self.ready:
             raise Unavailable("shares and GPUs have not been listed yet")
         known = Cluster(self.shares.of(request.namespace), self.devices.of(""))
-        decision = admit(request.object, known, self._defaults)
-        if decision.outcome is Outcome.REFUSED and decision.of_cluster:
-            self._metrics.second_looks.inc()
-            decision = admit(request.object, await self._read_live(request.namespace), self._defaults)
-        return decision
+        return admit(request.object, known, self._defaults)
+
+    async def look_again(self, request: Request, decision: Decision) -> Decision:
+        """Decide again with the data of the API server, if the decision is a rejection that depends on them.
+
+        Raises:
+            Exception: any failure. The caller must report it as an error, never as a denial.
+        """
+        if decision.outcome is not Outcome.REFUSED or not decision.of_cluster or request.object is None:
+            return decision
+        self._metrics.second_looks.inc()
+        return admit(request.object, await self._read_live(request.namespace), self._defaults)
 
     async def _read_live(self, namespace: str) -> Cluster:
         async with asyncio.timeout(LIVE_TIMEOUT_S):

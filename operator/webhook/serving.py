@@ -187,19 +187,27 @@ class Webhook:
                 question = reviews.Question.model_validate_json(body)
             except ValidationError as error:
                 return self._failed(400, f"not an AdmissionReview of {reviews.API_VERSION}: {error.errors()[0]['msg']}")
+            # Within the turn, because the decision about a large pod takes longer than its parsing.
+            try:
+                decision = self.admission.decide(question.request)
+            except Exception as error:
+                return self._not_decided(question.request, error)
         try:
-            decision = await self.admission.decide(question.request)
+            decision = await self.admission.look_again(question.request, decision)
             text = reviews.answer(question.request, decision)
-        except Unavailable as error:
-            return self._failed(503, str(error))
-        except (TimeoutError, ApiError) as error:
-            return self._failed(500, f"a request to the API server failed: {error!r}")
         except Exception as error:
-            _log.exception("review %s of %s failed", question.request.uid, question.request.namespace)
-            return self._failed(500, f"an error of the webhook: {error!r}")
+            return self._not_decided(question.request, error)
         self.metrics.decisions.labels(decision.outcome, decision.reason).inc()
         self.metrics.seconds.labels(decision.outcome).observe(time.perf_counter() - start)
         return self._response(web.Response(body=text, content_type="application/json"))
+
+    def _not_decided(self, request: reviews.Request, error: Exception) -> web.Response:
+        if isinstance(error, Unavailable):
+            return self._failed(503, str(error))
+        if isinstance(error, TimeoutError | ApiError):
+            return self._failed(500, f"a request to the API server failed: {error!r}")
+        _log.error("review %s of %s failed", request.uid, request.namespace, exc_info=error)
+        return self._failed(500, f"an error of the webhook: {error!r}")
 
     def _refused(self, what: str) -> None:
         self.metrics.refused.labels(what).inc()

@@ -5,6 +5,7 @@ import contextlib
 import ipaddress
 import itertools
 import ssl
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from orion.api_server.access import Access
 from orion.operator.webhook import bodies, connections
 from orion.operator.webhook.bounds import BYTES, CONNECTIONS, Account, Amounts, Peer, Peers
+from orion.operator.webhook.decisions import Decision
 from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.reviews import Request
 from orion.operator.webhook.serving import Listening, Webhook
 from orion.operator.webhook.turns import Turns
 from testbed.authority import Authority
@@ -337,6 +340,30 @@ async def test_a_large_review_that_waits_too_long_gets_429(
             assert (await served.review(pod()))["allowed"]  # small reviews have turns of their own
         monkeypatch.setattr(bodies, "TURN_S", 60.0)
         assert (await served.review(given))["allowed"]
+
+
+async def test_the_decision_about_a_large_review_is_part_of_its_turn(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = pod()
+    given["spec"]["long"] = "x" * bodies.LARGE
+    async with running(script, tmp_path) as served:
+        admission, took = served.webhook.admission, list[float]()
+        decide = admission.decide
+
+        def slowly(request: Request) -> Decision:
+            time.sleep(0.2)  # a decision takes the loop's time
+            return decide(request)
+
+        monkeypatch.setattr(admission, "decide", slowly)
+
+        def pause(seconds: float) -> float:
+            took.append(seconds)
+            return 0.0
+
+        monkeypatch.setattr(served.webhook._bodies._large_turns, "_pause", pause)
+        assert (await served.review(given))["allowed"]
+        assert took[0] >= 0.2
 
 
 def test_the_bounds_fit_into_the_memory_of_the_chart() -> None:
