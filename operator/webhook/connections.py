@@ -23,6 +23,8 @@ _WAIT_S = 3.0
 _HANDSHAKE_S = 2.0
 _CLOSE_S = 1.0
 """ How long a peer may take to answer the end of TLS. """
+_SEND_S = 5.0
+""" How long a peer may leave answers unread. No API server waits longer for an answer. """
 _ACCEPTED_AT_ONCE = 16
 _BACKLOG = 512
 _BUFFER = 64 * 2**10
@@ -132,7 +134,7 @@ class Connections:
         assert self._server is not None
         server = self._server
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: _Connection(server, self._keep_alive_s, place.leave),
+            lambda: _Connection(server, self._keep_alive_s, place.leave, self._refused),
             accepted,
             ssl=self._context,
             ssl_handshake_timeout=_HANDSHAKE_S,
@@ -155,11 +157,13 @@ class _Place:
 
 
 class _Connection(web.RequestHandler):
-    """aiohttp's connection, which also reports its end."""
+    """aiohttp's connection, which also reports its end, and ends if the peer leaves answers unread."""
 
-    __slots__ = ("_lost",)
+    __slots__ = ("_lost", "_refused", "_unread")
 
-    def __init__(self, server: web.Server, keep_alive_s: float, lost: Callable[[], None]) -> None:
+    def __init__(
+        self, server: web.Server, keep_alive_s: float, lost: Callable[[], None], refused: Callable[[str], None]
+    ) -> None:
         # Compressed bodies are not expanded, because a small one can become very large.
         super().__init__(
             server,
@@ -171,9 +175,31 @@ class _Connection(web.RequestHandler):
             read_bufsize=_BUFFER,
             auto_decompress=False,
         )
-        self._lost = lost
+        self._lost, self._refused = lost, refused
+        self._unread: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """Wait for the peer to read, for a time."""
+        super().pause_writing()
+        self._unread = asyncio.get_running_loop().call_later(_SEND_S, self._abort)
+
+    def resume_writing(self) -> None:
+        """Write again."""
+        super().resume_writing()
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _abort(self) -> None:
+        self._refused("unread")
+        if isinstance(self.transport, asyncio.WriteTransport):
+            self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End the connection."""
+        self._end_wait()
         super().connection_lost(exc)
         self._lost()

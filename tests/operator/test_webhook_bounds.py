@@ -342,6 +342,25 @@ async def test_a_large_review_that_waits_too_long_gets_429(
         assert (await served.review(given))["allowed"]
 
 
+async def test_a_peer_that_does_not_read_its_answers_is_disconnected(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_SEND_S", 0.2)
+    given = pod()
+    zero = {"limits": {"orion.gpu/be": "0"}}
+    given["spec"]["containers"][0] |= {"name": "x" * 2**20, "resources": zero}  # the sentence contains the name
+    body = question(given)
+    async with running(script, tmp_path, "127.0.0.0/8") as served:
+        sender = Sender(served)
+        _, writer = await sender.connect()
+        head = f"POST /admit HTTP/1.1\r\nHost: w\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        writer.write((head + body) * 20)
+        await eventually_async(lambda: served.webhook._bodies.account.total > 0)
+        await eventually_async(lambda: served.webhook.connections.account.total == 0)
+        assert await refusals(served, "unread")
+        sender.close()
+
+
 async def test_the_decision_about_a_large_review_is_part_of_its_turn(
     script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
