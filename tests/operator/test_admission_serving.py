@@ -82,6 +82,7 @@ async def served(script: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
     await asyncio.wait_for(started.wait(), 10)
     found = Served(webhook, tmp_path, authority)
     await eventually_async(lambda: webhook.admission.ready)
+    await eventually_async(lambda: len(script.watches) == 2)  # else a watch could get what `refusals` has for a review
     yield found
     await found.session.close()
     running.cancel()
