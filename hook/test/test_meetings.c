@@ -1,15 +1,18 @@
 /* A collective waits in its stream until the streams of its peers have come to it, for a bounded time. */
 #include "tied_gpus.h"
 
+#include <string.h>
+
 /* As launch, with the arrival in the stream: it is written, then come the waits for the other two GPUs. */
-static void arrive(unsigned device)
+static void arrive_in(struct orion_stream_record *stream_record)
 {
     struct orion_work work = {0};
-    orion_meeting_number(process, &stream_records[device], &work);
-    work.collective = orion_collective_begin(process, gpus[device]);
+    orion_meeting_number(process, stream_record, &work);
+    work.collective = orion_collective_begin(process, stream_record->gpu);
     CHECK(work.arrival != 0 && work.collective != 0 && orion_collective_ready(process));
-    CHECK(orion_collective_pass(process, &stream_records[device], &work));
+    CHECK(orion_collective_pass(process, stream_record, &work));
 }
+static void arrive(unsigned device) { arrive_in(&stream_records[device]); }
 
 static void a_collective_begins_once_all_gpus_have_come_to_it(void)
 {
@@ -28,6 +31,14 @@ static void a_collective_begins_once_all_gpus_have_come_to_it(void)
     for (unsigned i = 0; i < GPUS; i++) CHECK(devices[i].count == 0);
     CHECK(!orion_meetings_wait(process));
     atomic_store(&policy(2)->hp_clients, 1);
+}
+
+/* As if no wait of GPU 0 had been in vain. */
+static void forget_ends(void)
+{
+    struct orion_meetings *meetings = &orion_collectives(process)->meetings[0];
+    atomic_store(&meetings->apart, 0);
+    memset(meetings->seen, 0, sizeof meetings->seen);
 }
 
 /* Looks as a watcher does, until GPU 0's stream is empty. Returns the time that this took. */
@@ -100,12 +111,61 @@ static void a_rank_that_has_left_is_not_waited_for(void)
     CHECK(devices[2].count == 0);
 }
 
+static void another_ranks_end_of_a_wait_hides_no_wait(void)
+{
+    struct orion_rank *own = atomic_load(&orion_collectives(process)->ranks.mine[0]);
+    uint32_t arrived = atomic_load(&own->arrived[0]);
+    arrive(0);
+    run_all();
+    CHECK(devices[0].count > 0);
+    atomic_store(&own->arrived[0], arrived + 100); /* another rank was far ahead, and its wait for this one has ended */
+    CHECK(orion_meetings_wait(process));
+    look_until_empty();
+    arrive(1), arrive(2);
+    run_all();
+    CHECK(devices[1].count == 0 && devices[2].count == 0);
+    forget_ends();
+}
+
+/* The streams' numbers are far apart. */
+static void waits_in_vain_in_turn_end_too(void)
+{
+    struct orion_stream_record others[GPUS];
+    struct orion_work work = {0};
+    for (unsigned i = 0; i < GPUS; i++) {
+        others[i] = (struct orion_stream_record){.gpu = gpus[i], .stream = stream_records[i].stream};
+        arrive_in(&others[i]);
+    }
+    run_all();
+    for (unsigned i = 0; i < 200; i++) orion_meeting_number(process, &others[0], &work);
+    for (unsigned i = 0; i < 4; i++) {
+        arrive(0);
+        run_all();
+        look_until_empty();
+        arrive_in(&others[0]);
+        run_all();
+        look_until_empty();
+    }
+    CHECK(!orion_meeting_waits(process, gpus[0], &work));
+    forget_ends();
+}
+
+/* Only watchers end waits, so without one there must be none. */
+static void without_a_watcher_no_stream_waits(void)
+{
+    struct orion_work work = {.arrival = 1};
+    set_watcher(0, false);
+    CHECK(!orion_meeting_waits(process, gpus[0], &work));
+    set_watcher(0, true);
+    CHECK(orion_meeting_waits(process, gpus[0], &work));
+}
+
 static void after_several_waits_in_vain_a_rank_waits_no_more(void)
 {
     for (unsigned i = 0; i < 10; i++) {
         arrive(0);
         run_all();
-        CHECK((devices[0].count == 0) == (i >= 2)); /* the wait in vain above was the first of three */
+        CHECK((devices[0].count == 0) == (i >= 3));
         look_until_empty();
     }
 }
@@ -118,6 +178,9 @@ int main(void)
     a_wait_in_vain_ends();
     a_context_that_ends_ends_waits();
     a_rank_that_has_left_is_not_waited_for();
+    another_ranks_end_of_a_wait_hides_no_wait();
+    waits_in_vain_in_turn_end_too();
+    without_a_watcher_no_stream_waits();
     after_several_waits_in_vain_a_rank_waits_no_more();
     puts("meetings: ok");
     return 0;

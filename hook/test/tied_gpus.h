@@ -4,6 +4,7 @@
 #define ORION_TEST_TIED_GPUS_H
 
 #include "be/collective.h"
+#include "be/state.h"
 #include "be/stop.h"
 #include "be/work.h"
 #include "check.h"
@@ -79,6 +80,8 @@ static void set_hp(unsigned device, bool busy)
     atomic_store(&page->state, busy ? ORION_BUSY : ORION_IDLE);
 }
 
+static void set_watcher(unsigned device, bool runs) { atomic_store(&orion_be(gpus[device])->valve.watched, runs ? 2 : 0); }
+
 static void begin(void)
 {
     orion_driver.cuStreamWaitValue32_v2 = fake_wait;
@@ -91,6 +94,7 @@ static void begin(void)
         atomic_store(&gpus[i]->hp_count, 1);
         policy(i)->copy[0].kind = ORION_POLICY_GATE;
         atomic_store(&policy(i)->hp_clients, 1);
+        set_watcher(i, true); /* the test looks as the watcher does */
         stream_records[i].gpu = gpus[i];
         stream_records[i].stream.handle = (CUstream)(uintptr_t)(0x100 + i);
     }

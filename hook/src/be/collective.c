@@ -205,7 +205,7 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
     orion_gate_note(gpu, orion_now() - began);
 }
 
-/* Waits in the stream for other ranks do not depend on hp's watcher, so they are put into the stream here, too. */
+/* A watcher that is late still ends waits for other ranks, so they are put into the stream here, too. */
 void orion_collective_note_unarmed(struct orion_process *process, struct orion_stream_record *stream_record,
                                    const struct orion_work *work)
 {

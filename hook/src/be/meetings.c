@@ -2,6 +2,7 @@
 
 #include "be/collective.h"
 #include "be/state.h"
+#include "be/valve.h"
 #include "be/work.h"
 #include "generated/driver.h"
 #include "process/process.h"
@@ -11,7 +12,7 @@
 
 #define MOST_NS ORION_SECOND                   /* a stream waits no longer for other ranks */
 #define MOST_LOOK_NS (200 * ORION_MILLISECOND) /* the time between two looks counts as no more */
-#define ENDED_MOST 3u                          /* after this many ended waits in a row, the rank waits no more */
+#define ENDED_MOST 3u                          /* after this many ended waits in a row in one stream, the rank waits no more */
 #define IN_A_ROW 64u                           /* ended waits are in a row if no more arrivals are between them */
 
 static struct orion_meetings *meetings_of(const struct orion_process *process, const struct orion_gpu *gpu)
@@ -55,7 +56,7 @@ void orion_meeting_number(struct orion_process *process, struct orion_stream_rec
 bool orion_meeting_waits(const struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
     return work->arrival != 0 && atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0 &&
-           atomic_load_explicit(&meetings_of(process, gpu)->apart, memory_order_relaxed) == 0;
+           atomic_load_explicit(&meetings_of(process, gpu)->apart, memory_order_relaxed) == 0 && orion_valve_is_watched(gpu);
 }
 
 /* Puts the waits into the stream: one for each other rank that has ever arrived in such a stream. */
@@ -112,8 +113,9 @@ static uint32_t waiting(const struct orion_process *process, const struct orion_
 {
     const struct orion_meetings *meetings = meetings_of(process, gpu);
     const struct orion_rank *own = rank_of(process, gpu), *rank = page_of(process)->rank;
-    uint32_t arrival = atomic_load(&own->arrived[stream]);
-    if (orion_ranks_is_behind(atomic_load(&meetings->waits[stream]), arrival)) return 0;
+    uint32_t arrival = atomic_load(&own->arrived[stream]), last = atomic_load(&meetings->waits[stream]);
+    /* Past the last wait; or another rank, further ahead, has written this rank's word, and the stream still waits. */
+    if (orion_ranks_is_behind(last, arrival)) arrival = last;
     for (uint32_t met = atomic_load(&meetings->met); met != 0; met &= met - 1)
         if (orion_ranks_is_behind(atomic_load(&rank[__builtin_ctz(met) % ORION_RANKS_MAX].arrived[stream]), arrival))
             return arrival;
@@ -148,11 +150,12 @@ static void arrive_for_others(const struct orion_process *process, uint32_t met,
     }
 }
 
-static void ended_in_vain(struct orion_meetings *meetings, uint32_t arrival)
+static void ended_in_vain(struct orion_meetings *meetings, uint32_t stream, uint32_t arrival)
 {
-    meetings->ended = arrival - meetings->ended_at <= IN_A_ROW ? meetings->ended + 1 : 1;
-    meetings->ended_at = arrival;
-    if (meetings->ended >= ENDED_MOST) atomic_store(&meetings->apart, 1);
+    uint32_t *ended = &meetings->seen[stream].ended;
+    *ended = arrival - meetings->seen[stream].ended_at <= IN_A_ROW ? *ended + 1 : 1;
+    meetings->seen[stream].ended_at = arrival;
+    if (*ended >= ENDED_MOST) atomic_store(&meetings->apart, 1);
 }
 
 static void look(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream, bool held, bool at_once)
@@ -169,7 +172,7 @@ static void look(const struct orion_process *process, const struct orion_gpu *gp
     } else if (!held && *waited <= MOST_NS) {
         uint64_t since = now - meetings->seen[stream].looked_ns;
         *waited += since < MOST_LOOK_NS ? since : MOST_LOOK_NS;
-        if (*waited > MOST_NS) ended_in_vain(meetings, arrival);
+        if (*waited > MOST_NS) ended_in_vain(meetings, stream, arrival);
     }
     meetings->seen[stream].looked_ns = now;
     bool ends = at_once || *waited > MOST_NS || atomic_load(&meetings->apart) != 0; /* more waits may be in the stream */

@@ -3,7 +3,8 @@
  * A collective that has begun spins until its peers begin, too. If a peer's GPU still computes, that may take many
  * milliseconds, and an hp that comes meanwhile shares its GPU with the spinning kernel: it takes twice as long. So the stream
  * first writes into its rank's words of the page (ranks.h) that it has *arrived*, and then waits for the same words of the
- * other ranks. A stream that waits takes no SM. Only streams on GPUs with an hp wait; the streams of all GPUs write.
+ * other ranks. A stream that waits takes no SM. Only streams on GPUs with an hp and a watcher wait; the streams of all GPUs
+ * write.
  *
  * The arrivals of each stream are numbered apart, because streams overtake one another: the n-th arrival of a rank's i-th
  * stream is the peer of the n-th arrival of another rank's i-th stream. A rank that has never arrived in an i-th stream is
@@ -11,7 +12,7 @@
  *
  * If ranks do not launch their collectives in the same order, or have groups among them, a stream may wait for an arrival
  * that depends on its own collective. So the wait is bounded: the watchers (valve.h) end it after MOST_NS, not counting time
- * for which hp holds some rank, by writing the other ranks' words themselves. After a few such ends the rank waits no more. A
+ * for which hp holds some rank, by writing the other ranks' words themselves. After a few such ends in one stream the rank waits no more. A
  * rank that has left, and a context that ends, end the waits at once.
  *
  * Rejected: the watchers let each collective go when they see that all ranks have arrived. A watcher looks every 50 us, and a
@@ -42,8 +43,8 @@ struct orion_meetings {
     struct {
         uint32_t arrival; /* of the wait that was seen last */
         uint64_t looked_ns, waited_ns;
+        uint32_t ended, ended_at; /* number of waits that were ended in a row; the arrival of the last one */
     } seen[ORION_MEETING_STREAMS];
-    uint32_t ended, ended_at; /* number of waits that were ended in a row; the arrival of the last one */
 };
 
 /* Numbers the arrival of a collective, tied or not, at its launch. */

@@ -203,6 +203,12 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
 
+bool orion_valve_is_watched(const struct orion_gpu *gpu)
+{
+    uint32_t watched = atomic_load_explicit(&orion_be(gpu)->valve.watched, memory_order_relaxed);
+    return watched == WATCHED || watched == ON_TIME;
+}
+
 static bool put_wait(struct orion_stream_record *stream_record)
 {
     struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;

@@ -59,6 +59,9 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
  * on a CPU. */
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
 
+/* Whether a thread watches hp, late or on time. */
+bool orion_valve_is_watched(const struct orion_gpu *gpu);
+
 /* Stops be launches while the GPU's hp is busy. Used where contexts are time-sliced. Where contexts run together,
  * be/overlap.h decides. */
 extern const struct orion_stop orion_valve_stop;
