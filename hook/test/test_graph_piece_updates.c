@@ -131,6 +131,34 @@ static void a_disabled_node_stays_disabled(void)
     end(exec);
 }
 
+static void a_node_that_is_disabled_while_the_process_is_not_be_stays_disabled(void)
+{
+    CUgraphNode kernels[STEPS];
+    CUgraphExecUpdateResultInfo info;
+    CUgraph graph;
+    CUgraphNode before = NULL;
+    MUST(cuGraphCreate(&graph, 0));
+    for (unsigned i = 0; i < STEPS; i++) {
+        CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+        MUST(cuGraphAddKernelNode(&kernels[i], graph, &before, before != NULL, &parameters));
+        before = kernels[i];
+    }
+    CUgraphExec exec = instantiated(graph);
+    CHECK(launch_in(exec, stream) > 1);
+    atomic_store(&gpu->role, ORION_ROLE_NONE);
+    MUST(cuGraphNodeSetEnabled(exec, kernels[3], 0));
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+    MUST(cuGraphExecUpdate(exec, graph, &info));
+    takes(exec, 6);
+    CHECK(launch_in(exec, stream) > 1);
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    unsigned enabled = 1;
+    MUST(cuGraphNodeGetEnabled(copy->piece[copy->node[3].piece].exec, copy->node[3].own, &enabled));
+    CHECK(enabled == 0);
+    MUST(cuStreamSynchronize(stream));
+    end(exec);
+}
+
 static void a_node_that_the_hook_does_not_know_ends_the_pieces(void)
 {
     CUgraphExec exec = instantiated(chain(0, NULL));
@@ -149,6 +177,7 @@ int main(void)
     a_changed_child_graph_reaches_the_pieces();
     a_long_child_graph_is_cut_too();
     a_disabled_node_stays_disabled();
+    a_node_that_is_disabled_while_the_process_is_not_be_stays_disabled();
     a_node_that_the_hook_does_not_know_ends_the_pieces();
     return 0;
 }

@@ -180,7 +180,8 @@ void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
-    struct orion_graph_copy *copy = following(process, exec);
+    /* Also in a process that has no be client now: an update of the whole graph does not say which nodes are disabled. */
+    struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
     struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
     if (found == NULL) {
         if (copy != NULL) copy->refused = true;
