@@ -1,5 +1,6 @@
 /* Which driver calls the hook makes for updates of be's graphs: few for an update, and those for the pieces only at the
  * next launch in pieces. */
+#include "core/lifetimes.h"
 #include "graph_steps.h"
 
 static unsigned reads, sets, updates, others;
@@ -121,10 +122,34 @@ static void a_kernel_stays_in_the_context_of_its_update(void)
     MUST(cuGraphDestroy(graph));
 }
 
+/* After code was unloaded, a handle may name another kernel. */
+static void a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, NULL);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    update_to(exec, steps, 10, 0);
+    launch(exec, steps, expected);
+    count_calls();
+    update_to(exec, steps, 10, 0);
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && sets == 0 && updates == 0);
+    orion_code_ending();
+    update_to(exec, steps, 10, 0);
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && sets == NODES && updates == 6);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
 int main(void)
 {
     begin();
     updates_cost_few_calls_and_launches_pay_once();
     a_kernel_stays_in_the_context_of_its_update();
+    a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces();
     return 0;
 }

@@ -16,6 +16,7 @@
 
 struct orion_kept {
     const struct orion_layout *layout;  /* of a kernel */
+    uint32_t epoch;                     /* of the layout, when the kernel was set */
     _Alignas(16) unsigned char bytes[]; /* the driver's structure; behind that of a kernel, its layout->bytes of arguments */
 };
 
@@ -29,7 +30,7 @@ static struct orion_kept *new_kept(const struct orion_layout *layout, size_t byt
     struct orion_kept *kept = malloc(sizeof *kept + bytes);
     if (kept == NULL) return NULL;
     memset(kept->bytes, 0, bytes);
-    kept->layout = layout;
+    kept->layout = layout, kept->epoch = 0;
     return kept;
 }
 
@@ -104,7 +105,8 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     }
     CUDA_KERNEL_NODE_PARAMS *before = kernel_in(kept);
     unsigned char *arguments = kept->bytes + ARGUMENTS_AT;
-    setting->reshaped = !same_shape(before, kernel);
+    setting->reshaped = !same_shape(before, kernel) || kept->epoch != layout->epoch;
+    kept->epoch = layout->epoch;
     CUcontext context = context_of(kernel);
     setting->differs |= setting->reshaped || before->ctx != context;
     if (setting->differs) *before = *kernel, before->ctx = context;
