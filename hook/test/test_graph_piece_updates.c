@@ -165,6 +165,10 @@ static void a_node_that_the_hook_does_not_know_ends_the_pieces(void)
     CHECK(launch(exec, stream, 0) == 6);
     orion_graph_copy_enabled(exec, (CUgraphNode)&policy, false); /* perhaps a node of a child graph */
     CHECK(launch(exec, stream, 0) == 1);
+    CUgraph next = chain(7, NULL);
+    CUgraphExecUpdateResultInfo info;
+    MUST(cuGraphExecUpdate(exec, next, &info)); /* the node stays disabled */
+    CHECK(launch(exec, stream, 7) == 1);
     end(exec);
 }
 

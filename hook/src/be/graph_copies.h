@@ -77,6 +77,7 @@ struct orion_graph_copy {
     void *scratch;                /* for updates: room for the nodes of a graph, then for its edges; NULL: none was there */
     struct orion_layout *layouts; /* of the kernels whose parameters are kept */
     bool disables;                /* the program has disabled nodes */
+    bool disables_others;         /* also such that the copy has not: an update does not enable them, so the graph runs whole */
     bool waits;   /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
     bool refused; /* pieces could not be made; the program's executable is launched until the next update */
 

@@ -184,7 +184,7 @@ void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
     struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
     struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
     if (found == NULL) {
-        if (copy != NULL) copy->refused = true;
+        if (copy != NULL) copy->refused = copy->disables_others = true;
         orion_graph_node_enabled(exec, node, enabled);
         return;
     }
@@ -217,6 +217,6 @@ void orion_graph_updated(CUgraphExec exec, CUgraph graph)
     struct orion_setting setting = follow(process, copy, graph);
     if (setting.failed || setting.reshaped || !orion_graph_is_known(orion_graphs(process), exec)) identify(process, copy, graph);
     /* A graph with collectives stays one piece of work: see graph_copies.h. */
-    copy->refused = setting.failed || orion_graph_is_collective(orion_graphs(process), exec);
+    copy->refused = setting.failed || copy->disables_others || orion_graph_is_collective(orion_graphs(process), exec);
     orion_capture_unrelax(&relaxed);
 }
