@@ -122,8 +122,8 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
-    if (work->flags & ORION_ADMITTED_SPINS) {
-        expected = work->stop != NULL || !orion_policy_overlaps(gpu) ? SPINNING_NS : 0;
+    if ((work->flags & ORION_ADMITTED_SPINS) && work->stop != NULL) { /* without a stop, its time is all that bounds it */
+        expected = SPINNING_NS;
         sample = false;
     }
     while (!enter(process, stream_record, work, expected)) {
