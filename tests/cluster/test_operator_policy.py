@@ -72,6 +72,9 @@ FORBIDDEN_TO = {
         ("delete", GROUP, DEVICES, ""),
     },
     "agent": {
+        ("get", "", "pods", ""),
+        ("list", "", "pods", ""),
+        ("watch", "", "pods", ""),
         ("delete", GROUP, DEVICES, ""),
         ("patch", "", "pods", "status"),
         ("patch", "", "nodes", ""),
