@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 import kopf
@@ -73,7 +74,7 @@ class Reconciler:
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
         self._resync = Resync(self._api, self._intake, settings.namespaces)
-        self._known = False
+        self._known = asyncio.Event()
         self._node_pods: NodePodsServer | None = None
         if node_pods is not None:
             source = PodsOfNodes(self.state)
@@ -105,20 +106,33 @@ class Reconciler:
         ]
         tasks = {asyncio.create_task(part) for part in parts}
         watches = asyncio.create_task(self._watch(), name="watches")
+        signalled = asyncio.create_task(self._signalled(), name="signals")
         try:
-            done, _ = await asyncio.wait({*tasks, watches}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*tasks, watches, signalled}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            if watches not in done:
+            if done <= tasks:
                 raise Unavailable("a part of the reconciler has ended")
         finally:
-            for task in {*tasks, watches}:
-                task.cancel()
-            await asyncio.gather(*tasks, watches, return_exceptions=True)
+            # kopf ends last: it cancels the tasks that were made after its start, and a gRPC server whose own tasks are
+            # cancelled before it has stopped can crash the process.
+            await _cancel(tasks)
+            await _cancel([watches, signalled])
             await self._leader.release()
 
+    async def _signalled(self) -> None:
+        """Return on SIGTERM or SIGINT. This takes the place of kopf's handlers, which end kopf first.
+
+        Until all objects are known, kopf's handlers apply: no server runs yet, and kopf has set its handlers by then.
+        """
+        await self._known.wait()
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        await ended.wait()
+
     async def _watch(self) -> None:
-        """Run kopf, which ends on SIGTERM and SIGINT."""
+        """Run kopf."""
         namespaces = self._settings.namespaces
         try:
             await kopf.operator(
@@ -154,7 +168,7 @@ class Reconciler:
     async def _resync_forever(self) -> None:
         """Start the workers once all objects are known, then resync periodically."""
         await self._resync.until_all_is_known()
-        self._known = True
+        self._known.set()
         self.metrics.ready.set(1)
         gc.collect()
         gc.freeze()  # most of these records stay for long: later collections skip them
@@ -182,7 +196,7 @@ class Reconciler:
             await server.stop()
 
     def _unready(self) -> str:
-        if not self._known:
+        if not self._known.is_set():
             return "not all objects are known yet"
         return self._node_pods.waits_for if self._node_pods is not None else ""
 
@@ -194,6 +208,12 @@ class Reconciler:
         for namespace, count in self.state.ungoverning().items():
             self.metrics.ungoverning.labels(namespace).set(count)
         return generate_latest(self.metrics.registry)
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def run(settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: NodePodsSettings | None = None) -> None:
