@@ -18,9 +18,9 @@ from orion.operator.webhook.turns import Turns
 
 _HANDSHAKES_APART_S = 0.01
 """ The time between the beginnings of two handshakes: all together take about a tenth of the loop's time. """
-_WAIT_S = 3.0
-""" How long a connection may wait for its handshake. """
-_HANDSHAKE_S = 2.0
+_WAIT_S = _HANDSHAKE_S = 10.0
+""" How long a connection may wait for its handshake, and how long that may take. An API server itself gives up after
+10 s (TLSHandshakeTimeout of its client), and would refuse the pod if the webhook closed the connection before. """
 _CLOSE_S = 1.0
 """ How long a peer may take to answer the end of TLS. """
 _SEND_S = 5.0
@@ -74,7 +74,7 @@ class Connections:
     def close_listener(self) -> None:
         """Accept no more connections than those that wait."""
         if self._listener is not None:
-            self._accept()
+            self._accept(_BACKLOG + 1)  # closing the listener would reset the connections that wait
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
             self._listener = None
@@ -86,9 +86,9 @@ class Connections:
             task.cancel()
         await asyncio.gather(*self._greeting, return_exceptions=True)
 
-    def _accept(self) -> None:
+    def _accept(self, most: int = _ACCEPTED_AT_ONCE) -> None:
         assert self._listener is not None
-        for _ in range(_ACCEPTED_AT_ONCE):
+        for _ in range(most):
             try:
                 accepted, address = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

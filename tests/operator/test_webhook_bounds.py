@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import itertools
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -263,6 +264,23 @@ async def test_a_handshake_that_never_begins_ends(
             assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.transport.abort()
         await eventually_async(lambda: served.webhook.connections.account.total == 0)
+
+
+async def test_connections_that_wait_when_the_listener_closes_are_served(script: ScriptedApi, tmp_path: Path) -> None:
+    async with running(script, tmp_path) as served:
+        port = served.webhook.port
+        # Nothing is awaited, so the webhook accepts none of them before it closes the listener.
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * connections._ACCEPTED_AT_ONCE)]
+        served.webhook.connections.close_listener()
+        trusted = ssl.create_default_context(cafile=str(served.authority.certificate_path))
+        for each in waiting:
+            _, writer = await asyncio.open_connection(sock=each, ssl=trusted, server_hostname="127.0.0.1")
+            writer.transport.abort()
+
+
+def test_an_api_server_gives_up_a_handshake_before_the_webhook_does() -> None:
+    api_server_s = 10.0  # TLSHandshakeTimeout of its client
+    assert min(connections._WAIT_S, connections._HANDSHAKE_S) >= api_server_s
 
 
 async def test_bytes_beyond_a_peers_part_get_429_and_others_are_answered(
