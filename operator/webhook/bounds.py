@@ -66,7 +66,9 @@ class Amounts:
     little: int
 
 
-CONNECTIONS = Amounts(total=384, each=160, reserve=64, little=16)
+CONNECTIONS = Amounts(total=512, each=224, reserve=64, little=16)
+""" `each` is enough for all mutating requests that one API server handles at a time (200 by default). Each of them may
+need a connection, and the API server refuses the pod if the webhook closes it. """
 BYTES = Amounts(total=32 * 2**20, each=8 * 2**20, reserve=8 * 2**20, little=512 * 2**10)
 """ Bytes of bodies. `each` is the largest review: the API server accepts pods of up to 1.5 MiB, and a review contains
 the new and the old pod. """

@@ -43,7 +43,7 @@ class Scene:
         newcomer = NewApiServer(self.api, self.namespace, self.fleet.service.port)
         with Background(newcomer.work, every=0.05), Creations(self.api, self.namespace, RATE) as creations:
             yield creations
-        assert creations.refused == []
+        assert creations.refused == [], self.fleet.refusals()
         assert creations.unpatched == []
         assert newcomer.refused == []
         # The rate was reached and connections were made all the time; otherwise the figures would mean nothing.

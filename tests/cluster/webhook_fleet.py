@@ -188,11 +188,17 @@ class Fleet:
         service: the stand-in.
         webhooks: the processes.
         leaving: processes that were replaced; each ends once the API server has closed its connections.
+        refused: what these processes had refused when they got SIGTERM.
     """
 
     service: StandInService
     webhooks: list[RunningWebhook]
     leaving: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def refusals(self) -> list[str]:
+        """Return the metrics that say why the webhooks closed connections, of the replaced processes too."""
+        return [*self.refused, *(line for each in self.webhooks for line in _refusals(each))]
 
     def admit(self) -> None:
         """Let the Service use all webhooks that are ready."""
@@ -204,11 +210,16 @@ class Fleet:
             others = [each.port for each in self.webhooks if each is not webhook]
             process = webhook.process
             assert process is not None
+            self.refused += _refusals(webhook)
             process.terminate()  # the webhook still answers for --leave-seconds, until the Service no longer uses it
             self.service.ready = others
             self.leaving.append(process)
             webhook.start_again()
             self.admit()
+
+
+def _refusals(webhook: RunningWebhook) -> list[str]:
+    return [line for line in webhook.read("metrics").splitlines() if line.startswith("orion_webhook_refused_total")]
 
 
 @contextlib.contextmanager

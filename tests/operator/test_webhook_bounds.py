@@ -405,4 +405,11 @@ async def test_the_decision_about_a_large_review_is_part_of_its_turn(
 
 def test_the_bounds_fit_into_the_memory_of_the_chart() -> None:
     per_connection = 256 * 2**10 + 3 * connections._BUFFER  # asyncio's TLS buffer, and aiohttp's
-    assert 2 * BYTES.total + CONNECTIONS.total * per_connection <= 250 * 2**20
+    assert (
+        2 * BYTES.total + CONNECTIONS.total * per_connection <= 290 * 2**20
+    )  # without requests it has 65 MiB, and the chart gives it 384
+
+
+def test_an_unknown_api_server_may_have_a_connection_for_each_of_its_requests() -> None:
+    account = Account(CONNECTIONS, reserved=False)
+    assert all(account.take(sender(1), 1) for _ in range(200))
