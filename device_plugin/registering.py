@@ -11,6 +11,7 @@ The kubelet never contacts a plugin that it has lost: the plugin must register a
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 
@@ -160,10 +161,9 @@ class Registration:
             if now.gone not in ("", state.gone) or not others <= now.others:
                 return "another plugin is gone"
             others = now.others
-            try:
-                await asyncio.wait_for(changed.wait(), POLL_SECONDS)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await changed.wait()
 
     async def _rest(self, kubelet: object) -> None:
         """Wait before the next registration, each time longer. Stop waiting as soon as the kubelet is replaced."""

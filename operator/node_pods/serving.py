@@ -9,7 +9,6 @@ gets a complete answer.
 """
 
 import asyncio
-import contextlib
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -120,8 +119,7 @@ class NodePodsServer(NodePodsServicer):
                 # Many changes, such as a thousand new shares, are looked at together.
                 await asyncio.sleep(_SLICES_PAUSE_S if more else PAUSE_S)
         finally:
-            with contextlib.suppress(asyncio.CancelledError):
-                await server.stop(None)
+            await server.stop(None)
 
     async def keep_published(self) -> None:
         """Keep the certificate valid and published until cancelled, once all objects have been read."""

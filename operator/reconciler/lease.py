@@ -50,7 +50,8 @@ class Leadership:
         """Take the Lease when it is free, and renew it. Run until cancelled."""
         while True:
             try:
-                await asyncio.wait_for(self._round(), self._seconds / 2)
+                async with asyncio.timeout(self._seconds / 2):
+                    await self._round()
             except (ApiError, TimeoutError) as error:
                 if not isinstance(error, ApiError) or error.status != 409:
                     _LOG.warning("the Lease could not be read or renewed: %s", str(error) or "no answer in time")

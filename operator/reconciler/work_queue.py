@@ -4,6 +4,7 @@ Groups of objects take turns: however many objects of one group are due, another
 """
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 from collections import deque
@@ -64,11 +65,9 @@ class WorkQueue(Generic[K]):
             if self._ready:
                 return self._next()
             self._wake.clear()
-            wait = self._heap[0][0] - now if self._heap else None
-            try:
-                await asyncio.wait_for(self._wake.wait(), wait)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._heap[0][0] if self._heap else None):
+                    await self._wake.wait()
 
     def _make_ready(self, now: float) -> None:
         for _ in range(_AT_ONCE):

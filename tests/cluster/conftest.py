@@ -25,6 +25,7 @@ from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.cluster.operator_process import OperatorProcess, World
     from tests.cluster.serving_operator import ServingOperator
 
 Kubectl = Callable[..., str]
@@ -168,6 +169,29 @@ def operator(api: client.ApiClient, control_plane: Access) -> Iterator["ServingO
         serving_operator(api, control_plane.kubeconfig, Path(folder)) as made,
     ):
         yield made
+
+
+@pytest.fixture
+def world(api: client.ApiClient, namespace: str) -> "World":
+    """The objects of a namespace that the operator of a test manages."""
+    from tests.cluster.operator_process import World
+
+    api_types.establish(api)
+    return World(api, namespace)
+
+
+@pytest.fixture
+def own_operator(
+    world: "World", api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
+) -> Iterator["OperatorProcess"]:
+    """An operator for one test and its namespace, with exactly the chart's rights."""
+    from tests.cluster.operator_process import grant_rights, running_operator
+
+    user = f"system:serviceaccount:{world.namespace}:orion-operator"
+    grant_rights(api, user, world.namespace)
+    options = ("--namespace", world.namespace, "--lease-namespace", world.namespace)
+    with running_operator(kubeconfig_for(user), tmp_path, *options) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")

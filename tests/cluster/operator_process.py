@@ -106,6 +106,7 @@ class OperatorProcess:
             return self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
             raise
 
     def metrics(self) -> dict[str, float]:
@@ -154,8 +155,10 @@ def running_operator(
         eventually(process.knows_all) if standby else process.wait_until_ready()
         yield process
     finally:
-        process.end()
-        print(process.log.read_text())  # pytest shows it if the test fails
+        try:
+            process.end()
+        finally:
+            print(process.log.read_text())  # pytest shows it if the test fails
 
 
 class World:

@@ -36,7 +36,8 @@ def test_the_operator_makes_and_rotates_the_certificates(
         eventually(lambda: certificates.state.leaf is not None)
         first = certificates.state.authority
         assert first is not None
-        reported = operator.metrics()['orion_certificates_end_timestamp_seconds{what="authority"}']
-        assert reported == first.ends.timestamp()
+        # The operator reports an authority once it has written it, so the Secret can be read before the metric.
+        reported = 'orion_certificates_end_timestamp_seconds{what="authority"}'
+        assert eventually(lambda: operator.metrics().get(reported)) == first.ends.timestamp()
         assert "a new authority is made" in certificates.ask("rotate")
         eventually(lambda: operator.metrics()["orion_certificates_retired_authorities"] == 1)

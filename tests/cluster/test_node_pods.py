@@ -1,35 +1,22 @@
 """Who gets the pods of which node from the operator: real tokens at a real API server, over TLS."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from kubernetes import client
 
-from tests.cluster import api_types, node_pods_caller
+from tests.cluster import node_pods_caller
 from tests.cluster.conftest import FakeNode
 from tests.cluster.node_pods_caller import Caller, certificates, refusal, token
-from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
+from tests.cluster.operator_process import OperatorProcess, World
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def world(api: client.ApiClient, namespace: str) -> World:
-    api_types.establish(api)
-    return World(api, namespace)
-
-
-@pytest.fixture
-def operator(
-    world: World, api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
-) -> Iterator[OperatorProcess]:
-    user = f"system:serviceaccount:{world.namespace}:orion-operator"
-    grant_rights(api, user, world.namespace)
-    options = ("--namespace", world.namespace, "--lease-namespace", world.namespace)
-    with running_operator(kubeconfig_for(user), tmp_path, *options) as process:
-        yield process
+def operator(own_operator: OperatorProcess) -> OperatorProcess:
+    return own_operator
 
 
 @pytest.fixture

@@ -2,16 +2,14 @@
 
 import functools
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from kubernetes import client
 
 from orion.crds.device import device_name
-from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, Kubectl
-from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
+from tests.cluster.operator_process import OperatorProcess, World
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -20,20 +18,8 @@ GI = 2**30
 
 
 @pytest.fixture
-def world(api: client.ApiClient, namespace: str) -> World:
-    api_types.establish(api)
-    return World(api, namespace)
-
-
-@pytest.fixture
-def operator(
-    world: World, api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
-) -> Iterator[OperatorProcess]:
-    user = f"system:serviceaccount:{world.namespace}:orion-operator"
-    grant_rights(api, user, world.namespace)
-    options = ("--namespace", world.namespace, "--lease-namespace", world.namespace)
-    with running_operator(kubeconfig_for(user), tmp_path, *options) as process:
-        yield process
+def operator(own_operator: OperatorProcess) -> OperatorProcess:
+    return own_operator
 
 
 @pytest.fixture

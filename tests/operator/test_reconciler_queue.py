@@ -104,3 +104,26 @@ async def test_groups_take_turns() -> None:
     queue.add(["b1", "b2"])
     queue.add(["c1"])
     assert [await taken(queue) for _ in range(7)] == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
+
+
+@pytest.mark.parametrize("between", range(6))
+async def test_a_worker_that_is_cancelled_while_objects_arrive_ends(between: int) -> None:
+    """In Python 3.11, asyncio.wait_for loses a cancellation that comes together with the result."""
+    queue = WorkQueue[str]()
+    queue.add(["late"], 600)
+
+    async def work() -> None:
+        while True:
+            queue.done(await queue.take())
+
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.add(["now"])
+    for _ in range(between):
+        await asyncio.sleep(0)
+    for worker in workers:
+        worker.cancel()
+    _, pending = await asyncio.wait(workers, timeout=1)
+    for worker in pending:
+        worker.cancel()
+    assert not pending

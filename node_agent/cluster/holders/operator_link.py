@@ -146,7 +146,9 @@ class OperatorLink:
             call = stub.Watch(node_pods_pb2.WatchRequest(), metadata=metadata)
             messages = aiter(call)
             with contextlib.suppress(StopAsyncIteration):
-                yield await asyncio.wait_for(anext(messages), _FIRST_SECONDS)
+                async with asyncio.timeout(_FIRST_SECONDS):
+                    first = await anext(messages)
+                yield first
             async for message in messages:
                 yield message
 
