@@ -15,7 +15,7 @@ from typing import Any
 from orion.hook import policy_table
 from orion.hook.policy_table import Table
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 """ Raise this number with every change of a field's offset or meaning; hook and agent may be one version apart. """
 
 BENCH_LAYOUTS = 0x10000

@@ -236,9 +236,15 @@ RELEASE = Table(
             share="tuning.longKernel", policies=("orion",),
         ),
         Row(
-            "be_slice", Unit.MICROSECONDS, 0, 100_000, 200,
-            "Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. 0: CUDA's own.",
+            "be_slice", Unit.MICROSECONDS, 0, 100_000, 0,
+            "Time slice of a GPU's only active be client beside hp, if contexts are time-sliced.",
+            "CUDA's own",
             share="tuning.beSlice",
+        ),
+        Row(
+            "hp_slice", Unit.MICROSECONDS, 0, 1_000_000, 0,
+            "Time slice of a GPU's only hp client beside be, if contexts are time-sliced.",
+            "CUDA's own",
         ),
     ),
 )  # fmt: skip

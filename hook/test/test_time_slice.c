@@ -177,6 +177,22 @@ static void later_groups_follow_and_cudas_value_comes_back(void)
     CHECK(settle() == 1 && of(GROUPS) == 200 && of(GROUPS + 3) == 1000);
 }
 
+static void hps_slice_is_long_beside_be_only(void)
+{
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    page(gpu)->copy[0].hp_slice_ns = 10000000;
+    CHECK(settle() == 1 && of(GROUPS) == 10000);
+    have(gpu, ORION_POLICY_GATE, 200, 2, 1); /* hp clients share the GPU in CUDA's slices */
+    CHECK(settle() == 1 && of(GROUPS) == 4096);
+    have(gpu, ORION_POLICY_GATE, 200, 1, 1);
+    CHECK(settle() == 1 && of(GROUPS) == 10000);
+    have(gpu, ORION_POLICY_GATE, 200, 1, 0);
+    CHECK(settle() == 1 && of(GROUPS) == 4096);
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+    have(gpu, ORION_POLICY_GATE, 200, 1, 1);
+    CHECK(settle() == 1 && of(GROUPS) == 200);
+}
+
 static void an_hp_gpu_of_the_process_forbids_it(void)
 {
     struct orion_gpu *second = fake_gpu_of(1, ORION_ROLE_HP);
@@ -221,6 +237,7 @@ int main(void)
     the_slice_is_short_beside_hp_only();
     other_be_clients_forbid_it_while_they_are_active();
     later_groups_follow_and_cudas_value_comes_back();
+    hps_slice_is_long_beside_be_only();
     an_hp_gpu_of_the_process_forbids_it();
     a_refusal_is_final();
     more_groups_than_the_table_holds();

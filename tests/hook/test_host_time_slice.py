@@ -1,4 +1,4 @@
-"""be's time slice, in real processes: a fake kernel driver behind the hook logs the slices that are set."""
+"""Time slices of be and hp, in real processes: a fake kernel driver behind the hook logs the slices that are set."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.hook.harness import Machine
 from tests.hook.scripted_client import Client, eventually
 
 SOURCE = Path(__file__).parents[1] / "measurements" / "fake_kernel_driver.c"
-CUDA, SHORT = "2048", "200"
+CUDA, SHORT, LONG = "2048", "200", "10000"
 
 CALLS = """
 import errno, fcntl, os, pty, struct, termios
@@ -42,8 +42,8 @@ class Groups:
         command = ["gcc", "-std=gnu11", "-shared", "-fPIC", str(SOURCE), "-o", str(self._driver)]
         subprocess.run(command, check=True)
 
-    def start(self, slot: str) -> Client:
-        log = str(self._folder / slot)
+    def start(self, slot: str, log_name: str = "") -> Client:
+        log = str(self._folder / (log_name or slot))
         preload = f"{self._machine.hook} {self._driver}"
         root = self._machine.client_root(slot)
         client = self._machine.start_in(root, LD_PRELOAD=preload, FAKE_KERNEL_DRIVER_LOG=log)
@@ -54,9 +54,9 @@ class Groups:
     def slices(self, slot: str) -> list[str]:
         return (self._folder / slot).read_text().split()
 
-    def until(self, be: Client, slot: str, slice_us: str) -> None:
+    def until(self, client: Client, slot: str, slice_us: str) -> None:
         def is_set() -> bool:
-            be.must("run 1 10")
+            client.must("run 1 10")
             return self.slices(slot)[-1] == slice_us
 
         eventually(is_set, f"the slice of {slot} is {slice_us} us")
@@ -68,6 +68,7 @@ def groups(machine: Machine, tmp_path: Path) -> Groups:
 
 
 def test_the_slice_of_the_only_active_be_client_is_short_beside_an_hp(machine: Machine, groups: Groups) -> None:
+    machine.agent.set_policy(machine.uuids[0], be_slice_us=200)
     be = groups.start("be-0")
     hp = groups.start("hp-0")
     groups.until(be, "be-0", SHORT)
@@ -83,10 +84,26 @@ def test_the_slice_of_the_only_active_be_client_is_short_beside_an_hp(machine: M
     assert groups.slices("hp-0") == [CUDA]
 
 
+def test_the_slice_of_the_only_hp_client_is_long_beside_be(machine: Machine, groups: Groups) -> None:
+    machine.agent.set_policy(machine.uuids[0], hp_slice_us=10_000)
+    hp = groups.start("hp-0")
+    hp.must("run 1 10")
+    be = groups.start("be-0")
+    groups.until(hp, "hp-0", LONG)
+    second = groups.start("hp-0", "second-hp")
+    groups.until(hp, "hp-0", CUDA)
+    second.kill()
+    groups.until(hp, "hp-0", LONG)
+    be.close()
+    groups.until(hp, "hp-0", CUDA)
+    assert groups.slices("hp-0") == [CUDA, LONG, CUDA, LONG, CUDA]
+    assert groups.slices("be-0") == [CUDA]
+
+
 def test_the_policy_chooses_the_slice(machine: Machine, groups: Groups) -> None:
     be, _hp = groups.start("be-0"), groups.start("hp-0")
-    groups.until(be, "be-0", SHORT)
     for changes, slice_us in (
+        ({"be_slice_us": 200}, SHORT),
         ({"be_slice_us": 0}, CUDA),
         ({"be_slice_us": 500}, "500"),
         ({"policy": "none"}, CUDA),

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define ORION_LAYOUT_VERSION 3u
+#define ORION_LAYOUT_VERSION 4u
 
 enum orion_policy_kind {
     ORION_POLICY_ORION = 2, /* be waits while hp is busy, except when the maximum slowdown allows overlap */
@@ -34,11 +34,12 @@ struct orion_policy {
     uint32_t overlap_sms; /* SMs that long be kernels may use while hp is busy. */
     uint32_t minimum_share_milli; /* be runs for at least this share of the time, however busy hp is. */
     uint64_t long_kernel_ns; /* be kernels that take longer leave SMs to hp if contexts run together, and a condition names them. */
-    uint64_t be_slice_ns; /* Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. 0: CUDA's own. */
+    uint64_t be_slice_ns; /* Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. */
+    uint64_t hp_slice_ns; /* Time slice of a GPU's only hp client beside be, if contexts are time-sliced. */
 #ifndef ORION_BASELINES
-    uint32_t spare[12];
+    uint32_t spare[10];
 #else
-    uint32_t spare[8];
+    uint32_t spare[6];
     uint32_t reef_depth; /* reef: be launches queued on the GPU. */
     uint32_t orion_2024_sms; /* orion-2024: SMs that a be kernel may need. */
     uint64_t orion_2024_duration_ns; /* orion-2024: be work before a drain. */
@@ -67,6 +68,8 @@ _Static_assert(sizeof(struct orion_policy) == 128, "policy");
 #define ORION_LONG_KERNEL_NS_MOST UINT64_C(60000000000)
 #define ORION_BE_SLICE_NS_LEAST UINT64_C(0)
 #define ORION_BE_SLICE_NS_MOST UINT64_C(100000000)
+#define ORION_HP_SLICE_NS_LEAST UINT64_C(0)
+#define ORION_HP_SLICE_NS_MOST UINT64_C(1000000000)
 
 /* The policy if users set nothing. */
 static inline struct orion_policy orion_policy_default(void)
@@ -82,7 +85,8 @@ static inline struct orion_policy orion_policy_default(void)
         .overlap_sms = 0u,
         .minimum_share_milli = 0u,
         .long_kernel_ns = UINT64_C(5000000),
-        .be_slice_ns = UINT64_C(200000),
+        .be_slice_ns = UINT64_C(0),
+        .hp_slice_ns = UINT64_C(0),
 #ifdef ORION_BASELINES
         .reef_depth = 12u,
         .orion_2024_sms = 0u,

@@ -45,7 +45,7 @@ void orion_work_begin(struct orion_work *work)
     if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(gpu);
     if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) {
-        if (orion_time_slice_due(process)) orion_time_slice_apply(process); /* it was be before */
+        if (orion_time_slice_due(process)) orion_time_slice_apply(process);
         orion_busy_began(process, gpu, work->flags);
     }
     if (__builtin_expect(orion_policy_asks(gpu), 0)) orion_overlap_publish(process, gpu, work);

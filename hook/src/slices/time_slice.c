@@ -5,35 +5,46 @@
 #include "process/policy.h"
 #include "system/system.h"
 
-/* 0: this GPU needs no shorter slice. */
-static uint64_t wanted_of(const struct orion_gpu *gpu)
+/* Whether another be client of the GPU is active. The agent divides the window among the active clients, so a client whose
+ * share is the whole window is the only active one. */
+static bool other_is_active(const struct orion_gpu *gpu, uint32_t be_clients)
+{
+    return be_clients > 1 && orion_gpu_grant(gpu)->window_share_ns < orion_gpu_policy(gpu)->window_ns;
+}
+
+/* Whether another client of this GPU forbids the process a slice of its own. */
+static bool forbids(const struct orion_gpu *gpu, uint32_t role)
+{
+    uint32_t hp_clients = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed);
+    uint32_t be_clients = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed);
+    return role == ORION_ROLE_HP ? hp_clients > 1 : other_is_active(gpu, be_clients);
+}
+
+/* 0: this GPU needs no slice other than CUDA's. */
+static uint64_t wanted_of(const struct orion_gpu *gpu, uint32_t role)
 {
     const struct orion_policy *policy = orion_gpu_policy(gpu);
     bool time_sliced = atomic_load_explicit(&gpu->sharing, memory_order_relaxed) == ORION_SHARING_TIME_SLICED;
-    bool has_hp = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) != 0;
-    return time_sliced && has_hp && orion_policy_gates(policy) ? policy->be_slice_ns / ORION_MICROSECOND : 0;
-}
-
-/* Whether another be client of the GPU is active. The agent divides the window among the active clients, so a client whose
- * share is the whole window is the only active one. */
-static bool other_is_active(const struct orion_gpu *gpu)
-{
-    return atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1 &&
-           orion_gpu_grant(gpu)->window_share_ns < orion_gpu_policy(gpu)->window_ns;
+    if (!time_sliced || !orion_policy_gates(policy)) return 0;
+    bool is_hp = role == ORION_ROLE_HP;
+    const _Atomic uint32_t *others = is_hp ? &gpu->policy->be_clients : &gpu->policy->hp_clients;
+    if (atomic_load_explicit(others, memory_order_relaxed) == 0) return 0;
+    return (is_hp ? policy->hp_slice_ns : policy->be_slice_ns) / ORION_MICROSECOND;
 }
 
 /* The least slice that a GPU of the process wants; 0: CUDA's own. */
 static uint64_t wanted_by(struct orion_process *process)
 {
     uint64_t least = 0;
-    uint32_t count = atomic_load(&process->gpu_count);
+    uint32_t count = atomic_load(&process->gpu_count), of_all = ORION_ROLE_NONE;
     for (uint32_t i = 0; i < count && i < ORION_GPUS; i++) {
         const struct orion_gpu *gpu = &process->gpus[i];
         uint32_t role = atomic_load_explicit(&gpu->role, memory_order_acquire);
         if (role == ORION_ROLE_NONE) continue;
-        if (role != ORION_ROLE_BE) return 0;
-        if (other_is_active(gpu)) return 0;
-        uint64_t wanted = wanted_of(gpu);
+        if (of_all != ORION_ROLE_NONE && role != of_all) return 0;
+        of_all = role;
+        if (forbids(gpu, role)) return 0;
+        uint64_t wanted = wanted_of(gpu, role);
         if (wanted != 0 && (least == 0 || wanted < least)) least = wanted;
     }
     return least;
