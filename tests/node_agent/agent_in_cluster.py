@@ -5,9 +5,9 @@ from typing import Any
 
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
-from tests.node_agent.conftest import GPU, AgentProcess
 from tests.node_agent.node_stand_in import StandInKubelet
 from tests.node_agent.operator_stand_in import StandInOperator
+from tests.node_agent.running_agent import GPU, AgentProcess
 from tests.waiting import eventually
 
 SECONDS = 30.0

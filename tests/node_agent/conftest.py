@@ -1,25 +1,20 @@
 """Fixtures: an agent process whose GPUs have only names, and a scripted driver for tests of the agent's parts."""
 
-import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from orion.node_agent.gpus.keeper import HealthKeeper
+from tests.node_agent.agent_in_cluster import Node
 from tests.node_agent.mps_daemon import MpsDaemon
+from tests.node_agent.running_agent import GPU, AgentProcess
 from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml
 from tests.waiting import eventually
 
 __all__ = ["GPU", "AgentProcess", "eventually", "look_until"]
-
-GPU = "GPU-00000000-0000-4000-8000-000000000000"
 
 _SOURCE = """
 #include <stdint.h>
@@ -39,83 +34,6 @@ int orion_sim_gpu_memory(int i, uint64_t *total, uint64_t *used) {
 }
 int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) { (void)i, (void)p, (void)m, (void)n; return 0; }
 """
-
-
-class AgentProcess:
-    """An agent that can be killed and started again with the same root."""
-
-    def __init__(self, root: Path, library: Path) -> None:
-        self.root = root
-        self.library = library
-        self.process: subprocess.Popen[str] | None = None
-        self.lines: list[str] = []
-        """ The log of the agent that was started last. """
-        self.metrics_port = 0
-        """ From the agent's log, if it serves metrics. """
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
-
-    def command(self, *options: str) -> list[str]:
-        return [
-            *(sys.executable, "-m", "orion.node_agent", "--root", str(self.root)),
-            *("--gpus", "simulated", "--simulated-library", str(self.library), "--metrics-address", "", *options),
-        ]
-
-    def start(self, *options: str) -> None:
-        self.process = subprocess.Popen(self.command(*options), stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        self.lines = []
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if " metrics: on " in line:
-                self.metrics_port = int(line.rpartition(":")[2].partition("/")[0])
-            if " agent: serves " in line:
-                break
-        assert self.process.poll() is None, "the agent ended at once"
-        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
-        self._reader.start()
-
-    def log(self) -> str:
-        """Return the log of the agent that was started last."""
-        return "".join(self.lines)
-
-    def _read(self, stderr: IO[str]) -> None:
-        for line in stderr:
-            self.lines.append(line)
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def terminate(self) -> int:
-        return self._end(signal.SIGTERM)
-
-    def _end(self, number: int) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        status = self.process.wait(10)
-        assert self.process.stderr is not None
-        self._reader.join()  # ends with the agent, whose stderr no other process has
-        self.process.stderr.close()
-        self.process = None
-        return status
-
-    def slot(self, name: str, gpu: str = GPU) -> Path:
-        return self.root / "gpus" / gpu / name
-
-    def descriptors(self) -> int:
-        """Return the number of open descriptors: the minimum of five counts, because a write opens a file briefly."""
-        counts = []
-        for _ in range(5):
-            counts.append(len(os.listdir(f"/proc/{self.pid}/fd")))
-            time.sleep(0.002)
-        return min(counts)
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +58,19 @@ def stopped_agent(socket_folder: Path, gpu_names: Path) -> Iterator[AgentProcess
 def agent(stopped_agent: AgentProcess) -> AgentProcess:
     stopped_agent.start()
     return stopped_agent
+
+
+@pytest.fixture
+def stopped_node(stopped_agent: AgentProcess, socket_folder: Path) -> Iterator[Node]:
+    node = Node(stopped_agent, socket_folder)
+    yield node
+    node.stop()
+
+
+@pytest.fixture
+def node(stopped_node: Node) -> Node:
+    stopped_node.start()
+    return stopped_node
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ The kubelet and the operator are stand-ins; tests/cluster and tests/node use rea
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 
@@ -17,24 +16,11 @@ from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
 from tests.node_agent.agent_in_cluster import SECONDS, Node, grant
-from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.node_stand_in import NODE
 from tests.node_agent.protocol_client import ProtocolClient, current_grant, current_policy
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def stopped_node(stopped_agent: AgentProcess, socket_folder: Path) -> Iterator[Node]:
-    node = Node(stopped_agent, socket_folder)
-    yield node
-    node.stop()
-
-
-@pytest.fixture
-def node(stopped_node: Node) -> Node:
-    stopped_node.start()
-    return stopped_node
 
 
 def test_a_grant_applies_before_its_container_starts_and_follows_changes(node: Node) -> None:

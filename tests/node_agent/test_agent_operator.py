@@ -3,7 +3,6 @@
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,23 +12,10 @@ import pytest
 from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.holders.operator_link import OperatorAddress, OperatorLink
 from tests.node_agent.agent_in_cluster import SECONDS, Node, grant
-from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.one_gpu import agent_of_one_gpu
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def stopped_node(stopped_agent: AgentProcess, socket_folder: Path) -> Iterator[Node]:
-    node = Node(stopped_agent, socket_folder)
-    yield node
-    node.stop()
-
-
-@pytest.fixture
-def node(stopped_node: Node) -> Node:
-    stopped_node.start()
-    return stopped_node
 
 
 def limit(node: Node) -> int:
