@@ -101,37 +101,6 @@ static inline CUDA_KERNEL_NODE_PARAMS kernel_of(const struct step *step, unsigne
                                      .extra = step->extra ? call->extra : NULL};
 }
 
-static inline CUDA_HOST_NODE_PARAMS host_of(const struct step *step)
-{
-    return (CUDA_HOST_NODE_PARAMS){note, (void *)(uintptr_t)step->value};
-}
-
-static inline CUDA_MEMSET_NODE_PARAMS set_of(const struct step *step, unsigned index)
-{
-    return (CUDA_MEMSET_NODE_PARAMS){.dst = memory + 4 * index, .value = step->value, .elementSize = 4, .width = 1, .height = 1};
-}
-
-/* Copies what the node before it has set, or what another one has: `value` is the index. */
-static inline CUDA_MEMCPY3D box_of(const struct step *step, unsigned index)
-{
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = memory + 4 * (step->value % NODES),
-                           .dstDevice = memory + 4 * (NODES + index),
-                           .WidthInBytes = 4,
-                           .Height = 1,
-                           .Depth = 1};
-}
-
-static inline CUDA_BATCH_MEM_OP_NODE_PARAMS write_of(const struct step *step, unsigned index, CUstreamBatchMemOpParams *op)
-{
-    memset(op, 0, sizeof *op);
-    op->operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-    op->writeValue.address = (CUdeviceptr)(uintptr_t)&written[index];
-    op->writeValue.value = step->value;
-    return (CUDA_BATCH_MEM_OP_NODE_PARAMS){.ctx = context, .count = 1, .paramArray = op};
-}
-
 static inline CUgraph child_of(const struct step *step)
 {
     CUgraph child;
@@ -145,30 +114,62 @@ static inline CUgraph child_of(const struct step *step)
     return child;
 }
 
-static inline void add(CUgraph graph, CUgraphNode *node, const CUgraphNode *before, const struct step *step, unsigned index)
-{
+/* The parameters that a node of each kind would have for a step, and what they point to. */
+struct params {
     struct call call;
     CUstreamBatchMemOpParams op;
-    CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(step, 0, &call);
-    CUDA_HOST_NODE_PARAMS host = host_of(step);
-    CUDA_MEMSET_NODE_PARAMS set = set_of(step, index);
-    CUDA_MEMCPY3D box = box_of(step, index);
-    CUDA_BATCH_MEM_OP_NODE_PARAMS batch = write_of(step, index, &op);
-    CUgraph child;
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUDA_HOST_NODE_PARAMS host;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_MEMCPY3D box;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    CUgraph child; /* NULL: the step is of another kind */
+};
+
+static inline void fill(struct params *to, const struct step *step, unsigned index)
+{
+    memset(to, 0, sizeof *to);
+    to->kernel = kernel_of(step, 0, &to->call);
+    to->host = (CUDA_HOST_NODE_PARAMS){note, (void *)(uintptr_t)step->value};
+    to->set = (CUDA_MEMSET_NODE_PARAMS){.dst = memory + 4 * index, .value = step->value, .elementSize = 4, .width = 1, .height = 1};
+    /* Copies what the node before it has set, or what another one has: `value` is the index. */
+    to->box = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = memory + 4 * (step->value % NODES),
+                              .dstDevice = memory + 4 * (NODES + index),
+                              .WidthInBytes = 4,
+                              .Height = 1,
+                              .Depth = 1};
+    to->op.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    to->op.writeValue.address = (CUdeviceptr)(uintptr_t)&written[index];
+    to->op.writeValue.value = step->value;
+    to->batch = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.ctx = context, .count = 1, .paramArray = &to->op};
+    if (step->kind == CHILD) to->child = child_of(step);
+}
+
+/* The program uses this memory again. */
+static inline void spoil(struct params *params)
+{
+    if (params->child != NULL) MUST(cuGraphDestroy(params->child));
+    memset(params, 0xa5, sizeof *params);
+}
+
+static inline void add(CUgraph graph, CUgraphNode *node, const CUgraphNode *before, const struct step *step, unsigned index)
+{
+    struct params of;
+    size_t edges = *before != NULL;
+    fill(&of, step, index);
     switch ((int)step->kind) {
-    case KERNEL: MUST(cuGraphAddKernelNode(node, graph, before, *before != NULL, &kernel)); break;
-    case HOST: MUST(cuGraphAddHostNode(node, graph, before, *before != NULL, &host)); break;
-    case SET: MUST(cuGraphAddMemsetNode(node, graph, before, *before != NULL, &set, context)); break;
-    case COPY: MUST(cuGraphAddMemcpyNode(node, graph, before, *before != NULL, &box, context)); break;
-    case WRITE: MUST(cuGraphAddBatchMemOpNode(node, graph, before, *before != NULL, &batch)); break;
-    case RECORD: MUST(cuGraphAddEventRecordNode(node, graph, before, *before != NULL, event)); break;
-    case WAIT: MUST(cuGraphAddEventWaitNode(node, graph, before, *before != NULL, event)); break;
-    case CHILD:
-        child = child_of(step);
-        MUST(cuGraphAddChildGraphNode(node, graph, before, *before != NULL, child));
-        MUST(cuGraphDestroy(child));
-        break;
+    case KERNEL: MUST(cuGraphAddKernelNode(node, graph, before, edges, &of.kernel)); break;
+    case HOST: MUST(cuGraphAddHostNode(node, graph, before, edges, &of.host)); break;
+    case SET: MUST(cuGraphAddMemsetNode(node, graph, before, edges, &of.set, context)); break;
+    case COPY: MUST(cuGraphAddMemcpyNode(node, graph, before, edges, &of.box, context)); break;
+    case WRITE: MUST(cuGraphAddBatchMemOpNode(node, graph, before, edges, &of.batch)); break;
+    case CHILD: MUST(cuGraphAddChildGraphNode(node, graph, before, edges, of.child)); break;
+    case RECORD: MUST(cuGraphAddEventRecordNode(node, graph, before, edges, event)); break;
+    case WAIT: MUST(cuGraphAddEventWaitNode(node, graph, before, edges, event)); break;
     }
+    spoil(&of);
 }
 
 /* A chain of all steps. */
@@ -186,50 +187,37 @@ static inline CUgraph graph_of(const struct step *steps, CUgraphNode *nodes)
 
 static inline void set_by_type(CUgraphExec exec, CUgraphNode node, const struct step *step, unsigned index)
 {
-    struct call call;
-    CUstreamBatchMemOpParams op;
-    CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(step, 0, &call);
-    CUDA_HOST_NODE_PARAMS host = host_of(step);
-    CUDA_MEMSET_NODE_PARAMS set = set_of(step, index);
-    CUDA_MEMCPY3D box = box_of(step, index);
-    CUDA_BATCH_MEM_OP_NODE_PARAMS batch = write_of(step, index, &op);
-    CUgraph child;
+    struct params of;
+    fill(&of, step, index);
     switch ((int)step->kind) {
-    case KERNEL: MUST(cuGraphExecKernelNodeSetParams(exec, node, &kernel)); break;
-    case HOST: MUST(cuGraphExecHostNodeSetParams(exec, node, &host)); break;
-    case SET: MUST(cuGraphExecMemsetNodeSetParams(exec, node, &set, context)); break;
-    case COPY: MUST(cuGraphExecMemcpyNodeSetParams(exec, node, &box, context)); break;
-    case WRITE: MUST(cuGraphExecBatchMemOpNodeSetParams(exec, node, &batch)); break;
+    case KERNEL: MUST(cuGraphExecKernelNodeSetParams(exec, node, &of.kernel)); break;
+    case HOST: MUST(cuGraphExecHostNodeSetParams(exec, node, &of.host)); break;
+    case SET: MUST(cuGraphExecMemsetNodeSetParams(exec, node, &of.set, context)); break;
+    case COPY: MUST(cuGraphExecMemcpyNodeSetParams(exec, node, &of.box, context)); break;
+    case WRITE: MUST(cuGraphExecBatchMemOpNodeSetParams(exec, node, &of.batch)); break;
+    case CHILD: MUST(cuGraphExecChildGraphNodeSetParams(exec, node, of.child)); break;
     case RECORD: MUST(cuGraphExecEventRecordNodeSetEvent(exec, node, event)); break;
     case WAIT: MUST(cuGraphExecEventWaitNodeSetEvent(exec, node, event)); break;
-    case CHILD:
-        child = child_of(step);
-        MUST(cuGraphExecChildGraphNodeSetParams(exec, node, child));
-        MUST(cuGraphDestroy(child));
-        break;
     }
-    memset(&call, 0xa5, sizeof call); /* the program uses its memory again */
-    memset(&op, 0xa5, sizeof op);
+    spoil(&of);
 }
 
 static inline void set_in_general(CUgraphExec exec, CUgraphNode node, const struct step *step, unsigned index)
 {
-    struct call call;
     CUgraphNodeParams any = {0};
-    CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(step, 0, &call);
-    CUDA_HOST_NODE_PARAMS host = host_of(step);
-    CUDA_MEMSET_NODE_PARAMS set = set_of(step, index);
-    if (step->kind == KERNEL) any.type = CU_GRAPH_NODE_TYPE_KERNEL, memcpy(&any.kernel, &kernel, sizeof kernel);
-    else if (step->kind == HOST) any.type = CU_GRAPH_NODE_TYPE_HOST, any.host.fn = host.fn, any.host.userData = host.userData;
-    else if (step->kind == SET) any.type = CU_GRAPH_NODE_TYPE_MEMSET, memcpy(&any.memset, &set, sizeof set);
-    else if (step->kind == COPY) any.type = CU_GRAPH_NODE_TYPE_MEMCPY, any.memcpy.copyParams = box_of(step, index);
-    else if (step->kind == CHILD) any.type = CU_GRAPH_NODE_TYPE_GRAPH, any.graph.graph = child_of(step);
-    else {
+    struct params of;
+    if (step->kind > COPY && step->kind != CHILD) {
         set_by_type(exec, node, step, index);
         return;
     }
+    fill(&of, step, index);
+    if (step->kind == KERNEL) any.type = CU_GRAPH_NODE_TYPE_KERNEL, memcpy(&any.kernel, &of.kernel, sizeof of.kernel);
+    if (step->kind == HOST) any.type = CU_GRAPH_NODE_TYPE_HOST, memcpy(&any.host, &of.host, sizeof of.host);
+    if (step->kind == SET) any.type = CU_GRAPH_NODE_TYPE_MEMSET, memcpy(&any.memset, &of.set, sizeof of.set);
+    if (step->kind == COPY) any.type = CU_GRAPH_NODE_TYPE_MEMCPY, any.memcpy.copyParams = of.box;
+    if (step->kind == CHILD) any.type = CU_GRAPH_NODE_TYPE_GRAPH, any.graph.graph = of.child;
     MUST(cuGraphExecNodeSetParams(exec, node, &any));
-    if (step->kind == CHILD) MUST(cuGraphDestroy(any.graph.graph));
+    spoil(&of);
 }
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
