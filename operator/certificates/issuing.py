@@ -1,13 +1,12 @@
-"""Creates and parses certificates: authorities (CAs), and the leaf that the webhook serves.
+"""Creates and parses certificates: authorities (CAs), leaves, and self-signed certificates.
 
 Keys are ECDSA P-256. They are small, every TLS library supports them, and a new key takes about a millisecond.
-Each authority has a unique subject name, because a bundle can hold two authorities and verifiers look issuers up by
-name.
 """
 
 import functools
 import ipaddress
 import re
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -146,20 +145,18 @@ def write_bundle(certificates: Iterable[Certificate]) -> bytes:
 def new_authority(now: datetime, validity: timedelta, backdated: timedelta) -> Certificate:
     """Make a self-signed authority. It may sign leaves, but no further authorities (path length 0)."""
     key = ec.generate_private_key(ec.SECP256R1())
-    public, serial = key.public_key(), x509.random_serial_number()
-    subject = _named(f"orion webhook authority {serial % 2**32:08x}")
+    subject = _unique("orion webhook authority")
     usage = x509.KeyUsage(
         digital_signature=False, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
     )  # fmt: skip
     builder = (
-        _certificate(subject, subject, public, now - backdated, now + validity)
-        .serial_number(serial)
+        _certificate(subject, subject, key, now - backdated, now + validity)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    return Certificate(builder.sign(key, hashes.SHA256()).public_bytes(_PEM), _key_pem(key))
+    return _signed(builder, key, key)
 
 
 def new_leaf(
@@ -179,22 +176,14 @@ def new_leaf(
     key = ec.generate_private_key(ec.SECP256R1())
     begins = max(now - backdated, authority.begins)
     ends = min(now + validity, authority.ends)
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
-    usage = x509.KeyUsage(
-        digital_signature=True, key_cert_sign=False, crl_sign=False, content_commitment=False, key_encipherment=False,
-        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-    builder = (
-        _certificate(_named(names[0][:64]), authority.parsed.subject, key.public_key(), begins, ends)
-        .serial_number(x509.random_serial_number())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(list(map(_alternative, names))), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(issuer_key, critical=False)
-    )
-    return Certificate(builder.sign(signing, hashes.SHA256()).public_bytes(_PEM), _key_pem(key))
+    subject = _named(names[0][:64])
+    return _server(_certificate(subject, authority.parsed.subject, key, begins, ends), names, key, signing)
+
+
+def new_self_signed(name: str, now: datetime, validity: timedelta, backdated: timedelta) -> Certificate:
+    """Make a server certificate that no authority signs: clients trust this very certificate."""
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _unique("orion operator")
+    return _server(_certificate(subject, subject, key, now - backdated, now + validity), [name], key, key)
 
 
 def utc_now() -> datetime:
@@ -203,10 +192,44 @@ def utc_now() -> datetime:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begins: datetime, ends: datetime
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begins: datetime, ends: datetime
 ) -> x509.CertificateBuilder:
-    builder = x509.CertificateBuilder(issuer_name=issuer, subject_name=subject, public_key=key)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     return builder.not_valid_before(begins).not_valid_after(ends)
+
+
+def _server(
+    builder: x509.CertificateBuilder,
+    names: Sequence[str],
+    key: ec.EllipticCurvePrivateKey,
+    signing: ec.EllipticCurvePrivateKey,
+) -> Certificate:
+    usage = x509.KeyUsage(
+        digital_signature=True, key_cert_sign=False, crl_sign=False, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key())
+    builder = (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(list(map(_alternative, names))), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(issuer_key, critical=False)
+    )
+    return _signed(builder, key, signing)
+
+
+def _signed(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signing: ec.EllipticCurvePrivateKey
+) -> Certificate:
+    private = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Certificate(builder.sign(signing, hashes.SHA256()).public_bytes(_PEM), private)
+
+
+def _unique(name: str) -> x509.Name:
+    """Add a random number: a TLS library that trusts several certificates looks an issuer up by its subject."""
+    return _named(f"{name} {secrets.token_hex(8)}")
 
 
 def _named(name: str) -> x509.Name:
@@ -218,7 +241,3 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -3,6 +3,11 @@
 The chart makes the ConfigMap. The operator has no right to create it, because RBAC cannot restrict `create` to a name.
 An entry has the name of its replica, so replicas do not overwrite each other. A replica that is killed leaves its
 entry: it does no harm, since the key is gone, and the next replica that writes removes it once it has expired.
+
+A replica makes its key and its certificate at its start, and has the key in memory only. The certificate is
+self-signed, and agents trust exactly the entries. So no authority exists whose key could be stolen, and a replica that
+has ended cannot be imitated. Rejected: the webhook's certificates. Their keys are in a Secret, which all replicas of
+the webhook read, and with cert-manager other programs, too.
 """
 
 import logging
@@ -10,7 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.operator.node_pods.certificates import end_of
+from orion.operator.certificates.issuing import read_bundle
 
 ENTRIES_MAX = 64
 """ Agents trust all entries, and read them all: entries beyond this number are removed, the ones that end first. """
@@ -53,7 +58,8 @@ class Published:
 
 def _superfluous(data: Mapping[str, str], own: str, now: datetime) -> list[str]:
     """Return the keys of entries that must go: those that have expired, and the first to expire of too many."""
-    ends = {key: end_of(pem) or now for key, pem in data.items() if key != own}
+    bundles = {key: read_bundle(pem.encode()) for key, pem in data.items() if key != own}
+    ends = {key: min((each.ends for each in found), default=now) for key, found in bundles.items()}
     living = sorted((key for key, end in ends.items() if end > now), key=lambda key: ends[key], reverse=True)
     kept = set(living[: ENTRIES_MAX - 1])
     return [key for key in ends if key not in kept]

@@ -10,7 +10,7 @@ gets a complete answer.
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 import grpc
@@ -21,8 +21,8 @@ from orion.errors import Exhausted, OrionError
 from orion.node_pods import KEEPALIVE_SECONDS
 from orion.node_pods.node_pods_pb2 import PodsOfNode, WatchRequest
 from orion.node_pods.node_pods_pb2_grpc import NodePodsServicer, add_NodePodsServicer_to_server
+from orion.operator.certificates.issuing import Certificate, new_self_signed, utc_now
 from orion.operator.node_pods.callers import Callers
-from orion.operator.node_pods.certificates import Certificate, new_certificate
 from orion.operator.node_pods.publishing import Published
 from orion.operator.node_pods.settings import NodePodsSettings
 from orion.operator.node_pods.streams import Streams
@@ -31,6 +31,8 @@ PAUSE_S = 0.05
 _SLICES_PAUSE_S = 0.005
 _LOOK_EVERY_S = 60.0
 _CALLS_MAX = 10_000
+_BACKDATED = timedelta(hours=1)
+""" The clocks of nodes differ. """
 _MESSAGE_MAX = 4 * 1024
 """ Bytes of a request, and of its metadata but for the token. """
 _LOG = logging.getLogger(__name__)
@@ -127,7 +129,7 @@ class NodePodsServer(NodePodsServicer):
         half = timedelta(seconds=self._settings.certificate_seconds / 2)
         try:
             while True:
-                if self._certificate.ends - half <= datetime.now(UTC):
+                if self._certificate.ends - half <= utc_now():
                     self._certificate = self._new_certificate()
                 pause = min(_LOOK_EVERY_S, half.total_seconds() / 4)
                 try:
@@ -206,7 +208,8 @@ class NodePodsServer(NodePodsServicer):
             self._metrics.agents.set(len(self._streams))
 
     def _new_certificate(self) -> Certificate:
-        return new_certificate(self._settings.name, timedelta(seconds=self._settings.certificate_seconds))
+        validity = timedelta(seconds=self._settings.certificate_seconds)
+        return new_self_signed(self._settings.name, utc_now(), validity, _BACKDATED)
 
 
 def _authorization(context: "grpc.aio.ServicerContext[WatchRequest, PodsOfNode]") -> str:

@@ -99,10 +99,10 @@ def test_a_caller_that_trusts_other_certificates_sends_no_token(
 ) -> None:
     from datetime import timedelta
 
-    from orion.operator.node_pods.certificates import new_certificate
+    from orion.operator.certificates.issuing import new_self_signed, utc_now
 
     node = fake_node("a")
-    other = new_certificate("localhost", timedelta(days=1)).pem.decode()
+    other = new_self_signed("localhost", utc_now(), timedelta(days=1), timedelta(0)).pem.decode()
     assert refusal(operator.node_pods_port, {"x": other}, token(api, world.namespace, node))[0] == "UNAVAILABLE"
     both = {"x": other, **certificates(api, world.namespace)}
     assert refusal(operator.node_pods_port, both, token(api, world.namespace, node)) == ("", "")
