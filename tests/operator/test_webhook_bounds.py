@@ -1,149 +1,28 @@
-"""No sender can use up what the webhook has: the pure bounds, and each of them on a running webhook."""
+"""No sender can use up what the webhook has: each bound on a running webhook."""
 
 import asyncio
 import contextlib
 import ipaddress
-import itertools
 import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from orion.api_server.access import Access
 from orion.operator.webhook import bodies, connections
-from orion.operator.webhook.bounds import BYTES, CONNECTIONS, Account, Amounts, Peer, Peers
+from orion.operator.webhook.bounds import Amounts, Peer
 from orion.operator.webhook.decisions import Decision
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.reviews import Request
 from orion.operator.webhook.serving import Listening, Webhook
-from orion.operator.webhook.turns import Turns
 from testbed.authority import Authority
 from tests.operator.scripted_api import ScriptedApi
 from tests.operator.test_admission_serving import Served, pod, question
 from tests.waiting import eventually_async
-
-AMOUNTS = Amounts(total=100, each=30, reserve=20, little=5)
-SERVER = Peer("10.0.0.1", True)
-
-
-def sender(number: int) -> Peer:
-    return Peer(f"10.1.0.{number}", False)
-
-
-# -- Bounds ------------------------------------------------------------------------------------------------------------
-
-
-def test_one_peer_gets_its_part_only() -> None:
-    account = Account(AMOUNTS, reserved=False)
-    assert account.take(sender(1), 30)
-    assert not account.take(sender(1), 1)
-    assert account.take(sender(2), 30)
-    account.give_back(sender(1), 10)
-    assert account.take(sender(1), 10)
-
-
-@pytest.mark.parametrize("count", [1, 3, 10, 40])
-def test_greedy_peers_get_equal_parts_and_leave_one_for_the_next(count: int) -> None:
-    account = Account(Amounts(total=1_000, each=1_000, reserve=0, little=0), reserved=False)
-    parts = dict.fromkeys(range(count), 0)
-    for _ in range(1_000):
-        for number in parts:
-            parts[number] += account.take(sender(number), 1)
-    assert max(parts.values()) - min(parts.values()) <= 1
-    assert account.take(SERVER._replace(is_api_server=False), 1_000 // (count + 1) // 2)
-
-
-def use_all_but_the_reserve(account: Account) -> None:
-    assert all(account.take(sender(number), 20) for number in range(4))
-
-
-def test_the_reserve_is_for_peers_that_use_little_if_no_api_server_is_known() -> None:
-    account = Account(AMOUNTS, reserved=False)
-    use_all_but_the_reserve(account)
-    assert not account.take(sender(9), 6)
-    assert account.take(sender(9), 5)
-    assert not account.take(sender(9), 1)
-    assert not account.take(sender(0), 1)
-
-
-def test_the_reserve_is_for_api_servers_if_they_are_known() -> None:
-    account = Account(AMOUNTS, reserved=True)
-    use_all_but_the_reserve(account)
-    assert not account.take(sender(9), 1)
-    assert account.take(SERVER, 20)
-    assert not account.take(SERVER, 1)
-
-
-def test_what_is_given_back_leaves_nothing_behind() -> None:
-    account = Account(AMOUNTS, reserved=False)
-    assert account.take(sender(1), 7)
-    account.give_back(sender(1), 7)
-    assert account.total == 0
-    assert not account._used
-
-
-def test_a_peer_is_an_api_server_by_its_network() -> None:
-    peers = Peers((ipaddress.ip_network("10.0.0.0/30"), ipaddress.ip_network("fd00::/64")))
-    assert peers.at("10.0.0.3").is_api_server
-    assert peers.at("::ffff:10.0.0.3") == peers.at("10.0.0.3")
-    assert peers.at("fd00::7").is_api_server
-    assert not peers.at("10.0.0.4").is_api_server
-    assert not peers.at("fe80::1%eth0").is_api_server
-
-
-# -- Turns -------------------------------------------------------------------------------------------------------------
-
-
-async def test_peers_take_turns() -> None:
-    turns, seen = Turns[str](), []
-
-    async def ask(peer: str, number: int) -> None:
-        async with turns.turn(peer):
-            seen.append(f"{peer}{number}")
-
-    await asyncio.gather(*(ask("a", each) for each in range(4)), *(ask("b", each) for each in range(2)), ask("c", 0))
-    assert seen == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
-
-
-async def test_a_pause_follows_each_turn() -> None:
-    loop, began = asyncio.get_running_loop(), []
-    turns = Turns[str](lambda _: 0.02)
-
-    async def ask() -> None:
-        async with turns.turn("a"):
-            began.append(loop.time())
-
-    await asyncio.gather(ask(), ask(), ask())
-    assert all(second - first >= 0.02 for first, second in itertools.pairwise(began))
-
-
-@pytest.mark.parametrize("given", [False, True], ids=["waiting", "in the moment of its turn"])
-async def test_a_turn_that_is_cancelled_is_the_next_ones(given: bool) -> None:
-    turns = Turns[str]()
-    async with turns.turn("a"):
-        first = asyncio.create_task(_take(turns))
-        second = asyncio.create_task(_take(turns))
-        await asyncio.sleep(0)
-        if not given:
-            first.cancel()
-    if given:
-        turns._next()
-        first.cancel()
-    assert await second
-    with contextlib.suppress(asyncio.CancelledError):
-        await first
-
-
-async def _take(turns: Turns[str]) -> bool:
-    async with turns.turn("a"):
-        return True
-
-
-# -- A running webhook -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -199,6 +78,12 @@ class Sender:
         for writer in self._writers:
             writer.transport.abort()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, str, bool]:
     head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).decode().lower()
@@ -214,8 +99,7 @@ async def refusals(served: Served, what: str) -> bool:
 async def test_a_peer_with_too_many_connections_gets_no_more_and_others_do(
     small: None, script: ScriptedApi, tmp_path: Path
 ) -> None:
-    async with running(script, tmp_path) as served:
-        sender = Sender(served)
+    async with running(script, tmp_path) as served, Sender(served) as sender:
         for _ in range(3):
             await sender.connect()
         with pytest.raises((OSError, ssl.SSLError)):
@@ -225,20 +109,17 @@ async def test_a_peer_with_too_many_connections_gets_no_more_and_others_do(
         sender.close()
         await eventually_async(lambda: served.webhook.connections.account.total == 1)
         await sender.connect()
-        sender.close()
 
 
 async def test_api_servers_that_are_known_use_the_reserve(small: None, script: ScriptedApi, tmp_path: Path) -> None:
-    async with running(script, tmp_path, "127.0.0.1/32") as served:
-        one, other = Sender(served), Sender(served, "127.0.0.3")
+    running_webhook = running(script, tmp_path, "127.0.0.1/32")
+    async with running_webhook as served, Sender(served) as one, Sender(served, "127.0.0.3") as other:
         for sender in (one, one, one, other):
             await sender.connect()
         await other.connect()
         with pytest.raises((OSError, ssl.SSLError)):
             await other.connect()
         assert (await served.review(pod()))["allowed"]
-        one.close()
-        other.close()
 
 
 async def test_a_connection_without_tls_is_closed_and_gives_its_place_back(
@@ -287,8 +168,7 @@ async def test_bytes_beyond_a_peers_part_get_429_and_others_are_answered(
     small: None, script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "BODY_S", 60.0)
-    async with running(script, tmp_path) as served:
-        sender = Sender(served)
+    async with running(script, tmp_path) as served, Sender(served) as sender:
         _, writer = await sender.connect()
         writer.write(b"POST /admit HTTP/1.1\r\nHost: w\r\nContent-Length: 150000\r\n\r\n{")
         await eventually_async(lambda: served.webhook._bodies.account.total == 150_000)
@@ -312,20 +192,16 @@ async def test_bytes_beyond_a_peers_part_get_429_and_others_are_answered(
 async def test_a_body_that_is_too_large_or_slow_or_of_unknown_length_is_refused(
     small: None, script: ScriptedApi, tmp_path: Path, head: str, status: int, what: str
 ) -> None:
-    async with running(script, tmp_path) as served:
-        sender = Sender(served)
+    async with running(script, tmp_path) as served, Sender(served) as sender:
         assert (await sender.ask(head))[::2] == (status, True)
         assert await refusals(served, what)
         assert served.webhook._bodies.account.total == 0
-        sender.close()
 
 
 async def test_a_compressed_body_is_not_expanded(small: None, script: ScriptedApi, tmp_path: Path) -> None:
-    async with running(script, tmp_path) as served:
-        sender = Sender(served)
+    async with running(script, tmp_path) as served, Sender(served) as sender:
         status, text, _ = await sender.ask("Content-Encoding: gzip\r\nContent-Length: 4", b"\x1f\x8b\x08\x00")
         assert (status, text.partition(":")[0]) == (400, "not an AdmissionReview of admission.k8s.io/v1")
-        sender.close()
 
 
 async def test_a_body_that_is_slow_to_parse_is_read_only_from_an_api_server(
@@ -352,7 +228,7 @@ async def test_a_large_review_that_waits_too_long_gets_429(
     given["spec"]["long"] = "x" * bodies.LARGE
     async with running(script, tmp_path) as served:
         large = served.webhook._bodies._large_turns
-        async with large.turn(sender(1)):
+        async with large.turn(Peer("10.1.0.1", False)):
             status, text = await served.post(question(given))
             assert (status, text) == (429, "too many large reviews are waiting; try again")
             assert (await served.review(pod()))["allowed"]  # small reviews have turns of their own
@@ -368,15 +244,13 @@ async def test_a_peer_that_does_not_read_its_answers_is_disconnected(
     zero = {"limits": {"orion.gpu/be": "0"}}
     given["spec"]["containers"][0] |= {"name": "x" * 2**20, "resources": zero}  # the sentence contains the name
     body = question(given)
-    async with running(script, tmp_path, "127.0.0.0/8") as served:
-        sender = Sender(served)
+    async with running(script, tmp_path, "127.0.0.0/8") as served, Sender(served) as sender:
         _, writer = await sender.connect()
         head = f"POST /admit HTTP/1.1\r\nHost: w\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         writer.write((head + body) * 20)
         await eventually_async(lambda: served.webhook._bodies.account.total > 0)
         await eventually_async(lambda: served.webhook.connections.account.total == 0)
         assert await refusals(served, "unread")
-        sender.close()
 
 
 async def test_the_decision_about_a_large_review_is_part_of_its_turn(
@@ -401,15 +275,3 @@ async def test_the_decision_about_a_large_review_is_part_of_its_turn(
         monkeypatch.setattr(served.webhook._bodies._large_turns, "_pause", pause)
         assert (await served.review(given))["allowed"]
         assert took[0] >= 0.2
-
-
-def test_the_bounds_fit_into_the_memory_of_the_chart() -> None:
-    per_connection = 256 * 2**10 + 3 * connections._BUFFER  # asyncio's TLS buffer, and aiohttp's
-    assert (
-        2 * BYTES.total + CONNECTIONS.total * per_connection <= 290 * 2**20
-    )  # without requests it has 65 MiB, and the chart gives it 384
-
-
-def test_an_unknown_api_server_may_have_a_connection_for_each_of_its_requests() -> None:
-    account = Account(CONNECTIONS, reserved=False)
-    assert all(account.take(sender(1), 1) for _ in range(200))
