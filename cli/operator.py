@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -38,12 +38,8 @@ def operator(
         int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")
     ] = 200,
     certificates: Annotated[
-        Literal["operator", "cert-manager"] | None,
-        typer.Option(
-            help="Who makes the webhook's certificates: this process, or cert-manager.",
-            show_default="not managed",
-        ),
-    ] = None,
+        bool, typer.Option("--certificates", help="Make and renew the webhook's certificates.")
+    ] = False,
     webhook_namespace: Annotated[
         str | None,
         typer.Option(help="The namespace of the webhook's Service and Secret.", show_default="--lease-namespace"),
@@ -116,7 +112,6 @@ def operator(
         "service": webhook_service,
         "secret": webhook_secret,
         "configuration": webhook_configuration,
-        "source": certificates,
     }
     named = {name: value for name, value in webhook.items() if value is not None}
     options |= {"lease_namespace": lease_namespace} if lease_namespace else {}

@@ -5,7 +5,6 @@ issuing     creates and parses certificates
 state       what the Secret holds: the leaf, its authority, and retired authorities
 deciding    the next step, as pure functions of the state and of the observed cluster
 bundles     the caBundle of the webhook configuration; the API server trusts the authorities in it
-cert_manager  whether cert-manager manages the certificates
 rotating    the loop that observes the cluster and carries out the steps
 metrics     Prometheus metrics
 showing     the text of `orion certificates show`

@@ -16,6 +16,8 @@ from typing import Any
 
 from orion.operator.certificates.issuing import Certificate, read_bundle, write_bundle
 
+_INJECTED = ("cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret")
+""" Annotations that make cert-manager write the caBundles. """
 FOLDER = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -36,6 +38,19 @@ class Configuration:
         """Uid and resourceVersion: they change whenever the object changes."""
         metadata = (self.body or {}).get("metadata") or {}
         return str(metadata.get("uid", "")), str(metadata.get("resourceVersion", ""))
+
+    @property
+    def others(self) -> str:
+        """Why the operator makes no certificates for this configuration; empty: it does.
+
+        If it wrote the caBundles that cert-manager writes, both would overwrite each other.
+        """
+        annotations = ((self.body or {}).get("metadata") or {}).get("annotations") or {}
+        found = next((name for name in _INJECTED if annotations.get(name)), "")
+        return found and (
+            f"{self.name} carries {found}, so cert-manager writes its caBundle and the operator does nothing; "
+            "remove the annotation if cert-manager does not make the certificates"
+        )
 
     @property
     def bundles(self) -> tuple[tuple[Certificate, ...], ...]:

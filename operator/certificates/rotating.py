@@ -17,7 +17,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from orion.errors import NotFound
-from orion.operator.certificates import cert_manager
 from orion.operator.certificates.api import Api, ApiError, get_or_none
 from orion.operator.certificates.bundles import FOLDER, Configuration
 from orion.operator.certificates.deciding import Step, change_authority, check_authority, check_leaf
@@ -115,10 +114,10 @@ class Rotation:
         step = Step(None, "other processes write at the same time")
         for _ in range(_MOST_STEPS):
             view = await self._read()
-            others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configuration)
-            self._say("others", sentence, logging.WARNING)
+            others = view.configuration.others
+            self._say("others", others, logging.WARNING)
             if others:
-                return Look(None, sentence)
+                return Look(None, others)
             try:
                 step = await self._advance(view)
             except ApiError as error:
@@ -145,9 +144,8 @@ class Rotation:
                 replica still serves a leaf of another authority.
         """
         view = await self._read()
-        others, sentence = await cert_manager.manages_certificates(self._api, self._settings, view.configuration)
-        if others:
-            return sentence
+        if view.configuration.others:
+            return view.configuration.others
         if view.secret is None:
             raise NotFound(
                 f"there is no Secret {self._settings.namespace}/{self._settings.secret}, so nothing is rotated: name "

@@ -1,7 +1,6 @@
 """Settings of the certificates: the names of the objects, validity periods and waits."""
 
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -9,14 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Name = Annotated[str, Field(pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 Duration = Annotated[timedelta, Field(gt=timedelta(0))]
 Wait = Annotated[timedelta, Field(ge=timedelta(0))]
-
-
-class Source(StrEnum):
-    """Who makes the certificates."""
-
-    OPERATOR = "operator"
-    CERT_MANAGER = "cert-manager"
-    """ cert-manager makes the certificates. While it is not installed, the operator makes them. """
 
 
 class CertificateSettings(BaseModel):
@@ -38,8 +29,6 @@ class CertificateSettings(BaseModel):
 
     configuration: Name = "orion"
     """ The MutatingWebhookConfiguration whose caBundles the operator writes. All webhooks in it must be Orion's. """
-
-    source: Source = Source.OPERATOR
 
     leaf_validity: Duration = timedelta(days=90)
     leaf_renew_before: Duration = timedelta(days=30)

@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 
-from orion.operator.certificates import cert_manager
 from orion.operator.certificates.api import Api, get_or_none
 from orion.operator.certificates.bundles import FOLDER, Configuration
 from orion.operator.certificates.issuing import Certificate
@@ -20,8 +19,7 @@ async def show(api: Api, settings: CertificateSettings, now: datetime) -> list[s
     state = read_state((secret or {}).get("data") or {})
     name = settings.configuration
     configuration = Configuration(name, await get_or_none(api, f"{FOLDER}/{name}"))
-    _, sentence = await cert_manager.manages_certificates(api, settings, configuration)
-    lines = [sentence] if sentence else []
+    lines = [configuration.others] if configuration.others else []
     lines.append(
         f"Secret {settings.namespace}/{settings.secret}: {_summary(state, now) if secret else 'does not exist'}"
     )

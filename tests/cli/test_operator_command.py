@@ -6,7 +6,7 @@ import pytest
 
 from orion.cli.main import main
 from orion.operator.certificates import rotating
-from orion.operator.certificates.settings import CertificateSettings, Source
+from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.reconciler import serving
 
 
@@ -21,10 +21,10 @@ from orion.operator.reconciler import serving
         (["device-plugin", "--metrics-address", "x"], "--metrics-address cannot be 'x': it must match"),
         (["operator", "--lease-name", "A B"], "--lease-name cannot be 'A B'"),
         (["operator", "--namespace", "ok", "--namespace", "A B"], "--namespace cannot be 'A B'"),
-        (["operator", "--certificates", "operator", "--webhook-service", "A B"], "--webhook-service cannot be 'A B'"),
-        (["operator", "--certificates", "operator", "--webhook-secret", "/"], "--webhook-secret cannot be '/'"),
-        (["operator", "--certificates", "operator", "--webhook-namespace", "-"], "--webhook-namespace cannot be '-'"),
-        (["operator", "--certificates", "operator", "--webhook-configuration", ""], "--webhook-configuration cannot"),
+        (["operator", "--certificates", "--webhook-service", "A B"], "--webhook-service cannot be 'A B'"),
+        (["operator", "--certificates", "--webhook-secret", "/"], "--webhook-secret cannot be '/'"),
+        (["operator", "--certificates", "--webhook-namespace", "-"], "--webhook-namespace cannot be '-'"),
+        (["operator", "--certificates", "--webhook-configuration", ""], "--webhook-configuration cannot"),
         (["webhook", "--listen", "9443"], "--listen must be HOST:PORT"),
         (["webhook", "--health", "0.0.0.0:http"], "--health must be HOST:PORT"),
         (["webhook", "--runtime-class", "A B"], "--runtime-class cannot be 'A B'"),
@@ -51,7 +51,7 @@ def certificates(monkeypatch: pytest.MonkeyPatch) -> list[CertificateSettings]:
 
 def test_the_certificates_are_those_of_the_named_webhook(certificates: list[CertificateSettings]) -> None:
     names = ["--webhook-namespace", "there", "--webhook-service", "hook", "--webhook-secret", "keys"]
-    command = ["operator", "--lease-namespace", "here", "--certificates", "operator", *names]
+    command = ["operator", "--lease-namespace", "here", "--certificates", *names]
     assert main([*command, "--webhook-configuration", "second"]) == 0
     (said,) = certificates
     assert (said.namespace, said.service, said.secret, said.configuration) == ("there", "hook", "keys", "second")
@@ -59,8 +59,8 @@ def test_the_certificates_are_those_of_the_named_webhook(certificates: list[Cert
 
 
 def test_an_unnamed_webhook_is_in_the_namespace_of_the_lease(certificates: list[CertificateSettings]) -> None:
-    assert main(["operator", "--lease-namespace", "here", "--certificates", "cert-manager"]) == 0
-    assert certificates == [CertificateSettings(namespace="here", source=Source.CERT_MANAGER)]
+    assert main(["operator", "--lease-namespace", "here", "--certificates"]) == 0
+    assert certificates == [CertificateSettings(namespace="here")]
 
 
 def test_certificates_are_managed_only_on_request(certificates: list[CertificateSettings]) -> None:

@@ -31,7 +31,7 @@ def test_the_operator_makes_and_rotates_the_certificates(
     certificates_process.grant_rights(api, user, namespace, of_the_chart_as_well)
     kubeconfig = kubeconfig_for(user)
     certificates = Certificates(api, namespace, kubeconfig, tmp_path)
-    mine = ("--namespace", namespace, "--lease-namespace", namespace, "--certificates", "operator")
+    mine = ("--namespace", namespace, "--lease-namespace", namespace, "--certificates")
     with running_operator(kubeconfig, tmp_path, *mine, serves=False) as operator:
         eventually(lambda: certificates.state.leaf is not None)
         first = certificates.state.authority

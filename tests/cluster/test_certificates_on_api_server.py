@@ -1,8 +1,7 @@
-"""The certificates at a real API server: rights, expired certificates, a deleted Secret, a fake cert-manager."""
+"""The certificates at a real API server: rights, expired certificates, a deleted Secret, a writer besides Orion."""
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,11 +14,11 @@ from orion.operator.certificates.api import ApiError
 from orion.operator.certificates.connecting import connected
 from orion.operator.certificates.issuing import new_authority, new_leaf, utc_now
 from orion.operator.certificates.rotating import Look, Rotation
-from orion.operator.certificates.settings import CertificateSettings, Source
+from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, write_state
 from tests.cluster.certificates_process import SECRET, Certificates, grant_rights
 from tests.cluster.conftest import Kubectl
-from tests.waiting import DEADLINE, eventually
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.cluster
 
@@ -165,32 +164,10 @@ async def test_two_processes_that_start_at_once_make_one_authority(
     assert {each.state.authority for each in done if each.state} == {certificates.state.authority}
 
 
-async def test_a_fake_cert_manager_is_found_and_left_alone(
-    api: client.ApiClient, namespace: str, settings: CertificateSettings, control_plane: Any, kubectl: Kubectl
+async def test_a_configuration_that_cert_manager_writes_is_left_alone(
+    namespace: str, settings: CertificateSettings, control_plane: Any, kubectl: Kubectl
 ) -> None:
-    """A fake cert-manager: only the definition of its kind `Certificate` exists."""
-    asked = settings.model_copy(update={"source": Source.CERT_MANAGER, "secret": f"fake-{uuid.uuid4().hex[:8]}"})
-    before = await look(control_plane.kubeconfig, asked)
-    assert before.why == "at rest"  # cert-manager is not installed, so the operator makes the certificates
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    fake = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "certificates.cert-manager.io"},
-        "spec": {
-            "group": "cert-manager.io",
-            "scope": "Namespaced",
-            "names": {"plural": "certificates", "singular": "certificate", "kind": "Certificate"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    kubectl("apply", "--server-side", "-f", "-", given=fake)
-    try:
-        eventually(lambda: "certificates" in kubectl("api-resources", "--api-group", "cert-manager.io", "-o", "name"))
-        out = await look(control_plane.kubeconfig, asked)
-        assert out.state is None
-        assert "the operator does nothing" in out.why
-        kubectl("annotate", "mutatingwebhookconfiguration", namespace, "cert-manager.io/inject-ca-from=a/b")
-        assert "remove the annotation" in (await look(control_plane.kubeconfig, settings)).why
-    finally:
-        kubectl("delete", "crd/certificates.cert-manager.io")
+    kubectl("annotate", "mutatingwebhookconfiguration", namespace, "cert-manager.io/inject-ca-from=a/b")
+    found = await look(control_plane.kubeconfig, settings)
+    assert found.state is None
+    assert "remove the annotation" in found.why

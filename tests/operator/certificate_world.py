@@ -60,7 +60,6 @@ class World:
     history: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
     views: list[int] = field(default_factory=lambda: [0, 0])
     replicas: list[int] = field(default_factory=lambda: [-1, -1, -1])
-    kinds: dict[str, dict[str, Any]] = field(default_factory=dict)
     version: int = 0
     _leaves: dict[int, Certificate | None] = field(default_factory=dict)
     _seen: dict[int, Bundles] = field(default_factory=dict)
@@ -205,7 +204,7 @@ class Rotator:
 
     async def get(self, path: str, accept: str = "", **query: str) -> dict[str, Any]:
         await turn()
-        found = self.world.objects.get(path) or self.world.kinds.get(path)
+        found = self.world.objects.get(path)
         await turn()
         if found is None:
             raise ApiError(404, f"{path} not found")

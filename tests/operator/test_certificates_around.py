@@ -7,45 +7,24 @@ from typing import Any
 
 import pytest
 
-from orion.operator.certificates import cert_manager
 from orion.operator.certificates.bundles import Configuration
-from orion.operator.certificates.settings import Source
 from orion.operator.certificates.showing import show
 from tests.operator.certificate_samples import made
 from tests.operator.certificate_world import EPOCH, HOOK, SECRET, SETTINGS, Rotator, World, installed
 
 # -- cert-manager ------------------------------------------------------------------------------------------------------
 
-FAKE_KINDS = {"/apis/cert-manager.io/v1": {"resources": [{"name": "certificates"}, {"name": "issuers"}]}}
-INJECT = {"cert-manager.io/inject-ca-from": "orion-system/orion-webhook"}
 
-
-@pytest.mark.parametrize(
-    ("source", "annotated", "fake_kinds", "out", "sentence"),
-    [
-        (Source.OPERATOR, False, True, False, ""),
-        (Source.OPERATOR, True, False, False, ""),
-        (Source.OPERATOR, True, True, True, "remove the annotation"),
-        (Source.CERT_MANAGER, True, True, True, "cert-manager fills the Secret"),
-        (Source.CERT_MANAGER, False, True, True, "lacks the annotation cert-manager.io/inject-ca-from"),
-        (Source.CERT_MANAGER, True, False, False, "the operator makes the certificates until"),
-    ],
-)
-def test_the_rotation_does_nothing_where_a_fake_cert_manager_works(
-    source: Source, annotated: bool, fake_kinds: bool, out: bool, sentence: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = World(kinds=FAKE_KINDS if fake_kinds else {})
-    if annotated:
-        world.objects[HOOK]["metadata"]["annotations"] = INJECT
-    rotator = Rotator(world, SETTINGS.model_copy(update={"source": source}))
+def test_the_operator_leaves_a_configuration_of_cert_manager_alone(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.objects[HOOK]["metadata"]["annotations"] = {"cert-manager.io/inject-ca-from": "orion-system/orion-webhook"}
+    rotator = Rotator(world)
     with caplog.at_level(logging.WARNING):
         look = rotator.look()
         rotator.look()
-    assert (look.state is None) is out
-    assert (SECRET in world.objects) is not out
-    assert sentence in caplog.text
-    assert len(caplog.records) == bool(sentence)  # logged once
-    assert cert_manager.INJECTED[0] in INJECT
+    assert look.state is None
+    assert SECRET not in world.objects
+    assert ["remove the annotation" in each.message for each in caplog.records] == [True]  # logged once
 
 
 # -- `orion certificates show` and configurations ----------------------------------------------------------------------
