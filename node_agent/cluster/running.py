@@ -7,7 +7,7 @@ again. GPUs, sockets and clients do not depend on these parts.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from orion.api_server.credentials import find_access
@@ -33,9 +33,6 @@ class Part(Protocol):
 
     async def run(self) -> None:
         """Run until cancelled."""
-
-
-PARTS: tuple[Callable[[Context], Part], ...] = (Reporting,)
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +62,7 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         agent.holders = holders
         holders.start()
         context = Context(agent, settings.node_name, server, holders, resources)
-        tasks = [asyncio.create_task(_forever(part)) for part in [holders, *(make(context) for make in PARTS)]]
+        tasks = [asyncio.create_task(_forever(part)) for part in (holders, Reporting(context))]
         stack.push_async_callback(_end, tasks)
         _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)
         yield holders

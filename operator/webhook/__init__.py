@@ -9,7 +9,10 @@ preloading  puts the hook first in LD_PRELOAD
 defaults    settings of the installation
 admitting   the whole decision, as a function of the pod, the shares and the GPUs
 patching    the difference of two objects as a JSON patch
+placement   keeps pods that need several GPUs away from nodes with fewer
 names       an admission policy that warns of annotations without effect
+ceilings    admission policies that keep shares and pods under the ceilings of their Namespace
+ceiling_fields  the fields that have a ceiling
 
 Modules with input and output:
 reviews     the formats of AdmissionReview

@@ -10,65 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pydantic import BaseModel, ValidationError
-
 from orion.crds.grant import ContainerGrant, PodGrant
 from orion.crds.policy import Priority
 from orion.errors import Unreadable
 from orion.hook import layout
 from orion.node_agent.cluster.holders.granted_policy import as_page
 from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.holders.remembering import RememberedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Problem
 from orion.node_agent.pages.pages import printable
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
-from orion.node_agent.slots.holders import Holder
 from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
 
 _WEIGHT_LEAST_MILLI = 10
 _MESSAGE_MAX = 240
-
-
-class RememberedHolder(BaseModel):
-    """A holder in the state file, for the next agent; the grant is the last readable one."""
-
-    namespace: str
-    pod: str
-    container: str
-    uid: str
-    created: str
-    grant: str | None
-
-    @classmethod
-    def of(cls, resolved: ResolvedHolder, grant: str | None) -> "RememberedHolder":
-        """Return the entry for the state file."""
-        holder = resolved.holder
-        return cls(
-            namespace=holder.namespace,
-            pod=holder.pod,
-            container=holder.container,
-            uid=holder.uid,
-            created=resolved.created,
-            grant=grant,
-        )
-
-    def as_resolved(self) -> ResolvedHolder:
-        """Return the holder that was saved."""
-        return ResolvedHolder(Holder(self.namespace, self.pod, self.container, self.uid), self.created, self.grant)
-
-
-def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, ResolvedHolder]:
-    """Return who held each slot, as the previous agent saved it."""
-    found = {}
-    for uuid, served in gpus.items():
-        for slot in served.shared_gpu.slots.values():
-            try:
-                if slot.holder_text:
-                    found[uuid, slot.name] = RememberedHolder.model_validate_json(slot.holder_text).as_resolved()
-            except ValidationError:  # written by a later version; the kubelet will name the holder again
-                continue
-    return found
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from orion.node_agent.cluster.holders import grants
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
+from orion.node_agent.cluster.holders.remembering import remembered
 from orion.node_agent.cluster.pod_resources import PodResources, SlotKey, role_of
 from orion.node_agent.cluster.state import GpuState, HolderState
 from orion.node_agent.slots.holders import Holder, Prepared
@@ -48,11 +49,11 @@ class ClusterHolders:
     def __init__(self, agent: AdvertisesSlots, operator: OperatorLink, resources: PodResources) -> None:
         self._agent, self._operator = agent, operator
         self._listeners: list[Callable[[], None]] = []
-        remembered = grants.remembered(agent.gpus)
-        last = {each.holder.uid: each.grant for each in remembered.values() if each.grant}
+        before = remembered(agent.gpus)
+        last = {each.holder.uid: each.grant for each in before.values() if each.grant}
         self.pods = Pods(operator, last, self._pods_changed)
         self.grants = grants.Grants(agent)
-        self.identity = Identity(self.pods, resources, remembered, self._update)
+        self.identity = Identity(self.pods, resources, before, self._update)
 
     def start(self) -> None:
         """Apply what the previous agent saved."""
