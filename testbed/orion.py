@@ -81,7 +81,7 @@ class Orion(Processes):
         self.configure(self._settings)
         self._kubectl("create", "namespace", NAMESPACE)
         self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / "crds"))
-        wait_until(self._are_kinds_established, "the API server does not accept Orion's kinds")
+        wait_until(self._are_kinds_served, "the API server does not accept Orion's kinds")
         for component, file in ROLES.items():
             self._give_rights(component, CHART / "files" / file)
         for name in OBJECTS:
@@ -259,11 +259,11 @@ class Orion(Processes):
     def _apply(self, manifest: Mapping[str, Any]) -> None:
         self._kubectl("apply", "--server-side", "-f", "-", given=json.dumps(manifest))
 
-    def _are_kinds_established(self) -> bool:
-        """Return whether the API server accepts Orion's kinds. `kubectl wait` fails if a status is still empty."""
-        items = json.loads(self._kubectl("get", "-f", str(CHART / "files" / "crds"), "-o", "json"))["items"]
-        conditions = [each.get("status", {}).get("conditions") or () for each in items]
-        return all(("Established", "True") in {(one["type"], one["status"]) for one in each} for each in conditions)
+    def _are_kinds_served(self) -> bool:
+        found = self.access.read("/apis/orion.gpu/v1alpha1") or {"resources": ()}
+        return {path.stem for path in (CHART / "files" / "crds").iterdir()} <= {
+            one["name"] for one in found["resources"]
+        }
 
     def _kubectl(self, *arguments: str, given: str = "") -> str:
         program = self.cluster.programs["kubectl"]

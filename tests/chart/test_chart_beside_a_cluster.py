@@ -15,10 +15,12 @@ import pytest
 import yaml
 from kubernetes import client
 
+from orion.crds.model import API_VERSION
 from testbed import helm
 from testbed.control_plane import ControlPlane
 from testbed.errors import Failed
 from tests.chart.rendered_chart import NAMESPACE, PEM
+from tests.cluster import api_types
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
@@ -62,11 +64,6 @@ class Installation:
             Failed: the upgrade is rejected.
         """
         self.helm("upgrade", "orion", "--dry-run=server", values=values)
-
-    def has_gpus(self) -> bool:
-        """Return whether GPUDevices can be created; the API server serves a definition a moment after its creation."""
-        served = self.definitions.read_custom_resource_definition("gpudevices.orion.gpu").status.conditions or ()
-        return any((each.type, each.status) == ("Established", "True") for each in served)
 
     def gpu(self) -> None:
         """Create a GPUDevice without a status."""
@@ -146,7 +143,7 @@ def test_upgrade_rollback_and_uninstall_keep_the_objects_that_they_must_keep(
 def test_an_upgrade_that_would_destroy_objects_is_rejected(installation: Installation) -> None:
     there = {"mps": {"enabled": True}, "crds": {"keep": False}}
     installation.helm("install", "orion", "--create-namespace", values=there)
-    eventually(installation.has_gpus)
+    eventually(lambda: "gpudevices" in api_types.served(installation.api, API_VERSION))
     _no_clients_of_an_mps_daemon_end(installation, there)
 
     # With other names, the upgrade would create a second set of objects beside the running one.

@@ -1,15 +1,13 @@
 """The chart's definitions of the API types, in a test's control plane."""
 
-import functools
 from typing import Any
 
 import yaml
 from kubernetes import client
 
 from orion.crds import generate
+from orion.crds.model import API_VERSION
 from tests.waiting import eventually
-
-CONDITIONS = ("NamesAccepted", "Established")
 
 
 def establish(api: client.ApiClient) -> None:
@@ -26,29 +24,16 @@ def establish(api: client.ApiClient) -> None:
             field_validation="Strict",
             _content_type="application/apply-patch+yaml",
         )
-        eventually(functools.partial(is_established, extensions, name))
-    for kind in generate.KINDS:
-        eventually(functools.partial(_is_served, api, kind.plural))
+    plurals = {kind.plural for kind in generate.KINDS}
+    eventually(lambda: plurals <= served(api, API_VERSION))
 
 
-def status(extensions: client.ApiextensionsV1Api, name: str) -> dict[str, str]:
-    """Return a definition's conditions by type."""
-    found: Any = extensions.read_custom_resource_definition(name)
-    return {each.type: each.status for each in found.status.conditions or ()}
-
-
-def is_established(extensions: client.ApiextensionsV1Api, name: str) -> bool:
-    """Return whether the API server accepts a definition. `kubectl wait` fails if the status is still empty."""
-    found = status(extensions, name)
-    return all(found.get(kind) == "True" for kind in CONDITIONS)
-
-
-def _is_served(api: client.ApiClient, plural: str) -> bool:
-    """Return whether objects of a kind can be listed: discovery follows a moment after Established."""
+def served(api: client.ApiClient, api_version: str) -> set[str]:
+    """Return which kinds of GROUP/VERSION clients can use, by their plurals."""
     try:
-        client.CustomObjectsApi(api).list_cluster_custom_object("orion.gpu", "v1alpha1", plural, limit=1)
+        found: Any = client.CustomObjectsApi(api).get_api_resources(*api_version.split("/"))
     except client.ApiException as error:
         if error.status != 404:
             raise
-        return False
-    return True
+        return set()
+    return {each.name for each in found.resources}

@@ -128,7 +128,7 @@ def test_a_crd_is_applied_and_the_api_server_checks_its_cel_rules(
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
     kubectl("apply", "--server-side", "-f", "-", given=crd)
-    eventually(lambda: api_types.is_established(client.ApiextensionsV1Api(api), f"ranges.{group}"))
+    eventually(lambda: api_types.served(api, f"{group}/v1"))
     wrong = {"apiVersion": f"{group}/v1", "kind": "Range", "metadata": {"name": "r"}, "spec": {"low": 2, "high": 1}}
     with pytest.raises(subprocess.CalledProcessError) as refusal:
         kubectl("create", "-f", "-", given=wrong)
