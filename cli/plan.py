@@ -12,8 +12,6 @@ from orion.errors import Invalid
 if TYPE_CHECKING:
     from orion.simulation.fleet.answer import Answer
 
-_HOURS = 24  # rows of the table of hours
-
 
 class Ask(StrEnum):
     """What the plan looks for."""
