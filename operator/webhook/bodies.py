@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from orion.errors import Invalid
+from orion.operator.listening.turns import Turns
 from orion.operator.webhook.bounds import BYTES, Account, Peer, Peers
-from orion.operator.webhook.turns import Turns
 
 LARGE = 64 * 2**10
 """ Bytes. Larger bodies get a tenth of the loop's time: while one is parsed, for up to 0.1 s, nothing else runs. """

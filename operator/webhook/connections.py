@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from orion.operator.listening.listener import Listener
+from orion.operator.listening.turns import Turns
 from orion.operator.webhook.bounds import CONNECTIONS, Account, Peer, Peers
-from orion.operator.webhook.turns import Turns
 
 _HANDSHAKES_APART_S = 0.01
 """ The time between the beginnings of two handshakes: all together take about a tenth of the loop's time. """
@@ -25,11 +26,8 @@ _CLOSE_S = 1.0
 """ How long a peer may take to answer the end of TLS. """
 _SEND_S = 5.0
 """ How long a peer may leave answers unread. No API server waits longer for an answer. """
-_ACCEPTED_AT_ONCE = 16
-_BACKLOG = 512
 _BUFFER = 64 * 2**10
 """ Bytes of a body that are read before the webhook wants them. """
-_log = logging.getLogger(__name__)
 _silent = logging.Logger("nobody", logging.CRITICAL + 1)
 """ aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. """
 
@@ -48,7 +46,7 @@ class Connections:
         self.account = Account(CONNECTIONS, reserved=peers.known)
         self._turns = Turns[Peer](lambda _: _HANDSHAKES_APART_S)
         self._greeting: set[asyncio.Task[None]] = set()
-        self._listener: socket.socket | None = None
+        self._listener = Listener(self._take)
         self._server: web.Server | None = None
         self._keep_alive_s = 0.0
 
@@ -65,19 +63,11 @@ class Connections:
             OSError: the address cannot be bound.
         """
         self._server, self._keep_alive_s = server, keep_alive_s
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, port), family=family, backlog=_BACKLOG, reuse_port=False)
-        self._listener.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
-        return int(self._listener.getsockname()[1])
+        return self._listener.listen(address, port)
 
     def close_listener(self) -> None:
         """Accept no more connections than those that wait."""
-        if self._listener is not None:
-            self._accept(_BACKLOG + 1)  # closing the listener would reset the connections that wait
-            asyncio.get_running_loop().remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
+        self._listener.close()
 
     async def end(self) -> None:
         """Close the listener and the connections whose handshake is not over."""
@@ -86,25 +76,15 @@ class Connections:
             task.cancel()
         await asyncio.gather(*self._greeting, return_exceptions=True)
 
-    def _accept(self, most: int = _ACCEPTED_AT_ONCE) -> None:
-        assert self._listener is not None
-        for _ in range(most):
-            try:
-                accepted, address = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                _log.warning("a connection could not be accepted: %s", error)
-                return
-            accepted.setblocking(False)
-            peer = self._peers.at(address[0])
-            if not self.account.take(peer, 1):
-                accepted.close()
-                self._refused("connections")
-                continue
-            task = asyncio.create_task(self._greet(accepted, _Place(self.account, peer)))
-            self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+    def _take(self, accepted: socket.socket, address: str) -> None:
+        peer = self._peers.at(address)
+        if not self.account.take(peer, 1):
+            accepted.close()
+            self._refused("connections")
+            return
+        task = asyncio.create_task(self._greet(accepted, _Place(self.account, peer)))
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
 
     async def _greet(self, accepted: socket.socket, place: "_Place") -> None:
         """Wait for the peer's turn, and make a connection of the socket."""

@@ -11,11 +11,11 @@ inotify would need watches on the folder, the link and its target, and would gai
 
 import asyncio
 import logging
-import os
 import ssl
 from pathlib import Path
 
 from orion.errors import Unreadable
+from orion.operator.listening.tls import load
 from orion.operator.webhook.metrics import Metrics
 
 CERTIFICATE, KEY = "tls.crt", "tls.key"
@@ -72,8 +72,8 @@ class LiveCertificate:
         except OSError as error:
             raise Unreadable(f"{error.filename} cannot be read: {error.strerror}") from error
         try:
-            _take(_context(), content)
-            _take(self.context, content)
+            load(_context(), content)
+            load(self.context, content)
         except (ssl.SSLError, ValueError) as error:
             names = " and ".join(map(str, self._files))
             raise Unreadable(f"{names} are no certificate with its key: {error}") from error
@@ -96,17 +96,3 @@ def _context() -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _take(context: ssl.SSLContext, content: bytes) -> None:
-    """Load certificate and key from a memfd: OpenSSL needs a path, and the key must not be written to a disk."""
-    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, content)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
-    finally:
-        os.close(descriptor)
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted")

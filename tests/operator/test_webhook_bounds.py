@@ -13,6 +13,8 @@ from typing import Any, Self
 import pytest
 
 from orion.api_server.access import Access
+from orion.operator.listening import listener
+from orion.operator.listening.turns import Turns
 from orion.operator.webhook import bodies, connections
 from orion.operator.webhook.bounds import Amounts, Peer
 from orion.operator.webhook.decisions import Decision
@@ -151,7 +153,7 @@ async def test_connections_that_wait_when_the_listener_closes_are_served(script:
     async with running(script, tmp_path) as served:
         port = served.webhook.port
         # Nothing is awaited, so the webhook accepts none of them before it closes the listener.
-        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * connections._ACCEPTED_AT_ONCE)]
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * listener._ACCEPTED_AT_ONCE)]
         served.webhook.connections.close_listener()
         trusted = ssl.create_default_context(cafile=str(served.authority.certificate_path))
         for each in waiting:
