@@ -21,6 +21,7 @@ PROTOS = (
     "orion/node_pods/node_pods.proto",
 )
 SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
+""" The last one only for a .proto with a service. """
 
 
 def generate(folder: Path) -> dict[str, str]:
@@ -32,7 +33,8 @@ def generate(folder: Path) -> dict[str, str]:
     for proto in PROTOS:
         if protoc.main([*arguments, proto]) != 0:
             raise SystemExit(f"protoc could not read {proto}")
-        for suffix in SUFFIXES:
+        has_service = "\nservice " in (IMPORTS / proto).read_text()
+        for suffix in SUFFIXES if has_service else SUFFIXES[:-1]:
             stub = proto.removesuffix(".proto") + suffix
             made[stub] = (folder / stub).read_text()
     return made

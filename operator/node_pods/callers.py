@@ -24,8 +24,6 @@ NODE_NAME = "authentication.kubernetes.io/node-name"
 _KEPT_S, _REFUSED_S = 60.0, 5.0
 _KEPT_MAX = 8_192
 _AT_ONCE, _WAITING_MAX = 8, 1_024
-_TOKEN_MAX = 16 * 1024
-""" Bytes. A service account's token has about 1,200. """
 
 
 class NoToken(OrionError):
@@ -62,11 +60,8 @@ class Callers:
         self._running: dict[bytes, asyncio.Task[_Review]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def node(self, authorization: str) -> str:
-        """Return the node of the agent that calls.
-
-        Args:
-            authorization: the call's metadata of this name: "Bearer TOKEN".
+    async def node(self, token: str) -> str:
+        """Return the node of the agent that calls with this token.
 
         Raises:
             NoToken: there is no valid token.
@@ -74,9 +69,8 @@ class Callers:
             Exhausted: too many tokens wait for their review.
             Unavailable: the API server does not answer.
         """
-        scheme, _, token = authorization.partition(" ")
-        if scheme != "Bearer" or not token or len(token) > _TOKEN_MAX:
-            raise NoToken("the call has no token; send the metadata `authorization: Bearer TOKEN`")
+        if not token:
+            raise NoToken("the call has no token; send the one that is mounted for the operator")
         digest = hashlib.sha256(token.encode()).digest()
         review = self._kept.get(digest)
         if review is None or review.until < time.monotonic():

@@ -1,40 +1,59 @@
-"""The gRPC server: it sends each agent the pods of its node, at once and after each change.
+"""The server for agents: it sends each agent the pods of its node, at once and after each change.
 
 A message holds all pods of the node, so an agent that has missed one is right again with the next. Changes within
-`PAUSE_S` are sent together. If an agent does not read, gRPC's flow control holds its call, and only the newest state is
-sent once it reads again; nothing is queued.
+`PAUSE_S` are sent together. If an agent does not read, the kernel's buffers fill and its task waits. Once it reads
+again, only the newest state is sent; nothing is queued.
 
 The server starts once this replica knows all objects and its certificate is published. So an agent that reaches it
-gets a complete answer.
+gets a complete answer. A new certificate applies to new connections; those that are open stay.
+
+After another replica has ended, all of its agents connect at the same time. Handshakes take turns, so the loop does
+other work between two of them.
 """
 
 import asyncio
+import hashlib
+import itertools
 import logging
+import random
+import socket
+import ssl
+from collections import Counter
 from datetime import timedelta
 from typing import Protocol
 
-import grpc
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from google.protobuf.message import DecodeError
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import Counter as MetricCounter
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.errors import Exhausted, OrionError
-from orion.node_pods import KEEPALIVE_SECONDS
-from orion.node_pods.node_pods_pb2 import PodsOfNode, WatchRequest
-from orion.node_pods.node_pods_pb2_grpc import NodePodsServicer, add_NodePodsServicer_to_server
+from orion.errors import Exhausted, Invalid, OrionError
+from orion.node_pods import frame, keep_alive
+from orion.node_pods.node_pods_pb2 import Answer, Call, PodsOfNode, Refusal
 from orion.operator.certificates.issuing import Certificate, new_self_signed, utc_now
+from orion.operator.listening.listener import Listener
+from orion.operator.listening.turns import Turns
 from orion.operator.node_pods.callers import Callers
+from orion.operator.node_pods.connections import Connection, server_context
 from orion.operator.node_pods.publishing import Published
 from orion.operator.node_pods.settings import NodePodsSettings
 from orion.operator.node_pods.streams import Streams
 
 PAUSE_S = 0.05
 _SLICES_PAUSE_S = 0.005
+_WOKEN_AT_ONCE = 20
+""" Calls. Each may compute and encrypt a message, which takes half a millisecond. """
 _LOOK_EVERY_S = 60.0
-_CALLS_MAX = 10_000
 _BACKDATED = timedelta(hours=1)
 """ The clocks of nodes differ. """
-_MESSAGE_MAX = 4 * 1024
-""" Bytes of a request, and of its metadata but for the token. """
+_CONNECTIONS_MAX = 10_000
+_NEW_MAX, _NEW_OF_ADDRESS_MAX = 4_096, 256
+""" Connections whose token has not been reviewed yet: in all, and of one address. """
+_NEW_S = 30.0
+""" How long a connection may take until its call has arrived. """
+_CALL_MAX = 16 * 1024
+""" Bytes. A service account's token has about 1,200. """
+_REFUSAL_S = 5.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,13 +70,13 @@ class Source(Protocol):
 class _Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.agents = Gauge("orion_operator_agents", "Calls of node agents that are open.", registry=registry)
-        self.sent = Counter("orion_operator_sent", "Messages that were sent to node agents.", registry=registry)
-        self.refused = Counter(
+        self.sent = MetricCounter("orion_operator_sent", "Messages that were sent to node agents.", registry=registry)
+        self.refused = MetricCounter(
             "orion_operator_refused_calls", "Calls of node agents that were refused.", ["code"], registry=registry
         )
 
 
-class NodePodsServer(NodePodsServicer):
+class NodePodsServer:
     """Serves the agents of all nodes. Create it inside a running event loop.
 
     Args:
@@ -73,7 +92,12 @@ class NodePodsServer(NodePodsServicer):
         path = f"/api/v1/namespaces/{settings.namespace}/configmaps/{settings.config_map}"
         self._published = Published(api, path, settings.replica)
         self._certificate = self._new_certificate()
-        self._published_certificate = self._certificate
+        self._context: ssl.SSLContext | None = None
+        """ Presents the certificate that is published; None: none is yet. """
+        self._listener, self._turns = Listener(self._take), Turns[str](lambda took: took)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._new: Counter[str] = Counter()
+        """ Connections whose token has not been reviewed yet, by address. """
         self._noticed = asyncio.Event()
         self._begun, self._is_published = asyncio.Event(), asyncio.Event()
         self.waits_for = "all objects are not known yet"
@@ -92,41 +116,46 @@ class NodePodsServer(NodePodsServicer):
     async def serve(self) -> None:
         """Serve until cancelled, once the certificate is published.
 
-        kopf cancels tasks that were made after its start when it ends, and so gRPC's. Hence this coroutine makes none,
-        and the reconciler runs it and `keep_published` as tasks of their own.
-
         Raises:
             OSError: the address cannot be bound.
         """
         await self._is_published.wait()
         while self._source.take_changed()[1]:
             await asyncio.sleep(_SLICES_PAUSE_S)
-        while True:
-            await self._serve_with(self._published_certificate)
-
-    async def _serve_with(self, certificate: Certificate) -> None:
-        """Serve until there is another certificate."""
-        server = self._server(certificate)
+        host, _, port = self._settings.address.rpartition(":")
         try:
-            await server.start()
-            self.waits_for = ""
-            _LOG.info("node agents are served on %s:%d", self._settings.address.rpartition(":")[0], self.port)
-            while certificate is self._published_certificate:
-                await self._noticed.wait()
-                self._noticed.clear()
-                nodes, more = self._source.take_changed()
-                self._streams.wake(nodes)
-                if more:
-                    self._noticed.set()
-                # Many changes, such as a thousand new shares, are looked at together.
-                await asyncio.sleep(_SLICES_PAUSE_S if more else PAUSE_S)
+            self.port = self._listener.listen(host.strip("[]"), int(port))
+        except OSError as error:
+            raise OSError(f"node agents cannot be served on {self._settings.address}: {error}") from None
+        self.waits_for = ""
+        _LOG.info("node agents are served on %s:%d", host, self.port)
+        try:
+            await self._wake_changed()
         finally:
-            await server.stop(None)
+            self._listener.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _wake_changed(self) -> None:
+        """Wake the calls whose nodes have changed, for ever."""
+        while True:
+            await self._noticed.wait()
+            self._noticed.clear()
+            changed, more = self._source.take_changed()
+            nodes = iter(changed)
+            while some := list(itertools.islice(nodes, _WOKEN_AT_ONCE)):
+                self._streams.wake(some)
+                await asyncio.sleep(0)
+            if more:
+                self._noticed.set()
+            # Many changes, such as a thousand new shares, are looked at together.
+            await asyncio.sleep(_SLICES_PAUSE_S if more else PAUSE_S)
 
     async def keep_published(self) -> None:
         """Keep the certificate valid and published until cancelled, once all objects have been read."""
         await self._begun.wait()
-        half = timedelta(seconds=self._settings.certificate_seconds / 2)
+        half, presented = timedelta(seconds=self._settings.certificate_seconds / 2), None
         try:
             while True:
                 if self._certificate.ends - half <= utc_now():
@@ -140,69 +169,87 @@ class NodePodsServer(NodePodsServicer):
                         self.waits_for = f"the certificate for node agents could not be published: {error}"
                         pause = min(pause, 1.0)
                 else:
-                    self._published_certificate = self._certificate  # agents find it before the server presents it
+                    if presented is not self._certificate:  # agents find it before the server presents it
+                        presented, self._context = self._certificate, server_context(self._certificate)
                     self._is_published.set()
-                    self._noticed.set()
                 await asyncio.sleep(pause)
         finally:
             await self._published.withdraw()
 
-    def _server(self, certificate: Certificate) -> grpc.aio.Server:
-        settings, keepalive_ms = self._settings, int(KEEPALIVE_SECONDS * 1000)
-        server = grpc.aio.server(
-            maximum_concurrent_rpcs=_CALLS_MAX,
-            options=[
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", _MESSAGE_MAX),
-                ("grpc.max_concurrent_streams", 4),
-                ("grpc.max_connection_age_ms", int(settings.connection_seconds * 1000)),
-                ("grpc.max_connection_age_grace_ms", 1),
-                ("grpc.max_connection_idle_ms", keepalive_ms),
-                ("grpc.server_handshake_timeout_ms", keepalive_ms),
-                ("grpc.max_allowed_incoming_connections", _CALLS_MAX),
-                ("grpc.keepalive_time_ms", keepalive_ms),
-                ("grpc.keepalive_timeout_ms", keepalive_ms),
-                # Agents ping at the same interval; by default, a server ends connections that ping so often.
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", keepalive_ms // 2),
-            ],
-        )
-        add_NodePodsServicer_to_server(self, server)  # type: ignore[no-untyped-call]
-        # A new certificate needs a new server: with credentials that gRPC fetches at each handshake, the process
-        # crashed when 600 agents connected at the same time.
-        credentials = grpc.ssl_server_credentials([(certificate.key, certificate.pem)])
-        try:
-            address = f"{settings.address.rpartition(':')[0]}:{self.port}" if self.port else settings.address
-            self.port = server.add_secure_port(address, credentials)
-        except RuntimeError as error:
-            raise OSError(f"node agents cannot be served on {settings.address}: {error}") from None
-        return server
+    # -- Connections ---------------------------------------------------------------------------------------------------
 
-    # -- Calls ---------------------------------------------------------------------------------------------------------
+    def _take(self, accepted: socket.socket, address: str) -> None:
+        if (
+            len(self._tasks) >= _CONNECTIONS_MAX
+            or self._new.total() >= _NEW_MAX
+            or self._new[address] >= _NEW_OF_ADDRESS_MAX
+        ):
+            accepted.close()
+            self._metrics.refused.labels("RESOURCE_EXHAUSTED").inc()
+            return
+        self._new[address] += 1
+        task = asyncio.create_task(self._connected(accepted, address))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def Watch(  # noqa: N802  (the name in the .proto)
-        self, request: WatchRequest, context: "grpc.aio.ServicerContext[WatchRequest, PodsOfNode]"
-    ) -> None:
-        """Send the pods of the caller's node at once, and after each change."""
+    async def _connected(self, accepted: socket.socket, address: str) -> None:
+        """Serve one connection until it ends."""
+        assert self._context is not None
+        connection = None
         try:
-            node = await self._callers.node(_authorization(context))
-            await self._send(node, context)
+            try:
+                keep_alive(accepted)
+                connection = Connection(accepted, self._context)
+                node = await self._caller(connection, address)
+            finally:
+                self._new[address] -= 1
+                if not self._new[address]:
+                    del self._new[address]
+            async with asyncio.timeout(self._settings.connection_seconds * random.uniform(0.9, 1.1)):
+                await self._send(node, connection)
         except OrionError as error:
             self._metrics.refused.labels(error.grpc_code).inc()
-            await context.abort(grpc.StatusCode[error.grpc_code], str(error))
+            if connection is not None:
+                await _refuse(connection, error)
+        except OSError:  # the peer has gone, or is too slow, or must present its token again
+            pass
+        finally:
+            (accepted if connection is None else connection).close()
 
-    async def _send(self, node: str, context: "grpc.aio.ServicerContext[WatchRequest, PodsOfNode]") -> None:
-        stream, sent = self._streams.open(node), None
+    async def _caller(self, connection: Connection, address: str) -> str:
+        """Return the node of the agent that has connected.
+
+        Raises:
+            OSError: the connection has ended.
+            TimeoutError: the call did not come in time.
+            OrionError: the caller is refused.
+        """
+        async with asyncio.timeout(_NEW_S):
+            await connection.handshake(self._turns, address)
+            text = await connection.receive(_CALL_MAX)
+        try:
+            call = Call.FromString(text)
+        except DecodeError as error:
+            raise Invalid(f"the first message is no call: {error}") from None
+        return await self._callers.node(call.token)
+
+    async def _send(self, node: str, connection: Connection) -> None:
+        stream, sent = self._streams.open(node), b""
         self._metrics.agents.set(len(self._streams))
         try:
-            while not stream.ended:
-                message = self._source.of(node)
-                if message != sent:
-                    await context.write(message)
-                    sent = message
+            connection.watch_end(stream.wake)
+            while not stream.ended and not connection.ended:
+                message = frame(Answer(pods=self._source.of(node)))
+                digest = hashlib.sha256(message).digest()  # the message itself takes 20 KB for each agent
+                if digest != sent:
+                    await connection.send(message)
+                    sent = digest
                     self._metrics.sent.inc()
+                    del message
                     await asyncio.sleep(PAUSE_S)
                 await stream.changed()
-            raise Exhausted(f"a newer call of the agent of node {node} has taken the place of this one")
+            if stream.ended:
+                raise Exhausted(f"a newer call of the agent of node {node} has taken the place of this one")
         finally:
             self._streams.close(node, stream)
             self._metrics.agents.set(len(self._streams))
@@ -212,8 +259,10 @@ class NodePodsServer(NodePodsServicer):
         return new_self_signed(self._settings.name, utc_now(), validity, _BACKDATED)
 
 
-def _authorization(context: "grpc.aio.ServicerContext[WatchRequest, PodsOfNode]") -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization" and isinstance(value, str):
-            return value
-    return ""
+async def _refuse(connection: Connection, error: OrionError) -> None:
+    """Tell the caller why its connection ends, if it listens."""
+    try:
+        async with asyncio.timeout(_REFUSAL_S):
+            await connection.send(frame(Answer(refusal=Refusal(code=error.grpc_code, reason=str(error)))))
+    except OSError:  # TimeoutError is one
+        return

@@ -36,8 +36,7 @@ class NodePodsSettings(BaseModel):
     So a token that was revoked has no effect after this time, and agents spread over new replicas. """
 
     certificate_seconds: Annotated[float, Field(ge=2)] = 7 * 24 * 3600
-    """ Validity of the certificate. It is replaced after half of this time; agents then connect
-    again. """
+    """ Validity of the certificate. It is replaced after half of this time, for new connections. """
 
     @property
     def user(self) -> str:

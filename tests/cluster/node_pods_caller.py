@@ -1,15 +1,16 @@
 """A node's agent, as the operator sees it: a call with a real token of a pod on that node. It only listens."""
 
 import contextlib
+import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import grpc
 from kubernetes import client
 
-from orion.node_pods.node_pods_pb2 import Pod, WatchRequest
-from orion.node_pods.node_pods_pb2_grpc import NodePodsStub
+from orion.node_pods import LENGTH_BYTES, frame
+from orion.node_pods.node_pods_pb2 import Answer, Call, Pod, PodsOfNode
 
 ACCOUNT, CONFIG_MAP, AUDIENCE = "orion-agent", "orion-operator", "orion-operator"
 
@@ -49,24 +50,62 @@ def token(
     return str(made.status.token)
 
 
-@contextlib.contextmanager
-def call(port: int, trusted: Mapping[str, str], bearer: str | None) -> Iterator[Any]:
-    """Call an operator of this machine; yields the stream of messages."""
-    roots = grpc.ssl_channel_credentials("".join(trusted.values()).encode() or b"none")
-    metadata = [] if bearer is None else [("authorization", f"Bearer {bearer}")]
-    with grpc.secure_channel(f"localhost:{port}", roots, options=[("grpc.enable_http_proxy", 0)]) as channel:
-        stream = NodePodsStub(channel).Watch(WatchRequest(), metadata=metadata)  # type: ignore[no-untyped-call]
-        yield stream
-        stream.cancel()
+class Stream:
+    """A call of an operator of this machine: an iterator of its answers."""
+
+    def __init__(self, port: int, trusted: Mapping[str, str], bearer: str | None) -> None:
+        context = ssl.create_default_context()
+        if trusted:
+            context.load_verify_locations(cadata="\n".join(trusted.values()))
+        with socket.create_connection(("localhost", port), timeout=120) as plain:  # TLS takes the descriptor over
+            self._socket = context.wrap_socket(plain, server_hostname="localhost")
+        self._socket.sendall(frame(Call(token=bearer)))
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __next__(self) -> PodsOfNode:
+        size = int.from_bytes(self._exactly(LENGTH_BYTES), "big")
+        answer = Answer.FromString(self._exactly(size))
+        if answer.HasField("refusal"):
+            raise Refused(answer.refusal.code, answer.refusal.reason)
+        return answer.pods
+
+    def end(self) -> None:
+        """End the call; another thread may wait for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            part = self._socket.recv(size - len(found))
+            if not part:
+                raise Refused("UNAVAILABLE", "the connection was closed")
+            found += part
+        return found
+
+
+class Refused(Exception):
+    """A call has ended, with this code and this reason."""
 
 
 def refusal(port: int, trusted: Mapping[str, str], bearer: str | None) -> tuple[str, str]:
-    """Return the status and the sentence with which a call ends; empty: it gets a message."""
-    with call(port, trusted, bearer) as stream:
-        try:
+    """Return the code and the sentence with which a call ends; empty: it gets a message."""
+    try:
+        with Stream(port, trusted, bearer) as stream:
             next(stream)
-        except grpc.RpcError as error:
-            return error.code().name, str(error.details())
+    except OSError as error:
+        return "UNAVAILABLE", str(error)
+    except Refused as refused:
+        code, reason = refused.args
+        return code, reason
     return "", ""
 
 
@@ -87,12 +126,15 @@ class Caller:
         self.ends: list[str] = []
         """ The status with which each call ended. """
         self._closed = threading.Event()
+        self._stream: Stream | None = None
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
         self._closed.set()
+        if self._stream is not None:
+            self._stream.end()
         self._thread.join(30)
 
     def _listen(self) -> None:
@@ -101,19 +143,17 @@ class Caller:
                 port, trusted = self._port(), self._trusted()
                 if not port or not trusted:
                     continue
-                with call(port, trusted, self._bearer) as stream:
-                    threading.Thread(target=self._cancel_later, args=(stream,), daemon=True).start()
+                with Stream(port, trusted, self._bearer) as stream:
+                    self._stream = stream
                     for message in stream:
                         self.messages += 1
                         self.pods = {pod.name: pod for pod in message.pods}
-            except grpc.RpcError as error:
-                self.ends.append(error.code().name)
+            except Refused as refused:
+                self.ends.append(refused.args[0])
+            except OSError:
+                self.ends.append("UNAVAILABLE")
             except client.ApiException:
                 pass
             finally:
                 self.pods = None
                 self._closed.wait(0.05)
-
-    def _cancel_later(self, stream: Any) -> None:
-        self._closed.wait()
-        stream.cancel()

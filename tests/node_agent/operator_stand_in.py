@@ -1,20 +1,21 @@
 """A stand-in for the operator, which a test controls: it sends an agent the pods of its node, over TLS.
 
-It is a real gRPC server with a certificate of its own. The API server beside it has only the ConfigMap with that
+It is a real server with a certificate of its own. The API server beside it has only the ConfigMap with that
 certificate. tests/cluster/test_agent_grants.py uses the real operator and a real API server.
 """
 
+import contextlib
 import json
+import socketserver
+import ssl
 import threading
-from collections.abc import Iterator
-from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import grpc
-
-from orion.node_pods import node_pods_pb2, node_pods_pb2_grpc
+from orion.node_pods import LENGTH_BYTES, frame
+from orion.node_pods.node_pods_pb2 import Answer, Call, Pod, PodsOfNode, Refusal
+from orion.operator.listening.tls import load
 from testbed.authority import Authority
 from tests.node_agent.node_stand_in import NODE
 
@@ -22,7 +23,7 @@ NAME = "orion-system/orion-operator"
 TOKEN = "the token of a-node"
 
 
-class StandInOperator(node_pods_pb2_grpc.NodePodsServicer):
+class StandInOperator:
     """The operator, and the API server with its certificate.
 
     Args:
@@ -33,7 +34,7 @@ class StandInOperator(node_pods_pb2_grpc.NodePodsServicer):
         self._folder = folder
         self._changed = threading.Condition()
         self._version, self._streams = 0, 0
-        self._pods: dict[str, node_pods_pb2.Pod] = {}
+        self._pods: dict[str, Pod] = {}
         self._away = False
         self._port, self._server = 0, None
         self.token = folder / "operator-token"
@@ -95,9 +96,7 @@ class StandInOperator(node_pods_pb2_grpc.NodePodsServicer):
         """Create or change a pod; `created` is a number of seconds."""
         text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
         at = f"2026-01-01T00:00:{created:02}Z"
-        pod = node_pods_pb2.Pod(
-            namespace="default", name=name, uid=uid or f"uid-{name}", created=at, ended=ended, grant=text
-        )
+        pod = Pod(namespace="default", name=name, uid=uid or f"uid-{name}", created=at, ended=ended, grant=text)
         self._change(self._pods | {name: pod})
 
     def delete(self, name: str) -> None:
@@ -114,45 +113,63 @@ class StandInOperator(node_pods_pb2_grpc.NodePodsServicer):
         self._http.shutdown()
         self._http.server_close()
 
-    def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[node_pods_pb2.PodsOfNode]:  # noqa: N802
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        self.tokens.append(str(given))
-        if given != f"Bearer {self.accepted}":
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not valid")
-        context.add_callback(self._wake)
+    def serve(self, connection: ssl.SSLSocket) -> None:
+        """Serve one agent until its stream ends."""
+        call = Call.FromString(_message(connection))
+        self.tokens.append(call.token)
+        if call.token != self.accepted:
+            refusal = Refusal(code="UNAUTHENTICATED", reason="the token is not valid")
+            connection.sendall(frame(Answer(refusal=refusal)))
+            return
         streams, sent = self._streams, -1
-        while context.is_active() and streams == self._streams:
+        while True:
             with self._changed:
-                if sent == self._version:
+                while streams == self._streams and sent == self._version:
                     self._changed.wait()
-                    continue
+                if streams != self._streams:
+                    return
                 sent, pods = self._version, list(self._pods.values())
-            yield node_pods_pb2.PodsOfNode(pods=pods)
-        context.abort(grpc.StatusCode.UNAVAILABLE, "present the token again")
+            connection.sendall(frame(Answer(pods=PodsOfNode(pods=pods))))
 
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _change(self, pods: dict[str, node_pods_pb2.Pod]) -> None:
+    def _change(self, pods: dict[str, Pod]) -> None:
         with self._changed:
             self._pods, self._version = pods, self._version + 1
             self._changed.notify_all()
 
     def _start(self) -> None:
-        self._server = grpc.server(futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-        node_pods_pb2_grpc.add_NodePodsServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        credentials = grpc.ssl_server_credentials([(self._issued.key, self._issued.certificate)])
-        self._port = self._server.add_secure_port(f"127.0.0.1:{self._port}", credentials)
-        self._server.start()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load(context, self._issued.certificate + self._issued.key)
+        handler = type("Agents", (_Agents,), {"operator": self, "context": context})
+        self._server = _Server(("127.0.0.1", self._port), handler)
+        self._port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def _stop(self) -> None:
         self.cut()
         if self._server is not None:
-            self._server.stop(grace=None).wait()
+            self._server.shutdown()
+            self._server.server_close()
             self._server = None
 
-    _server: grpc.Server | None
+    _server: "_Server | None"
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+
+
+class _Agents(socketserver.BaseRequestHandler):
+    operator: StandInOperator
+    context: ssl.SSLContext
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError), self.context.wrap_socket(self.request, server_side=True) as connection:
+            self.operator.serve(connection)
+
+
+def _message(connection: ssl.SSLSocket) -> bytes:
+    size = int.from_bytes(connection.recv(LENGTH_BYTES), "big")
+    return connection.recv(size)
 
 
 class _Handler(BaseHTTPRequestHandler):

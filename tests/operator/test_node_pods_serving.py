@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-import grpc
 from prometheus_client import CollectorRegistry
 
 from orion.api_server.requests import ApiServer
-from orion.node_pods import AUDIENCE
-from orion.node_pods.node_pods_pb2 import Pod, PodsOfNode, WatchRequest
-from orion.node_pods.node_pods_pb2_grpc import NodePodsStub
+from orion.node_pods import AUDIENCE, LENGTH_BYTES, frame
+from orion.node_pods.node_pods_pb2 import Answer, Call, Pod, PodsOfNode
 from orion.operator.node_pods.callers import NODE_NAME
 from orion.operator.node_pods.serving import NodePodsServer
 from orion.operator.node_pods.settings import NodePodsSettings
@@ -68,15 +67,26 @@ async def serving(api: FakeApi, certificate_seconds: float = 1_000) -> AsyncIter
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def connected(port: int, certificate: str, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Call as an agent of a node does."""
+    context = ssl.create_default_context(cadata=certificate)
+    reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    writer.write(frame(Call(token=node)))
+    return reader, writer
+
+
+async def answer(reader: asyncio.StreamReader) -> Answer:
+    size = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+    return Answer.FromString(await reader.readexactly(size))
+
+
 async def first_pod(port: int, certificate: str, node: str) -> str:
     """Return the first pod that an agent of a node receives."""
-    roots = grpc.ssl_channel_credentials(certificate.encode())
-    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.secure_channel(f"localhost:{port}", roots, options=options) as channel:
-        stub: Any = NodePodsStub(channel)  # type: ignore[no-untyped-call]
-        async for message in stub.Watch(WatchRequest(), metadata=(("authorization", f"Bearer {node}"),)):
-            return str(message.pods[0].name)
-    return ""
+    reader, writer = await connected(port, certificate, node)
+    try:
+        return str((await answer(reader)).pods.pods[0].name)
+    finally:
+        writer.transport.abort()
 
 
 async def test_many_agents_connect_at_the_same_time() -> None:
@@ -93,7 +103,7 @@ async def test_a_new_certificate_is_published_before_it_is_presented() -> None:
         first, port = api.data["r"], server.port
         await eventually_async(lambda: api.data["r"] != first)
         for _ in range(100):
-            with contextlib.suppress(grpc.aio.AioRpcError):
+            with contextlib.suppress(OSError):
                 assert await first_pod(port, api.data["r"], "n") == "pod-of-n"
                 break
             await asyncio.sleep(0.05)

@@ -14,7 +14,6 @@ import pytest
 
 from orion.api_server.access import Access
 from orion.operator.listening import listener
-from orion.operator.listening.turns import Turns
 from orion.operator.webhook import bodies, connections
 from orion.operator.webhook.bounds import Amounts, Peer
 from orion.operator.webhook.decisions import Decision

@@ -1,0 +1,140 @@
+"""One agent's connection: TLS on a socket that does not block.
+
+OpenSSL writes to the socket itself and keeps no buffers between two messages, so a connection at rest takes 25 KB.
+Rejected: gRPC (105 KB) and asyncio's TLS (300 KB), which keep buffers for each connection
+(docs/results/operator.md).
+"""
+
+import asyncio
+import contextlib
+import functools
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from orion.errors import Invalid
+from orion.node_pods import LENGTH_BYTES
+from orion.operator.certificates.issuing import Certificate
+from orion.operator.listening.tls import load
+from orion.operator.listening.turns import Turns
+
+T = TypeVar("T")
+
+
+def server_context(certificate: Certificate) -> ssl.SSLContext:
+    """Return the TLS context that presents a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # agents do not resume sessions
+    load(context, certificate.pem + certificate.key)
+    return context
+
+
+class Connection:
+    """A connection that was accepted. Use it in one task.
+
+    Args:
+        accepted: the socket, which does not block.
+        context: the TLS context.
+    """
+
+    def __init__(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        self._socket = context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        self.ended = False
+        """ Whether the peer has closed the connection, or has sent what it should not. """
+
+    async def handshake(self, turns: Turns[str], address: str) -> None:
+        """Do the handshake. Each step of it waits for a turn of the peer's address, because it takes a millisecond.
+
+        Raises:
+            OSError: TLS failed.
+        """
+        while True:
+            await self._ready(writable=False)
+            async with turns.turn(address):
+                try:
+                    return self._socket.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+
+    async def receive(self, size_max: int) -> bytes:
+        """Receive one message.
+
+        Raises:
+            OSError: the connection has ended.
+            Invalid: the message is too large.
+        """
+        size = int.from_bytes(await self._exactly(LENGTH_BYTES), "big")
+        if size > size_max:
+            raise Invalid(f"a call may have {size_max} bytes, and this one has {size}: is the caller a node agent?")
+        return await self._exactly(size)
+
+    async def send(self, text: bytes) -> None:
+        """Send bytes; return once the kernel has taken all of them.
+
+        Raises:
+            OSError: the connection has ended.
+        """
+        left = memoryview(text)
+        while left:
+            left = left[await self._retried(functools.partial(self._socket.send, left)) :]
+
+    def watch_end(self, notify: Callable[[], None]) -> None:
+        """From now on, expect no more messages: set `ended` and call `notify` if the peer closes the connection."""
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            try:
+                self._socket.recv(1)
+            except ssl.SSLWantReadError:
+                return
+            except OSError:
+                pass
+            loop.remove_reader(self._socket)
+            self.ended = True
+            notify()
+
+        loop.add_reader(self._socket, readable)
+        readable()  # OpenSSL may have read it already
+
+    def close(self) -> None:
+        """End the connection. The peer is told, if the kernel takes that at once."""
+        if self._socket.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._socket)
+        with contextlib.suppress(OSError, ValueError):
+            self._socket.unwrap()
+        self._socket.close()
+
+    async def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            part = await self._retried(functools.partial(self._socket.recv, size - len(found)))
+            if not part:
+                raise ConnectionResetError("the peer has closed the connection")
+            found += part
+        return found
+
+    async def _retried(self, attempt: Callable[[], T]) -> T:
+        while True:
+            try:
+                return attempt()
+            except ssl.SSLWantReadError:
+                await self._ready(writable=False)
+            except ssl.SSLWantWriteError:
+                await self._ready(writable=True)
+
+    async def _ready(self, *, writable: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
+        add(self._socket, _set, ready)
+        try:
+            await ready
+        finally:
+            remove(self._socket)
+
+
+def _set(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
