@@ -100,10 +100,14 @@ def listed_holders(pods: list[api_pb2.PodResources]) -> list[ListedHolder]:
 
 
 def devices(pods: list[api_pb2.PodResources]) -> dict[str, list[str]]:
-    """Return the ids of the devices that containers have, by resource, for all device plugins."""
+    """Return the devices that containers have: ids by the resource of a device plugin, names by the DRA driver."""
     found: dict[str, list[str]] = {}
-    for each in (devices for pod in pods for container in pod.containers for devices in container.devices):
-        found.setdefault(each.resource_name, []).extend(each.device_ids)
+    for container in (container for pod in pods for container in pod.containers):
+        for each in container.devices:
+            found.setdefault(each.resource_name, []).extend(each.device_ids)
+        for given in (given for claim in container.dynamic_resources for given in claim.claim_resources):
+            names = [given.device_name, *(device.name for device in given.cdi_devices)]
+            found.setdefault(given.driver_name, []).extend(names)
     return found
 
 

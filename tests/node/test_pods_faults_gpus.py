@@ -4,13 +4,16 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from kubernetes import client
 
 from testbed.node import Node
 from testbed.orion import Orion
 from tests.node.another_plugin import RESOURCE as ANOTHER
 from tests.node.another_plugin import AnotherPlugin
 from tests.node.disturbed_pods import LIMIT, REPORT, Occupants
+from tests.node.fake_dra_driver import DRIVER, FakeDraDriver
 from tests.node.gpu_tenants import main_container, training
+from tests.node.shell_pods import shell_pod
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
@@ -88,6 +91,24 @@ def test_slots_of_a_gpu_of_another_plugin_are_advertised_only_with_coexist(
         eventually(lambda: orion.allocatable(node) == advertised)
         orion.configure({})
         eventually(lambda: orion.allocatable(node) != advertised)
+    eventually(lambda: orion.allocatable(node) == advertised)
+    occupants.books.settle()
+
+
+def test_a_gpu_that_a_dra_driver_gave_to_a_pod_gets_no_further_pods(
+    occupants: Occupants, orion: Orion, node: Node, api: client.ApiClient
+) -> None:
+    advertised = orion.allocatable(node)
+    given = next(gpu for gpu in occupants.gpus.snapshot().gpus if gpu.index == 1)
+    with FakeDraDriver(api, node, "gpu-1") as driver:
+        tenants = occupants.tenants
+        pod = shell_pod("theirs", "sleep 600", {"resources": {"claims": [{"name": "gpu"}]}})
+        pod["spec"] |= driver.claim(tenants.namespace, "theirs")
+        tenants.create(pod)
+        eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
+        assert DRIVER in occupants.gpus.condition(given.uuid, "Ready")["message"]
+        occupants.books.settle()
+        tenants.delete("theirs")
     eventually(lambda: orion.allocatable(node) == advertised)
     occupants.books.settle()
 

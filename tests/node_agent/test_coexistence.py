@@ -12,7 +12,9 @@ from orion.node_agent.cluster.reporting.coexistence import Coexistence, claims_o
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.kubelet import api_pb2
 
-FIRST, SECOND = (Gpu(f"GPU-0000000{number}-0000-4000-8000-00000000000a", number, "", 1) for number in (0, 1))
+FIRST, SECOND = (
+    Gpu(f"GPU-0000000{number}-0000-4000-8000-00000000000a", number, "", 1, minor=5 - number) for number in (0, 1)
+)
 
 ADVERTISED = [
     ({}, []),
@@ -24,6 +26,11 @@ ADVERTISED = [
     ({"example.com/fpga": ["0", "1"]}, []),
     ({"example.com/vgpu": [f"{FIRST.uuid.upper()}-3"]}, [FIRST]),
     ({"nvidia.com/mig-1g.18gb": ["MIG-5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"]}, []),
+    ({"gpu.nvidia.com": ["gpu-5"]}, [FIRST]),
+    ({"gpu.nvidia.com": ["gpu-4-mig-9-0-1", "gpu-41"]}, [SECOND]),
+    ({"gpu.nvidia.com": ["gpu-0", "gpu-1", "gpu-5x"]}, []),
+    ({"gpu.example.com": ["gpu-5"]}, []),
+    ({"gpu.example.com": [f"example.com/gpu={FIRST.uuid}"]}, [FIRST]),
 ]
 
 
@@ -119,6 +126,22 @@ def test_a_claim_stays_valid_while_a_container_has_the_device() -> None:
     assert reported == ["AdvertisedByAnother"]
     coexistence._take({}, {}, now=1_061.0)
     assert reported == ["AdvertisedByAnother", ""]
+
+
+def test_a_gpu_that_a_dra_driver_gave_to_a_pod_is_noticed() -> None:
+    given = api_pb2.ClaimResource(
+        driver_name="gpu.nvidia.com",
+        pool_name="node-1",
+        device_name="gpu-5",
+        cdi_devices=[api_pb2.CDIDevice(name="k8s.gpu.nvidia.com/claim=4711-gpu-5")],
+    )
+    claim = api_pb2.DynamicResource(claim_name="one", claim_namespace="team", claim_resources=[given])
+    container = api_pb2.ContainerResources(name="main", dynamic_resources=[claim])
+    held = devices([api_pb2.PodResources(name="theirs", namespace="team", containers=[container])])
+    coexistence = judge([])
+    coexistence._take({}, held, now=0.0)
+    assert coexistence.others(FIRST.uuid) == ("gpu.nvidia.com",)
+    assert coexistence.others(SECOND.uuid) == ()
 
 
 def test_the_configuration_may_allow_two_plugins() -> None:

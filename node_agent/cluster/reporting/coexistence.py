@@ -1,8 +1,12 @@
-"""Detects GPUs that another device plugin also advertises: two pods could then use such a GPU without Orion's control.
+"""Detects GPUs that another device plugin advertises or a DRA driver gave out: two pods could use them unawares.
 
 The kubelet knows which devices every plugin advertises (PodResources). NVIDIA's plugin, and those derived from it, name
 a device by the GPU's UUID, sometimes with a suffix for each replica. So the agent knows within seconds which GPU a
 device is on, without the API server.
+
+The kubelet does not know what a DRA driver offers, only what it gave to pods. NVIDIA's driver names a GPU by the number
+of its device file (`gpu-5`, a part of it `gpu-5-mig-9-0-1`). Rejected: to read which GPUs its ResourceSlices offer,
+because that needs a right on the slices of all nodes.
 
 The kubelet lists healthy devices only, and a plugin that is being replaced has no devices for a while. So the agent
 counts a GPU as advertised by another plugin for some time after it last saw a device of this GPU, and as long as a
@@ -31,17 +35,20 @@ _LOOK_SECONDS = 2.0
 _NVIDIA = "nvidia.com/"
 _INDEX = re.compile(r"(\d{1,3})(?:::\d+)?")
 """ NVIDIA's plugin can name a device by its index. For replicas, it adds two colons and a number. """
+_NVIDIA_DRA = "gpu.nvidia.com"
+_MINOR = re.compile(r"gpu-(\d{1,3})(?:-mig-.+)?")
+""" NVIDIA's DRA driver names a GPU by the number in /dev/nvidia<minor>, and adds the part of a GPU with MIG. """
 
 
 Claim = tuple[str, str]
-""" A GPU's UUID, and the other plugin's resource that contains it. """
+""" A GPU's UUID, and the other plugin's resource, or the DRA driver, that has it. """
 
 
 def claims_of_others(devices: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) -> set[Claim]:
-    """Return the resources of other plugins that contain our GPUs.
+    """Return the resources of other plugins, and the DRA drivers, that have our GPUs.
 
     Args:
-        devices: device ids by resource.
+        devices: device ids by resource, device names by DRA driver.
         gpus: our GPUs.
     """
     ours = list(gpus)
@@ -58,6 +65,9 @@ def claims_of_others(devices: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) 
 def _is_about(resource: str, identity: str, gpu: Gpu) -> bool:
     if gpu.uuid.lower() in identity.lower():
         return True
+    if resource == _NVIDIA_DRA:
+        number = _MINOR.fullmatch(identity)
+        return number is not None and int(number[1]) == gpu.minor
     number = _INDEX.fullmatch(identity) if resource.startswith(_NVIDIA) else None
     return number is not None and int(number[1]) == gpu.index
 
@@ -80,18 +90,18 @@ class Coexistence:
         """ When the kubelet last answered (in seconds, monotonic). """
 
     def others(self, uuid: str) -> tuple[str, ...]:
-        """Return the other plugins' resources that contain a GPU."""
+        """Return the other plugins' resources and the DRA drivers that have a GPU."""
         return self._others.get(uuid, ())
 
     def verdict(self, uuid: str) -> Verdict:
-        """Return whether the GPU is unhealthy because another plugin advertises it."""
+        """Return whether the GPU is unhealthy because another plugin advertises it or a DRA driver gave it out."""
         others = self.others(uuid)
         settings = self._agent.advertising.settings
         if not others or (settings is not None and settings.coexist):
             return FINE
         message = (
-            f"another device plugin advertises this GPU as {', '.join(others)}, so pods that "
-            "do not know of each other could use it together: take the GPU from one of the two plugins, "
+            f"another device plugin or DRA driver gives this GPU to pods, as {', '.join(others)}, so pods that "
+            "do not know of each other could use it together: take the GPU from one of the two, "
             "or set `coexist: true` in Orion's node configuration"
         )
         return Verdict(healthy=False, reason=REASON, message=message)
@@ -106,7 +116,7 @@ class Coexistence:
             except Unavailable as error:
                 if str(error) != self._away:
                     self._away = str(error)
-                    _log.warning("the kubelet does not answer which devices other plugins advertise: %s", error)
+                    _log.warning("the kubelet does not answer which devices others advertise or gave out: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _take(
@@ -129,7 +139,7 @@ class Coexistence:
         for uuid in found.keys() | self._others.keys():
             if found.get(uuid) != self._others.get(uuid):
                 _log.warning(
-                    "gpu: %s is advertised by other plugins as: %s", uuid, ", ".join(found.get(uuid, ())) or "-"
+                    "gpu: %s is advertised or given out by others as: %s", uuid, ", ".join(found.get(uuid, ())) or "-"
                 )
         self._others = found
         self._agent.advertising.changed()

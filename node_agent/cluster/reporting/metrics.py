@@ -72,7 +72,9 @@ class ClusterMetrics(Collector):
     def _gpus(self) -> Iterator[Metric]:
         unmanaged = GaugeMetricFamily("orion_gpu_unmanaged_processes", "Processes without the hook.", labels=["gpu"])
         others = GaugeMetricFamily(
-            "orion_gpu_advertised_by_another", "1: another plugin also advertises the GPU.", labels=["gpu", "resource"]
+            "orion_gpu_advertised_by_another",
+            "1: another plugin advertises the GPU, or a DRA driver gave it to a pod.",
+            labels=["gpu", "resource"],
         )
         for uuid in list(self._gpus_served):
             unmanaged.add_metric([uuid], len(self._unmanaged.of(uuid)))
