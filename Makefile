@@ -10,7 +10,7 @@ BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
 PACKAGES  := operator api_server device_plugin node_agent node_pods exposition hook inprocess crds errors planning simulation cli bench
 LINKS  := build/import/orion
-TIERS  := quiet host cluster node
+TIERS  := quiet host cluster node neighbours
 # The sources of the hook and the simulated driver.
 SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/*/*.[ch] hook/src/*/*.inc \
            hook/src/*.map hook/sim/*.[ch] hook/sim/*.inc hook/sim/*/* hook/sim/*.map)

@@ -148,6 +148,8 @@ def _kubelet(settings: Settings, access: Access) -> dict[str, object]:
         },
         "authorization": {"mode": "Webhook"},
         "volumePluginDir": f"{KUBELET_FOLDER}/volume-plugins",  # the default is a folder under /usr
+        "staticPodPath": f"{KUBELET_FOLDER}/static-pods",
+        "fileCheckFrequency": "1s",  # static pods
         "shutdownGracePeriod": "0s",
         "serializeImagePulls": False,
         "kubeAPIQPS": 200,

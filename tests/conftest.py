@@ -1,6 +1,6 @@
 """Fixtures of several packages' tests: the compiled test programs and a short folder for sockets.
 
-A plain `pytest` leaves out the tests with the marks gpu, cluster and node. The last line of `make test` names the tiers
+A plain `pytest` leaves out the tests with the marks gpu, cluster, neighbours and node. The last line of `make test` names the tiers
 that did not run.
 """
 
@@ -33,7 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE_TIERS = ("cluster", "gpu", "node")
+OUTSIDE_TIERS = ("cluster", "gpu", "neighbours", "node")
 TIERS = (*OUTSIDE_TIERS, "quiet")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import cgroups, go_modules, packages
+from testbed import cgroups, go_modules, neighbours, packages
 from testbed.binaries import HELM, Say
 from testbed.errors import Failed, Missing
 from tools import image
@@ -49,13 +49,19 @@ def _bring_node(say: Say) -> None:
         image.build(say, edition)
 
 
+def _bring_neighbours(say: Say) -> None:
+    packages.bring_missing(say)
+    go_modules.build_missing(say)
+    neighbours.build_missing(say)
+
+
 def _other_mode() -> str:
     here = cgroups.mode()
     return f" on cgroup {here} (cgroup {'v2' if here == 'v1' else 'v1'} not tested)"
 
 
 # Tests that need more than this machine's CPU and root; gpu is never part of `make test`.
-_OUTSIDE = "cluster or gpu or node"
+_OUTSIDE = "cluster or gpu or neighbours or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
     "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm),
@@ -63,6 +69,8 @@ TIERS = {
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
     "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),
+    # Not part of `make test`: the controllers take too long to build. One worker, since they all share one cluster.
+    "neighbours": Tier("neighbours", 1, "loadscope", _bring_neighbours),
 }
 
 
