@@ -37,6 +37,10 @@ PINNED_SHARE = "orion.gpu/share"
 """ On a pod, written by the webhook: the name of the GPUShare that governed the pod when it was admitted; empty: none
 did. It never changes. """
 
+MIRROR = "kubernetes.io/config.mirror"
+""" On the mirror pod of a static pod, written by a kubelet, which takes the static pod itself from a file of its node.
+The API server lets nobody add or remove it later, and a kubelet starts no pod that has it. """
+
 SIMULATED = "orion.gpu/simulated"
 """ On a node, written by the operator: "true" if its GPUs are simulated. """
 

@@ -35,7 +35,7 @@ class PodsOfNode(_message.Message):
     def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended")
+    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Pod(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    IS_STATIC_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     uid: str
@@ -50,4 +51,5 @@ class Pod(_message.Message):
     leaving: bool
     grant: str
     ended: bool
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ...) -> None: ...
+    is_static: bool
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ...) -> None: ...

@@ -1,7 +1,7 @@
 """Fixtures of several packages' tests: the compiled test programs and a short folder for sockets.
 
-A plain `pytest` leaves out the tests with the marks gpu, cluster, neighbours and node. The last line of `make test` names the tiers
-that did not run.
+A plain `pytest` leaves out the tests with the marks gpu, cluster, neighbours and node. The last line of `make test`
+names the tiers that did not run.
 """
 
 import fcntl

@@ -38,5 +38,6 @@ class PodsOfNodes:
             created=record.created,
             leaving=record.leaving,
             ended=record.ended,
+            is_static=record.is_static,
             grant=grant or "",
         )

@@ -61,6 +61,8 @@ class PodRecord:
     """ The time of its creation, as the API server writes it. """
     ended: bool = False
     """ None of its containers runs or will run again. """
+    is_static: bool = False
+    """ It is the mirror pod of a static pod. """
     complaint: Complaint | None = None
     """ What this process said last about the pod in an Event. The state keeps it when it replaces the record. """
 
@@ -146,6 +148,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         node=sys.intern((body.get("spec") or {}).get("nodeName") or ""),
         created=meta.get("creationTimestamp") or "",
         ended=ended,
+        is_static=annotations.MIRROR in marks,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, PINNED_SHARE, PRIORITY, SHARE, PodMarks, read_marks
+from orion.crds.annotations import CONTAINERS, MIRROR, PINNED_SHARE, PRIORITY, SHARE, PodMarks, read_marks
 from orion.crds.governing import Shares
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
@@ -18,7 +18,7 @@ from orion.errors import Unreadable
 from orion.operator.webhook import hazards, placement, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import MIRROR, Pod, Role, containers_of
+from orion.operator.webhook.pods import Pod, Role, containers_of
 
 CONTAINERS_MAX = 200
 """ The most containers of a pod that shares GPUs. """
@@ -77,7 +77,8 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     asked = slots.asks(pod.spec)
     if marks == PodMarks() and all(ask.priority is None for ask in asked):
         return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, plain)
-    _refuse_static_pod(pod)
+    if all(ask.priority is None for ask in asked):
+        _refuse_static_pod(pod)
     _refuse_many_containers(pod)
     share, how = _governing(pod, marks, cluster, defaults)
     priority, why = _priority(marks, asked, share)
@@ -103,7 +104,11 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
 
 
 def _refuse_static_pod(pod: Pod) -> None:
-    """Reject the mirror pod of a static pod. The kubelet starts the static pod itself without asking the API server."""
+    """Reject the mirror pod of a static pod without slots. One with slots is admitted, and the node's agent refuses it.
+
+    The kubelet starts a static pod whatever happens to its mirror pod. If it asks for slots, the agent can refuse the
+    start, and Events of the mirror pod say so. If it does not, nothing on the node asks Orion.
+    """
     if MIRROR in (pod.metadata.annotations or {}):
         raise Refusal(
             Reason.STATIC_POD,

@@ -12,9 +12,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-MIRROR = "kubernetes.io/config.mirror"
-""" The annotation that a kubelet writes into the mirror pod of a static pod, a pod from a file of the node. """
-
 
 class Part(BaseModel):
     """Base class of the models. Null and absent fields are the same."""

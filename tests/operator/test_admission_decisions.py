@@ -179,14 +179,12 @@ def test_a_pod_without_annotations_and_slots_is_unchanged() -> None:
 # -- Runtime class -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "given", [{"orion/priority": "be"}, {}], ids=["with an annotation of Orion", "with slots only"]
-)
-def test_the_mirror_pod_of_a_static_pod_is_refused(given: dict[str, str]) -> None:
-    slots = {} if given else {"resources": {"limits": {"orion.gpu/be": "1"}}}
-    mirror = pod(slots, annotations={**given, "kubernetes.io/config.mirror": "0"})
-    decision = decide(mirror)
+def test_the_mirror_pod_of_a_static_pod_is_refused_unless_the_node_sees_its_slots() -> None:
+    decision = decide(pod({}, annotations={"orion/priority": "be", "kubernetes.io/config.mirror": "0"}))
     assert (decision.outcome, decision.reason) == (Outcome.REFUSED, Reason.STATIC_POD)
+    asking = {"resources": {"limits": {"orion.gpu/be": "1"}}}
+    decision = decide(pod(asking, annotations={"kubernetes.io/config.mirror": "0"}))
+    assert (decision.outcome, decision.reason) == (Outcome.PATCHED, Reason.SLOTS_GIVEN)
 
 
 def test_the_mirror_pod_of_a_static_pod_without_slots_is_unchanged() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from orion.crds.policy import Priority
+from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.cluster.holders import grants
@@ -71,6 +72,9 @@ class ClusterHolders:
         """Find out whose container starts in a slot that was just reset, and apply that pod's grant.
 
         Returns within a second. If the pod is not known by then, the default grant applies until it is.
+
+        Raises:
+            Conflict: the container is in a static pod.
         """
         key = (slot.gpu, slot.name)
         self.identity.begins(key)
@@ -80,11 +84,22 @@ class ClusterHolders:
                 await self.identity.known(key)
         except TimeoutError:
             _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
+        self._refuse_static_pod(key)
         row = self.grants.of(key)
         # If the holder has no uid, only the kubelet has named the pod, and its grant is not known.
         if row is None or row.holder is None or not row.holder.uid:
             return Prepared()
         return Prepared(row.holder.name, row.fail_closed)
+
+    def _refuse_static_pod(self, key: SlotKey) -> None:
+        holder = self.identity.holders.get(key)
+        pod = self.pods.known.get(holder.key) if holder else None
+        if pod is not None and pod.is_static:
+            raise Conflict(
+                f"the static pod {pod.namespace}/{pod.name} cannot share GPUs: the kubelet takes it from a file of the "
+                "node, so it has not been through Orion's webhook and lacks the hook; remove the file, and run the pod "
+                "by a DaemonSet or a Deployment"
+            )
 
     async def missed(self) -> None:
         """Ask the kubelet again who holds which slot, and open the held slots. Returns within a second."""

@@ -34,6 +34,9 @@ class Pod:
     grant: str | None
     """ The text of its grant; None: it never had one on this node. """
 
+    is_static: bool = False
+    """ It is the mirror pod of a static pod, which no webhook saw. """
+
     @property
     def key(self) -> PodName:
         """The pod's name as the kubelet writes it."""
@@ -83,4 +86,5 @@ class Pods:
             leaving=pod.leaving,
             ended=pod.ended,
             grant=pod.grant or self._grants.get(pod.uid),
+            is_static=pod.is_static,
         )
