@@ -7,7 +7,7 @@ the credential plugin has never succeeded, each request raises NoCluster: a retr
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -21,12 +21,15 @@ from orion.errors import OrionError
 JSON = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 
 PAGE = 500
 """ Objects in one page of a list. """
 _ATTEMPTS = 5
 _RETRY_AFTER_MAX_S = 30.0
 _CONNECT_S = 10.0
+
+_Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class ApiError(OrionError):
@@ -112,7 +115,7 @@ class ApiServer:
         """
         return await self._request("PUT", path, body, {"Content-Type": JSON}, {})
 
-    async def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
+    async def patch(self, path: str, body: _Body, kind: str = MERGE_PATCH) -> dict[str, Any]:
         """Patch an object and return the patched object.
 
         Raises:
@@ -180,7 +183,7 @@ class ApiServer:
         return ApiError(0, str(error)) if self._access.logged_in else NoCluster(str(error))
 
     async def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None, headers: dict[str, str], query: dict[str, str]
+        self, method: str, path: str, body: _Body | None, headers: dict[str, str], query: dict[str, str]
     ) -> dict[str, Any]:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         for attempt in range(_ATTEMPTS):

@@ -47,11 +47,18 @@ SIMULATED = "orion.gpu/simulated"
 GPUS = "orion.gpu/gpus"
 """ On a node, written by the operator: the number of GPUs that take pods, or that a pod with several GPUs holds. """
 
+GPU_MEMORY = "orion.gpu/gpu-memory"
+""" On a node, written by the operator: the memory of its smallest GPU in MiB. """
+
 MODEL = "orion.gpu/gpu-model"
 """ On a node, written by the operator: the model of its GPUs, in the form of a label value. """
 
 MODE = "orion.gpu/mode"
 """ On a node, written by the operator: timeslice or mps if all of its GPUs are in that mode, otherwise mixed. """
+
+STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/orion"
+""" On a node, written by the template of its node group: it keeps pods away until the node has slots. The operator then
+removes it. The prefix tells Cluster Autoscaler that the taint is temporary (docs/autoscaling.md). """
 
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ The resources that a container requests: one unit is one slot. """

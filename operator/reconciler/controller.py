@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from orion.api_server.paths import DEVICES, NODES
-from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
+from orion.api_server.requests import JSON_PATCH, METADATA_LIST, ApiError, ApiServer
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
@@ -163,6 +163,9 @@ class Controller:
         elif isinstance(write, writes.PatchNode):
             answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
+        elif isinstance(write, writes.RemoveTaints):
+            answer = await self._api.patch(f"{NODES}/{write.at.name}", write.operations, JSON_PATCH)
+            self._take_node(records.node_record(answer), {})
         elif isinstance(write, writes.PatchDevice | writes.DeleteDevice):
             await self._release(key, write)
         elif isinstance(write, writes.PostEvent):

@@ -5,14 +5,12 @@ GPUs are written at most every 30 s, and measured figures only if one has change
 the figures of a thousand shares would keep the API server busy with writes.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
 from orion.api_server.merging import merge_patch
-from orion.crds import annotations
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.figures import clients_moved
 from orion.operator.reconciler import records, writes
@@ -21,8 +19,8 @@ from orion.operator.reconciler.grants import desired_complaint
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
+from orion.operator.reconciler.starting_nodes import node_writes
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.usable_gpus import usable_gpus
 
 _GOOD = {
     ConditionType.READY: ("True",),
@@ -31,8 +29,6 @@ _GOOD = {
     ConditionType.DEGRADED: ("False", "Unknown"),
     ConditionType.NOT_ENFORCED: ("False", "Unknown"),
 }
-_MIXED = "mixed"
-_LABEL_MAX = 63
 
 
 class _Urgency(IntEnum):
@@ -63,7 +59,8 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
         share = state.share(key.at)
         return [] if share is None else list(_share(state, share, now, monotonic))
     if key.kind is Kind.NODE:
-        return list(_node(state, key.at))
+        node = state.nodes.get(key.at.name)
+        return [] if node is None else list(node_writes(node, state.devices_of_node(key.at.name), now))
     if key.kind is Kind.DEVICE:
         return list(_device(state, key.at, now))
     return []
@@ -172,39 +169,6 @@ def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> I
 def _good(condition: Condition) -> bool:
     """Return whether a condition needs no Event: it is good, or agents still apply grants."""
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
-
-
-def _node(state: State, at: records.Named) -> Iterator[writes.Write]:
-    node = state.nodes.get(at.name)
-    changes = _label_changes(node, state.devices_of_node(at.name)) if node else {}
-    if changes and node:
-        yield writes.PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
-
-
-def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
-    """Return the desired labels of a node with these GPUs; without GPUs, the node gets no labels of Orion."""
-    if not devices:
-        return {}
-    labels = {annotations.GPUS: str(usable_gpus(devices))}
-    modes = {device.status.mode.value for device in devices if device.status.mode}
-    models = {_as_label(device.status.model) for device in devices if device.status.model} - {""}
-    for key, values in ((annotations.MODE, modes), (annotations.MODEL, models)):
-        if values:
-            labels[key] = values.pop() if len(values) == 1 else _MIXED
-    if any(device.status.simulated for device in devices):
-        labels[annotations.SIMULATED] = "true"
-    return labels
-
-
-def _label_changes(node: records.NodeRecord, devices: Sequence[records.DeviceRecord]) -> dict[str, str | None]:
-    """Return the labels that must change, with their new values; None: the label must be removed."""
-    desired = _desired_labels(devices)
-    return {key: desired.get(key) for key in records.NODE_LABELS if node.labels.get(key) != desired.get(key)}
-
-
-def _as_label(model: str) -> str:
-    """Return the GPU's name as a valid label value: the driver's "NVIDIA H200" becomes NVIDIA-H200."""
-    return re.sub("[^A-Za-z0-9]+$|^[^A-Za-z0-9]+", "", re.sub("[^A-Za-z0-9_.]+", "-", model)[:_LABEL_MAX])
 
 
 def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:

@@ -7,6 +7,7 @@ thousands of pods, that is 60 MB instead of a gigabyte. Equal strings (labels, n
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from orion.crds import annotations
@@ -17,7 +18,7 @@ from orion.errors import Unreadable
 
 ENDED = ("Succeeded", "Failed")
 
-NODE_LABELS = (annotations.GPUS, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
+NODE_LABELS = (annotations.GPUS, annotations.GPU_MEMORY, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
 
 
 class Named(NamedTuple):
@@ -98,6 +99,16 @@ class DeviceRecord:
     status: GPUDeviceStatus
 
 
+class Starting(NamedTuple):
+    """A node that still has the startup taint."""
+
+    taints: tuple[int, ...]
+    """ The indices of the startup taint in spec.taints: one for each of its effects. """
+    slots: Mapping[Priority, int]
+    """ How many slots the kubelet offers, by priority. """
+    created: datetime
+
+
 @dataclass(slots=True)
 class NodeRecord:
     """The record of a node. `labels` holds only the labels that Orion writes."""
@@ -106,6 +117,10 @@ class NodeRecord:
     uid: str
     version: int
     labels: dict[str, str]
+    starting: Starting | None = None
+    """ None: the node has no startup taint. """
+    complaint: Complaint | None = None
+    """ What this process said last about the node in an Event. The state keeps it when it replaces the record. """
 
 
 Record = PodRecord | ShareRecord | DeviceRecord | NodeRecord
@@ -204,4 +219,15 @@ def node_record(body: Mapping[str, Any]) -> NodeRecord:
     """Return the record of a node."""
     at, uid, version = _identity(body)
     labels = body["metadata"].get("labels") or {}
-    return NodeRecord(at.name, uid, version, {key: labels[key] for key in NODE_LABELS if key in labels})
+    own = {key: labels[key] for key in NODE_LABELS if key in labels}
+    return NodeRecord(at.name, uid, version, own, _starting(body))
+
+
+def _starting(body: Mapping[str, Any]) -> Starting | None:
+    taints = (body.get("spec") or {}).get("taints") or ()
+    found = tuple(index for index, taint in enumerate(taints) if taint["key"] == annotations.STARTUP_TAINT)
+    if not found:
+        return None
+    offered = (body.get("status") or {}).get("allocatable") or {}
+    slots = {priority: int(amount) for priority, name in _RESOURCES if (amount := offered.get(name, "0")).isdigit()}
+    return Starting(found, slots, datetime.fromisoformat(body["metadata"]["creationTimestamp"]))

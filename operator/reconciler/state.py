@@ -87,10 +87,10 @@ class State:
         return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
 
     def remember(self, at: Named, uid: str, complaint: Complaint | None) -> None:
-        """Keep what was said about a pod, if it still exists."""
-        pod = self.pod(at)
-        if pod is not None and pod.uid == uid:
-            pod.complaint = complaint
+        """Keep what was said about a pod or a node, if it still exists."""
+        record = self.pod(at) if at.namespace else self.nodes.get(at.name)
+        if record is not None and record.uid == uid:
+            record.complaint = complaint
 
     def drop_pod(self, at: Named) -> set[Key]:
         """Remove a pod that no longer exists."""
@@ -146,7 +146,10 @@ class State:
         return self._forget_device(name)
 
     def put_node(self, record: NodeRecord) -> set[Key]:
-        """Add or replace a node."""
+        """Add or replace a node. What this process said about the node is kept."""
+        old = self.nodes.get(record.name)
+        if old is not None and old.uid == record.uid:
+            record.complaint = old.complaint
         self.nodes[record.name] = record
         return {Key(Kind.NODE, Named("", record.name))}
 

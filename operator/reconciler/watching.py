@@ -76,7 +76,7 @@ class Intake:
         new = records.node_record(event["object"])
         old = self._state.nodes.get(new.name)
         if self._is_newer(event, new, old):
-            if old is None or old.uid != new.uid or old.labels != new.labels:
+            if old is None or old.uid != new.uid or (old.labels, old.starting) != (new.labels, new.starting):
                 self._controller.changed(self._state.put_node(new))
             else:
                 self._state.put_node(new)  # kubelets update their node all the time, and nothing depends on that

@@ -1,7 +1,7 @@
 """The writes of the reconciler as values: `decisions` computes them and `controller` carries them out."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,14 @@ class PatchShare(_Patch):
 
 class PatchNode(_Patch):
     """A merge patch of a node's labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTaints:
+    """A JSON patch that removes taints of a node. The API server rejects it if the taints have changed since."""
+
+    at: Named
+    operations: Sequence[Mapping[str, Any]]
 
 
 class PatchDevice(_Patch):
@@ -87,7 +95,7 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """No write: keep what was said about a pod, so that it is not said again."""
+    """No write: keep what was said about a pod or a node, so that it is not said again."""
 
     at: Named
     uid: str
@@ -101,7 +109,9 @@ class RequeueAfter:
     seconds: float
 
 
-Write = PatchShare | PatchNode | PatchDevice | DeleteDevice | PostEvent | EvictPod | Remember | RequeueAfter
+Write = (
+    PatchShare | PatchNode | RemoveTaints | PatchDevice | DeleteDevice | PostEvent | EvictPod | Remember | RequeueAfter
+)
 
 
 def pod_reference(at: Named, uid: str) -> dict[str, str]:
@@ -112,3 +122,8 @@ def pod_reference(at: Named, uid: str) -> dict[str, str]:
 def share_reference(at: Named, uid: str) -> dict[str, str]:
     """Return the object reference for an Event about a GPUShare."""
     return {"apiVersion": API_VERSION, "kind": "GPUShare", "namespace": at.namespace, "name": at.name, "uid": uid}
+
+
+def node_reference(name: str, uid: str) -> dict[str, str]:
+    """Return the object reference for an Event about a node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from orion.crds.annotations import STARTUP_TAINT
 from tests.chart import rendered_chart as chart
 
 pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
@@ -87,3 +88,15 @@ def test_folders_of_the_node_may_have_names_that_yaml_reads_as_other_types() -> 
         assert odd in [each["mountPath"] for each in mounts]
     real = chart.pod_specs(chart.objects({"node": {"gpuAccess": "privileged", "nvml": odd}}))["orion-node"]
     assert odd in [each["hostPath"]["path"] for each in real["volumes"] if "hostPath" in each]
+
+
+def test_only_the_pods_that_bring_the_slots_tolerate_the_startup_taint() -> None:
+    own = {"key": "example.com/dedicated", "operator": "Exists"}
+    specs = chart.pod_specs(chart.objects({"mps": {"enabled": True}, "node": {"tolerations": [own]}}))
+    tolerating = {
+        name
+        for name, spec in specs.items()
+        if {"key": STARTUP_TAINT, "operator": "Exists"} in spec.get("tolerations", ())
+    }
+    assert tolerating == {"orion-node", "orion-mps"}
+    assert all(own in specs[name]["tolerations"] for name in tolerating)

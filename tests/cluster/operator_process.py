@@ -123,7 +123,8 @@ class OperatorProcess:
 
         The operator also writes the nodes and GPUs of other tests on the same control plane.
         """
-        return sum(count for name, count in self._writes().items() if not re.search("PatchNode|PatchDevice", name))
+        others = "PatchNode|RemoveTaints|PatchDevice"
+        return sum(count for name, count in self._writes().items() if not re.search(others, name))
 
     def _writes(self) -> dict[str, float]:
         made = self.metrics()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from kubernetes import client
 
+from orion.crds.annotations import STARTUP_TAINT
 from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, client_for
 from tests.waiting import eventually
@@ -193,6 +194,47 @@ def test_the_operator_can_change_only_orions_labels_of_nodes(operator: client.Ap
         {"metadata": {"finalizers": ["orion.gpu/kept"]}},
     ):
         assert refused in refusal(core.patch_node, node, change), change
+
+
+def test_the_operator_can_remove_the_startup_taint_and_nothing_else_of_a_nodes_spec(
+    api: client.ApiClient, operator: client.ApiClient, fake_node: FakeNode
+) -> None:
+    by_operator, by_us = client.CoreV1Api(operator), client.CoreV1Api(api)
+    refused = "of a node, and remove its startup taint"
+    other = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    ours = [{"key": STARTUP_TAINT, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    like = {"key": f"{STARTUP_TAINT}-2", "effect": "NoSchedule"}
+    node = fake_node("a")
+
+    def have(*taints: dict[str, str], **spec: Any) -> None:
+        by_us.patch_node(node, {"spec": {"taints": list(taints), "unschedulable": None, **spec}})
+
+    def write(*taints: dict[str, str], **spec: Any) -> str:
+        return refusal(by_operator.patch_node, node, {"spec": {"taints": list(taints) or None, **spec}})
+
+    taint = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    eventually(lambda: refused in refusal(by_operator.patch_node, node, taint, dry_run="All"))
+    have(other, *ours, like)
+    for spec in ({"unschedulable": True}, {"providerID": "fake://1"}, {"podCIDR": "198.51.100.0/24"}):
+        assert refused in write(other, like, **spec), spec
+    for kept in (
+        (like,),
+        (other,),
+        (*ours, like),
+        (like, other),
+        (other, {**like, "value": "x"}),
+    ):
+        assert refused in write(*kept), kept
+    moved = {**ours[0], "effect": "PreferNoSchedule"}
+    assert refused in write(other, moved, ours[1], like)
+    assert write(other, like) == ""
+    assert by_us.read_node(node).spec.taints[0].key == other["key"]
+    assert refused in write(other, ours[0], like)  # it cannot put the taint back
+    have(ours[0])
+    assert write() == ""
+    assert not by_us.read_node(node).spec.taints
+    have(ours[0], unschedulable=True)
+    assert refused in write(unschedulable=None)
 
 
 def test_the_operator_can_only_set_the_health_of_gpus_to_unknown(

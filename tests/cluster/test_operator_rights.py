@@ -1,4 +1,7 @@
-"""The operator needs exactly the rights that the chart ships: the audit log shows none missing and none unused."""
+"""The operator needs exactly the rights that the chart ships, under the chart's policies.
+
+The audit log shows no right missing and none unused.
+"""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -7,10 +10,11 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from orion.crds.annotations import STARTUP_TAINT
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
-from tests.cluster.operator_process import ROLE, OperatorProcess, World, grant_rights
+from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -26,6 +30,7 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
     with audited_plane(USER, tmp_path) as plane:
         api_types.establish(plane.api)
         grant_rights(plane.api, USER, "default")
+        apply(plane.plane.access.kubeconfig, ROLE.with_name("operator-policy.yaml"))
         yield plane
 
 
@@ -62,18 +67,22 @@ def test_forbidden_requests_are_refused(audited: AuditedPlane) -> None:
 
 
 def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
-    core.create_node({"metadata": {"name": "node"}})
+    taints = [{"key": STARTUP_TAINT, "effect": "NoSchedule"}]
+    core.create_node({"metadata": {"name": "node"}, "spec": {"taints": taints}})
     world.share("mild", memory={"limit": "1Gi"})
     world.share("strict", failClosed=True)
     for name in ("mild", "strict"):
         world.pod(name, name, "node")
         world.run(name)
+    core.patch_node_status("node", {"status": {"allocatable": {"orion.gpu/hp": "1", "orion.gpu/be": "8"}}})
+    slots = {"hp": {"total": 1}, "be": {"total": 8}}
     unmanaged = [{"processId": 9, "pod": world.reference("strict")}]
-    world.fake_agent_reports(GPU, node="node", unmanaged=unmanaged, unmanagedProcessCount=1)
+    world.fake_agent_reports(GPU, node="node", slots=slots, unmanaged=unmanaged, unmanagedProcessCount=1)
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     eventually(lambda: world.grant("mild", "node").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))
     eventually(lambda: "orion.gpu/gpus" in (core.read_node("node").metadata.labels or {}))
+    eventually(lambda: STARTUP_TAINT not in {each.key for each in core.read_node("node").spec.taints or ()})
     for gpu, spec in ((LOST_GPU, {}), (CORDONED_GPU, {"cordon": True})):
         world.fake_agent_reports(gpu, spec, node="gone", health="Healthy")
     eventually(lambda: world.device_status(CORDONED_GPU)["health"] == "Unknown")

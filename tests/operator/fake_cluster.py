@@ -22,6 +22,7 @@ from orion.operator.reconciler.writes import (
     PatchShare,
     PostEvent,
     Remember,
+    RemoveTaints,
     RequeueAfter,
     Write,
 )
@@ -76,6 +77,7 @@ class FakeCluster:
         kind = {
             PatchShare: "GPUShare",
             PatchNode: "Node",
+            RemoveTaints: "Node",
             PatchDevice: "GPUDevice",
             DeleteDevice: "GPUDevice",
             EvictPod: "Pod",
@@ -87,8 +89,17 @@ class FakeCluster:
             if (write.uid, str(write.version)) == (old["metadata"]["uid"], old["metadata"]["resourceVersion"]):
                 del self.objects[key_of(old)]
             return None
-        if isinstance(write, EvictPod):
-            patch: Mapping[str, Any] = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
+        if isinstance(write, RemoveTaints):
+            taints: list[Body] = copy.deepcopy(old["spec"]["taints"])
+            for step in write.operations:
+                *_, place, key = step["path"].split("/")
+                if step["op"] == "remove":
+                    del taints[int(key)]
+                elif step["value"] != (old["metadata"]["uid"] if key == "uid" else taints[int(place)]["key"]):
+                    return None
+            patch: Mapping[str, Any] = {"spec": {"taints": taints}}
+        elif isinstance(write, EvictPod):
+            patch = {"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}}
         else:
             patch = write.patch
             for key in ("uid", "resourceVersion"):

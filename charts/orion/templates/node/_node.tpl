@@ -12,6 +12,17 @@ Parts that DaemonSet `node` and DaemonSet `mps` share.
 {{- end }}
 {{- end }}
 
+{{/*
+Where a DaemonSet's pods run. They also run on nodes with the startup taint: the operator removes that taint once these pods have
+brought the slots (docs/autoscaling.md). Argument: (list root values).
+*/}}
+{{- define "orion.nodePlacement" -}}
+{{- $values := index . 1 -}}
+{{- $taint := dict "key" "startup-taint.cluster-autoscaler.kubernetes.io/orion" "operator" "Exists" -}}
+{{- $tolerations := prepend (default list $values.tolerations) $taint -}}
+{{- include "orion.placement" (list (index . 0) (mustMergeOverwrite (dict) $values (dict "tolerations" $tolerations))) }}
+{{- end }}
+
 {{- define "orion.nodeName" -}}
 - name: NODE_NAME
   valueFrom:

@@ -1,0 +1,41 @@
+"""The labels that Orion writes on nodes: number, model, memory and mode of the GPUs."""
+
+import re
+from collections.abc import Sequence
+
+from orion.crds import annotations
+from orion.operator.reconciler import records
+from orion.operator.reconciler.usable_gpus import usable_gpus
+
+_MIXED = "mixed"
+_LABEL_MAX = 63
+_MIB = 1 << 20
+
+
+def label_changes(node: records.NodeRecord, devices: Sequence[records.DeviceRecord]) -> dict[str, str | None]:
+    """Return the labels of a node that must change, with their new values; None: the label must be removed."""
+    desired = _desired_labels(devices)
+    return {key: desired.get(key) for key in records.NODE_LABELS if node.labels.get(key) != desired.get(key)}
+
+
+def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
+    """Return the desired labels of a node with these GPUs; without GPUs, the node gets no labels of Orion."""
+    if not devices:
+        return {}
+    labels = {annotations.GPUS: str(usable_gpus(devices))}
+    memories = [each.status.memory.total.bytes for each in devices if each.status.memory and each.status.memory.total]
+    if memories:
+        labels[annotations.GPU_MEMORY] = str(min(memories) // _MIB)
+    modes = {device.status.mode.value for device in devices if device.status.mode}
+    models = {_as_label(device.status.model) for device in devices if device.status.model} - {""}
+    for key, values in ((annotations.MODE, modes), (annotations.MODEL, models)):
+        if values:
+            labels[key] = values.pop() if len(values) == 1 else _MIXED
+    if any(device.status.simulated for device in devices):
+        labels[annotations.SIMULATED] = "true"
+    return labels
+
+
+def _as_label(model: str) -> str:
+    """Return the GPU's name as a valid label value: the driver's "NVIDIA H200" becomes NVIDIA-H200."""
+    return re.sub("[^A-Za-z0-9]+$|^[^A-Za-z0-9]+", "", re.sub("[^A-Za-z0-9_.]+", "-", model)[:_LABEL_MAX])
