@@ -84,11 +84,11 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     priority, why = _priority(marks, asked, share)
     amounts = slots.assign(pod.spec, asked, marks.containers)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
-    _check_memory(share, cluster)
+    memory = _more_than_known(share, cluster)
     after = dict(plain)
     changes = _add_slots(pod, after, priority, amounts, defaults)
     changes += _choose_runtime(pod, after, defaults)
-    changes += placement.require_gpus(after["spec"], amounts)
+    changes += placement.require_nodes(after["spec"], amounts, memory)
     name = share.metadata.name if share else None
     changes += _annotate(after, {PRIORITY: str(priority), PINNED_SHARE: name or ""})
     return Decision(
@@ -96,7 +96,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
         Reason.SLOTS_GIVEN,
         after,
         because=(why, how, *changes),
-        cautions=tuple(_cautions(pod, amounts)),
+        cautions=tuple(_cautions(pod, amounts, memory, cluster)),
         share=name,
         priority=priority,
         slots=amounts,
@@ -198,19 +198,13 @@ def _priority(marks: PodMarks, asked: Sequence[slots.Ask], share: GPUShare | Non
     return priority, f"the pod is {priority}: {why}"
 
 
-def _check_memory(share: GPUShare | None, cluster: Cluster) -> None:
-    """Reject a pod that needs more memory than any GPU has. If no GPU is known yet, every pod passes."""
+def _more_than_known(share: GPUShare | None, cluster: Cluster) -> Memory | None:
+    """Return the memory that each slot reserves, if no known GPU has as much; otherwise, or if none is known, None."""
     memory = share.spec.memory if share else None
-    if share is None or memory is None or cluster.largest_gpu is None:
-        return
-    for what, wanted in (("request", memory.request), ("limit", memory.limit)):
-        if wanted is not None and wanted.bytes > cluster.largest_gpu:
-            raise Refusal(
-                Reason.MEMORY_TOO_LARGE,
-                f"GPUShare {share.metadata.name} has a spec.memory.{what} of {wanted} for each slot; the largest GPU "
-                f"of the cluster has {Memory.of_bytes(cluster.largest_gpu)}: lower the {what}",
-                of_cluster=True,
-            )
+    reserved = (memory.request or memory.limit) if memory else None
+    if reserved is None or cluster.largest_gpu is None or reserved.bytes <= cluster.largest_gpu:
+        return None
+    return reserved
 
 
 # -- Changes -----------------------------------------------------------------------------------------------------------
@@ -252,7 +246,13 @@ def _annotate(after: dict[str, Any], wanted: Mapping[str, str]) -> list[str]:
     return [f"annotation {name} is set" for name in changed]
 
 
-def _cautions(pod: Pod, amounts: Mapping[str, int]) -> Iterable[str]:
+def _cautions(pod: Pod, amounts: Mapping[str, int], memory: Memory | None, cluster: Cluster) -> Iterable[str]:
+    if memory is not None and cluster.largest_gpu is not None:
+        yield (
+            f"the pod's GPUShare reserves {memory} for each slot, and the largest GPU of the cluster has "
+            f"{Memory.of_bytes(cluster.largest_gpu)}: the pod waits for a node with larger GPUs; lower the "
+            "GPUShare's spec.memory.request if there is none"
+        )
     for entry in containers_of(pod.spec):
         if entry.name not in amounts:
             continue

@@ -45,7 +45,6 @@ class Reason(StrEnum):
     WRONG_AMOUNT = "WrongAmount"
     TWO_KINDS_OF_GPU = "TwoKindsOfGPU"
     INIT_CONTAINER_ASKS_FOR_MORE = "InitContainerAsksForMore"
-    MEMORY_TOO_LARGE = "MemoryTooLarge"
     PRIVILEGED = "Privileged"
     HOST_PROCESSES = "HostProcesses"
     HOST_PATH = "HostPath"

@@ -1,9 +1,11 @@
 """Admission at a real API server: how it changes pods, and which warnings and refusals people see."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,33 @@ def test_a_share_is_pinned_to_the_pods_that_it_selects(kubectl: Kubectl, admitte
         return str(json.loads(shown)["metadata"]["annotations"][PINNED_SHARE]) == "chat"
 
     eventually(pinned)
+
+
+def test_a_pod_that_reserves_more_memory_than_any_gpu_has_waits_for_larger_gpus(
+    api: client.ApiClient, kubectl: Kubectl, admitted: str
+) -> None:
+    name = f"gpu-{uuid.uuid4()}"
+    meta = {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUDevice", "metadata": {"name": name}}
+    kubectl("create", "-f", "-", given={**meta, "spec": {}})
+    try:
+        status = json.dumps({"status": {"memory": {"total": "80Gi"}}})
+        kubectl("patch", "gpudevice", name, "--subresource=status", "--type=merge", "-p", status)
+        kubectl("create", "-n", admitted, "-f", "-", given=share("huge", "be", memory={"request": "15Ti"}))
+        given = pod("x", "be", annotations={"orion/share": "huge"})
+
+        def required() -> list[dict[str, Any]]:
+            core = client.CoreV1Api(api)
+            with contextlib.suppress(client.ApiException):  # the webhook does not know the share yet
+                made = core.create_namespaced_pod(admitted, given, dry_run="All", _preload_content=False)
+                affinity = json.loads(made.data)["spec"].get("affinity", {}).get("nodeAffinity", {})
+                terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+                return [each for term in terms for each in term["matchExpressions"]]
+            return []
+
+        enough = {"key": "orion.gpu/gpu-memory", "operator": "Gt", "values": [str(15 * 2**20 - 1)]}
+        assert eventually(required) == [enough]
+    finally:
+        kubectl("delete", "gpudevice", name)
 
 
 def test_a_share_and_a_pod_can_be_applied_together(kubectl: Kubectl, admitted: str, webhook: RunningWebhook) -> None:

@@ -106,7 +106,7 @@ def shapes(node: Node) -> list[Shape]:
         Shape(of_node(asking(training("bound-be"), be, 2), node), ONE_GPU),
         Shape(of_node(asking(serving("bound-hp"), hp, 2), node), ONE_GPU),
         Shape(asking(training("hp-and-be"), hp, 1), "a container is either hp or be"),
-        Shape(training("too-large"), "the largest GPU of the cluster", {"memory": {"request": "999Gi"}}),
+        Shape(training("too-large"), LABEL, {"memory": {"request": "999Gi"}}),
         Shape(annotated(training("unknown-priority"), priority="medium"), "must be hp or be"),
         Shape(annotated(training("unknown-share"), share="nobody"), "does not exist"),
         Shape(with_init(training("greedy-init"), 2), "first"),

@@ -401,15 +401,43 @@ def test_a_share_can_be_required() -> None:
     assert decide(pod(), share("chat", app="chat"), require_share=True).outcome is Outcome.PATCHED
 
 
-@pytest.mark.parametrize(("largest", "outcome"), [(7, Outcome.REFUSED), (8, Outcome.PATCHED), (None, Outcome.PATCHED)])
-def test_a_share_with_more_memory_than_any_gpu_is_rejected(largest: int | None, outcome: Outcome) -> None:
-    decision = decide(
-        pod(), share("chat", app="chat", memory={"limit": "8Gi"}), largest=largest and largest * 2**30
-    )  # fmt: skip
-    assert decision.outcome is outcome
-    assert outcome is Outcome.PATCHED or "limit of 8Gi for each slot; the largest GPU of the cluster has 7Gi" in (
-        decision.sentence
-    )
+LARGE = {"key": "orion.gpu/gpu-memory", "operator": "Gt", "values": [str(8 * 1024 - 1)]}
+
+
+@pytest.mark.parametrize(
+    ("memory", "largest", "waits"),
+    [
+        ({"limit": "8Gi"}, 7, True),
+        ({"request": "8Gi", "limit": "20Gi"}, 7, True),
+        ({"request": "1Gi", "limit": "20Gi"}, 7, False),
+        ({"limit": "8Gi"}, 8, False),
+        ({"limit": "8Gi"}, None, False),
+        ({}, 7, False),
+    ],
+)
+def test_a_pod_that_reserves_more_memory_than_any_known_gpu_has_waits_for_a_larger_one(
+    memory: dict[str, str], largest: int | None, waits: bool
+) -> None:
+    chat = share("chat", app="chat", memory=memory)
+    decision = decide(pod(), chat, largest=largest and largest * 2**30)
+    assert decision.outcome is Outcome.PATCHED
+    if waits:
+        assert terms(decision) == [{"matchExpressions": [LARGE]}]
+        [caution] = decision.cautions
+        assert "reserves 8Gi for each slot, and the largest GPU of the cluster has 7Gi" in caution
+    else:
+        assert "affinity" not in decision.pod["spec"]
+        assert decision.cautions == ()
+
+
+def test_a_part_of_a_mebibyte_counts_as_a_whole_one() -> None:
+    decision = decide(pod(), share("chat", app="chat", memory={"request": str(2**33 + 1)}), largest=2**30)
+    assert terms(decision)[0]["matchExpressions"][0]["values"] == [str(8 * 1024)]
+
+
+def test_a_pod_with_several_large_gpus_needs_both_labels() -> None:
+    decision = decide(pod(TWO_GPUS), share("chat", app="chat", memory={"limit": "8Gi"}), largest=2**30)
+    assert terms(decision) == [{"matchExpressions": [ENOUGH, LARGE]}]
 
 
 def test_gpus_that_are_gone_do_not_count_as_the_largest() -> None:
