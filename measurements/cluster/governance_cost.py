@@ -9,7 +9,6 @@ them. CPU time hardly depends on other processes of the machine.
 """
 
 import argparse
-import gc
 import json
 import os
 import platform
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.crds.governing import SHARES_MAX
+from orion.operator.reconciler.garbage import collect_in_short_steps
 from orion.operator.reconciler.records import pod_record, share_record
 from orion.operator.reconciler.state import State
 
@@ -64,9 +64,7 @@ def filled(shares: Iterable[dict[str, Any]], pods: Iterable[dict[str, Any]], mos
     for each in shares:
         state.put_share(share_record(each))
     state.moved("n")
-    gc.set_threshold(50_000, 20, 50)  # as `orion operator` does
-    gc.collect()
-    gc.freeze()
+    collect_in_short_steps()  # as `orion operator` does
     return state
 
 

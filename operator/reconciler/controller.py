@@ -81,11 +81,15 @@ class Controller:
         for key in keys:
             self.queue.add([key], SETTLE[key.kind])
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Start the workers. Call this once all objects have been read: until then, `state` lacks some."""
         self._begun.set()
         # The delays of SETTLE apply here, too: each kind has its own watch, and nodes may arrive later than their GPUs.
-        self.changed(self.state.everything())
+        for number, key in enumerate(self.state.everything(), start=1):
+            self.queue.add([key], SETTLE[key.kind])
+            if number % _QUEUED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self.notice()
 
     async def work(self) -> None:
         """Reconcile one object after the other while this process may write, until cancelled."""

@@ -6,7 +6,6 @@ Kubernetes restarts the process, and the process reads its whole state from the 
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
@@ -24,6 +23,7 @@ from orion.exposition.server import ExpositionServer
 from orion.operator.node_pods.serving import NodePodsServer
 from orion.operator.node_pods.settings import NodePodsSettings
 from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.garbage import collect_in_short_steps
 from orion.operator.reconciler.lease import Alone, Leadership
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
@@ -33,10 +33,6 @@ from orion.operator.reconciler.state import State
 from orion.operator.reconciler.watching import PROGRAM, Intake, kopf_settings, registry
 
 _LOG = logging.getLogger(__name__)
-_GC_THRESHOLDS = (50_000, 20, 50)
-""" With Python's defaults (700, 10, 10), garbage collections while the lists arrive take half of the time until the
-operator is ready. """
-
 
 Part = Callable[[ApiServer, Callable[[], bool], CollectorRegistry], Coroutine[Any, Any, None]]
 """ Another task of this process. Arguments: the API server, whether the process may write now, the metrics registry.
@@ -170,9 +166,7 @@ class Reconciler:
         await self._resync.until_all_is_known()
         self._known.set()
         self.metrics.ready.set(1)
-        gc.collect()
-        gc.freeze()  # most of these records stay for long: later collections skip them
-        self._controller.begin()
+        await self._controller.begin()
         if self._node_pods is not None:
             self._node_pods.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
@@ -228,5 +222,5 @@ def run(settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: No
     async def main() -> None:
         await Reconciler(settings, beside, node_pods).run()
 
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collect_in_short_steps()
     asyncio.run(main())

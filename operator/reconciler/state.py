@@ -27,6 +27,8 @@ _Value = TypeVar("_Value")
 class Kind(StrEnum):
     """The kinds of objects in the queue."""
 
+    __hash__ = str.__hash__  # Enum's own takes most of the time of a look-up of a `Key`
+
     POD = "pod"
     SHARE = "share"
     NODE = "node"
@@ -252,15 +254,15 @@ class State:
         found = {name: space.shares.claims.shares.beyond for name, space in self._namespaces.items()}
         return {name: count for name, count in found.items() if count}
 
-    def everything(self) -> set[Key]:
-        """Return the keys of all objects that may be written to."""
-        keys = {Key(Kind.NODE, Named("", name)) for name in self.nodes}
-        keys |= {_device_key(name) for name, device in self.devices.items() if self.is_orphan(device)}
-        for namespace, space in self._namespaces.items():
-            keys |= {Key(Kind.POD, Named(namespace, name)) for name in space.pods}
-            keys |= _share_keys(namespace, set(space.records))
-            keys |= {Key(Kind.NAMESPACE, Named(namespace, ""))} if space.behind else set()
-        return keys
+    def everything(self) -> Iterator[Key]:
+        """Yield the keys of all objects that may be written to. The state may change between two of them."""
+        yield from (Key(Kind.NODE, Named("", name)) for name in tuple(self.nodes))
+        yield from (_device_key(name) for name, device in tuple(self.devices.items()) if self.is_orphan(device))
+        for namespace, space in tuple(self._namespaces.items()):
+            yield from (Key(Kind.POD, Named(namespace, name)) for name in tuple(space.pods))
+            yield from _share_keys(namespace, space.records)
+            if space.behind:
+                yield Key(Kind.NAMESPACE, Named(namespace, ""))
 
     def governed(self, record: ShareRecord) -> Governed:
         """Return the pods of a share."""

@@ -137,12 +137,14 @@ def registry(intake: Intake, access: Access) -> kopf.OperatorRegistry:
         ((GROUP, VERSION, "gpushares"), intake.share),
         ((GROUP, VERSION, "gpudevices"), intake.device),
     ):
-        kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)(_handler(intake, take))
+        kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)(handler(intake, take))
     return found
 
 
-def _handler(intake: Intake, take: Callable[[Any], None]) -> Any:
-    async def handler(event: Any, **_: Any) -> None:
+def handler(intake: Intake, take: Callable[[Any], None]) -> Any:
+    """Return the handler of kopf that passes the events of one kind to `take`."""
+
+    async def handle(event: Any, **_: Any) -> None:
         try:
             take(event)
         except Exception:
@@ -150,8 +152,11 @@ def _handler(intake: Intake, take: Callable[[Any], None]) -> Any:
             uid = event["object"]["metadata"]["uid"]
             intake.seen.add(uid)
             _LOG.exception("a bug in Orion: object %s is ignored", uid)
+        # kopf's views of an object refer to each other, so only a collection of garbage frees them. The object itself,
+        # which is much larger, is freed here.
+        event["object"].clear()
 
-    return handler
+    return handle
 
 
 class NothingStored(kopf.DiffBaseStorage):
@@ -184,11 +189,11 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.watching.client_timeout = 330
     found.watching.connect_timeout = 5
     found.watching.inactivity_timeout = 70
-    found.watching.chunk_size = 250
+    found.watching.chunk_size = 100  # a page is parsed, and its objects get their tasks, without a pause
     found.networking.request_timeout = 30
     found.networking.connect_timeout = 5
     found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
     found.networking.enforce_retry_after = True
-    found.queueing.idle_timeout = 1
+    found.queueing.idle_timeout = 0.1  # of the task that kopf makes for each object with an event
     found.process.ultimate_exiting_timeout = 20
     return found

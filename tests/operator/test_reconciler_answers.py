@@ -83,7 +83,7 @@ def controller_of(api: FakeApi) -> Controller:
 
 async def work_until(api: FakeApi, condition: Callable[[], object], controller: Controller | None = None) -> None:
     controller = controller or controller_of(api)
-    controller.begin()
+    await controller.begin()
     worker = asyncio.create_task(controller.work())
     async with asyncio.timeout(DEADLINE):
         while not condition():
