@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from orion.operator.webhook.turns import Turns
+from orion.operator.listening.turns import Turns
 
 
 async def test_peers_take_turns() -> None:
