@@ -1,10 +1,10 @@
 """The configuration file of nodes: which GPUs Orion advertises, how many slots each has, how containers get GPUs.
 
-One file (a ConfigMap) serves all nodes, so that a cluster has one place to read and change. A section with a node's
-name overrides settings for that node. The node agent uses the GPUs and slots, the device plugin the rest. Both reread
-the file periodically and apply a change without a restart. If the file is invalid, the last valid settings stay in
-force, and the error is logged. Unlike API objects, the file must not have unknown fields: only its owner writes it, so
-an unknown field is a misspelt one.
+One file (a ConfigMap) serves all nodes, so that a cluster has one place to read and change. A section overrides
+settings for the nodes that have certain labels, because nobody knows the names of nodes that an autoscaler makes. The
+node agent uses the GPUs and slots, the device plugin the rest. Both reread the file periodically and apply a change
+without a restart. If the file is invalid, the last valid settings stay in force, and the error is logged. Unlike API
+objects, the file must not have unknown fields: only its owner writes it, so an unknown field is a misspelt one.
 """
 
 from collections.abc import Mapping
@@ -107,28 +107,35 @@ class NodeSettings(Model):
         return self.gpus == "all" or uuid in self.gpus or str(index) in self.gpus
 
 
+class NodesWithLabels(NodeSettings):
+    """The settings of the nodes that have all of these labels. Only the fields that are given apply."""
+
+    match_labels: Annotated[dict[str, str], Field(min_length=1)]
+
+
 class NodeConfiguration(NodeSettings):
     """The whole file."""
 
     version: Literal["v1"]
     """ The version of the file's format. """
 
-    nodes: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """ Settings of single nodes, by node name. A field of a node's settings replaces the whole field for all nodes. """
+    nodes: list[NodesWithLabels] = Field(default_factory=list)
+    """ Settings of some nodes. A field of a section replaces the whole field for all nodes. If several sections match a
+    node and have the same field, the last one applies. """
 
-    def for_node(self, name: str) -> NodeSettings:
-        """Return the settings of a node.
-
-        Raises:
-            Unreadable: the node's section is invalid.
-        """
-        fields = self.plain()
-        del fields["version"], fields["nodes"]
-        return NodeSettings.read_strictly(fields | self.nodes.get(name, {}), f"nodes.{name}")
+    def for_labels(self, labels: Mapping[str, str]) -> NodeSettings:
+        """Return the settings of a node with these labels."""
+        matching = (each for each in self.nodes if each.match_labels.items() <= labels.items())
+        given: dict[str, Any] = {}
+        for settings in (self, *matching):
+            given |= {
+                name: getattr(settings, name) for name in NodeSettings.model_fields if name in settings.model_fields_set
+            }
+        return NodeSettings(**given)
 
 
 def parse(text: str, what: str) -> NodeConfiguration:
-    """Return the configuration in a file's text, after a check of the settings of every node in it.
+    """Return the configuration in a file's text.
 
     Raises:
         Unreadable: the text is not YAML or is invalid; the sentence names the field.
@@ -139,7 +146,4 @@ def parse(text: str, what: str) -> NodeConfiguration:
         raise Unreadable(f"{what}: it is not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(plain, Mapping):
         raise Unreadable(f"{what}: it must begin with `version: v1`, but contains {type(plain).__name__}")
-    configuration = NodeConfiguration.read_strictly(dict(plain), what)
-    for name in configuration.nodes:
-        configuration.for_node(name)
-    return configuration
+    return NodeConfiguration.read_strictly(dict(plain), what)

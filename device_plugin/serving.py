@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from orion.crds.configuration_file import Change, ConfigurationFile
+from orion.crds.configuration_file import LABELS_FILE, Change, ConfigurationFile
 from orion.crds.node_configuration import NodeSettings
 from orion.device_plugin import checkpoint
 from orion.device_plugin.advertised import Advertised
@@ -75,15 +75,15 @@ class Configuration:
 
     Args:
         path: the path of the configuration file; None: the defaults apply.
-        node: the node's name.
+        labels: the path of the file with the node's labels, which the node's agent writes.
 
     Raises:
         Unreadable: the file is invalid. At the start there are no earlier settings to keep.
     """
 
-    def __init__(self, path: Path | None, node: str) -> None:
-        self._file = ConfigurationFile(path, node) if path is not None else None
-        if self._file is not None and self._file.settings is None:
+    def __init__(self, path: Path | None, labels: Path | None) -> None:
+        self._file = ConfigurationFile(path, labels) if path is not None else None
+        if self._file is not None and self._file.settings is None and not self._file.waits:
             raise Unreadable(self._file.problem)
 
     @property
@@ -116,11 +116,12 @@ class Plugin:
 
     def __init__(self, settings: PluginSettings) -> None:
         self.metrics, self.advertised = Metrics(), Advertised()
-        self.configuration = Configuration(settings.configuration, settings.node)
+        root = settings.root.absolute()
+        labels = root / LABELS_FILE if settings.node else None
+        self.configuration = Configuration(settings.configuration, labels)
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
         self._checkpoint = self._folder.path / checkpoint.NAME
-        root = settings.root.absolute()
         self._link = AgentLink(
             root,
             self.advertised,

@@ -68,6 +68,11 @@ class SlotNumbers:
         """The configuration of this node; None: no configuration exists, or the agent could never read it."""
         return self._file.settings if self._file is not None else None
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the configuration has settings that go by the node's labels."""
+        return self._file is not None and self._file.needs_labels
+
     def look(self) -> None:
         """Read the configuration, and open and close slots for it."""
         if self._file is not None:
@@ -164,6 +169,6 @@ def _configuration(settings: AgentSettings) -> "ConfigurationFile | None":
     path = settings.configuration
     if path is None:
         return None
-    from orion.crds.configuration_file import ConfigurationFile  # only this function needs the API types
+    from orion.crds.configuration_file import LABELS_FILE, ConfigurationFile  # only this function needs the API types
 
-    return ConfigurationFile(path, settings.node_name)
+    return ConfigurationFile(path, settings.root / LABELS_FILE if settings.node_name else None)

@@ -19,6 +19,7 @@ from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.context import Context
 from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.holders.operator_link import OperatorAddress, OperatorLink
+from orion.node_agent.cluster.node_labels import NodeLabels
 from orion.node_agent.cluster.pod_resources import PodResources
 from orion.node_agent.cluster.reporting.reporting import Reporting
 
@@ -62,7 +63,7 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         agent.holders = holders
         holders.start()
         context = Context(agent, settings.node_name, server, holders, resources)
-        tasks = [asyncio.create_task(_forever(part)) for part in (holders, Reporting(context))]
+        tasks = [asyncio.create_task(_forever(part)) for part in (holders, NodeLabels(context), Reporting(context))]
         stack.push_async_callback(_end, tasks)
         _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)
         yield holders

@@ -54,7 +54,7 @@ def test_without_nvidias_runtime_the_agent_is_privileged_and_has_the_drivers_lib
         ({}, False),
         ({"deviceListStrategy": "cdi-cri"}, False),
         ({"deviceListStrategy": "device-nodes"}, True),
-        ({"nodes": {"a": {"deviceListStrategy": "device-nodes"}}}, True),
+        ({"nodes": [{"matchLabels": {"pool": "a"}, "deviceListStrategy": "device-nodes"}]}, True),
     ],
 )
 def test_the_plugin_sees_the_nodes_files_only_if_it_passes_them_on(configuration: dict[str, Any], sees: bool) -> None:

@@ -74,7 +74,7 @@ def test_large_numbers_are_written_as_programs_read_them() -> None:
 
 def test_the_charts_nodes_configuration_equals_the_defaults_of_the_model() -> None:
     text = chart.one(chart.objects(), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
-    assert parse(text, "values").for_node("any") == NodeSettings()
+    assert parse(text, "values").for_labels({"any": "label"}) == NodeSettings()
     known = {field.alias or name for name, field in NodeSettings.model_fields.items()}
     assert set(DEFAULTS["nodeConfiguration"]) == known | {"nodes"}
     assert set(SCHEMA["properties"]["nodeConfiguration"]["properties"]) == known | {"nodes"}
@@ -94,11 +94,13 @@ def test_the_schema_accepts_what_the_programs_accept() -> None:
         assert (policy[key]["minimum"], policy[key]["maximum"]) == (row.least, row.most), key
 
 
-def test_settings_of_a_single_node_are_rendered() -> None:
+def test_settings_of_some_nodes_are_rendered() -> None:
     own = {"slots": {"hp": 2, "be": 3}, "slotsByGPU": [{"gpu": "1", "be": 1}], "gpus": ["0", "1"], "coexist": True}
-    values = {"nodeConfiguration": {"nodes": {"a": own}, "driverRoot": "/run/nvidia/driver"}}
+    values = {
+        "nodeConfiguration": {"nodes": [{"matchLabels": {"pool": "a"}, **own}], "driverRoot": "/run/nvidia/driver"}
+    }
     text = chart.one(chart.objects(values), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
-    settings = parse(text, "values").for_node("a")
+    settings = parse(text, "values").for_labels({"pool": "a"})
     assert (settings.slots_of("GPU-x", 0), settings.slots_of("GPU-x", 1)) == (
         SlotNumbers(hp=2, be=3),
         SlotNumbers(hp=2, be=1),

@@ -35,7 +35,7 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
             {
                 "mps": {"enabled": True},
                 "node": {"gpuAccess": "privileged"},
-                "nodeConfiguration": {"nodes": {"a": {"driverRoot": "/run/nvidia/driver"}}},
+                "nodeConfiguration": {"nodes": [{"matchLabels": {"pool": "a"}, "driverRoot": "/run/nvidia/driver"}]},
             },
             "has to be installed on the node itself",
         ),

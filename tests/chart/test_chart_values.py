@@ -35,7 +35,7 @@ CHANGED: dict[str, Any] = {
     "nodeConfiguration.driverRoot": "/run/nvidia/driver",
     "nodeConfiguration.preload": "file",
     "nodeConfiguration.onNoAgent": "hold",
-    "nodeConfiguration.nodes": {"a": {"gpus": []}},
+    "nodeConfiguration.nodes": [{"matchLabels": {"pool": "a"}, "gpus": []}],
     "certificates.source": "cert-manager",
     "certificates.certManager.issuerRef": {"kind": "ClusterIssuer", "name": "own"},
     "certificates.given.caBundle": "-----BEGIN CERTIFICATE-----\ny",

@@ -54,6 +54,21 @@ def node(stopped_node: AgentNode, view: ClusterView) -> AgentNode:
     return stopped_node
 
 
+def test_settings_for_labels_apply_to_a_node_that_has_them(
+    stopped_node: AgentNode, view: ClusterView, tmp_path: Path
+) -> None:
+    configuration = tmp_path / "nodes.yaml"
+    section = "{matchLabels: {pool: a, kubernetes.io/os: linux}, slots: {hp: 2, be: 3}}"
+    configuration.write_text(f"{{version: v1, nodes: [{section}]}}")
+    labels = {"pool": "a", "kubernetes.io/os": "linux"}
+    view.core.patch_node(stopped_node.node, {"metadata": {"labels": labels}})
+    stopped_node.start_agent("--configuration", str(configuration))
+    slots = {"hp": {"total": 2, "held": 0}, "be": {"total": 3, "held": 0}}
+    for uuid in stopped_node.uuids:
+        eventually(lambda uuid=uuid: view.status(uuid).get("slots") == slots)  # type: ignore[misc]
+    assert stopped_node.agent_log().count("cannot be read") == 0
+
+
 def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: AgentNode, view: ClusterView) -> None:
     uuid, other = node.uuids
     first = view.status(uuid)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.crds.configuration_file import Change, ConfigurationFile
+from orion.crds.configuration_file import LABELS_FILE, Change, ConfigurationFile, write_labels
 from orion.crds.node_configuration import SlotNumbers
 
 
@@ -17,11 +17,13 @@ def hp(file: ConfigurationFile) -> int:
 def test_a_change_is_reported_once_and_only_if_it_concerns_this_node(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text("{version: v1, slots: {hp: 1}}")
-    file = ConfigurationFile(path, "here")
+    labels = tmp_path / LABELS_FILE
+    write_labels(labels, {"pool": "here"})
+    file = ConfigurationFile(path, labels)
     assert (hp(file), file.look()) == (1, None)
-    path.write_text("{version: v1, slots: {hp: 1}, nodes: {there: {slots: {hp: 5}}}}")
+    path.write_text("{version: v1, slots: {hp: 1}, nodes: [{matchLabels: {pool: there}, slots: {hp: 5}}]}")
     assert file.look() is None
-    path.write_text("{version: v1, slots: {hp: 1}, nodes: {here: {slots: {hp: 2}}}}")
+    path.write_text("{version: v1, slots: {hp: 1}, nodes: [{matchLabels: {pool: here}, slots: {hp: 2}}]}")
     assert [file.look(), file.look()] == [Change.TAKEN, None]
     assert hp(file) == 2
 
@@ -29,20 +31,20 @@ def test_a_change_is_reported_once_and_only_if_it_concerns_this_node(tmp_path: P
 def test_a_changed_file_of_the_same_size_and_time_is_read(tmp_path: Path) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text("{version: v1, slots: {hp: 1}}")
-    file, before = ConfigurationFile(path, ""), path.stat()
+    file, before = ConfigurationFile(path, None), path.stat()
     path.write_text("{version: v1, slots: {hp: 2}}")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.look() is Change.TAKEN
     assert hp(file) == 2
 
 
-@pytest.mark.parametrize("bad", ["{version: v1, slots: {hp: 65}}", "{version: v1, nodes: {x: 1}}", "[", None])
+@pytest.mark.parametrize("bad", ["{version: v1, slots: {hp: 65}}", "{version: v1, nodes: [1]}", "[", None])
 def test_an_invalid_file_is_reported_once_and_the_last_settings_apply(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: str | None
 ) -> None:
     path, good = tmp_path / "nodes.yaml", "{version: v1, slots: {hp: 3}}"
     path.write_text(good)
-    file = ConfigurationFile(path, "here")
+    file = ConfigurationFile(path, None)
     path.unlink() if bad is None else path.write_text(bad)
     assert [file.look(), file.look()] == [Change.REFUSED, None]
     assert hp(file) == 3
@@ -57,7 +59,7 @@ def test_an_invalid_file_is_reported_once_and_the_last_settings_apply(
 
 def test_a_file_that_is_created_later_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "nodes.yaml"
-    file = ConfigurationFile(path, "")
+    file = ConfigurationFile(path, None)
     assert file.settings is None
     assert "cannot be read" in file.problem
     assert "nothing is advertised yet" in caplog.text
@@ -65,3 +67,44 @@ def test_a_file_that_is_created_later_is_read(tmp_path: Path, caplog: pytest.Log
     assert file.look() is Change.TAKEN
     assert file.settings is not None
     assert file.settings.slots == SlotNumbers()
+
+
+def test_settings_by_labels_wait_until_the_labels_are_known(tmp_path: Path) -> None:
+    path, labels = tmp_path / "nodes.yaml", tmp_path / LABELS_FILE
+    path.write_text("{version: v1, nodes: [{matchLabels: {pool: a}, slots: {hp: 2}}]}")
+    file = ConfigurationFile(path, labels)
+    assert (file.settings, file.waits) == (None, True)
+    assert "this node's are not known yet" in file.problem
+    write_labels(labels, {"pool": "a"})
+    assert [file.look(), file.look()] == [Change.TAKEN, None]
+    assert (hp(file), file.waits, file.problem) == (2, False, "")
+    write_labels(labels, {})
+    assert file.look() is Change.TAKEN
+    assert hp(file) == 1
+    labels.unlink()
+    assert file.look() is None
+    assert hp(file) == 1
+
+
+def test_labels_that_nothing_depends_on_are_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text("{version: v1, slots: {hp: 2}}")
+    file = ConfigurationFile(path, tmp_path / LABELS_FILE)
+    assert (hp(file), file.waits, file.needs_labels) == (2, False, False)
+
+
+def test_a_node_outside_a_cluster_has_no_labels(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.yaml"
+    path.write_text("{version: v1, nodes: [{matchLabels: {pool: a}, slots: {hp: 2}}]}")
+    file = ConfigurationFile(path, None)
+    assert (hp(file), file.waits) == (1, False)
+
+
+def test_labels_that_cannot_be_read_leave_the_last_settings(tmp_path: Path) -> None:
+    path, labels = tmp_path / "nodes.yaml", tmp_path / LABELS_FILE
+    path.write_text("{version: v1, nodes: [{matchLabels: {pool: a}, slots: {hp: 2}}]}")
+    write_labels(labels, {"pool": "a"})
+    file = ConfigurationFile(path, labels)
+    labels.write_text("{")
+    assert file.look() is Change.REFUSED
+    assert hp(file) == 2

@@ -12,20 +12,30 @@ slotsByGPU:
   - {gpu: "1", be: 2}
 deviceListStrategy: cdi-cri
 nodes:
-  node-a:
+  - matchLabels: {pool: a}
     gpus: [GPU-a, "3"]
     slots: {hp: 2, be: 4}
+  - matchLabels: {pool: a, kubernetes.io/hostname: node-7}
+    slots: {be: 2}
 """
 
 
-def test_the_section_of_a_node_overrides_the_settings_for_all_nodes() -> None:
-    other, own = parse(FILE, "file").for_node("node-b"), parse(FILE, "file").for_node("node-a")
+def test_a_section_overrides_the_settings_for_all_nodes() -> None:
+    other, own = parse(FILE, "file").for_labels({"pool": "b"}), parse(FILE, "file").for_labels({"pool": "a", "x": "y"})
     assert other.slots_of("GPU-x", 0) == SlotNumbers(hp=1, be=6)
     assert other.slots_of("GPU-x", 1) == SlotNumbers(hp=1, be=2)
     assert other.includes("GPU-x", 7)
     assert own.slots_of("GPU-a", 0) == SlotNumbers(hp=2, be=4)
+    assert own.slots_of("GPU-a", 1) == SlotNumbers(hp=2, be=2)
     assert own.device_list_strategy is DeviceListStrategy.CDI_CRI
     assert [own.includes("GPU-a", 0), own.includes("GPU-b", 3), own.includes("GPU-b", 0)] == [True, True, False]
+
+
+def test_the_last_section_that_matches_applies_field_by_field() -> None:
+    found = parse(FILE, "file").for_labels({"pool": "a", "kubernetes.io/hostname": "node-7"})
+    assert found.slots == SlotNumbers(hp=1, be=2)
+    assert found.gpus == ["GPU-a", "3"]
+    assert parse(FILE, "file").for_labels({"kubernetes.io/hostname": "node-7"}).slots == SlotNumbers(hp=1, be=6)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +46,10 @@ def test_the_section_of_a_node_overrides_the_settings_for_all_nodes() -> None:
         ("version: v1\nslot: {hp: 1}", "slot"),
         ("version: v1\nslots: {hp: 65}", "slots.hp"),
         ("version: v1\ncoexist: 'yes'", "coexist"),
-        ("version: v1\nnodes: {a: {slots: {pb: 1}}}", "nodes.a"),
+        ("version: v1\nnodes: [{matchLabels: {a: b}, slots: {pb: 1}}]", "nodes.*slots"),
+        ("version: v1\nnodes: [{slots: {be: 1}}]", "matchLabels"),
+        ("version: v1\nnodes: [{matchLabels: {}}]", "matchLabels"),
+        ("version: v1\nnodes: {node-a: {slots: {be: 1}}}", "nodes"),
         ("- 1", "version"),
         ("a: [", "YAML"),
     ],

@@ -2,6 +2,7 @@
 
 import socket
 
+from orion.crds.configuration_file import LABELS_FILE, write_labels
 from tests.device_plugin.conftest import Node, mounts
 from tests.device_plugin.plugin_process import eventually
 
@@ -16,7 +17,8 @@ def test_a_changed_configuration_is_used_and_an_invalid_one_is_not(bare_node: No
     node.until_allocatable(3, hp=1)
     node.kubelet.admit("before", "main", be=1)
     assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
-    node.write_configuration(preload="environment", nodes={"n1": {"preload": "file"}, "n2": {}})
+    write_labels(node.root / LABELS_FILE, {"pool": "a"})
+    node.write_configuration(preload="environment", nodes=[{"matchLabels": {"pool": "a"}, "preload": "file"}])
     plugin.until_logged("configuration: device list strategy envvar, preload file")
     node.write_configuration(preload="nonsense")
     plugin.until_logged("the last valid settings stay in force")
@@ -25,6 +27,20 @@ def test_a_changed_configuration_is_used_and_an_invalid_one_is_not(bare_node: No
     assert "/etc/ld.so.preload" not in mounts(node.kubelet.start_container("before", "main"))
     assert plugin.log.count("the last valid settings stay in force") == 1
     assert plugin.metrics()['orion_device_plugin_configuration_changes_total{result="refused"}'] == 1
+
+
+def test_a_plugin_waits_for_the_labels_of_its_node(bare_node: Node) -> None:
+    node = bare_node
+    path = node.write_configuration(nodes=[{"matchLabels": {"pool": "a"}, "preload": "file"}])
+    node.options = ["--configuration", str(path), "--node-name", "n1"]
+    plugin = node.plugin()
+    node.agent.start()
+    node.kubelet.start()
+    node.until_allocatable(3, hp=1)
+    write_labels(node.root / LABELS_FILE, {"pool": "a"})
+    plugin.until_logged("configuration: device list strategy envvar, preload file")
+    node.kubelet.admit("pod", "main", be=1)
+    assert "/etc/ld.so.preload" in mounts(node.kubelet.start_container("pod", "main"))
 
 
 def test_an_invalid_configuration_at_the_start_ends_the_plugin_with_a_sentence(bare_node: Node) -> None:
