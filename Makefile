@@ -37,7 +37,7 @@ export PYTHONPYCACHEPREFIX := $(BUILD)/bytecode
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check build lint format types layers generated warnings pytest sanitizers \
+.PHONY: help demo test test-all neighbours check build lint format types layers generated warnings pytest sanitizers \
         slowest $(TIERS:%=%-tier) node-needs \
         bench-hook cluster cluster-binaries cluster-down crds generate wheel image image-locks clean
 
@@ -57,6 +57,8 @@ test: $(VENV)/built  ## All tests that this machine can run; the last line says 
 
 test-all:  ## As test, with every case of the thorough tests: before a release, and after a change of what they test
 	@$(MAKE) --no-print-directory test THOROUGH=--thorough
+
+neighbours: neighbours-tier  ## Run controllers of other projects beside Orion; not part of `make test`: their build takes minutes
 
 check: lint types layers generated warnings  ## Style, types, layers, generated files, C warnings (after set-up: under a minute)
 	@echo "check: all passed"

@@ -11,6 +11,7 @@ import functools
 import http
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import urllib.error
@@ -30,6 +31,7 @@ from testbed.process import Process, Processes
 
 Manifest = dict[str, Any]
 _LEFT_OUT = {"APIService", "Deployment", "Secret", "Service"}
+_IN_NAMESPACES = {"ConfigMap", "Role", "RoleBinding", "ServiceAccount"}
 _CERTIFICATES = "k8s-webhook-server/serving-certs"
 """ Below the folder for temporary files: where controller-runtime looks for a webhook's certificate. """
 
@@ -51,6 +53,8 @@ class Controller:
     settings: Mapping[str, Any] | None = None
     """ Changes of its configuration file; None: it has none. """
     environment: Mapping[str, str] | None = None
+    certificates: str = ""
+    """ A folder below /etc in which it looks for its metrics' certificate; empty: none. """
 
     @property
     def name(self) -> str:
@@ -86,6 +90,7 @@ KUEUE = Controller(
     10_020,
     ("--feature-gates=VisibilityOnDemand=false",),  # that server needs a pod's environment
     {**_SETTINGS, "integrations": {"frameworks": _FRAMEWORKS}},
+    certificates="kueue/metrics/certs",
 )
 ARGO_ROLLOUTS = Controller(
     _binary("rollouts", "github.com/argoproj/argo-rollouts", "cmd/rollouts-controller"),
@@ -186,8 +191,10 @@ class Neighbours(Processes):
         deployment = next(each for each in documents if each["kind"] == "Deployment")
         namespace = deployment["metadata"].get("namespace", controller.namespace)
         kept = [self._reached(each, controller) for each in documents if each["kind"] not in _LEFT_OUT]
-        self._apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}], namespace)
-        self._apply(kept, namespace)
+        for each in (each for each in kept if each["kind"] in _IN_NAMESPACES):
+            each["metadata"].setdefault("namespace", namespace)
+        self._apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
+        self._apply(kept)
         definitions = [each for each in kept if each["kind"] == "CustomResourceDefinition"]
         self._wait(f"the kinds of {controller.name} were not served", lambda: all(map(self._is_served, definitions)))
         account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
@@ -202,13 +209,22 @@ class Neighbours(Processes):
         environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "TMPDIR": str(folder)}
         process = Process(
             controller.name,
-            [str(controller.binary.cached()), *options],
+            [*self._with_certificates(controller, folder), str(controller.binary.cached()), *options],
             self._log(controller),
             {**environment, **(controller.environment or {})},
         )
         self._processes[controller.name] = process
         with self._cluster.control_plane.place.entered():
             process.start()
+
+    def _with_certificates(self, controller: Controller, folder: Path) -> list[str]:
+        """Return a command prefix: the program sees an /etc that also has its certificates, and nobody else does."""
+        if not controller.certificates:
+            return []
+        (folder / "work").mkdir()
+        shutil.copytree(folder / _CERTIFICATES, folder / "etc" / controller.certificates)
+        overlay = f"lowerdir=/etc,upperdir={folder}/etc,workdir={folder}/work"
+        return ["unshare", "--mount", "sh", "-c", f'mount -t overlay -o {overlay} none /etc && exec "$@"', "sh"]
 
     def _configuration(self, controller: Controller, documents: Sequence[Manifest], folder: Path) -> list[str]:
         """Write the controller's configuration file, if it has one; return the option that names the file."""
@@ -242,11 +258,11 @@ class Neighbours(Processes):
                 return False
         return True
 
-    def _apply(self, documents: Sequence[Manifest], namespace: str) -> None:
+    def _apply(self, documents: Sequence[Manifest]) -> None:
         command = [str(self._cluster.programs["kubectl"]), "--kubeconfig", str(self._cluster.access.kubeconfig)]
-        command += ["apply", "--server-side", "--namespace", namespace, "-f", "-"]
+        command += ["apply", "--server-side", "-f", "-"]
         given = yaml.safe_dump_all(documents)
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             raise Failed(f"{' '.join(command)}: {done.stderr.strip()}")
 

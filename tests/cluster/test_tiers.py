@@ -7,7 +7,7 @@ from _pytest.mark.expression import Expression
 
 from tools.tiers import run as tiers
 
-MARKS = ("quiet", "cluster", "node")
+MARKS = ("quiet", "cluster", "neighbours", "node")
 
 
 def tiers_of(marks: set[str]) -> set[str]:

@@ -25,7 +25,7 @@ def install(cluster: Cluster, orion: Orion) -> Iterator[Install]:
     def start(controller: Controller) -> Neighbours:
         if controller.name not in there:
             if not (controller.binary.cached().is_file() and controller.rendered.is_file()):
-                pytest.fail(f"{controller.name} is not built; `make neighbours-tier` builds it")
+                pytest.fail(f"{controller.name} is not built; `make neighbours` builds it")
             there.add(controller.name)
             installed.start(controller)
         return installed

@@ -12,9 +12,9 @@ from tests.neighbours.workloads import Workloads, share, template
 from tests.node.gpu_tenants import Manifest
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.neighbours
+pytestmark = [pytest.mark.neighbours, pytest.mark.timeout(600)]
 
-VERSION = "kueue.x-k8s.io/v1beta1"
+VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LEVEL = "kubernetes.io/hostname"
 TOGETHER = {"kueue.x-k8s.io/podset-required-topology": LEVEL}

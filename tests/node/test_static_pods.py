@@ -34,11 +34,11 @@ def test_a_static_pod_with_a_slot_does_not_start_and_its_events_say_why(
     name = write_file(training("static"))
     core = tenants.core
 
-    def refusals() -> list[str]:
+    def sentences() -> list[str]:
         events = core.list_namespaced_event(tenants.namespace, field_selector=f"involvedObject.name={name}").items
         return [event.message for event in events if "cannot share GPUs" in (event.message or "")]
 
-    (sentence, *_) = eventually(refusals)
+    (sentence, *_) = eventually(sentences)
     assert f"the static pod {tenants.namespace}/{name} cannot share GPUs" in sentence
 
     def waits_because() -> str:
