@@ -42,12 +42,15 @@ class Access:
         A service account is the user `system:serviceaccount:NAMESPACE:NAME`.
         """
         issued = self.authority.client(user, groups)
+        identity = {"client-certificate-data": _encoded(issued.certificate), "client-key-data": _encoded(issued.key)}
+        return self._write(user, identity, path, namespace)
 
-        def encoded(pem: bytes) -> str:
-            return base64.b64encode(pem).decode()
+    def kubeconfig_with(self, token: str, path: Path) -> Path:
+        """Write a kubeconfig for the owner of a token."""
+        return self._write("owner", {"token": token}, path, "default")
 
-        cluster = {"server": self.url, "certificate-authority-data": encoded(self.authority.certificate)}
-        identity = {"client-certificate-data": encoded(issued.certificate), "client-key-data": encoded(issued.key)}
+    def _write(self, user: str, identity: dict[str, str], path: Path, namespace: str) -> Path:
+        cluster = {"server": self.url, "certificate-authority-data": _encoded(self.authority.certificate)}
         context = {"cluster": "orion", "user": user, "namespace": namespace}
         document = {
             "apiVersion": "v1",
@@ -90,3 +93,7 @@ class Access:
             return answer.status, answer.read()
         finally:
             connection.close()
+
+
+def _encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()

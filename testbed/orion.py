@@ -228,13 +228,11 @@ class Orion(Processes):
 
     def _bound_to(self, node: Node) -> tuple[Path, Path]:
         """Write the kubeconfig of a node's agent, and its token for the operator; both name the node, as a pod's do."""
-        document = json.loads(self._identity("agent").read_text())
-        document["users"][0]["user"] = {"token": self._token(node)}
-        kubeconfig, token = (self.folder / f"{node.name}-agent.{kind}" for kind in ("kubeconfig", "operator-token"))
-        for path, text in ((kubeconfig, json.dumps(document)), (token, self._token(node, "--audience", AUDIENCE))):
-            path.touch(mode=0o600)
-            path.write_text(text)
-        return kubeconfig, token
+        token = self.folder / f"{node.name}-agent.operator-token"
+        token.touch(mode=0o600)
+        token.write_text(self._token(node, "--audience", AUDIENCE))
+        kubeconfig = self.folder / f"{node.name}-agent.kubeconfig"
+        return self.access.kubeconfig_with(self._token(node), kubeconfig), token
 
     def _token(self, node: Node, *options: str) -> str:
         """Return a token of the agents' service account that names a node."""

@@ -1,12 +1,11 @@
 """Pods and shares for tests of admission, and what the API server answers to a pod."""
 
 import functools
-import json
-from collections.abc import Callable
 from typing import Any
 
 from kubernetes import client
 
+from tests.cluster.refusals import refusal as said
 from tests.waiting import eventually
 
 HP: dict[str, Any] = {"resources": {"limits": {"orion.gpu/hp": "1"}}}
@@ -38,7 +37,7 @@ def share(name: str, priority: str, **spec: Any) -> dict[str, Any]:
 
 def refusal(api: client.ApiClient, namespace: str, made: dict[str, Any]) -> str:
     """Return the sentence with which a pod is refused, or nothing."""
-    return _refusal_of(client.CoreV1Api(api).create_namespaced_pod, namespace, made)
+    return said(client.CoreV1Api(api).create_namespaced_pod, namespace, made, dry_run="All", _preload_content=False)
 
 
 def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
@@ -53,17 +52,7 @@ def wait_until_admission_works(api: client.ApiClient, namespace: str) -> None:
     core.create_namespaced_pod(namespace, pod("probe"))
     marked = {"metadata": {"annotations": {"orion/priority": "hp"}}}
     binding = {"metadata": {"name": "probe", **marked["metadata"]}, "target": {"kind": "Node", "name": "none"}}
-    patched = functools.partial(_refusal_of, core.patch_namespaced_pod, "probe", namespace, marked)
-    bound = functools.partial(_refusal_of, core.create_namespaced_pod_binding, "probe", namespace, binding)
-    eventually(lambda: "cannot be changed once it exists" in patched())
-    eventually(lambda: "a Binding cannot give" in bound())
+    dry = functools.partial(said, dry_run="All", _preload_content=False)
+    eventually(lambda: "cannot be changed once it exists" in dry(core.patch_namespaced_pod, "probe", namespace, marked))
+    eventually(lambda: "a Binding cannot give" in dry(core.create_namespaced_pod_binding, "probe", namespace, binding))
     core.delete_namespaced_pod("probe", namespace, grace_period_seconds=0)
-
-
-def _refusal_of(call: Callable[..., Any], *arguments: Any) -> str:
-    """Return the sentence with which a dry-run request is refused, or nothing."""
-    try:
-        call(*arguments, dry_run="All", _preload_content=False)
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""

@@ -9,15 +9,15 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from kubernetes import client
 
 from orion.crds.annotations import PINNED_SHARE
 from orion.node_agent.kubelet import api_pb2
+from tests.cluster.rights import bind
 from tests.cluster.serving_operator import ServingOperator
 from tests.hook.harness import Machine
 from tests.node_agent.node_stand_in import StandInKubelet
@@ -159,21 +159,9 @@ class ClusterView:
         self._objects.delete_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
 
 
-def grant_rights(api: client.ApiClient, operator: ServingOperator, subject: Mapping[str, str], name: str) -> None:
+def grant_rights(api: client.ApiClient, operator: ServingOperator, user: str) -> None:
     """Give a user exactly the rights of the chart's roles for agents; Orion's namespace is that of the operator."""
-    rights, namespace = client.RbacAuthorizationV1Api(api), operator.namespace
-    for role in yaml.safe_load_all(ROLE.read_text()):
-        reference = {"kind": role["kind"], "name": role["metadata"]["name"], "apiGroup": "rbac.authorization.k8s.io"}
-        binding = {"metadata": {"name": f"orion-agent-{name}"}, "roleRef": reference, "subjects": [dict(subject)]}
-        with contextlib.suppress(client.ApiException):  # another test has made the role
-            if role["kind"] == "ClusterRole":
-                rights.create_cluster_role(role)
-            else:
-                rights.create_namespaced_role(namespace, role)
-        if role["kind"] == "ClusterRole":
-            rights.create_cluster_role_binding(binding)
-        else:
-            rights.create_namespaced_role_binding(namespace, binding)
+    bind(api, ROLE, user, operator.namespace)
 
 
 @contextlib.contextmanager

@@ -69,21 +69,3 @@ def granted(roles: Path) -> set[Right]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-
-
-def bind(api: client.ApiClient, roles: Path, user: str, namespace: str) -> None:
-    """Give a user exactly the rights of a file of the chart's roles; a Role applies in `namespace`."""
-    rights = client.RbacAuthorizationV1Api(api)
-    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
-    for document in yaml.safe_load_all(roles.read_text()):
-        kind, name = document["kind"], document["metadata"]["name"]
-        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
-        if kind == "ClusterRole":
-            with contextlib.suppress(client.ApiException):  # left by another test of the same control plane
-                rights.create_cluster_role(document)
-            binding = {"metadata": {"name": f"{name}-{namespace}"}, "roleRef": reference, "subjects": subjects}
-            rights.create_cluster_role_binding(binding)
-        else:
-            rights.create_namespaced_role(namespace, document)
-            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-            rights.create_namespaced_role_binding(namespace, binding)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from kubernetes import client
 
 from orion.operator.certificates.bundles import Configuration
 from orion.operator.certificates.settings import CertificateSettings
 from orion.operator.certificates.state import State, read_state
+from tests.cluster.rights import bind
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "certificates-role.yaml"
 SECRET = CertificateSettings().secret
@@ -108,23 +108,14 @@ def grant_rights(
         namespace: the namespace of the role; the configuration has the same name.
         change: called with each role before the role is created.
     """
-    rights = client.RbacAuthorizationV1Api(api)
-    subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
-    for document in yaml.safe_load_all(ROLE.read_text()):
-        for rule in document["rules"]:
+
+    def renamed(role: dict[str, Any]) -> None:
+        for rule in role["rules"]:
             if rule.get("resourceNames") == ["orion"]:
                 rule["resourceNames"] = [namespace]
-        change(document)
-        kind, name = document["kind"], f"{document['metadata']['name']}-{user.replace(':', '-')}"
-        document["metadata"]["name"] = name
-        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
-        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-        if kind == "ClusterRole":
-            rights.create_cluster_role(document)
-            rights.create_cluster_role_binding(binding)
-        else:
-            rights.create_namespaced_role(namespace, document)
-            rights.create_namespaced_role_binding(namespace, binding)
+        change(role)
+
+    bind(api, ROLE, user, namespace, renamed)
 
 
 def _environment() -> dict[str, str]:

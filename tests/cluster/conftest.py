@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kubernetes import client, config
@@ -19,14 +19,13 @@ from kubernetes import client, config
 from testbed import binaries, keeping
 from testbed.access import Access
 from testbed.control_plane import ControlPlane
-from tests.cluster import api_types, running_webhook
+from tests.cluster import agent_process, api_types, running_webhook
 from tests.cluster.admitted_pods import wait_until_admission_works
+from tests.cluster.agent_process import ClusterView
+from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
 from tests.cluster.running_webhook import LABEL, RunningWebhook
+from tests.cluster.serving_operator import ServingOperator, serving_operator
 from tests.waiting import eventually
-
-if TYPE_CHECKING:
-    from tests.cluster.operator_process import OperatorProcess, World
-    from tests.cluster.serving_operator import ServingOperator
 
 Kubectl = Callable[..., str]
 FakeNode = Callable[..., str]
@@ -159,10 +158,8 @@ def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
 
 
 @pytest.fixture(scope="session")
-def operator(api: client.ApiClient, control_plane: Access) -> Iterator["ServingOperator"]:
+def operator(api: client.ApiClient, control_plane: Access) -> Iterator[ServingOperator]:
     """An operator of this worker that serves the agents of all tests, and writes nothing."""
-    from tests.cluster.serving_operator import serving_operator  # this module imports the present one
-
     api_types.establish(api)
     with (
         tempfile.TemporaryDirectory(prefix="orion-operator-") as folder,
@@ -172,21 +169,34 @@ def operator(api: client.ApiClient, control_plane: Access) -> Iterator["ServingO
 
 
 @pytest.fixture
-def world(api: client.ApiClient, namespace: str) -> "World":
-    """The objects of a namespace that the operator of a test manages."""
-    from tests.cluster.operator_process import World
+def view(api: client.ApiClient, namespace: str) -> ClusterView:
+    """The objects that the agents of a test write."""
+    api_types.establish(api)
+    return ClusterView(api, namespace)
 
+
+@pytest.fixture
+def agents_kubeconfig(
+    api: client.ApiClient, operator: ServingOperator, namespace: str, kubeconfig_for: Callable[..., Path]
+) -> Path:
+    """A kubeconfig of a user with exactly the rights of the chart's roles for agents."""
+    user = f"system:serviceaccount:{namespace}:orion-agent"
+    agent_process.grant_rights(api, operator, user)
+    return kubeconfig_for(user)
+
+
+@pytest.fixture
+def world(api: client.ApiClient, namespace: str) -> World:
+    """The objects of a namespace that the operator of a test manages."""
     api_types.establish(api)
     return World(api, namespace)
 
 
 @pytest.fixture
 def own_operator(
-    world: "World", api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
-) -> Iterator["OperatorProcess"]:
+    world: World, api: client.ApiClient, kubeconfig_for: Callable[..., Path], tmp_path: Path
+) -> Iterator[OperatorProcess]:
     """An operator for one test and its namespace, with exactly the chart's rights."""
-    from tests.cluster.operator_process import grant_rights, running_operator
-
     user = f"system:serviceaccount:{world.namespace}:orion-operator"
     grant_rights(api, user, world.namespace)
     options = ("--namespace", world.namespace, "--lease-namespace", world.namespace)

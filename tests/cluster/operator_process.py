@@ -19,8 +19,8 @@ from kubernetes import client
 from orion.node_pods.node_pods_pb2 import Pod
 from testbed import binaries
 from tests.cluster import node_pods_caller
-from tests.cluster.audited_plane import bind
 from tests.cluster.node_pods_caller import Caller
+from tests.cluster.rights import bind
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -1,15 +1,13 @@
 """GPUs that people have cordoned stay cordoned under a restarted agent, with and without the API server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
 from testbed.access import Access
-from tests.cluster import api_types
-from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
+from tests.cluster.agent_process import AgentNode, ClusterView, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.serving_operator import ServingOperator
@@ -32,20 +30,16 @@ def closed(node: AgentNode) -> list[bool]:
 
 
 def test_an_agent_that_starts_without_the_api_server_uncordons_no_gpu(
-    api: client.ApiClient,
     c_build: Path,
     operator: ServingOperator,
     namespace: str,
-    kubeconfig_for: Callable[..., Path],
+    agents_kubeconfig: Path,
     fake_node: FakeNode,
+    view: ClusterView,
     proxy: CutProxy,
     tmp_path: Path,
 ) -> None:
-    api_types.establish(api)
-    view = ClusterView(api, namespace)
-    user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
-    through = proxy.kubeconfig(kubeconfig_for(user), tmp_path / "through.kubeconfig")
+    through = proxy.kubeconfig(agents_kubeconfig, tmp_path / "through.kubeconfig")
     with machine(c_build, operator, fake_node("a"), through, namespace, view) as node:
         node.start_agent()
         until_written(view, node)

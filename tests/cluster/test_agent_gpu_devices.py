@@ -1,16 +1,14 @@
 """Checks the GPUDevices and Events that an agent with the chart's role writes to a real API server."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
 from testbed.access import Access
-from tests.cluster import api_types
-from tests.cluster.agent_process import ROOT, AgentNode, ClusterView, grant_rights, machine, until_written
+from tests.cluster.agent_process import ROOT, AgentNode, ClusterView, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.serving_operator import ServingOperator
@@ -20,30 +18,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def view(api: client.ApiClient, namespace: str) -> ClusterView:
-    api_types.establish(api)
-    return ClusterView(api, namespace)
-
-
-@pytest.fixture
-def kubeconfig(
-    api: client.ApiClient, operator: ServingOperator, namespace: str, kubeconfig_for: Callable[..., Path]
-) -> Path:
-    user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
-    return kubeconfig_for(user)
-
-
-@pytest.fixture
 def stopped_node(
     c_build: Path,
     operator: ServingOperator,
     namespace: str,
-    kubeconfig: Path,
+    agents_kubeconfig: Path,
     fake_node: FakeNode,
     view: ClusterView,
 ) -> Iterator[AgentNode]:
-    with machine(c_build, operator, fake_node("a"), kubeconfig, namespace, view) as made:
+    with machine(c_build, operator, fake_node("a"), agents_kubeconfig, namespace, view) as made:
         yield made
 
 
@@ -212,14 +195,14 @@ def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
     c_build: Path,
     operator: ServingOperator,
     namespace: str,
-    kubeconfig: Path,
+    agents_kubeconfig: Path,
     control_plane: Access,
     fake_node: FakeNode,
     view: ClusterView,
     tmp_path: Path,
 ) -> None:
     with CutProxy(control_plane.url) as proxy:
-        through = proxy.kubeconfig(kubeconfig, tmp_path / "through.kubeconfig")
+        through = proxy.kubeconfig(agents_kubeconfig, tmp_path / "through.kubeconfig")
         with machine(c_build, operator, fake_node("a"), through, namespace, view, gpus=1) as node:
             node.start_agent()
             until_written(view, node)
@@ -242,11 +225,11 @@ def test_a_gpudevice_belongs_to_one_agent_until_its_gpu_is_gone_or_the_object_is
     c_build: Path,
     operator: ServingOperator,
     namespace: str,
-    kubeconfig: Path,
+    agents_kubeconfig: Path,
     fake_node: FakeNode,
 ) -> None:
     first, second = node.uuids
-    with machine(c_build, operator, fake_node("b"), kubeconfig, namespace, view) as elsewhere:
+    with machine(c_build, operator, fake_node("b"), agents_kubeconfig, namespace, view) as elsewhere:
         assert elsewhere.uuids == node.uuids
         elsewhere.start_agent()
         eventually(lambda: "delete that GPUDevice" in view.events(elsewhere.node).get("GPUElsewhere", ""))

@@ -84,8 +84,7 @@ def world(
     user = f"system:serviceaccount:{namespace}:orion-agent"
     with contextlib.ExitStack() as stack:
         operator = stack.enter_context(serving_operator(api, control_plane.kubeconfig, tmp_path))
-        subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-        grant_rights(api, operator, subject, namespace)
+        grant_rights(api, operator, user)
         view = ClusterView(api, namespace)
         made = machine(c_build, operator, fake_node("a"), kubeconfig_for(user), namespace, view, gpus=1)
         node = stack.enter_context(made)

@@ -2,15 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kubernetes import client
 
 from orion.node_agent.mps.folder import MpsFolder
-from tests.cluster import api_types
-from tests.cluster.agent_process import AgentNode, ClusterView, grant_rights, machine, until_written
+from tests.cluster.agent_process import AgentNode, ClusterView, machine, until_written
 from tests.cluster.conftest import FakeNode
 from tests.cluster.serving_operator import ServingOperator
 from tests.hook.scripted_client import Client
@@ -20,24 +18,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def view(api: client.ApiClient, namespace: str) -> ClusterView:
-    api_types.establish(api)
-    return ClusterView(api, namespace)
-
-
-@pytest.fixture
 def node(
     c_build: Path,
     operator: ServingOperator,
-    api: client.ApiClient,
     namespace: str,
-    kubeconfig_for: Callable[..., Path],
+    agents_kubeconfig: Path,
     fake_node: FakeNode,
     view: ClusterView,
 ) -> Iterator[AgentNode]:
-    user = f"system:serviceaccount:{namespace}:orion-agent"
-    grant_rights(api, operator, {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}, namespace)
-    with machine(c_build, operator, fake_node("a"), kubeconfig_for(user), namespace, view) as made:
+    with machine(c_build, operator, fake_node("a"), agents_kubeconfig, namespace, view) as made:
         made.start_agent()
         until_written(view, made)
         yield made

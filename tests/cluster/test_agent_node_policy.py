@@ -1,7 +1,6 @@
 """The policy that restricts agents to the GPUs of their node, at a real API server, with real tokens of pods."""
 
 import contextlib
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ import yaml
 from kubernetes import client
 
 from testbed.access import Access
-from tests.cluster import api_types
 from tests.cluster.agent_process import GROUP, ROOT, VERSION, ClusterView, grant_rights, machine, until_written
 from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.refusals import refusal
 from tests.cluster.serving_operator import ServingOperator
 from tests.waiting import eventually
 
@@ -24,12 +23,6 @@ POLICY = ROOT / "charts" / "orion" / "files" / "agent-policy.yaml"
 AGENT = "orion-agent"
 
 Tokens = Callable[[str], Path]
-
-
-@pytest.fixture
-def view(api: client.ApiClient, namespace: str) -> ClusterView:
-    api_types.establish(api)
-    return ClusterView(api, namespace)
 
 
 @pytest.fixture
@@ -46,7 +39,7 @@ def token_of(
     """Makes a kubeconfig with the token of an agent's pod on a node; for the node "", the token belongs to no pod."""
     core = client.CoreV1Api(api)
     core.create_namespaced_service_account(namespace, {"metadata": {"name": AGENT}})
-    grant_rights(api, operator, {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}, namespace)
+    grant_rights(api, operator, f"system:serviceaccount:{namespace}:{AGENT}")
 
     def make(node: str) -> Path:
         wanted: dict[str, Any] = {"expirationSeconds": 3600}
@@ -55,11 +48,7 @@ def token_of(
             pod = core.create_namespaced_pod(namespace, {"metadata": {"generateName": "agent-"}, "spec": spec})
             wanted["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod.metadata.name}
         made = core.create_namespaced_service_account_token(AGENT, namespace, {"spec": wanted})
-        config = json.loads(control_plane.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": made.status.token}
-        path = tmp_path / f"{uuid.uuid4().hex}.kubeconfig"
-        path.write_text(json.dumps(config))
-        return path
+        return control_plane.kubeconfig_with(made.status.token, tmp_path / f"{uuid.uuid4().hex}.kubeconfig")
 
     return make
 
@@ -78,7 +67,7 @@ def policy(api: client.ApiClient, view: ClusterView, token_of: Tokens) -> Iterat
     checked = f"GPU-{uuid.uuid4()}"
     create(api, checked)
     with client_for(token_of("")) as without_node:
-        eventually(lambda: "names no node" in refusal(lambda: write(without_node, checked, health="Healthy")))
+        eventually(lambda: "names no node" in refusal(write, without_node, checked, health="Healthy"))
     yield
     view.delete(checked)
     admission.delete_validating_admission_policy_binding(name)
@@ -95,15 +84,6 @@ def write(api: client.ApiClient, gpu: str, **status: Any) -> None:
     objects.patch_cluster_custom_object_status(GROUP, VERSION, "gpudevices", gpu.lower(), {"status": status})
 
 
-def refusal(call: Callable[[], None]) -> str:
-    """Return the sentence with which a request is refused, or nothing."""
-    try:
-        call()
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
-
-
 @pytest.mark.usefixtures("policy")
 def test_an_agent_writes_the_gpus_of_its_own_node(
     api: client.ApiClient, fake_node: FakeNode, token_of: Tokens, gpu: str
@@ -111,22 +91,22 @@ def test_an_agent_writes_the_gpus_of_its_own_node(
     here, there = fake_node("a"), fake_node("b")
     with contextlib.ExitStack() as stack:
         ours, theirs = (stack.enter_context(client_for(token_of(node))) for node in (here, there))
-        assert "only people may change their spec" in refusal(lambda: create(ours, gpu, cordon=True))
-        assert "only people may change their spec" in refusal(lambda: create(ours, gpu, mode="mps"))
+        assert "only people may change their spec" in refusal(create, ours, gpu, cordon=True)
+        assert "only people may change their spec" in refusal(create, ours, gpu, mode="mps")
         create(ours, gpu)
-        assert f"this GPU is of node {there}" in refusal(lambda: write(ours, gpu, node=there))
+        assert f"this GPU is of node {there}" in refusal(write, ours, gpu, node=there)
         write(ours, gpu, node=here, health="Healthy")
         write(ours, gpu, health="Unhealthy")
         for status in ({"node": there}, {"health": "Unknown"}, {"node": here, "health": "Healthy"}):
-            reported = refusal(lambda status=status: write(theirs, gpu, **status))  # type: ignore[misc]
+            reported = refusal(write, theirs, gpu, **status)
             assert (
                 f"an agent of node {there} may write only GPUs of that node, but this GPU is of node {here}" in reported
             )
         write(ours, gpu, health="Unknown")
         write(theirs, gpu, node=there, health="Healthy")
-        assert f"is of node {there}" in refusal(lambda: write(ours, gpu, node=here))
+        assert f"is of node {there}" in refusal(write, ours, gpu, node=here)
         with client_for(token_of("")) as without_node:
-            assert "names no node" in refusal(lambda: write(without_node, gpu, health="Healthy"))
+            assert "names no node" in refusal(write, without_node, gpu, health="Healthy")
         write(api, gpu, node=here)  # an administrator may write any device
 
 
@@ -139,14 +119,14 @@ def test_users_who_may_release_gpus_can_only_set_the_health_to_unknown(
     rights, name = client.RbacAuthorizationV1Api(api), f"release-{namespace}"
     rule = {"apiGroups": [GROUP], "resources": ["gpudevices"], "verbs": ["release"]}
     with client_for(token_of("")) as without_node:
-        assert "names no node" in refusal(lambda: write(without_node, gpu, health="Unknown"))
+        assert "names no node" in refusal(write, without_node, gpu, health="Unknown")
         rights.create_cluster_role({"metadata": {"name": name}, "rules": [rule]})
         reference = {"kind": "ClusterRole", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
         subjects = [{"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}]
         rights.create_cluster_role_binding({"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
-        eventually(lambda: refusal(lambda: write(without_node, gpu, health="Unknown")) == "")
+        eventually(lambda: refusal(write, without_node, gpu, health="Unknown") == "")
         for status in ({"health": "Healthy"}, {"node": "here", "health": "Unknown"}):
-            assert "names no node" in refusal(lambda status=status: write(without_node, gpu, **status))  # type: ignore[misc]
+            assert "names no node" in refusal(write, without_node, gpu, **status)
     rights.delete_cluster_role_binding(name)
     rights.delete_cluster_role(name)
 

@@ -16,7 +16,6 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-RBAC = "rbac.authorization.k8s.io"
 USER = "system:serviceaccount:default:orion-agent"
 NODE = "a-node"
 
@@ -31,7 +30,7 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
 @pytest.fixture
 def operator(audited: AuditedPlane, tmp_path: Path) -> Iterator[ServingOperator]:
     with serving_operator(audited.api, audited.plane.access.kubeconfig, tmp_path) as made:
-        grant_rights(audited.api, made, {"kind": "User", "name": USER, "apiGroup": RBAC}, "rights")
+        grant_rights(audited.api, made, USER)
         yield made
 
 

@@ -14,9 +14,10 @@ from kubernetes import client
 from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.cluster import api_types
-from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
+from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
 from tests.cluster.operator_process import apply
+from tests.cluster.rights import bind
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]

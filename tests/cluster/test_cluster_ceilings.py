@@ -1,6 +1,5 @@
 """Ceilings of a namespace at a real API server: what tenants may write, the sentences, and old objects."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,23 +8,16 @@ import pytest
 from kubernetes import client
 
 from orion.operator.webhook import ceilings, manifests
+from testbed.access import Access
 from tests.cluster.admitted_pods import HP, pod, refusal, share
 from tests.cluster.conftest import client_for
+from tests.cluster.refusals import refusal as said
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
 GROUP, VERSION, SHARES = "orion.gpu", "v1alpha1", "gpushares"
 MEMORY, HALF = {"memory": {"limit": "8Gi"}}, {"compute": {"limit": 0.5}}
-
-
-def said(call: Callable[..., Any], *arguments: Any, **more: Any) -> str:
-    """Return the sentence with which a request is refused, or nothing."""
-    try:
-        call(*arguments, **more)
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
 
 
 class Tenant:
@@ -47,7 +39,7 @@ class Tenant:
 
 
 @pytest.fixture
-def tenant(api: client.ApiClient, admitted: str, kubeconfig_for: Callable[..., Path]) -> Iterator[Tenant]:
+def tenant(api: client.ApiClient, admitted: str, control_plane: Access, tmp_path: Path) -> Iterator[Tenant]:
     rights = client.RbacAuthorizationV1Api(api)
     rules = [{"apiGroups": [GROUP], "resources": [SHARES, "gpuprofiles"], "verbs": ["create", "update", "patch"]}]
     rights.create_namespaced_role(admitted, {"metadata": {"name": "shares"}, "rules": rules})
@@ -58,14 +50,10 @@ def tenant(api: client.ApiClient, admitted: str, kubeconfig_for: Callable[..., P
             admitted, {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
         )
     token = client.CoreV1Api(api).create_namespaced_service_account_token("default", admitted, {"spec": {}})
-    with client_for(kubeconfig_for("nobody")) as speaking:
-        settings = speaking.configuration
-        settings.cert_file = settings.key_file = None
-        settings.api_key = {"authorization": f"Bearer {token.status.token}"}
-        with client.ApiClient(settings) as own:
-            made = Tenant(own, admitted)
-            eventually(lambda: made.creates(share("probe", "be")) == "")
-            yield made
+    with client_for(control_plane.kubeconfig_with(token.status.token, tmp_path / "tenant.kubeconfig")) as own:
+        made = Tenant(own, admitted)
+        eventually(lambda: made.creates(share("probe", "be")) == "")
+        yield made
 
 
 @pytest.fixture

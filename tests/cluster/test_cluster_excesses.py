@@ -1,6 +1,5 @@
 """A tenant who creates too many pods and GPUShares in one namespace does not disturb the other tenants."""
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from kubernetes import client
 
 from tests.cluster.admitted_pods import pod, refusal, share
+from tests.cluster.refusals import refusal as said
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -29,11 +29,7 @@ def many(count: int) -> dict[str, str]:
 def report(core: client.CoreV1Api, namespace: str, name: str) -> str:
     """Write a pod's status as a kubelet does; return the error, if any."""
     condition = {"type": "Ready", "status": "False", "reason": str(time.monotonic_ns())}
-    try:
-        core.patch_namespaced_pod_status(name, namespace, {"status": {"conditions": [condition]}})
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
+    return said(core.patch_namespaced_pod_status, name, namespace, {"status": {"conditions": [condition]}})
 
 
 EXCESSES: dict[str, dict[str, Any]] = {

@@ -16,6 +16,7 @@ from kubernetes import client
 from orion.crds.annotations import PINNED_SHARE
 from tests.cluster.admitted_pods import pod, refusal, share
 from tests.cluster.conftest import Kubectl, client_for
+from tests.cluster.refusals import refusal as said
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -50,11 +51,7 @@ def _may_list(core: client.CoreV1Api, namespace: str) -> bool:
 
 
 def _patched(change: Callable[..., Any], namespace: str, annotations: dict[str, str | None]) -> str:
-    try:
-        change("mine", namespace, {"metadata": {"annotations": annotations}})
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
+    return said(change, "mine", namespace, {"metadata": {"annotations": annotations}})
 
 
 def test_a_tenant_cannot_change_a_pin_or_a_priority(admitted: str, tenant: client.CoreV1Api) -> None:

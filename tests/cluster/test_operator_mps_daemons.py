@@ -9,8 +9,9 @@ import pytest
 from kubernetes import client
 
 from tests.cluster import api_types
-from tests.cluster.audited_plane import AuditedPlane, audited_plane, bind, granted
+from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
+from tests.cluster.rights import bind
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]

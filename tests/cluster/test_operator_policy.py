@@ -1,6 +1,5 @@
 """The policies that restrict the operator, and what RBAC refuses to each component, at a real API server."""
 
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from kubernetes import client
 from orion.crds.annotations import STARTUP_TAINT
 from tests.cluster import api_types
 from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.refusals import refusal
+from tests.cluster.rights import bind
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
@@ -96,20 +97,9 @@ FORBIDDEN_TO = {
 
 def give_rights(api: client.ApiClient, component: str, namespace: str) -> str:
     """Bind a user to the component's roles, as the chart does; return the user."""
-    rights, user = client.RbacAuthorizationV1Api(api), f"system:serviceaccount:{namespace}:orion-{component}"
+    user = f"system:serviceaccount:{namespace}:orion-{component}"
     for file in ROLES[component]:
-        for role in yaml.safe_load_all((FILES / file).read_text()):
-            name = f"{role['metadata']['name']}-{namespace}"
-            role["metadata"] = {"name": name}
-            subjects = [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}]
-            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name}
-            binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-            if role["kind"] == "ClusterRole":
-                rights.create_cluster_role(role)
-                rights.create_cluster_role_binding(binding)
-            else:
-                rights.create_namespaced_role(namespace, role)
-                rights.create_namespaced_role_binding(namespace, binding)
+        bind(api, FILES / file, user, namespace)
     return user
 
 
@@ -119,7 +109,7 @@ def given(api: client.ApiClient, namespace: str) -> Iterator[Callable[[str], str
     yield lambda component: give_rights(api, component, namespace)
     rights = client.RbacAuthorizationV1Api(api)
     for binding in rights.list_cluster_role_binding().items:
-        if binding.metadata.name.endswith(namespace):
+        if namespace in binding.metadata.name:
             rights.delete_cluster_role_binding(binding.metadata.name)
             rights.delete_cluster_role(binding.role_ref.name)
 
@@ -167,15 +157,6 @@ def operator(
     for name in names:
         admission.delete_validating_admission_policy_binding(name)
         admission.delete_validating_admission_policy(name)
-
-
-def refusal(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """Return the sentence with which a request is refused, or nothing."""
-    try:
-        call(*arguments, **options)
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
 
 
 def test_the_operator_can_change_only_orions_labels_of_nodes(operator: client.ApiClient, fake_node: FakeNode) -> None:

@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from orion.operator.certificates.settings import CertificateSettings
 from testbed.access import Access
 from tests.cluster import certificates_process
 from tests.cluster.conftest import client_for
+from tests.cluster.refusals import refusal
 from tests.operator.certificate_samples import made
 from tests.waiting import eventually
 
@@ -78,12 +78,8 @@ def operators_token(
     core.create_namespaced_service_account(namespace, {"metadata": {"name": ACCOUNT}})
     certificates_process.grant_rights(api, f"system:serviceaccount:{namespace}:{ACCOUNT}", namespace)
     wanted: dict[str, Any] = {"spec": {"audiences": []}}
-    config = json.loads(control_plane.kubeconfig.read_text())
     token = core.create_namespaced_service_account_token(ACCOUNT, namespace, wanted).status.token
-    config["users"][0]["user"] = {"token": token}
-    path = tmp_path / "operator.kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
+    return control_plane.kubeconfig_with(token, tmp_path / "operator.kubeconfig")
 
 
 @pytest.fixture
@@ -95,15 +91,6 @@ def operator(operators_token: Path, configuration: str, namespace: str) -> Itera
         absent = client.CoreV1Api(taken).read_namespaced_secret
         eventually(lambda: "not found" in refusal(absent, CertificateSettings().secret, namespace))
         yield taken
-
-
-def refusal(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    """Return the sentence with which a request is refused, or nothing."""
-    try:
-        call(*arguments, **options)
-    except client.ApiException as error:
-        return str(json.loads(error.body)["message"])
-    return ""
 
 
 def written(by: client.ApiClient, name: str, change: Change, dry_run: bool = True) -> str:
