@@ -41,6 +41,10 @@ MIRROR = "kubernetes.io/config.mirror"
 """ On the mirror pod of a static pod, written by a kubelet, which takes the static pod itself from a file of its node.
 The API server lets nobody add or remove it later, and a kubelet starts no pod that has it. """
 
+PRIORITY_LABEL = "orion.gpu/priority"
+""" On a pod, a label that the webhook writes: hp or be. The operator watches the pods that have it. It never changes,
+and selectors of GPUShares do not see it. """
+
 SIMULATED = "orion.gpu/simulated"
 """ On a node, written by the operator: "true" if its GPUs are simulated. """
 
@@ -60,8 +64,16 @@ STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/orion"
 """ On a node, written by the template of its node group: it keeps pods away until the node has slots. The operator then
 removes it. The prefix tells Cluster Autoscaler that the taint is temporary (docs/autoscaling.md). """
 
+ON_PODS = frozenset({*OF_PEOPLE, PINNED_SHARE})
+""" The annotations by which a pod is known to concern Orion. """
+
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ The resources that a container requests: one unit is one slot. """
+
+
+def selectable(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a pod that selectors of GPUShares see: those that the pod has before its admission."""
+    return {name: value for name, value in labels.items() if name != PRIORITY_LABEL}
 
 
 class PodMarks(Model):

@@ -35,6 +35,7 @@ from orion.api_server.paths import DEVICES
 from orion.api_server.requests import ApiServer
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, say
+from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import API_VERSION
 from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
@@ -112,7 +113,7 @@ async def pod(cluster: Cluster, name: str) -> AsyncIterator[str]:
         head = {"apiVersion": API_VERSION, "kind": "GPUShare", "metadata": {"name": "share"}}
         await cluster.ask("POST", shares, {**head, "spec": share})
         container = {"name": "main", "image": "none", "resources": {"limits": {"orion.gpu/be": "1"}}}
-        meta = {"name": "pod", "labels": {"app": "pod"}, "annotations": {"orion/priority": "be"}}
+        meta = {"name": "pod", "labels": {"app": "pod", PRIORITY_LABEL: "be"}, "annotations": {"orion/priority": "be"}}
         await cluster.ask("POST", path, {"metadata": meta, "spec": {"nodeName": name, "containers": [container]}})
         yield f"{shares}/share"
     finally:

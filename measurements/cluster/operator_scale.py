@@ -29,6 +29,7 @@ from typing import Any
 
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
+from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import API_VERSION
 
 WIDE, NARROW = "wide", "narrow"
@@ -121,7 +122,7 @@ class Cluster:
 
     async def _make_pod(self, number: int, namespace: str, name: str, share: str) -> None:
         body = _object(name)
-        body["metadata"] |= {"labels": {"app": share}, "annotations": {"orion/priority": "be"}}
+        body["metadata"] |= {"labels": {"app": share, PRIORITY_LABEL: "be"}, "annotations": {"orion/priority": "be"}}
         limits = {"limits": {"orion.gpu/be": "1", "cpu": "2", "memory": "8Gi"}}
         container = {"name": "main", "image": "registry.example/training:1", "resources": limits}
         body["spec"] = {"containers": [container], "nodeName": _node(number // (PODS_OF_A_GPU * GPUS_OF_A_NODE))}

@@ -36,6 +36,8 @@ class Callbacks:
     def __init__(self) -> None:
         self.began = 0.0
         """ When the current callback began; 0: the loop waits. """
+        self.seen: list[str] = []
+        """ What the loop was seen to do in the current callback. """
         self.reset()
 
     def reset(self) -> None:
@@ -49,7 +51,8 @@ class Callbacks:
         """Record one callback."""
         self.longest_wall, self.longest_cpu = max(self.longest_wall, wall), max(self.longest_cpu, cpu)
         if cpu >= _NOTED_S and len(self.long) < 1_000:
-            self.long.append({"wall_s": round(wall, 4), "cpu_s": round(cpu, 4)})
+            self.long.append({"wall_s": round(wall, 4), "cpu_s": round(cpu, 4), "seen": self.seen})
+        self.seen = []
 
     def figures(self) -> dict[str, Any]:
         """Return the durations as JSON."""
@@ -99,7 +102,9 @@ def _sample(callbacks: Callbacks, loop: int) -> None:
         if began and time.perf_counter() - began >= _NOTED_S:
             frames = traceback.extract_stack(sys._current_frames()[loop])[-_FRAMES:]
             places = (f"{'/'.join(Path(each.filename).parts[-2:])}:{each.lineno} {each.name}" for each in frames)
-            callbacks.samples[" > ".join(places)] += 1
+            place = " > ".join(places)
+            callbacks.samples[place] += 1
+            callbacks.seen = [*callbacks.seen[-7:], place]
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ class PodRecord:
     uid: str
     version: int
     labels: Mapping[str, str]
+    """ Those that selectors of GPUShares see. """
+    labelled: bool
+    """ It has the label by which the operator watches pods. """
     priority: Priority | None
     """ None: the pod is not managed. """
     share: str | None
@@ -137,7 +140,8 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     at, uid, version = _identity(body)
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
-    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
+    labels = meta.get("labels") or {}
+    seen = {sys.intern(key): sys.intern(value) for key, value in annotations.selectable(labels).items()}
     asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
     unreadable, priority, share = "", None, None
     try:
@@ -152,7 +156,8 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         at=at,
         uid=uid,
         version=version,
-        labels=labels,
+        labels=seen,
+        labelled=annotations.PRIORITY_LABEL in labels,
         priority=priority,
         share=share,
         slots=asked[priority] if priority else (),

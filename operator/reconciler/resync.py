@@ -1,30 +1,66 @@
 """Compares the objects of the API server with the objects in memory.
 
-The watches of kopf do not answer two questions:
+The watches of kopf do not answer these questions:
 - Has every existing object been read? Until then, a pod whose share is read later looks as if its share was deleted.
 - Was an object in memory deleted? After an interruption, kopf may have to list again, and does not report deletions
   during the interruption.
+- Which pods of ours lack the label by which pods are watched? They were admitted before the webhook wrote it, or
+  without the webhook. If there are such pods at the start, all pods are watched until they are gone. Those that are
+  found later are read here.
+- Which pods does a share select that are not managed? They have no label; only their number is reported.
+
+Only metadata is listed, because the bodies of a hundred thousand pods are a gigabyte.
+
+Rejected: kopf's indices. kopf calls no handler until all indices are complete, and holds all objects until then.
 """
 
 import asyncio
+import contextlib
 import logging
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
+from orion.crds.annotations import ON_PODS, PRIORITY_LABEL
+from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key
-from orion.operator.reconciler.watching import Intake
+from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 1.5
+""" Objects may be deleted between our list and kopf's. """
+_SOON_S = 2.0
+""" The pause before an additional comparison: a watch that lists again needs some time. """
+_READ_MAX = 1_000
+""" How many pods without the label are read one by one. """
+_AT_ONCE = 200
+_LABELLED, _UNLABELLED = PRIORITY_LABEL, f"!{PRIORITY_LABEL}"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class _Listed(NamedTuple):
-    """The uids of all objects of one kind, and the lowest resourceVersion of the lists that they come from."""
+@dataclass(slots=True)
+class _Listed:
+    """What was found of one kind."""
 
-    uids: set[str]
-    version: int
+    uids: set[str] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    version: int = 2**63
+    """ The lowest resourceVersion of the lists. """
+
+
+@dataclass(slots=True)
+class _Lists:
+    """All objects of the API server. `others` are bodies without spec and status."""
+
+    of: dict[str, _Listed] = field(default_factory=dict)
+    older: set[Named] = field(default_factory=set)
+    """ Pods of ours without the label. """
+    others: list[dict[str, Any]] = field(default_factory=list)
+    """ Pods that do not concern Orion, in namespaces with shares. """
+    labelled: set[str] = field(default_factory=set)
+    """ The uids of pods with the label. """
 
 
 class Resync:
@@ -33,62 +69,144 @@ class Resync:
     Args:
         api: the API server.
         intake: knows the objects in memory.
+        watched: decides which pods kopf watches.
         namespaces: the namespaces whose pods and shares are watched; empty: all.
     """
 
-    def __init__(self, api: ApiServer, intake: Intake, namespaces: tuple[str, ...]) -> None:
-        self._api, self._intake, self._namespaces = api, intake, namespaces
+    def __init__(self, api: ApiServer, intake: Intake, watched: WatchedPods, namespaces: tuple[str, ...]) -> None:
+        self._api, self._intake, self._watched, self._namespaces = api, intake, watched, namespaces
+        self._asked: set[Named] = set()
+        """ Unknown pods that were looked for since the last comparison of all objects. """
+        self.chosen = asyncio.Event()
+        """ Is set once it is decided which pods are watched. """
 
     async def until_all_is_known(self) -> None:
         """Return once the watches have reported every object. Retry for as long as the API server does not answer."""
         while True:
             try:
-                missing = set().union(*[listed.uids for listed in (await self._list()).values()])
+                lists = await self._list()
             except ApiError as error:
                 _LOG.warning("the objects could not be listed: %s", error)
                 await asyncio.sleep(1)
                 continue
+            if not self.chosen.is_set():
+                self._watched.choose(all_pods=bool(lists.older))
+                self.chosen.set()
+            missing = set().union(*[listed.uids for path, listed in lists.of.items() if path != PODS])
+            missing |= lists.of[PODS].uids if self._watched.all else lists.labelled
             if await self._all_arrive(missing):
-                return
-            _LOG.info("the watches did not report %d objects: listing again", len(missing - self._intake.seen))
+                break
+            _LOG.info("the watches did not report %d objects: listing again", len(missing))
+        await self._intake.all_known()
+        with contextlib.suppress(ApiError):
+            await self._take_unlabelled(lists)
 
     async def _all_arrive(self, missing: set[str]) -> bool:
-        """Wait for the watches to report objects. Return False after 5 s without a new report."""
-        loop = asyncio.get_running_loop()
-        missing -= self._intake.seen
+        """Wait for the watches to report objects. Return False after 1.5 s without a new report."""
+        loop, seen = asyncio.get_running_loop(), self._intake.seen or set()
+        missing -= seen
         deadline = loop.time() + _TIMEOUT_S
         while missing and loop.time() < deadline:
             await asyncio.sleep(_POLL_S)
-            known = missing & self._intake.seen
+            known = missing & seen
             if known:
                 missing -= known
                 deadline = loop.time() + _TIMEOUT_S
         return not missing
 
-    async def drop_what_is_gone(self) -> set[Key]:
-        """Drop objects from memory that no longer exist; return the keys of the objects that this concerns.
+    async def next_comparison(self, seconds: float) -> set[Key]:
+        """Wait for some seconds, or less if there is a reason; then compare all objects with those in memory.
+
+        Returns:
+            The keys of the objects that this concerns.
 
         Raises:
             ApiError: the objects could not be listed; then none is dropped.
         """
+        due = asyncio.get_running_loop().time() + seconds
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                while not self._intake.listed_again:
+                    await self._intake.noticed.wait()
+                    await asyncio.sleep(_SOON_S)
+                    self._intake.noticed.clear()
+                    await self._read_unknown()
+        return await self._compare()
+
+    async def _read_unknown(self) -> None:
+        """Read the pods that GPUDevices name and that are not in memory; each once between two comparisons."""
+        unknown = self._intake.unknown - self._asked
+        self._intake.unknown = set()
+        self._asked |= unknown
+        with contextlib.suppress(ApiError):
+            await self._read({at for at in unknown if not self._namespaces or at.namespace in self._namespaces})
+
+    async def _compare(self) -> set[Key]:
+        self._intake.listed_again = False
         lists = await self._list()
-        return set().union(*[self._intake.drop_missing(path, *listed) for path, listed in lists.items()])
+        self._asked.clear()
+        keys = set().union(
+            *[self._intake.drop_missing(path, each.uids, each.version) for path, each in lists.of.items()]
+        )
+        if not lists.older:
+            self._watched.choose(all_pods=False)
+        await self._take_unlabelled(lists)
+        return keys
 
-    async def _list(self) -> dict[str, _Listed]:
-        return {path: await self._list_kind(path) for path in (PODS, SHARES, NODES, DEVICES)}
+    # -- Pods without the label ----------------------------------------------------------------------------------------
 
-    async def _list_kind(self, path: str) -> _Listed:
-        uids: set[str] = set()
-        versions = []
+    async def _take_unlabelled(self, lists: _Lists) -> None:
+        if self._watched.all:
+            return  # kopf reports them
+        await self._read(lists.older)
+        for number, body in enumerate(lists.others):
+            self._intake.pod({"type": "ADDED", "object": body})
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _read(self, pods: set[Named]) -> None:
+        """Read pods that kopf does not watch."""
+        for at in sorted(pods)[:_READ_MAX]:
+            path = f"/api/v1/namespaces/{at.namespace}/pods"
+            for body in (await self._api.get(path, fieldSelector=f"metadata.name={at.name}"))["items"]:
+                self._intake.pod({"type": "ADDED", "object": body})
+
+    # -- Lists ---------------------------------------------------------------------------------------------------------
+
+    async def _list(self) -> _Lists:
+        lists = _Lists()
+        for path in (SHARES, NODES, DEVICES):
+            lists.of[path] = await self._list_kind(path, lists)
+        pods = await self._list_kind(PODS, lists, labelSelector=_LABELLED)
+        lists.labelled = set(pods.uids)
+        unlabelled = await self._list_kind(PODS, lists, labelSelector=_UNLABELLED, fieldSelector=_NOT_ENDED)
+        lists.of[PODS] = _Listed(pods.uids | unlabelled.uids, set(), min(pods.version, unlabelled.version))
+        return lists
+
+    async def _list_kind(self, path: str, lists: _Lists, **query: str) -> _Listed:
+        found = _Listed()
         for one in self._paths(path):
-            async for page in self._api.pages(one, METADATA_LIST):
-                uids |= {item["metadata"]["uid"] for item in page["items"]}
+            async for page in self._api.pages(one, METADATA_LIST, **query):
                 version = page["metadata"].get("resourceVersion", "")
-                versions.append(int(version) if version.isdigit() else 0)
-        return _Listed(uids, min(versions))
+                found.version = min(found.version, int(version) if version.isdigit() else 0)
+                for item in page["items"]:
+                    found.uids.add(item["metadata"]["uid"])
+                    found.namespaces.add(item["metadata"].get("namespace", ""))
+                    if query.get("labelSelector") == _UNLABELLED:
+                        _sort(item["metadata"], lists)
+        return found
 
     def _paths(self, path: str) -> list[str]:
         if not self._namespaces or path in (NODES, DEVICES):
             return [path]
         folder, plural = path.rsplit("/", 1)
         return [f"{folder}/namespaces/{name}/{plural}" for name in self._namespaces]
+
+
+def _sort(meta: dict[str, Any], lists: _Lists) -> None:
+    """Note a pod without the label."""
+    if ON_PODS & (meta.get("annotations") or {}).keys():
+        lists.older.add(Named(meta["namespace"], meta["name"]))
+    elif meta["namespace"] in lists.of[SHARES].namespaces:
+        kept = ("namespace", "name", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp")
+        lists.others.append({"metadata": {key: meta[key] for key in kept if key in meta}})

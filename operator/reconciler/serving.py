@@ -30,7 +30,7 @@ from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.resync import Resync
 from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
-from orion.operator.reconciler.watching import PROGRAM, Intake, kopf_settings, registry
+from orion.operator.reconciler.watching import PROGRAM, Intake, WatchedPods, kopf_settings, registry
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,8 +69,9 @@ class Reconciler:
         )
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
-        self._resync = Resync(self._api, self._intake, settings.namespaces)
-        self._known = asyncio.Event()
+        self._kopf = kopf_settings()
+        self._resync = Resync(self._api, self._intake, WatchedPods(self._kopf), settings.namespaces)
+        self._known, self._ended = asyncio.Event(), asyncio.Event()
         self._node_pods: NodePodsServer | None = None
         if node_pods is not None:
             source = PodsOfNodes(self.state)
@@ -119,21 +120,23 @@ class Reconciler:
     async def _signalled(self) -> None:
         """Return on SIGTERM or SIGINT. This takes the place of kopf's handlers, which end kopf first.
 
-        Until all objects are known, kopf's handlers apply: no server runs yet, and kopf has set its handlers by then.
+        Between kopf's start and the moment when all objects are known, kopf's handlers apply: no server runs yet.
         """
-        await self._known.wait()
-        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._handle_signals()
+        await self._ended.wait()
+
+    def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
-        await ended.wait()
+            asyncio.get_running_loop().add_signal_handler(number, self._ended.set)
 
     async def _watch(self) -> None:
         """Run kopf."""
+        await self._resync.chosen.wait()
         namespaces = self._settings.namespaces
         try:
             await kopf.operator(
                 registry=registry(self._intake, self._access),
-                settings=kopf_settings(),
+                settings=self._kopf,
                 clusterwide=not namespaces,
                 namespaces=namespaces,
                 identity=None,
@@ -164,6 +167,7 @@ class Reconciler:
     async def _resync_forever(self) -> None:
         """Start the workers once all objects are known, then resync periodically."""
         await self._resync.until_all_is_known()
+        self._handle_signals()
         self._known.set()
         self.metrics.ready.set(1)
         await self._controller.begin()
@@ -171,9 +175,8 @@ class Reconciler:
             self._node_pods.begin()
         _LOG.info("all objects are known: %s", self.state.counts())
         while True:
-            await asyncio.sleep(self._settings.resync_seconds)
             with contextlib.suppress(ApiError):
-                self._controller.changed(await self._resync.drop_what_is_gone())
+                self._controller.changed(await self._resync.next_comparison(self._settings.resync_seconds))
 
     @contextlib.asynccontextmanager
     async def _exposed(self) -> AsyncIterator[None]:

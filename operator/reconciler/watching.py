@@ -7,6 +7,7 @@ The reconciler does not use:
 - kopf's logins. kopf gets a session of `api_server`, so that all requests use the same renewed token.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,12 +16,18 @@ import kopf
 
 from orion.api_server.access import Access
 from orion.api_server.paths import NODES, PODS, SHARES
+from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import GROUP, VERSION
 from orion.operator.reconciler import records
 from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key, State
+from orion.operator.reconciler.usage import named_pods
 
 _LOG = logging.getLogger(__name__)
+
+_PODS = ("", "v1", "pods")
+_UNKNOWN_MAX, _DEVICES_AT_ONCE = 1_000, 200
 
 PROGRAM = "orion-operator"
 """ The operator's User-Agent, as in the API server's audit log. """
@@ -36,8 +43,14 @@ class Intake:
 
     def __init__(self, state: State, controller: Controller) -> None:
         self._state, self._controller = state, controller
-        self.seen: set[str] = set()
-        """ The uids of all objects that the watches have reported. """
+        self.seen: set[str] | None = set()
+        """ The uids of the objects that the watches have reported, also of deleted ones; None: all are known. """
+        self.unknown: set[Named] = set()
+        """ Pods that GPUDevices name and that are not in the state, once all objects are known. """
+        self.listed_again = False
+        """ A watch has listed again since `Resync` has last compared, so deletions may have been missed. """
+        self.noticed = asyncio.Event()
+        """ Is set when there is something that `Resync` should not wait with. """
 
     def pod(self, event: Mapping[str, Any]) -> None:
         """Process an event of a pod.
@@ -68,6 +81,7 @@ class Intake:
         old = self._state.devices.get(new.name)
         if self._is_newer(event, new, old):
             self._controller.changed(self._state.put_device(new))
+            self._note_unknown(new)
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_device(new.name))
 
@@ -95,7 +109,8 @@ class Intake:
         for record in self._known(path):
             if record.uid in uids or record.version > version:
                 continue
-            self.seen.discard(record.uid)
+            if isinstance(record, records.PodRecord) and record.ended and not record.labelled:
+                continue  # `Resync` does not list such pods; kopf reports their deletion
             if isinstance(record, records.PodRecord):
                 keys |= self._state.drop_pod(record.at)
             elif isinstance(record, records.ShareRecord):
@@ -113,13 +128,29 @@ class Intake:
             return [each for each in self._state.pods_and_shares() if isinstance(each, records.ShareRecord)]
         return list(self._state.nodes.values() if path == NODES else self._state.devices.values())
 
+    async def all_known(self) -> None:
+        """Learn that the watches have reported all objects."""
+        self.seen = None
+        for number, device in enumerate(tuple(self._state.devices.values())):
+            self._note_unknown(device)
+            if number % _DEVICES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _note_unknown(self, device: records.DeviceRecord) -> None:
+        if self.seen is None and len(self.unknown) < _UNKNOWN_MAX:
+            found = {at for at in named_pods(device) if self._state.pod(at) is None} - self.unknown
+            self.unknown |= found
+            if found:
+                self.noticed.set()
+
     def _is_newer(self, event: Mapping[str, Any], new: records.Record, old: records.Record | None) -> bool:
+        if self.seen is not None:
+            self.seen.add(new.uid)
+        elif event["type"] is None:
+            self.listed_again = True
+            self.noticed.set()
         if event["type"] == "DELETED":
-            self.seen.discard(new.uid)
             return False
-        self.seen.add(new.uid)
-        if old is not None and old.uid != new.uid:
-            self.seen.discard(old.uid)
         return event["type"] is None or old is None or old.uid != new.uid or new.version > old.version
 
 
@@ -132,7 +163,7 @@ def registry(intake: Intake, access: Access) -> kopf.OperatorRegistry:
         return kopf.AiohttpSession(server=access.url, aiohttp_session=access.session(PROGRAM))
 
     for resource, take in (
-        (("", "v1", "pods"), intake.pod),
+        (_PODS, intake.pod),
         (("", "v1", "nodes"), intake.node),
         ((GROUP, VERSION, "gpushares"), intake.share),
         ((GROUP, VERSION, "gpudevices"), intake.device),
@@ -150,7 +181,8 @@ def handler(intake: Intake, take: Callable[[Any], None]) -> Any:
         except Exception:
             # Ignore an object that triggers a bug. Count it as seen, so that the operator still becomes ready.
             uid = event["object"]["metadata"]["uid"]
-            intake.seen.add(uid)
+            if intake.seen is not None:
+                intake.seen.add(uid)
             _LOG.exception("a bug in Orion: object %s is ignored", uid)
         # kopf's views of an object refer to each other, so only a collection of garbage frees them. The object itself,
         # which is much larger, is freed here.
@@ -172,6 +204,29 @@ class NothingStored(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         """Store nothing."""
+
+
+class WatchedPods:
+    """Which pods kopf watches: those with the webhook's label, or all while pods of ours are older than the label.
+
+    kopf reads its settings before each request. So a change counts from the next request of a watch on, at the latest
+    after `server_timeout`.
+    """
+
+    def __init__(self, settings: kopf.OperatorSettings) -> None:
+        self._selectors = settings.watching.label_selectors
+
+    @property
+    def all(self) -> bool:
+        """Whether all pods are watched."""
+        return _PODS not in self._selectors
+
+    def choose(self, all_pods: bool) -> None:
+        """Watch all pods, or only those with the label."""
+        if all_pods:
+            self._selectors.pop(_PODS, None)
+        else:
+            self._selectors[_PODS] = PRIORITY_LABEL
 
 
 def kopf_settings() -> kopf.OperatorSettings:

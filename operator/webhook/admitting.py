@@ -9,7 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, MIRROR, PINNED_SHARE, PRIORITY, SHARE, PodMarks, read_marks
+from orion.crds.annotations import (
+    CONTAINERS,
+    MIRROR,
+    PINNED_SHARE,
+    PRIORITY,
+    PRIORITY_LABEL,
+    SHARE,
+    PodMarks,
+    read_marks,
+    selectable,
+)
 from orion.crds.governing import Shares
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
@@ -90,7 +100,8 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     changes += _choose_runtime(pod, after, defaults)
     changes += placement.require_nodes(after["spec"], amounts, memory)
     name = share.metadata.name if share else None
-    changes += _annotate(after, {PRIORITY: str(priority), PINNED_SHARE: name or ""})
+    changes += _mark(after, "annotations", {PRIORITY: str(priority), PINNED_SHARE: name or ""})
+    changes += _mark(after, "labels", {PRIORITY_LABEL: str(priority)})
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,
         Reason.SLOTS_GIVEN,
@@ -140,7 +151,7 @@ def _marks(pod: Pod) -> PodMarks:
 
 
 def _governing(pod: Pod, marks: PodMarks, cluster: Cluster, defaults: Defaults) -> tuple[GPUShare | None, str]:
-    found = cluster.shares.claiming(marks.share, pod.metadata.labels or {})
+    found = cluster.shares.claiming(marks.share, selectable(pod.metadata.labels or {}))
     if len(found) > 1:
         names = " and ".join(share.metadata.name for share in found)
         raise Refusal(
@@ -237,13 +248,14 @@ def _choose_runtime(pod: Pod, after: dict[str, Any], defaults: Defaults) -> list
     return [f"the pod's runtime class is {defaults.runtime_class}, because the pod names none"]
 
 
-def _annotate(after: dict[str, Any], wanted: Mapping[str, str]) -> list[str]:
-    annotations = (after.get("metadata") or {}).get("annotations") or {}
-    changed = [name for name, value in wanted.items() if annotations.get(name) != value]
+def _mark(after: dict[str, Any], what: str, wanted: Mapping[str, str]) -> list[str]:
+    """Write annotations or labels; return what has changed."""
+    marks = (after.get("metadata") or {}).get(what) or {}
+    changed = [name for name, value in wanted.items() if marks.get(name) != value]
     if changed:
         metadata = after["metadata"] = dict(after.get("metadata") or {})
-        metadata["annotations"] = {**annotations, **wanted}
-    return [f"annotation {name} is set" for name in changed]
+        metadata[what] = {**marks, **wanted}
+    return [f"{what.removesuffix('s')} {name} is set" for name in changed]
 
 
 def _cautions(pod: Pod, amounts: Mapping[str, int], memory: Memory | None, cluster: Cluster) -> Iterable[str]:

@@ -29,7 +29,7 @@ import yaml
 
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
-from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, WRITTEN
+from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, PRIORITY_LABEL, WRITTEN
 from orion.crds.model import GROUP
 from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
@@ -42,6 +42,7 @@ CEILINGS_FILE = "ceilings.yaml"
 TIMEOUT_S = 5
 
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
+_LABELS = "object.metadata.?labels.orValue({})"
 _IS_OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
 
@@ -54,6 +55,7 @@ def _asks(container: str) -> str:
 
 ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
 _IS_MARKED = (f"'{name}' in {_ANNOTATIONS}" for name in OF_PEOPLE)
+_IS_ADMITTED = f"'{PINNED_SHARE}' in {_ANNOTATIONS} || '{PRIORITY_LABEL}' in {_LABELS}"
 CONCERNS_ORION = " || ".join((*_IS_MARKED, ASKS_FOR_SLOTS))
 
 
@@ -140,14 +142,14 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
         "matchConditions": [
-            {"name": "slots-or-pin", "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
+            {"name": "slots-pin-or-label", "expression": f"{_IS_ADMITTED} || {ASKS_FOR_SLOTS}"},
         ],
         "variables": [{"name": "withSlots", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
                 "expression": "variables.withSlots.size() > 0",
-                "message": f"only Orion's webhook may write annotation {PINNED_SHARE}, and only for pods that ask for "
-                "slots; remove it",
+                "message": f"only Orion's webhook may write annotation {PINNED_SHARE} and label {PRIORITY_LABEL}, and "
+                "only for pods that ask for slots; remove them",
                 "reason": "Forbidden",
             },
             {
@@ -176,7 +178,7 @@ def _marks_stay() -> dict[str, Any]:
     read = {
         "annotations": _ANNOTATIONS,
         "oldAnnotations": "oldObject.metadata.?annotations.orValue({})",
-        "labels": "object.metadata.?labels.orValue({})",
+        "labels": _LABELS,
         "oldLabels": "oldObject.metadata.?labels.orValue({})",
     }
 
@@ -203,7 +205,7 @@ def _marks_stay() -> dict[str, Any]:
 
 
 def _bindings_bring_no_marks() -> dict[str, Any]:
-    both = f"{_ANNOTATIONS}, object.metadata.?labels.orValue({{}})"
+    both = f"{_ANNOTATIONS}, {_LABELS}"
     none = f"![{both}].exists(marks, marks.exists(name, {_IS_OURS}))"
     return {
         "name": "bindings-bring-no-marks",

@@ -10,7 +10,7 @@ ReplicaSet's controller drops them.
 
 from typing import Any
 
-from orion.crds.annotations import CONTAINERS, OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, SHARE, WRITTEN
+from orion.crds.annotations import CONTAINERS, OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, PRIORITY_LABEL, SHARE, WRITTEN
 from orion.crds.policy import Priority
 
 ALLOWED = (
@@ -46,7 +46,7 @@ def names_have_an_effect() -> dict[str, Any]:
         "unknown": f"variables.annotations.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
         "written": f"variables.annotations.filter(name, name.startsWith('{WRITTEN}') "
         f"&& !({_MAKES} == 'Pod' && name == '{PINNED_SHARE}'))",
-        "asLabels": f"variables.labels.filter(name, {_OURS})",
+        "asLabels": f"variables.labels.filter(name, {_OURS} && !({_MAKES} == 'Pod' && name == '{PRIORITY_LABEL}'))",
         "outside": f"variables.around.exists(each, [each.?annotations.orValue({{}}), each.?labels.orValue({{}})]"
         f".exists(names, names.exists(name, {_OURS})))",
         "priority": f"variables.annotations[?'{PRIORITY}'].orValue('{Priority.HP}')",

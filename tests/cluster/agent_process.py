@@ -15,7 +15,7 @@ from typing import Any
 
 from kubernetes import client
 
-from orion.crds.annotations import PINNED_SHARE
+from orion.crds.annotations import PINNED_SHARE, PRIORITY_LABEL
 from orion.node_agent.kubelet import api_pb2
 from tests.cluster.rights import bind
 from tests.cluster.serving_operator import ServingOperator
@@ -139,14 +139,15 @@ class ClusterView:
     def pod(self, name: str, node: str, priority: str = "be", **spec: Any) -> None:
         """Create a pod on a node as the webhook would; with `spec`, a GPUShare of the same name governs it."""
         if spec:
-            metadata = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUShare", "metadata": {"name": name}}
-            share = {**metadata, "spec": {"priority": priority, **spec}}
+            head = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "GPUShare", "metadata": {"name": name}}
+            share = {**head, "spec": {"priority": priority, **spec}}
             self._objects.create_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", share)
         limits = {f"{GROUP}/{priority}": "1"}
         containers = [{"name": "main", "image": "none", "resources": {"limits": limits}}]
         annotations = {"orion/priority": priority, PINNED_SHARE: name if spec else ""}
         of_pod = {"nodeName": node, "containers": containers, "terminationGracePeriodSeconds": 0}
-        made = {"metadata": {"name": name, "annotations": annotations}, "spec": of_pod}
+        metadata = {"name": name, "labels": {PRIORITY_LABEL: priority}, "annotations": annotations}
+        made = {"metadata": metadata, "spec": of_pod}
         self.core.create_namespaced_pod(self.namespace, made)
 
     def change_share(self, name: str, **spec: Any) -> None:

@@ -213,6 +213,7 @@ class World:
         node: str = "",
         priority: str | None = "be",
         pin: str | None = None,
+        labelled: bool = True,
         **marks: str,
     ) -> None:
         """Create a pod as the webhook leaves it, on a node; `marks` are further annotations of orion/."""
@@ -224,7 +225,8 @@ class World:
         limits = {f"orion.gpu/{priority}": "1"} if priority else {}
         containers = [{"name": "main", "image": "x/y:1", "resources": {"limits": limits}}]
         spec: dict[str, Any] = {"containers": containers, "nodeName": node or self._usual_node()}
-        meta = {"name": name, "labels": {"app": app}, "annotations": annotations}
+        labels = {"app": app} | ({"orion.gpu/priority": priority} if priority and labelled else {})
+        meta = {"name": name, "labels": labels, "annotations": annotations}
         self._core.create_namespaced_pod(self.namespace, {"metadata": meta, "spec": spec})
 
     def run(self, pod: str) -> None:

@@ -96,7 +96,7 @@ def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_
     world.pod("orphan", "doomed", pin="doomed")
     with CutProxy(plane.access.url) as proxy:
         way = proxy.kubeconfig(plane.access.kubeconfig, tmp_path / "through-proxy")
-        with running_operator(way, tmp_path, *LEASE, "--resync-seconds", "3", "--verbose") as operator:
+        with running_operator(way, tmp_path, *LEASE, "--verbose") as operator:
             settled_with_orphan(world)
             proxy.cut()
             world.delete_share("doomed")
@@ -112,6 +112,28 @@ def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_
 def settled_with_orphan(world: World) -> None:
     eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
     eventually(lambda: world.grant("orphan").get("share") == "doomed")
+
+
+def test_pods_that_are_older_than_the_label_stay_governed(plane: ControlPlane, world: World, tmp_path: Path) -> None:
+    world.share("training", memory={"limit": "1Gi"})
+    world.pod("older", "training", labelled=False)
+    with running_operator(plane.access.kubeconfig, tmp_path, *LEASE):
+        world.pod("newer", "training")
+        settled(world, GI)
+        eventually(lambda: world.share_status("training")["pods"]["governed"] == 2)
+        world.change_share("training", memory={"limit": "2Gi"})
+        settled(world, 2 * GI)
+        world.delete_pod("older")
+        eventually(lambda: world.share_status("training")["pods"]["governed"] == 1)
+
+
+def test_pods_without_the_label_are_not_sent_to_the_operator(plane: ControlPlane, world: World, tmp_path: Path) -> None:
+    world.pod("theirs", "other", priority=None)
+    world.pod("ours", "training")
+    with running_operator(plane.access.kubeconfig, tmp_path, *LEASE, serves=False) as operator:
+        world.pod("theirs-later", "other", priority=None)
+        world.pod("ours-later", "training")
+        eventually(lambda: operator.metrics()['orion_operator_objects{kind="pods"}'] == 2)
 
 
 def test_changes_are_applied_while_the_api_server_restarts(plane: ControlPlane, world: World, tmp_path: Path) -> None:

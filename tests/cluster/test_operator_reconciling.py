@@ -92,6 +92,8 @@ def test_a_named_share_wins_over_selectors_and_two_matching_selectors_are_a_conf
 def test_pods_that_lack_the_annotation_are_counted_and_named(world: World, operator: OperatorProcess) -> None:
     world.share("training")
     world.pod("left-out", "training", priority=None)
+    operator.end()
+    operator.start().wait_until_ready()  # such pods are not watched, but counted at the start and every ten minutes
     eventually(lambda: world.share_status("training").get("pods", {}).get("unannotatedNames") == ["left-out"])
     assert world.share_status("training")["pods"]["governed"] == 0
     assert world.grant("left-out") == {}

@@ -458,3 +458,14 @@ def test_only_new_ephemeral_containers_are_checked() -> None:
     after["spec"]["ephemeralContainers"] = [*before["spec"]["ephemeralContainers"], fresh]
     decision = admit_ephemeral(after, before, DEFAULTS)
     assert "ephemeral container new sets NVIDIA_VISIBLE_DEVICES" in decision.sentence
+
+
+def test_the_label_of_the_operator_is_set_and_seen_by_no_selector() -> None:
+    forged = pod(annotations={"orion/priority": "be"})
+    forged["metadata"]["labels"]["orion.gpu/priority"] = "hp"
+    selector = {"matchLabels": {"orion.gpu/priority": "be"}}
+    selecting = GPUShare.read({"metadata": {"name": "s"}, "spec": {"priority": "be", "selector": selector}})
+    decision = decide(forged, selecting)
+    again = decide(dict(decision.pod), selecting)
+    assert decision.pod["metadata"]["labels"] == {"app": "chat", "orion.gpu/priority": "be"}
+    assert (pinned(decision), pinned(again)) == ("", "")

@@ -1,0 +1,155 @@
+"""Which pods the operator watches, and how it finds those that it does not watch."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, cast
+
+from kopf._cogs.structs.references import Resource
+
+from orion.api_server.paths import PODS
+from orion.api_server.requests import ApiServer
+from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.lease import Alone
+from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.resync import Resync
+from orion.operator.reconciler.state import State
+from orion.operator.reconciler.watching import Intake, WatchedPods, kopf_settings
+from tests.waiting import DEADLINE
+
+LABEL = "orion.gpu/priority"
+UUID = "GPU-00000000-0000-4000-8000-000000000001"
+Body = dict[str, Any]
+
+
+def pod(name: str, *, labelled: bool = True, annotated: bool = True, namespace: str = "n") -> Body:
+    labels = {"app": "a"} | ({LABEL: "be"} if labelled else {})
+    annotations = {"orion/priority": "be"} if annotated else {}
+    meta = {"namespace": namespace, "name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels}
+    limits = {"limits": {"orion.gpu/be": "1"}} if annotated else {}
+    spec = {"nodeName": "node", "containers": [{"name": "main", "resources": limits}]}
+    return {"metadata": meta | {"annotations": annotations}, "spec": spec, "status": {}}
+
+
+SHARE: Body = {
+    "metadata": {"namespace": "n", "name": "s", "uid": "uid-s", "resourceVersion": "1", "generation": 1},
+    "spec": {"priority": "be", "selector": {"matchLabels": {"app": "a"}}},
+}
+
+
+class FakeLists:
+    """An API server that answers lists; only what the resync asks for: the label's selectors, and pods by name."""
+
+    def __init__(self, pods: Iterable[Body], shares: Iterable[Body] = ()) -> None:
+        self.pods, self.shares = list(pods), list(shares)
+        self.read: list[str] = []
+
+    async def pages(self, path: str, accept: str, **query: str) -> AsyncIterator[Body]:
+        items = self.pods if path == PODS else self.shares if path.endswith("/gpushares") else []
+        if path == PODS:
+            wanted = query["labelSelector"] == LABEL
+            items = [each for each in items if (LABEL in each["metadata"]["labels"]) is wanted]
+        yield {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": each["metadata"]} for each in items]}
+
+    async def get(self, path: str, **query: str) -> Body:
+        self.read.append(query["fieldSelector"])
+        return {"items": [each for each in self.pods if f"metadata.name={each['metadata']['name']}" in self.read[-1:]]}
+
+
+class Watched:
+    """A resync with its parts; `report` is what kopf would do."""
+
+    def __init__(self, lists: FakeLists) -> None:
+        self.lists, self.state, self.settings, metrics = lists, State(), kopf_settings(), Metrics()
+        api = cast("ApiServer", lists)
+        self.intake = Intake(self.state, Controller(self.state, api, Alone(metrics), metrics, "test"))
+        self.resync = Resync(api, self.intake, WatchedPods(self.settings), ())
+
+    @property
+    def selector(self) -> list[str]:
+        return list(self.settings.watching.label_selectors.collect(Resource("", "v1", "pods")))
+
+    async def start(self) -> None:
+        """Start as the reconciler does: kopf watches once it is decided what."""
+        known = asyncio.create_task(self.resync.until_all_is_known())
+        await self.resync.chosen.wait()
+        for each in self.lists.shares:
+            self.intake.share({"type": None, "object": each})
+        for each in self.lists.pods:
+            if not self.selector or LABEL in each["metadata"]["labels"]:
+                self.intake.pod({"type": None, "object": each})
+        await asyncio.wait_for(known, DEADLINE)
+
+    async def until_known(self, name: str) -> None:
+        """Run the resync until a pod is in the state."""
+        comparing = asyncio.create_task(self.resync.next_comparison(600))
+        async with asyncio.timeout(DEADLINE):
+            while self.state.pod(Named("n", name)) is None:
+                await asyncio.sleep(0.01)
+        comparing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await comparing
+
+
+async def test_kopf_watches_pods_by_the_label_of_the_webhook() -> None:
+    found = Watched(FakeLists([pod("ours"), pod("theirs", labelled=False, annotated=False)]))
+    await found.start()
+    assert found.selector == [LABEL]
+    assert [each.at.name for each in found.state.pods_of_node("node")] == ["ours"]
+
+
+async def test_all_pods_are_watched_while_there_are_pods_older_than_the_label() -> None:
+    lists = FakeLists([pod("ours"), pod("older", labelled=False)])
+    found = Watched(lists)
+    await found.start()
+    assert found.selector == []
+    assert {each.at.name for each in found.state.pods_of_node("node")} == {"ours", "older"}
+    del lists.pods[1]
+    await found.resync.next_comparison(0)
+    assert found.selector == [LABEL]
+    assert found.state.pod(Named("n", "older")) is None
+
+
+async def test_a_pod_of_ours_that_lacks_the_label_is_read_by_the_next_comparison() -> None:
+    lists = FakeLists([])
+    found = Watched(lists)
+    await found.start()
+    lists.pods.append(pod("late", labelled=False))
+    await found.resync.next_comparison(0)
+    assert [each.at.name for each in found.state.pods_of_node("node")] == ["late"]
+    assert found.selector == [LABEL]
+
+
+async def test_a_pod_that_a_gpu_names_is_read_at_once() -> None:
+    lists = FakeLists([])
+    found = Watched(lists)
+    await found.start()
+    lists.pods.append(pod("late", labelled=False, annotated=True))
+    row = {"name": "be-0", "priority": "be", "pod": {"namespace": "n", "name": "late"}, "clients": 0}
+    status = {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice", "heldSlots": [row]}
+    meta = {"name": "gpu-0", "uid": "uid-gpu", "resourceVersion": "2"}
+    found.intake.device({"type": "ADDED", "object": {"metadata": meta, "spec": {}, "status": status}})
+    await found.until_known("late")
+    assert lists.read == ["metadata.name=late"]
+
+
+async def test_pods_that_are_not_ours_are_known_where_shares_may_select_them() -> None:
+    others = [pod("selected", labelled=False, annotated=False)]
+    others.append(pod("elsewhere", labelled=False, annotated=False, namespace="m"))
+    found = Watched(FakeLists(others, [SHARE]))
+    await found.start()
+    share = found.state.share(Named("n", "s"))
+    assert share is not None
+    assert found.state.governed(share).unannotated == ["selected"]
+    assert found.state.pod(Named("m", "elsewhere")) is None
+
+
+async def test_a_watch_that_lists_again_leads_to_a_comparison() -> None:
+    lists = FakeLists([pod("stays"), pod("goes")])
+    found = Watched(lists)
+    await found.start()
+    del lists.pods[1]
+    found.intake.pod({"type": None, "object": lists.pods[0]})
+    await asyncio.wait_for(found.resync.next_comparison(600), DEADLINE)
+    assert [each.at.name for each in found.state.pods_of_node("node")] == ["stays"]
