@@ -29,8 +29,7 @@ from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.1
-_TIMEOUT_S = 1.5
-""" Objects may be deleted between our list and kopf's. """
+_TIMEOUT_S = 5.0
 _SOON_S = 2.0
 """ The pause before an additional comparison: a watch that lists again needs some time. """
 _READ_MAX = 1_000
@@ -82,6 +81,7 @@ class Resync:
 
     async def until_all_is_known(self) -> None:
         """Return once the watches have reported every object. Retry for as long as the API server does not answer."""
+        patience = _TIMEOUT_S
         while True:
             try:
                 lists = await self._list()
@@ -94,24 +94,25 @@ class Resync:
                 self.chosen.set()
             missing = set().union(*[listed.uids for path, listed in lists.of.items() if path != PODS])
             missing |= lists.of[PODS].uids if self._watched.all else lists.labelled
-            if await self._all_arrive(missing):
+            if await self._all_arrive(missing, patience):
                 break
+            patience *= 2  # a list loads an API server that is too slow already
             _LOG.info("the watches did not report %d objects: listing again", len(missing))
         await self._intake.all_known()
         with contextlib.suppress(ApiError):
             await self._take_unlabelled(lists)
 
-    async def _all_arrive(self, missing: set[str]) -> bool:
-        """Wait for the watches to report objects. Return False after 1.5 s without a new report."""
+    async def _all_arrive(self, missing: set[str], patience: float) -> bool:
+        """Wait for the watches to report objects. Return False after some time without a new report."""
         loop, seen = asyncio.get_running_loop(), self._intake.seen or set()
         missing -= seen
-        deadline = loop.time() + _TIMEOUT_S
+        deadline = loop.time() + patience
         while missing and loop.time() < deadline:
             await asyncio.sleep(_POLL_S)
             known = missing & seen
             if known:
                 missing -= known
-                deadline = loop.time() + _TIMEOUT_S
+                deadline = loop.time() + patience
         return not missing
 
     async def next_comparison(self, seconds: float) -> set[Key]:

@@ -29,7 +29,7 @@ import yaml
 
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
-from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, PRIORITY_LABEL, WRITTEN
+from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, WRITTEN
 from orion.crds.model import GROUP
 from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
@@ -55,7 +55,6 @@ def _asks(container: str) -> str:
 
 ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
 _IS_MARKED = (f"'{name}' in {_ANNOTATIONS}" for name in OF_PEOPLE)
-_IS_ADMITTED = f"'{PINNED_SHARE}' in {_ANNOTATIONS} || '{PRIORITY_LABEL}' in {_LABELS}"
 CONCERNS_ORION = " || ".join((*_IS_MARKED, ASKS_FOR_SLOTS))
 
 
@@ -142,14 +141,14 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
         "matchConditions": [
-            {"name": "slots-pin-or-label", "expression": f"{_IS_ADMITTED} || {ASKS_FOR_SLOTS}"},
+            {"name": "slots-or-pin", "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
         ],
         "variables": [{"name": "withSlots", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
                 "expression": "variables.withSlots.size() > 0",
-                "message": f"only Orion's webhook may write annotation {PINNED_SHARE} and label {PRIORITY_LABEL}, and "
-                "only for pods that ask for slots; remove them",
+                "message": f"only Orion's webhook may write annotation {PINNED_SHARE}, and only for pods that ask for "
+                "slots; remove it",
                 "reason": "Forbidden",
             },
             {

@@ -46,7 +46,8 @@ def names_have_an_effect() -> dict[str, Any]:
         "unknown": f"variables.annotations.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
         "written": f"variables.annotations.filter(name, name.startsWith('{WRITTEN}') "
         f"&& !({_MAKES} == 'Pod' && name == '{PINNED_SHARE}'))",
-        "asLabels": f"variables.labels.filter(name, {_OURS} && !({_MAKES} == 'Pod' && name == '{PRIORITY_LABEL}'))",
+        "asLabels": f"variables.labels.filter(name, {_OURS} && !(name == '{PRIORITY_LABEL}' "
+        f"&& {_MAKES} == 'Pod' && '{PINNED_SHARE}' in variables.annotations))",
         "outside": f"variables.around.exists(each, [each.?annotations.orValue({{}}), each.?labels.orValue({{}})]"
         f".exists(names, names.exists(name, {_OURS})))",
         "priority": f"variables.annotations[?'{PRIORITY}'].orValue('{Priority.HP}')",
