@@ -9,6 +9,7 @@ import typer
 from orion.cli import policy_options as options
 from orion.cli import roots
 from orion.cli.errors import validated
+from orion.cli.grpc_logging import log_errors_only
 
 
 class Gpus(StrEnum):
@@ -109,6 +110,7 @@ def agent(
 
 
 def _run(values: dict[str, Any]) -> None:
+    log_errors_only()
     from orion.node_agent.serving import run
     from orion.node_agent.settings import AgentSettings
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from orion.cli.errors import validated
+from orion.cli.grpc_logging import log_errors_only
 
 
 def device_plugin(
@@ -69,6 +70,7 @@ def device_plugin(
 
 
 def _run(options: dict[str, Any]) -> None:
+    log_errors_only()
     from orion.device_plugin.serving import run
     from orion.device_plugin.settings import PluginSettings
 

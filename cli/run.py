@@ -19,12 +19,11 @@ import typer
 from orion.cli import policy_options as options
 from orion.cli import roots, sizes
 from orion.cli.errors import ProgramFailed
+from orion.cli.grpc_logging import VERBOSITY
 from orion.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
     from orion.node_agent.api import agent_pb2
-
-VERBOSITY = "GRPC_VERBOSITY"
 
 
 class Priority(StrEnum):

@@ -83,14 +83,28 @@ async def serve() -> None:
     while server.waits_for:
         await asyncio.sleep(0.1)
     print(json.dumps({"port": server.port, "certificate": api.certificate}), flush=True)
+    longest = [0.0]
+    tasks.append(asyncio.create_task(keep_longest_block(longest)))
     while await asyncio.to_thread(sys.stdin.readline):
         used = resource.getrusage(resource.RUSAGE_SELF)
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        print(json.dumps({"resident": resident, "cpu": used.ru_utime + used.ru_stime}), flush=True)
+        print(
+            json.dumps({"resident": resident, "cpu": used.ru_utime + used.ru_stime, "longest_block_s": longest[0]}),
+            flush=True,
+        )
+        longest[0] = 0.0
         pods.limit += 1
         server.notice()
     for task in tasks:
         task.cancel()
+
+
+async def keep_longest_block(longest: list[float]) -> None:
+    """Keep for how long the event loop was blocked at most; on a busy machine this includes waits for a core."""
+    while True:
+        began = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest[0] = max(longest[0], time.monotonic() - began - 0.001)
 
 
 class Agents:

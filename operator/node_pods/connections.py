@@ -1,7 +1,7 @@
 """One agent's connection: TLS on a socket that does not block.
 
-OpenSSL writes to the socket itself and keeps no buffers between two messages, so a connection at rest takes 25 KB.
-Rejected: gRPC (105 KB) and asyncio's TLS (300 KB), which keep buffers for each connection
+OpenSSL writes to the socket itself and keeps no buffers between two messages, so a connection at rest takes 20 KB.
+Rejected: gRPC (over 100 KB) and asyncio's TLS (300 KB), which keep buffers for each connection
 (docs/results/operator.md).
 """
 

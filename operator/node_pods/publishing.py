@@ -1,6 +1,7 @@
 """Makes this replica's certificate known to the agents: its entry in a ConfigMap, which every replica and agent reads.
 
-The chart makes the ConfigMap. The operator has no right to create it, because RBAC cannot restrict `create` to a name.
+The chart makes the ConfigMap. If someone has deleted it, the first replica that notices creates it again, and the
+others add their entries. A policy refuses ConfigMaps of other names, because RBAC cannot restrict `create` to a name.
 An entry has the name of its replica, so replicas do not overwrite each other. A replica that is killed leaves its
 entry: it does no harm, since the key is gone, and the next replica that writes removes it once it has expired.
 
@@ -13,6 +14,7 @@ the webhook read, and with cert-manager other programs, too.
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from orion.api_server.requests import ApiError, ApiServer
 from orion.operator.certificates.issuing import read_bundle
@@ -39,14 +41,26 @@ class Published:
         """Write the entry, and remove entries of the past. Writes nothing if nothing must change.
 
         Raises:
-            ApiError: the ConfigMap does not exist, or could not be read or written.
+            ApiError: the ConfigMap could not be read, written or created.
         """
-        data = (await self._api.get(self._path)).get("data") or {}
+        try:
+            data = (await self._api.get(self._path)).get("data") or {}
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            await self._create(pem)
+            return
         changes: dict[str, str | None] = dict.fromkeys(_superfluous(data, self._replica, datetime.now(UTC)))
         if data.get(self._replica) != pem:
             changes[self._replica] = pem
         if changes:
             await self._api.patch(self._path, {"data": changes})
+
+    async def _create(self, pem: str) -> None:
+        folder, _, name = self._path.rpartition("/")
+        _LOG.warning("ConfigMap %s does not exist; this replica creates it", name)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {self._replica: pem}}
+        await self._api.post(folder, body)
 
     async def withdraw(self) -> None:
         """Remove the entry: this replica ends. A failure is not an error: the entry expires."""

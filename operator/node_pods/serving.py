@@ -47,8 +47,9 @@ _LOOK_EVERY_S = 60.0
 _BACKDATED = timedelta(hours=1)
 """ The clocks of nodes differ. """
 _CONNECTIONS_MAX = 10_000
-_NEW_MAX, _NEW_OF_ADDRESS_MAX = 4_096, 256
-""" Connections whose token has not been reviewed yet: in all, and of one address. """
+_NEW_MAX, _NEW_OF_ADDRESS_MAX = 512, 64
+""" Connections whose token has not been reviewed yet: in all, and of one address. Others are closed at once, and their
+agents try again some seconds later. If all waited, many would wait in vain for their handshake until its deadline. """
 _NEW_S = 30.0
 """ How long a connection may take until its call has arrived. """
 _CALL_MAX = 16 * 1024

@@ -111,8 +111,7 @@ class Reconciler:
             if done <= tasks:
                 raise Unavailable("a part of the reconciler has ended")
         finally:
-            # kopf ends last: it cancels the tasks that were made after its start, and a gRPC server whose own tasks are
-            # cancelled before it has stopped can crash the process.
+            # kopf ends last: it cancels the tasks that were made after its start, so also those of agents' connections.
             await _cancel(tasks)
             await _cancel([watches, signalled])
             await self._leader.release()

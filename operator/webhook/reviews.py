@@ -20,9 +20,20 @@ PATH = "/admit"
 
 API_VERSION: Literal["admission.k8s.io/v1"] = "admission.k8s.io/v1"
 KIND: Literal["AdmissionReview"] = "AdmissionReview"
+TEXT_MAX = 1_000
+""" Characters of a sentence in an answer. Sentences quote the pod, of which a tenant may make a field of 100 KB. """
+_END = 400
 _WARNING_MAX = 250
 """ Characters. The API server cuts a warning after 256 characters, and drops warnings when all together are too long.
 """
+
+
+def shortened(text: str) -> str:
+    """Return a sentence for an answer. If it is too long, its middle is left out: its end says what to do."""
+    if len(text) <= TEXT_MAX:
+        return text
+    cut = " [...] "
+    return text[: TEXT_MAX - _END - len(cut)] + cut + text[-_END:]
 
 
 class _Message(BaseModel):
@@ -91,7 +102,7 @@ class Answer(_Message):
 def answer(request: Request, decision: Decision) -> bytes:
     """Return the AdmissionReview for a decision, as JSON."""
     if decision.outcome is Outcome.REFUSED:
-        status = Status(code=403, reason="Forbidden", message=decision.sentence)
+        status = Status(code=403, reason="Forbidden", message=shortened(decision.sentence))
         response = Response(
             uid=request.uid, allowed=False, status=status, audit_annotations={"reason": str(decision.reason)}
         )

@@ -214,7 +214,7 @@ class Webhook:
 
     def _failed(self, status: int, text: str) -> web.Response:
         self.metrics.errors.labels(str(status)).inc()
-        return self._response(web.Response(status=status, text=text))
+        return self._response(web.Response(status=status, text=reviews.shortened(text)))
 
     def _response(self, response: web.Response) -> web.Response:
         if self._leaving:

@@ -41,3 +41,20 @@ def test_the_program_does_not_inherit_the_grpc_setting() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
     assert subprocess.check_output([sys.executable, "-c", script], env=environment, text=True) == "False\n"
+
+
+@pytest.mark.parametrize("wanted", [None, "INFO"])
+@pytest.mark.parametrize("command", ["agent", "device_plugin"])
+def test_agent_and_plugin_log_only_errors_of_grpc_unless_requested(command: str, wanted: str | None) -> None:
+    script = f"""
+import os, sys
+from orion.cli import {command}
+try:
+    {command}._run({{"unknown": "option"}})
+except Exception:  # refused, after gRPC has been imported
+    print("grpc" in sys.modules, os.environ["GRPC_VERBOSITY"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    environment |= {"GRPC_VERBOSITY": wanted} if wanted else {}
+    done = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
+    assert done == f"True {wanted or 'ERROR'}\n"

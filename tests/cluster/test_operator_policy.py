@@ -64,7 +64,6 @@ FORBIDDEN_TO = {
         ("patch", "", "pods", "status"),
         ("get", "", "configmaps", ""),
         ("patch", "", "configmaps", ""),
-        ("create", "", "configmaps", ""),
         ("create", GROUP, DEVICES, ""),
     },
     "webhook": {
@@ -263,3 +262,16 @@ def test_the_operator_cannot_delete_gpus_whose_spec_people_wrote(
     assert [delete(name) for name in default] == ["", ""]
     for name in written:
         objects.delete_cluster_custom_object(GROUP, VERSION, DEVICES, name)
+
+
+def test_the_operator_can_create_only_the_config_map_of_its_certificates(
+    operator: client.ApiClient, namespace: str
+) -> None:
+    create = client.CoreV1Api(operator).create_namespaced_config_map
+    refused = "only the ConfigMap of its certificates"
+    other = {"metadata": {"name": "other"}}
+    eventually(lambda: refused in refusal(create, namespace, other, dry_run="All"))
+    assert refused in refusal(create, namespace, other)
+    assert refused in refusal(create, namespace, {"metadata": {"generateName": "orion-operator"}})
+    assert refusal(create, namespace, {"metadata": {"name": "orion-operator"}}) == ""
+    assert "forbidden" in refusal(create, "default", {"metadata": {"name": "orion-operator"}})

@@ -14,6 +14,7 @@ from orion.crds.annotations import STARTUP_TAINT
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.conftest import client_for
+from tests.cluster.node_pods_caller import CONFIG_MAP, certificates
 from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
 from tests.waiting import eventually
 
@@ -36,14 +37,18 @@ def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
 
 def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane, tmp_path: Path) -> None:
     world = World(audited.api, "default")
-    process = OperatorProcess(audited.kubeconfig, tmp_path, "--lease-namespace", "default").start()
+    core = client.CoreV1Api(audited.api)
+    process = OperatorProcess(audited.kubeconfig, tmp_path, "--lease-namespace", "default")
+    core.delete_namespaced_config_map(CONFIG_MAP, "default")  # the operator creates it again
+    process.start()
     try:
         process.wait_until_ready()
-        _use_all_rights(world, client.CoreV1Api(audited.api))
+        assert len(certificates(audited.api, "default")) == 1
+        _use_all_rights(world, core)
         eventually(lambda: ("coordination.k8s.io", "leases", "update") in audited.asked())  # a renewal
-        assert audited.asked() | ASKED_BY_POLICY == granted(ROLE)
     finally:
         assert process.end(signal.SIGTERM) == 0
+    assert audited.asked() | ASKED_BY_POLICY == granted(ROLE)
     assert audited.refused() == []
 
 

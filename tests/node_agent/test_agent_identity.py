@@ -138,6 +138,21 @@ async def test_a_contested_slot_is_a_problem_of_its_holder(monkeypatch: pytest.M
         assert [each.reason for each in row.problems] == ["GrantUnreadable"]
 
 
+async def test_a_container_with_two_slots_of_a_gpu_reserves_no_memory() -> None:
+    text = (
+        '{"format":1,"priority":"be","failClosed":false,"containers":{"main":{"slots":1,"memoryRequestBytes":7},'
+        '"side":{"slots":1,"memoryRequestBytes":5}}}'
+    )
+    main = ResolvedHolder(Holder("n", "a", "main", "u"), "", text)
+    side = ResolvedHolder(Holder("n", "a", "side", "u"), "", text)
+    with agent_of_one_gpu() as agent:
+        grants = Grants(agent)
+        grants.apply({SLOTS[0]: main, SLOTS[1]: side}, frozenset(), True)
+        assert [each.memory_request_bytes for each in grants.held(GPU)] == [7, 5]  # two containers share the GPU
+        grants.apply({SLOTS[0]: main, SLOTS[1]: main}, frozenset(), True)
+        assert [each.memory_request_bytes for each in grants.held(GPU)] == [0, 0]  # the container never starts
+
+
 def test_device_ids_of_other_plugins_are_skipped() -> None:
     ids = [f"{GPU}::be-0", f"{GPU}::be-0::1", f"{GPU}::bee-0", "be-0", f"{GPU}::hp-1/../x", "", f"GPU-{'0' * 60}::be-0"]
     devices = [api_pb2.ContainerDevices(resource_name="orion.gpu/be", device_ids=ids)]

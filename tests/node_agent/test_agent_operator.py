@@ -1,16 +1,20 @@
 """An agent and the operator: certificates, tokens, and streams that end, with a real agent process."""
 
+import asyncio
 import time
 import urllib.error
 import urllib.request
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orion.node_agent.cluster.holders import operator_link
 from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.holders.operator_link import OperatorAddress, OperatorLink
+from orion.operator.certificates.issuing import new_self_signed, utc_now
 from tests.node_agent.agent_in_cluster import SECONDS, Node, grant
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.one_gpu import agent_of_one_gpu
@@ -110,6 +114,39 @@ async def test_an_operator_that_is_away_for_a_minute_is_a_condition_of_each_gpu(
         assert reported("it is gone", 50) == ""
         assert reported("it is gone", 61).endswith("no replica of the operator answers: it is gone")
         assert reported("", 61) == ""
+
+
+async def test_an_operator_that_is_away_costs_the_api_server_only_a_few_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, attempts, enough = list[str](), list[int](), asyncio.Event()
+    monkeypatch.setattr(operator_link, "_BACKOFF_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(operator_link, "time", SimpleNamespace(monotonic=lambda: 1_000.0 + len(attempts)))
+
+    class Api:
+        async def get(self, path: str) -> dict[str, Any]:
+            read.append(path)
+            certificate = new_self_signed("localhost", utc_now(), timedelta(days=1), timedelta()).pem.decode()
+            return {"data": {"a": certificate}, "spec": {"clusterIP": "127.0.0.1", "ports": [{"port": 1}]}}
+
+    async def nobody(host: str, port: int, **options: Any) -> None:
+        attempts.append(port)
+        if len(attempts) == 100:  # each takes a second
+            enough.set()
+        raise ConnectionRefusedError("connection refused")
+
+    monkeypatch.setattr(asyncio, "open_connection", nobody)
+    (tmp_path / "token").write_text("t")
+    api: Any = Api()
+    link = OperatorLink(api, OperatorAddress("a/b", "", tmp_path / "token"))
+    running = asyncio.create_task(link.run(lambda _: None))
+    async with asyncio.timeout(60):
+        await enough.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert 2 <= read.count("/api/v1/namespaces/a/configmaps/b") <= 4
+    assert len(read) == 2 * read.count("/api/v1/namespaces/a/services/b")
+    assert link.error == "connection refused"
 
 
 def test_a_token_that_cannot_be_sent_is_reported_and_the_grants_stay(node: Node) -> None:

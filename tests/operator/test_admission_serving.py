@@ -19,6 +19,7 @@ from cryptography import x509
 from orion.api_server.access import Access
 from orion.errors import Unreadable
 from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.reviews import TEXT_MAX, shortened
 from orion.operator.webhook.serving import Listening, Webhook
 from orion.operator.webhook.tls import LiveCertificate
 from testbed.authority import Authority
@@ -291,3 +292,15 @@ async def test_sigterm_ends_readiness_first_and_loses_no_review(served: Served) 
     await asyncio.wait_for(asyncio.gather(*asking), 20)
     assert len(answers) > before
     assert set(answers) == {200}
+
+
+async def test_an_answer_quotes_no_large_text_of_a_tenant_and_keeps_its_end(served: Served) -> None:
+    large = pod(containers="x" * 90_000)
+    container = large["spec"]["containers"][0]
+    container["name"] = "c" * 90_000
+    status, body = await served.post(question(large))
+    message = json.loads(body)["response"]["status"]["message"]
+    assert (status, len(message) <= TEXT_MAX) == (200, True)
+    assert "annotation orion/containers names 'xxx" in message
+    assert shortened("a" * TEXT_MAX) == "a" * TEXT_MAX
+    assert shortened("b" * 90_000 + "do this").endswith("bdo this")

@@ -6,13 +6,14 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from orion.api_server.requests import ApiServer
 from orion.node_pods import AUDIENCE, LENGTH_BYTES, frame
 from orion.node_pods.node_pods_pb2 import Answer, Call, Pod, PodsOfNode
 from orion.operator.node_pods.callers import NODE_NAME
-from orion.operator.node_pods.serving import NodePodsServer
+from orion.operator.node_pods.serving import _CALL_MAX, _NEW_OF_ADDRESS_MAX, NodePodsServer
 from orion.operator.node_pods.settings import NodePodsSettings
 from tests.waiting import eventually_async
 
@@ -67,10 +68,14 @@ async def serving(api: FakeApi, certificate_seconds: float = 1_000) -> AsyncIter
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def connected(port: int, certificate: str, node: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Call as an agent of a node does."""
+async def connected(
+    port: int, certificate: str, node: str, address: str = "127.0.0.1"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Call as an agent of a node does, from a loopback address."""
     context = ssl.create_default_context(cadata=certificate)
-    reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost", local_addr=(address, 0)
+    )
     writer.write(frame(Call(token=node)))
     return reader, writer
 
@@ -80,9 +85,9 @@ async def answer(reader: asyncio.StreamReader) -> Answer:
     return Answer.FromString(await reader.readexactly(size))
 
 
-async def first_pod(port: int, certificate: str, node: str) -> str:
+async def first_pod(port: int, certificate: str, node: str, address: str = "127.0.0.1") -> str:
     """Return the first pod that an agent of a node receives."""
-    reader, writer = await connected(port, certificate, node)
+    reader, writer = await connected(port, certificate, node, address)
     try:
         return str((await answer(reader)).pods.pods[0].name)
     finally:
@@ -93,8 +98,65 @@ async def test_many_agents_connect_at_the_same_time() -> None:
     api = FakeApi()
     async with serving(api) as server:
         nodes = [f"n{number}" for number in range(AGENTS)]
-        found = await asyncio.gather(*(first_pod(server.port, api.data["r"], node) for node in nodes))
+        calls = [first_pod(server.port, api.data["r"], node, f"127.0.1.{1 + at}") for at, node in enumerate(nodes)]
+        found = await asyncio.gather(*calls)
         assert found == [f"pod-of-{node}" for node in nodes]
+
+
+async def test_one_address_cannot_take_all_places_of_new_connections() -> None:
+    api = FakeApi()
+    async with serving(api) as server:
+        silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(_NEW_OF_ADDRESS_MAX)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await reader.read() == b""  # closed at once
+        assert await first_pod(server.port, api.data["r"], "n", "127.0.0.2") == "pod-of-n"
+        for _, each in [*silent, (reader, writer)]:
+            each.close()
+        await eventually_async(lambda: not server._new)
+        assert await first_pod(server.port, api.data["r"], "n") == "pod-of-n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (frame(Call(token="")), "UNAUTHENTICATED"),
+        ((_CALL_MAX + 1).to_bytes(LENGTH_BYTES, "big"), "INVALID_ARGUMENT"),
+        ((3).to_bytes(LENGTH_BYTES, "big") + b"\xff\xff\xff", "INVALID_ARGUMENT"),
+    ],
+    ids=["no token", "too large", "no call"],
+)
+async def test_a_call_that_is_none_is_refused_with_a_reason(sent: bytes, code: str) -> None:
+    api = FakeApi()
+    async with serving(api) as server:
+        context = ssl.create_default_context(cadata=api.data["r"])
+        reader, writer = await asyncio.open_connection("localhost", server.port, ssl=context)
+        writer.write(sent)
+        refusal = (await answer(reader)).refusal
+        assert (refusal.code, bool(refusal.reason)) == (code, True)
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_call_ends_when_its_agent_closes_the_connection() -> None:
+    api = FakeApi()
+    async with serving(api) as server:
+        reader, writer = await connected(server.port, api.data["r"], "n")
+        await answer(reader)
+        assert len(server._streams) == 1
+        writer.close()
+        await eventually_async(lambda: not server._streams and not server._tasks)
+
+
+async def test_a_new_certificate_does_not_end_calls() -> None:
+    api = FakeApi()
+    async with serving(api, certificate_seconds=3) as server:
+        first = api.data["r"]
+        reader, writer = await connected(server.port, first, "n")
+        await answer(reader)
+        await eventually_async(lambda: api.data["r"] != first)
+        assert await first_pod(server.port, api.data["r"], "m") == "pod-of-m"
+        assert len(server._streams._of_node["n"]) == 1
+        writer.close()
 
 
 async def test_a_new_certificate_is_published_before_it_is_presented() -> None:

@@ -236,6 +236,13 @@ def test_nothing_else_is_evicted(what: str) -> None:
     assert EvictPod not in [type(write) for write in writes(cluster, POD)]
 
 
+def test_fail_closed_of_a_deleted_share_evicts_no_pod() -> None:
+    report = device(heldSlots=[slot("p")], unmanaged=[unmanaged("p")])
+    before = FakeCluster([share(failClosed=True), pinned("s"), report])
+    assert EvictPod in [type(write) for write in writes(before, POD)]
+    assert EvictPod not in [type(write) for write in writes(FakeCluster([pinned("s"), report]), POD)]
+
+
 def test_an_agent_of_another_node_evicts_no_pod() -> None:
     cluster = FakeCluster([share(failClosed=True), pod("p"), device(node="elsewhere", unmanaged=[unmanaged("p")])])
     assert EvictPod not in [type(write) for write in writes(cluster, POD)]

@@ -6,6 +6,7 @@ the oldest pod decides, because a new pod must not change the policy of a runnin
 with the other pods' names. If no hp pod requests a policy, the node's default applies.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -72,8 +73,13 @@ class Grants:
         """ Why no replica of the operator has answered for a while; empty: one has. """
 
     def held(self, uuid: str) -> list[HolderState]:
-        """Return the slots of a GPU whose holder is known."""
-        return [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
+        """Return the slots of a GPU whose holder is known.
+
+        A container with several of them never starts (`device_plugin/allocating.py`), so it reserves no memory.
+        """
+        rows = [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
+        slots = Counter(row.holder for row in rows)
+        return [replace(row, memory_request_bytes=0) if slots[row.holder] > 1 else row for row in rows]
 
     def of(self, slot: SlotKey) -> HolderState | None:
         """Return what was granted to a slot's holder; None: no holder is known."""
