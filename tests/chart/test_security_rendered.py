@@ -199,6 +199,7 @@ def test_policies_restrict_the_accounts_that_roles_cannot_restrict(objects: list
     policies = chart.of_kind(objects, "ValidatingAdmissionPolicy")
     wanted = {
         "orion-agents-keep-to-their-node",
+        "orion-operator-creates-configmaps",
         "orion-operator-labels-nodes",
         "orion-operator-releases-gpus",
         "orion-pods-have-been-admitted",
