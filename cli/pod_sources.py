@@ -106,6 +106,8 @@ def template(document: Mapping[str, Any]) -> dict[str, Any] | None:
     template = spec.get("template") if isinstance(spec, dict) else None
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         return None
+    if "containers" not in template["spec"]:
+        return None  # a template of nodes, such as a NodePool's
     metadata = dict(template.get("metadata") or {})
     metadata.setdefault("namespace", (document.get("metadata") or {}).get("namespace"))
     return {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {k: v for k, v in metadata.items() if v}}
