@@ -18,7 +18,6 @@ VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LEVEL = "kubernetes.io/hostname"
 TOGETHER = {"kueue.x-k8s.io/podset-required-topology": LEVEL}
-OF_QUEUE = ("clusterqueue", "resourceflavor", "topology")
 
 
 def made(kind: str, name: str, **spec: object) -> Manifest:
@@ -45,8 +44,7 @@ def queue(install: Install, workloads: Workloads) -> Iterator[str]:
         made("LocalQueue", "queue", clusterQueue=name),
     )
     yield "queue"
-    for kind in OF_QUEUE:
-        workloads.patch(kind, name, {"metadata": {"finalizers": []}})
+    for kind in ("clusterqueue", "resourceflavor", "topology"):  # each is in use until the one before is gone
         workloads.remove(kind, name)
 
 
@@ -105,9 +103,7 @@ def test_plain_pods_and_a_group_of_pods_are_gated_admitted_and_deleted(queue: st
         if name == "one":
             assert gates(workloads.pods(pod="group")) != []
     workloads.running(2, pod="group")
-    for name in ("alone", "one", "two"):
-        workloads.remove("pod", name)
-    eventually(lambda: not workloads.pods())
+    workloads.remove("pod", "alone", "one", "two")  # Kueue keeps a pod of a group until all have ended
 
 
 def test_pods_of_a_deployment_in_a_queue_are_replaced(queue: str, workloads: Workloads) -> None:

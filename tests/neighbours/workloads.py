@@ -49,9 +49,9 @@ class Workloads:
         self.remove(kind, name)
         eventually(lambda: not self.pods(), what=f"the pods of {kind} {name} did not end")
 
-    def remove(self, kind: str, name: str) -> None:
-        """Delete an object, and return when it is gone."""
-        self._kubectl("delete", kind, name, "--timeout=60s")
+    def remove(self, kind: str, *names: str) -> None:
+        """Delete objects together, and return when they are gone."""
+        self._kubectl("delete", kind, *names, "--timeout=60s", seconds=90)
 
     def named(self, kind: str, part: str) -> str:
         """Wait for an object of a kind whose name has a part; return its name."""
