@@ -99,8 +99,7 @@ class Resync:
             patience *= 2  # a list loads an API server that is too slow already
             _LOG.info("the watches did not report %d objects: listing again", len(missing))
         await self._intake.all_known()
-        with contextlib.suppress(ApiError):
-            await self._take_unlabelled(lists)
+        await self._take_unlabelled(lists)
 
     async def _all_arrive(self, missing: set[str], patience: float) -> bool:
         """Wait for the watches to report objects. Return False after some time without a new report."""
@@ -159,9 +158,10 @@ class Resync:
     async def _take_unlabelled(self, lists: _Lists) -> None:
         if self._watched.all:
             return  # kopf reports them
-        await self._read(lists.older)
+        with contextlib.suppress(ApiError):  # the next comparison tries again
+            await self._read(lists.older)
         for number, body in enumerate(lists.others):
-            self._intake.pod({"type": "ADDED", "object": body})
+            self._intake.other_pod(body)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 

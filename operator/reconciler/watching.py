@@ -66,6 +66,12 @@ class Intake:
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_pod(new.at))
 
+    def other_pod(self, body: Mapping[str, Any]) -> None:
+        """Process the metadata of a pod without annotations of Orion. It says nothing new about a pod with slots."""
+        old = self._state.pod(Named(body["metadata"]["namespace"], body["metadata"]["name"]))
+        if old is None or old.priority is None:
+            self.pod({"type": "ADDED", "object": body})
+
     def share(self, event: Mapping[str, Any]) -> None:
         """Process an event of a GPUShare."""
         new = records.share_record(event["object"])
