@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from orion.crds.annotations import STARTUP_TAINT
 from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
@@ -71,7 +72,8 @@ def test_every_component_uses_its_own_values(workload: str) -> None:
     assert template["metadata"]["annotations"]["c"] == "d"
     spec = template["spec"]
     assert (spec["priorityClassName"], spec["terminationGracePeriodSeconds"]) == ("mine", 7)
-    assert (spec["tolerations"], spec["affinity"]) == (placement["tolerations"], placement["affinity"])
+    always = [{"key": STARTUP_TAINT, "operator": "Exists"}] if placed == "node" else []
+    assert (spec["tolerations"], spec["affinity"]) == ([*always, *placement["tolerations"]], placement["affinity"])
 
 
 def test_a_drain_of_the_only_schedulable_node_ends() -> None:
