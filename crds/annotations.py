@@ -67,6 +67,13 @@ removes it. The prefix tells Cluster Autoscaler that the taint is temporary (doc
 ON_PODS = frozenset({*OF_PEOPLE, PINNED_SHARE})
 """ The annotations by which a pod is known to concern Orion. """
 
+ROLLOUT = "orion.gpu/rollout"
+""" On a node, written by the operator during a rolling update: the workload for which the node has one hp slot more. No
+other hp pod is scheduled to the node meanwhile. """
+
+ROLLOUT_ENDS = "ends-"
+""" Prefix of that label's value once the slot is taken or given up, until the node advertises it no longer. """
+
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ The resources that a container requests: one unit is one slot. """
 

@@ -30,6 +30,8 @@ class AdvertisedGPU:
     healthy: bool = True
     cordoned: bool = False
     """ The GPU takes no further pods: slots that no container holds are reported as unhealthy. """
+    closed: frozenset[Slot] = frozenset()
+    """ Slots that no further pod may get, although a container may hold them. """
     message: str = ""
     """ Why the GPU is unhealthy, as a sentence; empty if it is healthy. """
     simulated: bool = False
@@ -44,7 +46,7 @@ class AdvertisedGPU:
 
     def usable(self, slot: Slot) -> bool:
         """Return whether a slot may be allocated. A held slot stays usable during a cordon, for restarts."""
-        return self.healthy and (not self.cordoned or slot in self.held)
+        return self.healthy and slot not in self.closed and (not self.cordoned or slot in self.held)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
         held=frozenset(_slots(device.uuid, device.held)),
         healthy=device.healthy,
         cordoned=device.cordoned,
+        closed=frozenset(_slots(device.uuid, device.closed)),
         message=device.message or device.reason,
         simulated=device.simulated,
         minor=device.minor,

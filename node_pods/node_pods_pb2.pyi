@@ -29,13 +29,15 @@ class Refusal(_message.Message):
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PodsOfNode(_message.Message):
-    __slots__ = ("pods",)
+    __slots__ = ("pods", "rollout")
     PODS_FIELD_NUMBER: _ClassVar[int]
+    ROLLOUT_FIELD_NUMBER: _ClassVar[int]
     pods: _containers.RepeatedCompositeFieldContainer[Pod]
-    def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ...) -> None: ...
+    rollout: str
+    def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., rollout: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static")
+    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "workload")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +46,7 @@ class Pod(_message.Message):
     GRANT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     IS_STATIC_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     uid: str
@@ -52,4 +55,5 @@ class Pod(_message.Message):
     grant: str
     ended: bool
     is_static: bool
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ...) -> None: ...
+    workload: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ..., workload: _Optional[str] = ...) -> None: ...

@@ -77,6 +77,8 @@ class AdvertisedGpu:
     gpu: Gpu
     slots: tuple[str, ...]
     held: tuple[str, ...]
+    closed: tuple[str, ...]
+    """ The slots that no further pod may get. """
     memory_reserved_bytes: int
     hp_busy_ratio: float
     verdict: Verdict
@@ -210,6 +212,7 @@ class Advertising:
                     gpu=gpu,
                     slots=tuple(slot.name for slot in slots),
                     held=tuple(slot.name for slot in slots if self.slots.in_use(slot)),
+                    closed=tuple(slot.name for slot in slots if self.slots.is_closed(slot)),
                     memory_reserved_bytes=self._agent.holders.reserved_bytes(gpu.uuid),
                     hp_busy_ratio=self._hp_busy_ratio(served, slots),
                     verdict=verdict,

@@ -97,6 +97,7 @@ def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
         numa_node=gpu.numa_node,
         linked=gpu.linked,
         minor=gpu.minor,
+        closed=advertised.closed,
     )
 
 

@@ -199,6 +199,7 @@ class Controller:
             return
         expected = {**old.labels, **written}
         keys = self.state.put_node(new)
+        self.notice()
         if new.labels != {name: value for name, value in expected.items() if value is not None}:
             self.changed(keys)
 

@@ -17,6 +17,7 @@ from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint
 from orion.operator.reconciler.orphans import orphan_status
+from orion.operator.reconciler.rollout_labels import rollout_complaint, rollout_label
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.starting_nodes import node_writes
@@ -60,7 +61,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
         return [] if share is None else list(_share(state, share, now, monotonic))
     if key.kind is Kind.NODE:
         node = state.nodes.get(key.at.name)
-        return [] if node is None else list(node_writes(node, state.devices_of_node(key.at.name), now))
+        return [] if node is None else list(_node(state, node, now, monotonic))
     if key.kind is Kind.DEVICE:
         return list(_device(state, key.at, now))
     return []
@@ -68,7 +69,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
 
 def _pod(state: State, pod: records.PodRecord) -> Iterator[writes.Write]:
     governance = state.governance(pod.at)
-    complaint = desired_complaint(pod, governance)
+    complaint = desired_complaint(pod, governance) or rollout_complaint(state, pod)
     if complaint != pod.complaint:
         if complaint is not None:
             reference = writes.pod_reference(pod.at, pod.uid)
@@ -169,6 +170,13 @@ def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> I
 def _good(condition: Condition) -> bool:
     """Return whether a condition needs no Event: it is good, or agents still apply grants."""
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
+
+
+def _node(state: State, node: records.NodeRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
+    rollout = rollout_label(state, node, monotonic)
+    yield from node_writes(node, state.devices_of_node(node.name), rollout.value, now)
+    if rollout.again is not None:
+        yield writes.RequeueAfter(rollout.again)
 
 
 def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:

@@ -1,4 +1,4 @@
-"""The labels that Orion writes on nodes: number, model, memory and mode of the GPUs."""
+"""The labels that Orion writes on nodes: number, model, memory and mode of the GPUs, and rolling updates."""
 
 import re
 from collections.abc import Sequence
@@ -12,9 +12,17 @@ _LABEL_MAX = 63
 _MIB = 1 << 20
 
 
-def label_changes(node: records.NodeRecord, devices: Sequence[records.DeviceRecord]) -> dict[str, str | None]:
-    """Return the labels of a node that must change, with their new values; None: the label must be removed."""
-    desired = _desired_labels(devices)
+def label_changes(
+    node: records.NodeRecord, devices: Sequence[records.DeviceRecord], rollout: str | None
+) -> dict[str, str | None]:
+    """Return the labels of a node that must change, with their new values; None: the label must be removed.
+
+    Args:
+        node: the node.
+        devices: its GPUs.
+        rollout: the value of the label of a rolling update; None: there is none.
+    """
+    desired = _desired_labels(devices) | ({annotations.ROLLOUT: rollout} if rollout else {})
     return {key: desired.get(key) for key in records.NODE_LABELS if node.labels.get(key) != desired.get(key)}
 
 

@@ -18,7 +18,10 @@ class PodsOfNodes:
 
     def of(self, node: str) -> PodsOfNode:
         """Return the pods of a node."""
-        return PodsOfNode(pods=[self._pod(record) for record in self._state.pods_of_node(node)])
+        record = self._state.nodes.get(node)
+        return PodsOfNode(
+            pods=[self._pod(pod) for pod in self._state.pods_of_node(node)], rollout=record.rollout if record else ""
+        )
 
     def take_changed(self) -> tuple[set[str], bool]:
         """Return the nodes whose message may have changed since the last call, and whether there are more.
@@ -40,4 +43,5 @@ class PodsOfNodes:
             ended=record.ended,
             is_static=record.is_static,
             grant=grant or "",
+            workload=record.revision.workload,
         )

@@ -14,11 +14,19 @@ from orion.crds import annotations
 from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
+from orion.crds.workloads import NO_REVISION, Owner, Revision, revision_of
 from orion.errors import Unreadable
 
 ENDED = ("Succeeded", "Failed")
 
-NODE_LABELS = (annotations.GPUS, annotations.GPU_MEMORY, annotations.MODEL, annotations.MODE, annotations.SIMULATED)
+NODE_LABELS = (
+    annotations.GPUS,
+    annotations.GPU_MEMORY,
+    annotations.MODEL,
+    annotations.MODE,
+    annotations.SIMULATED,
+    annotations.ROLLOUT,
+)
 
 
 class Named(NamedTuple):
@@ -67,6 +75,10 @@ class PodRecord:
     """ None of its containers runs or will run again. """
     is_static: bool = False
     """ It is the mirror pod of a static pod. """
+    revision: Revision = NO_REVISION
+    """ The workload of an hp pod with one slot, if a rolling update may replace the pod. """
+    unschedulable: bool = False
+    """ The scheduler has found no node for it. """
     complaint: Complaint | None = None
     """ What this process said last about the pod in an Event. The state keeps it when it replaces the record. """
 
@@ -122,8 +134,16 @@ class NodeRecord:
     labels: dict[str, str]
     starting: Starting | None = None
     """ None: the node has no startup taint. """
+    hp_slots: int = 0
+    """ The hp slots that the kubelet advertises to the scheduler. """
     complaint: Complaint | None = None
     """ What this process said last about the node in an Event. The state keeps it when it replaces the record. """
+
+    @property
+    def rollout(self) -> str:
+        """The workload for which the node has one hp slot more; empty: none, or the slot is taken or given up."""
+        label = self.labels.get(annotations.ROLLOUT, "")
+        return "" if label.startswith(annotations.ROLLOUT_ENDS) else label
 
 
 Record = PodRecord | ShareRecord | DeviceRecord | NodeRecord
@@ -169,7 +189,19 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         created=meta.get("creationTimestamp") or "",
         ended=ended,
         is_static=annotations.MIRROR in marks,
+        revision=_revision(meta, priority, asked[Priority.HP]),
+        unschedulable=any(
+            (each.get("type"), each.get("status"), each.get("reason")) == ("PodScheduled", "False", "Unschedulable")
+            for each in status.get("conditions") or ()
+        ),
     )
+
+
+def _revision(meta: Mapping[str, Any], priority: Priority | None, slots: tuple[tuple[str, int], ...]) -> Revision:
+    if priority is not Priority.HP or sum(count for _, count in slots) != 1:
+        return NO_REVISION
+    owners = [Owner(each["kind"], each["name"]) for each in meta.get("ownerReferences") or () if each.get("controller")]
+    return revision_of(meta.get("namespace", ""), meta.get("labels") or {}, owners)
 
 
 _RESOURCES = tuple(annotations.RESOURCES.items())
@@ -225,14 +257,14 @@ def node_record(body: Mapping[str, Any]) -> NodeRecord:
     at, uid, version = _identity(body)
     labels = body["metadata"].get("labels") or {}
     own = {key: labels[key] for key in NODE_LABELS if key in labels}
-    return NodeRecord(at.name, uid, version, own, _starting(body))
+    offered = (body.get("status") or {}).get("allocatable") or {}
+    slots = {priority: int(amount) for priority, name in _RESOURCES if (amount := offered.get(name, "0")).isdigit()}
+    return NodeRecord(at.name, uid, version, own, _starting(body, slots), slots.get(Priority.HP, 0))
 
 
-def _starting(body: Mapping[str, Any]) -> Starting | None:
+def _starting(body: Mapping[str, Any], slots: dict[Priority, int]) -> Starting | None:
     taints = (body.get("spec") or {}).get("taints") or ()
     found = tuple(index for index, taint in enumerate(taints) if taint["key"] == annotations.STARTUP_TAINT)
     if not found:
         return None
-    offered = (body.get("status") or {}).get("allocatable") or {}
-    slots = {priority: int(amount) for priority, name in _RESOURCES if (amount := offered.get(name, "0")).isdigit()}
     return Starting(found, slots, datetime.fromisoformat(body["metadata"]["creationTimestamp"]))

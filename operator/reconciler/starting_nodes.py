@@ -25,18 +25,21 @@ PATIENCE_S = 300.0
 _REASON = "StartupTaintKept"
 
 
-def node_writes(node: NodeRecord, devices: Sequence[DeviceRecord], now: datetime) -> Iterator[writes.Write]:
+def node_writes(
+    node: NodeRecord, devices: Sequence[DeviceRecord], rollout: str | None, now: datetime
+) -> Iterator[writes.Write]:
     """Yield the writes to a node.
 
     Args:
         node: the node.
         devices: the node's GPUs.
+        rollout: the value of the label of a rolling update; None: there is none.
         now: the time.
     """
     at = Named("", node.name)
     missing = _missing(node.starting, devices) if node.starting else ""
     if not missing:
-        if changes := label_changes(node, devices):
+        if changes := label_changes(node, devices, rollout):
             yield writes.PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
         if node.starting:
             yield writes.RemoveTaints(at, _removal(node.uid, node.starting))

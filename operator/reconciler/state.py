@@ -18,6 +18,7 @@ from orion.operator.reconciler.claims import discard_from
 from orion.operator.reconciler.governance import Governance, How, ShareRecords
 from orion.operator.reconciler.namespaces import Namespace
 from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
+from orion.operator.reconciler.rollouts import Rollouts
 from orion.operator.reconciler.share_conditions import Governed
 from orion.operator.reconciler.usage import Usage, lags, named_pods, usage
 
@@ -61,6 +62,7 @@ class State:
         self._pods_of_node: dict[str, set[Named]] = defaultdict(set)
         self._deferred: dict[str, set[Key]] = defaultdict(set)
         """ By namespace, objects that wait until no change of its shares is left to apply. """
+        self.rollouts = Rollouts()
         self._changed_nodes: set[str] = set()
         self._changed_namespaces: set[str] = set()
 
@@ -84,9 +86,9 @@ class State:
 
     def put_pod(self, record: PodRecord) -> set[Key]:
         """Add or replace a pod."""
-        self._place(self.pod(record.at), record)
+        nodes = self._place(self.pod(record.at), record)
         shares = self._namespaces[record.at.namespace].put_pod(record)
-        return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares)}
+        return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares), *nodes}
 
     def remember(self, at: Named, uid: str, complaint: Complaint | None) -> None:
         """Keep what was said about a pod or a node, if it still exists."""
@@ -100,10 +102,10 @@ class State:
         old = space.pods.pop(at.name, None)
         if old is None:
             return set()
-        self._place(old, None)
+        nodes = self._place(old, None)
         shares = space.forget(at.name)
         self._drop_empty(at.namespace)
-        return _share_keys(at.namespace, shares)
+        return _share_keys(at.namespace, shares) | nodes
 
     def put_share(self, record: ShareRecord) -> set[Key]:
         """Add or replace a share. The time of this process's last write to the share is kept."""
@@ -152,6 +154,8 @@ class State:
         old = self.nodes.get(record.name)
         if old is not None and old.uid == record.uid:
             record.complaint = old.complaint
+        if (old.rollout if old else "") != record.rollout:
+            self._changed_nodes.add(record.name)
         self.nodes[record.name] = record
         return {Key(Kind.NODE, Named("", record.name))}
 
@@ -322,18 +326,20 @@ class State:
         unmanaged = (row.pod for row in record.status.unmanaged or ())
         return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
 
-    def _place(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """Keep the index of nodes, and what this process said about the pod."""
+    def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:
+        """Keep the indexes and what this process said about the pod; return the nodes whose labels may change."""
+        nodes = {Key(Kind.NODE, Named("", node)) for node in self.rollouts.place(old, new)}
         if old is not None and new is not None and old.uid == new.uid:
             new.complaint = old.complaint
             if replace(new, version=old.version, running=old.running) == old:
-                return
+                return nodes
         if old is not None and old.node:
             discard_from(self._pods_of_node, old.node, old.at)
             self._changed_nodes.add(old.node)
         if new is not None and new.node:
             self._pods_of_node[new.node].add(new.at)
             self._changed_nodes.add(new.node)
+        return nodes
 
     def _drop_empty(self, namespace: str) -> None:
         space = self._namespaces[namespace]

@@ -16,7 +16,7 @@ def usable_gpus(devices: Sequence[DeviceRecord]) -> int:
     """Return how many of a node's GPUs new pods can get, or a pod with several GPUs holds."""
     holders = {device.name: _holders(device) for device in devices}
     gpus = Counter(pod for pods in holders.values() for pod in pods)
-    return sum(_takes_pods(device) or any(gpus[pod] > 1 for pod in holders[device.name]) for device in devices)
+    return sum(takes_pods(device) or any(gpus[pod] > 1 for pod in holders[device.name]) for device in devices)
 
 
 def _holders(device: DeviceRecord) -> set[Named]:
@@ -24,7 +24,7 @@ def _holders(device: DeviceRecord) -> set[Named]:
     return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
 
 
-def _takes_pods(device: DeviceRecord) -> bool:
+def takes_pods(device: DeviceRecord) -> bool:
     """Return whether new pods can get the GPU. A GPU counts until its agent has reported that they cannot."""
     conditions = device.status.conditions or ()
     closed = any(each.type == ConditionType.READY and each.status != "True" for each in conditions)

@@ -96,7 +96,7 @@ class Intake:
         new = records.node_record(event["object"])
         old = self._state.nodes.get(new.name)
         if self._is_newer(event, new, old):
-            if old is None or old.uid != new.uid or (old.labels, old.starting) != (new.labels, new.starting):
+            if old is None or _shown(old) != _shown(new):
                 self._controller.changed(self._state.put_node(new))
             else:
                 self._state.put_node(new)  # kubelets update their node all the time, and nothing depends on that
@@ -258,3 +258,8 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.queueing.idle_timeout = 0.1  # of the task that kopf makes for each object with an event
     found.process.ultimate_exiting_timeout = 20
     return found
+
+
+def _shown(node: records.NodeRecord) -> tuple[object, ...]:
+    """Return what decisions read of a node."""
+    return node.uid, node.labels, node.starting, node.hp_slots

@@ -24,6 +24,7 @@ from orion.crds.governing import Shares
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
+from orion.crds.workloads import Owner, revision_of
 from orion.errors import Unreadable
 from orion.operator.webhook import hazards, placement, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
@@ -41,10 +42,12 @@ class Cluster:
     Args:
         shares: the GPUShares of the pod's namespace.
         largest_gpu: the largest device memory of all GPUs, in bytes; None: no GPU is known yet.
+        namespace: the pod's namespace, as the API server says; empty: the pod's own field counts.
     """
 
     shares: Shares = field(default_factory=Shares)
     largest_gpu: int | None = None
+    namespace: str = ""
 
 
 def admit(plain: Mapping[str, Any], cluster: Cluster, defaults: Defaults) -> Decision:
@@ -99,6 +102,8 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     changes = _add_slots(pod, after, priority, amounts, defaults)
     changes += _choose_runtime(pod, after, defaults)
     changes += placement.require_nodes(after["spec"], amounts, memory)
+    if priority is Priority.HP:
+        changes += placement.leave_rollouts_alone(after["spec"], _workload(pod, cluster))
     name = share.metadata.name if share else None
     changes += _mark(after, "annotations", {PRIORITY: str(priority), PINNED_SHARE: name or ""})
     changes += _mark(after, "labels", {PRIORITY_LABEL: str(priority)})
@@ -207,6 +212,12 @@ def _priority(marks: PodMarks, asked: Sequence[slots.Ask], share: GPUShare | Non
         )
     priority, why = found[0]
     return priority, f"the pod is {priority}: {why}"
+
+
+def _workload(pod: Pod, cluster: Cluster) -> str:
+    meta = pod.metadata
+    owners = [Owner(each.kind, each.name) for each in meta.owner_references or () if each.controller]
+    return revision_of(cluster.namespace or meta.namespace or "", meta.labels or {}, owners).workload
 
 
 def _more_than_known(share: GPUShare | None, cluster: Cluster) -> Memory | None:

@@ -65,7 +65,7 @@ class Admission:
             return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, request.object)
         if not self.ready:
             raise Unavailable("shares and GPUs have not been listed yet")
-        known = Cluster(self.shares.of(request.namespace), self.devices.of(""))
+        known = Cluster(self.shares.of(request.namespace), self.devices.of(""), request.namespace)
         return admit(request.object, known, self._defaults)
 
     async def look_again(self, request: Request, decision: Decision) -> Decision:
@@ -83,7 +83,8 @@ class Admission:
         async with asyncio.timeout(LIVE_TIMEOUT_S):
             shares = await self._server.get(resource_path(share_kind.KIND, namespace))
             devices = await self._server.get(DEVICES)
-        return Cluster(self._bounded(readable_shares(shares["items"])), largest(map(device_memory, devices["items"])))
+        largest_gpu = largest(map(device_memory, devices["items"]))
+        return Cluster(self._bounded(readable_shares(shares["items"])), largest_gpu, namespace)
 
     def _bounded(self, shares: Iterable[GPUShare]) -> Shares:
         return Shares(shares, self._defaults.shares_per_namespace)

@@ -1,12 +1,16 @@
-"""Keeps pods away from nodes whose GPUs are too few or too small for them, by a required node affinity.
+"""Keeps pods away from nodes where they could never start, by a required node affinity to labels of the operator.
 
-The scheduler counts slots and knows no GPUs. For a pod that needs several GPUs for one container, it would choose a
-node where two of the slots are on one GPU; such a pod can never start. For a pod that reserves more memory than any
-known GPU has, it would choose any node. The affinity keeps such pods pending instead, and the scheduler says why. An
-autoscaler can then start a node that has the labels in its template. The operator writes the labels.
+**GPUs that are too few or too small.** The scheduler counts slots and knows no GPUs. For a pod that needs several GPUs
+for one container, it would choose a node where two of the slots are on one GPU; such a pod can never start. For a pod
+that reserves more memory than any known GPU has, it would choose any node. The affinity keeps such pods pending, and
+the scheduler says why. An autoscaler can then start a node that has the labels in its template.
 
-The affinity is an upper bound: it knows neither free slots nor free memory. If the node has enough GPUs, but fewer with
-a free slot, the device plugin refuses the start.
+This affinity is an upper bound: it knows neither free slots nor free memory. If the node has enough GPUs, but fewer
+with a free slot, the device plugin refuses the start.
+
+**A rolling update of hp.** During a rolling update the node has one hp slot more (docs/rolling-updates.md), which only
+the workload may take. The scheduler counts slots and would give it to any hp pod. So every hp pod requires a node
+without the label of a rollout; a pod of a workload also accepts nodes whose label names this workload.
 
 A pod that names its node has no scheduler, and the kubelet fails a pod that does not match its own affinity. So such a
 pod gets none.
@@ -14,11 +18,13 @@ pod gets none.
 Rejected: to refuse a pod that reserves more memory than any known GPU has. A node group at zero may have larger GPUs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orion.crds.annotations import GPU_MEMORY, GPUS
+from orion.crds.annotations import GPU_MEMORY, GPUS, ROLLOUT, ROLLOUT_ENDS
 from orion.crds.quantities import Memory
+
+Expression = Mapping[str, Any]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MIB = 1 << 20
@@ -32,26 +38,43 @@ def require_nodes(spec: dict[str, Any], amounts: Mapping[str, int], memory: Memo
         amounts: the number of slots of each container.
         memory: the memory that a GPU must have for each slot; None: any GPU will do.
     """
-    if spec.get("nodeName"):
-        return []
     found = []
     gpus = max(amounts.values())
-    if gpus > 1 and _require(spec, GPUS, gpus):
+    if gpus > 1 and _require(spec, [_at_least(GPUS, gpus)]):
         found.append(f"the pod needs a node with at least {gpus} GPUs, by a node affinity to label {GPUS}")
-    if memory is not None and _require(spec, GPU_MEMORY, -(-memory.bytes // _MIB)):
+    if memory is not None and _require(spec, [_at_least(GPU_MEMORY, -(-memory.bytes // _MIB))]):
         found.append(f"the pod needs a node with GPUs of at least {memory}, by a node affinity to label {GPU_MEMORY}")
     return found
 
 
-def _require(spec: dict[str, Any], label: str, least: int) -> bool:
-    """Require nodes whose label is at least this number; return whether the spec has changed."""
+def leave_rollouts_alone(spec: dict[str, Any], workload: str) -> list[str]:
+    """Add the affinity to nodes without a rolling update of others to an hp pod's spec; return what changed.
+
+    Args:
+        spec: as in `require_nodes`.
+        workload: the pod's workload; empty: it has none.
+    """
+    none: Expression = {"key": ROLLOUT, "operator": "DoesNotExist"}
+    own: Expression = {"key": ROLLOUT, "operator": "In", "values": [workload, f"{ROLLOUT_ENDS}{workload}"]}
+    if not _require(spec, [none, own] if workload else [none]):
+        return []
+    return [f"the pod leaves slots for rolling updates to others, by a node affinity to label {ROLLOUT}"]
+
+
+def _at_least(label: str, least: int) -> Expression:
+    return {"key": label, "operator": "Gt", "values": [str(least - 1)]}
+
+
+def _require(spec: dict[str, Any], alternatives: Sequence[Expression]) -> bool:
+    """Require one of these expressions of the pod's node, besides what is required; return whether the spec changed."""
+    if spec.get("nodeName"):
+        return False
     affinity = dict(spec.get("affinity") or {})
     of_nodes = dict(affinity.get("nodeAffinity") or {})
     required = dict(of_nodes.get(_REQUIRED) or {})
     before = required.get("nodeSelectorTerms") or [{"matchExpressions": []}]
-    enough = {"key": label, "operator": "Gt", "values": [str(least - 1)]}
     # The terms are alternatives. An empty term of the pod's owner matches no node, and must stay empty.
-    terms = [_with(term, enough) if term else term for term in before]
+    terms = [each for term in before for each in (_with(term, alternatives) if term else [term])]
     if terms == before:
         return False
     required["nodeSelectorTerms"], of_nodes[_REQUIRED], affinity["nodeAffinity"] = terms, required, of_nodes
@@ -59,6 +82,9 @@ def _require(spec: dict[str, Any], label: str, least: int) -> bool:
     return True
 
 
-def _with(term: Mapping[str, Any], expression: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with(term: Mapping[str, Any], alternatives: Sequence[Expression]) -> list[Mapping[str, Any]]:
+    """Return a term once for each expression; the term itself if it has one of them already."""
     expressions = term.get("matchExpressions") or []
-    return term if expression in expressions else {**term, "matchExpressions": [*expressions, expression]}
+    if any(each in expressions for each in alternatives):
+        return [term]
+    return [{**term, "matchExpressions": [*expressions, each]} for each in alternatives]

@@ -94,6 +94,14 @@ class PodSpec(Part):
     runtime_class_name: str | None = None
 
 
+class OwnerReference(Part):
+    """A reference to an object that owns a pod."""
+
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
 class PodMetadata(Part):
     """The metadata of a pod."""
 
@@ -102,6 +110,7 @@ class PodMetadata(Part):
     namespace: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Pod(Part):

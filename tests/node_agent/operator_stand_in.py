@@ -35,6 +35,7 @@ class StandInOperator:
         self._changed = threading.Condition()
         self._version, self._streams = 0, 0
         self._pods: dict[str, Pod] = {}
+        self._rollout = ""
         self._away = False
         self._port, self._server = 0, None
         self.token = folder / "operator-token"
@@ -91,16 +92,35 @@ class StandInOperator:
         self.certificates = {"operator-0": self._root}
 
     def put(
-        self, name: str, grant: dict[str, Any] | str | None = None, uid: str = "", created: int = 0, ended: bool = False
+        self,
+        name: str,
+        grant: dict[str, Any] | str | None = None,
+        uid: str = "",
+        created: int = 0,
+        ended: bool = False,
+        workload: str = "",
     ) -> None:
         """Create or change a pod; `created` is a number of seconds."""
         text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
         at = f"2026-01-01T00:00:{created:02}Z"
-        pod = Pod(namespace="default", name=name, uid=uid or f"uid-{name}", created=at, ended=ended, grant=text)
+        pod = Pod(
+            namespace="default",
+            name=name,
+            uid=uid or f"uid-{name}",
+            created=at,
+            ended=ended,
+            grant=text,
+            workload=workload,
+        )
         self._change(self._pods | {name: pod})
 
     def delete(self, name: str) -> None:
         self._change({each: pod for each, pod in self._pods.items() if each != name})
+
+    def roll_out(self, workload: str) -> None:
+        """Name the workload for which the node should have one hp slot more; empty: none."""
+        self._rollout = workload
+        self._change(self._pods)
 
     def cut(self) -> None:
         """End every stream, as a replica does after some minutes."""
@@ -128,8 +148,8 @@ class StandInOperator:
                     self._changed.wait()
                 if streams != self._streams:
                     return
-                sent, pods = self._version, list(self._pods.values())
-            connection.sendall(frame(Answer(pods=PodsOfNode(pods=pods))))
+                sent, pods, rollout = self._version, list(self._pods.values()), self._rollout
+            connection.sendall(frame(Answer(pods=PodsOfNode(pods=pods, rollout=rollout))))
 
     def _change(self, pods: dict[str, Pod]) -> None:
         with self._changed:

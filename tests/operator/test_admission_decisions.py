@@ -59,6 +59,7 @@ def env(decision: Decision, index: int = 0) -> list[dict[str, Any]]:
 
 # -- Placement ---------------------------------------------------------------------------------------------------------
 
+BE, HP = {"orion/priority": "be"}, {"orion/priority": "hp"}
 TWO_GPUS = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
 ENOUGH = {"key": "orion.gpu/gpus", "operator": "Gt", "values": ["1"]}
 ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
@@ -77,17 +78,70 @@ def affinity(*alternatives: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_container_with_several_gpus_needs_a_node_with_as_many() -> None:
-    assert terms(decide(pod(GPU, TWO_GPUS))) == [{"matchExpressions": [ENOUGH]}]
-    for given in (pod(GPU, GPU), pod(TWO_GPUS, nodeName="n")):
+    assert terms(decide(pod(GPU, TWO_GPUS, annotations=BE))) == [{"matchExpressions": [ENOUGH]}]
+    for given in (pod(GPU, GPU, annotations=BE), pod(TWO_GPUS, annotations=BE, nodeName="n")):
         assert "affinity" not in decide(given).pod["spec"]
 
 
 def test_every_alternative_of_the_pods_own_affinity_needs_enough_gpus() -> None:
     own = affinity({"matchExpressions": [ZONE]}, NAMED, {})
-    decision = decide(pod(TWO_GPUS, affinity=own))
+    decision = decide(pod(TWO_GPUS, affinity=own, annotations=BE))
     assert terms(decision) == [{"matchExpressions": [ZONE, ENOUGH]}, {**NAMED, "matchExpressions": [ENOUGH]}, {}]
     assert decision.pod["spec"]["affinity"]["podAffinity"] == {}
     assert own == affinity({"matchExpressions": [ZONE]}, NAMED, {})
+    assert decide(dict(decision.pod)).outcome is Outcome.UNCHANGED
+
+
+NO_ROLLOUT = {"key": "orion.gpu/rollout", "operator": "DoesNotExist"}
+
+
+def of_deployment(namespace: str = "team", name: str = "web", template: str = "7d9f", **spec: Any) -> dict[str, Any]:
+    """An hp pod of a Deployment's ReplicaSet."""
+    found = pod(GPU, annotations=HP, **spec)
+    found["metadata"] |= {"namespace": namespace, "labels": {"pod-template-hash": template}}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": f"{name}-{template}",
+        "uid": "1",
+        "controller": True,
+    }
+    found["metadata"]["ownerReferences"] = [owner]
+    return found
+
+
+def own_rollout(given: dict[str, Any]) -> list[str]:
+    """The values of a node's label with which an hp pod accepts the node."""
+    alone, own = terms(decide(given))
+    assert alone["matchExpressions"][-1] == NO_ROLLOUT
+    expression = own["matchExpressions"][-1]
+    assert (expression["key"], expression["operator"]) == ("orion.gpu/rollout", "In")
+    values: list[str] = expression["values"]
+    return values
+
+
+def test_an_hp_pod_accepts_only_nodes_without_a_rolling_update_of_others() -> None:
+    assert terms(decide(pod(GPU, annotations=HP))) == [{"matchExpressions": [NO_ROLLOUT]}]
+    workload, ends = own_rollout(of_deployment())
+    assert ends == f"ends-{workload}"
+    assert len(ends) <= 63
+    assert own_rollout(of_deployment(template="5c8b")) == [workload, ends], "the next revision is the same workload"
+    for other in (of_deployment(namespace="other"), of_deployment(name="api")):
+        assert not {workload, ends} & set(own_rollout(other))
+
+
+def test_a_pod_that_asks_for_the_node_of_another_rolling_update_gets_no_such_node() -> None:
+    workload, _ = own_rollout(of_deployment())
+    forged = {"key": "orion.gpu/rollout", "operator": "In", "values": [workload]}
+    own = affinity({"matchExpressions": [forged]}, {"matchExpressions": [ZONE, NO_ROLLOUT]})
+    decision = decide(pod(GPU, annotations=HP, affinity=own))
+    assert terms(decision) == [{"matchExpressions": [forged, NO_ROLLOUT]}, {"matchExpressions": [ZONE, NO_ROLLOUT]}]
+    assert decide(dict(decision.pod)).outcome is Outcome.UNCHANGED
+
+
+def test_the_second_review_of_a_pod_of_a_workload_changes_nothing() -> None:
+    decision = decide(of_deployment(affinity=affinity({"matchExpressions": [ZONE]}, NAMED)))
+    assert len(terms(decision)) == 4
     assert decide(dict(decision.pod)).outcome is Outcome.UNCHANGED
 
 

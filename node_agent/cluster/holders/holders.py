@@ -19,6 +19,7 @@ from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.holders.remembering import remembered
+from orion.node_agent.cluster.holders.rollouts import Rollouts
 from orion.node_agent.cluster.pod_resources import PodResources, SlotKey, role_of
 from orion.node_agent.cluster.state import GpuState, HolderState
 from orion.node_agent.slots.holders import Holder, Prepared
@@ -55,9 +56,11 @@ class ClusterHolders:
         self.pods = Pods(operator, last, self._pods_changed)
         self.grants = grants.Grants(agent)
         self.identity = Identity(self.pods, resources, before, self._update)
+        self._rollouts = Rollouts(self.pods, self.identity, agent, self.reserved_bytes)
 
     def start(self) -> None:
         """Apply what the previous agent saved."""
+        self._agent.advertising.slots.successor = self._rollouts.needs_slot
         self._update()
 
     async def run(self) -> None:
@@ -74,7 +77,7 @@ class ClusterHolders:
         Returns within a second. If the pod is not known by then, the default grant applies until it is.
 
         Raises:
-            Conflict: the container is in a static pod.
+            Conflict: the container is in a static pod, or the slot is for the successor of another pod.
         """
         key = (slot.gpu, slot.name)
         self.identity.begins(key)
@@ -85,6 +88,7 @@ class ClusterHolders:
         except TimeoutError:
             _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
         self._refuse_static_pod(key)
+        self._rollouts.check(key)
         row = self.grants.of(key)
         # If the holder has no uid, only the kubelet has named the pod, and its grant is not known.
         if row is None or row.holder is None or not row.holder.uid:
@@ -146,7 +150,10 @@ class ClusterHolders:
         rows += [HolderState(*key, _priority(key), None) for key in self.identity.beginning if key[0] == uuid]
         return GpuState(
             uuid=uuid,
-            slots={each: sum(slot.role.name == each.name for slot in slots) for each in Priority},
+            slots={
+                Priority.HP: self._agent.advertising.slots.count_hp(uuid),
+                Priority.BE: sum(slot.role is layout.Role.BE for slot in slots),
+            },
             held=tuple(sorted(rows, key=lambda row: row.name)),
             policy=self.grants.policy(uuid),
         )

@@ -37,6 +37,9 @@ class Pod:
     is_static: bool = False
     """ It is the mirror pod of a static pod, which no webhook saw. """
 
+    workload: str = ""
+    """ Its workload, if it is an hp pod that a rolling update may replace. """
+
     @property
     def key(self) -> PodName:
         """The pod's name as the kubelet writes it."""
@@ -57,6 +60,8 @@ class Pods:
         self._grants = dict(remembered)
         self.known: Mapping[PodName, Pod] = {}
         """ The pods as last received. """
+        self.rollout = ""
+        """ The workload for which the node should have one hp slot more; empty: none. """
         self.synced = False
         """ Whether all pods of the node were received once. """
 
@@ -73,8 +78,8 @@ class Pods:
         """Replace the pods by those of a message."""
         known = {pod.key: pod for pod in map(self._read, message.pods)}
         self._grants = {pod.uid: pod.grant for pod in known.values() if pod.grant}
-        if known != self.known or not self.synced:
-            self.synced, self.known = True, known
+        if known != self.known or message.rollout != self.rollout or not self.synced:
+            self.synced, self.known, self.rollout = True, known, message.rollout
             self._on_change()
 
     def _read(self, pod: node_pods_pb2.Pod) -> Pod:
@@ -87,4 +92,5 @@ class Pods:
             ended=pod.ended,
             grant=pod.grant or self._grants.get(pod.uid),
             is_static=pod.is_static,
+            workload=pod.workload,
         )

@@ -1,0 +1,94 @@
+"""Rolling updates of hp on this node: which GPU offers one hp slot more, and which pods may start in it.
+
+The operator names the workload of the rolling update, and the scheduler sends no hp pod of others meanwhile. But a pod
+may name its node, and so pass the scheduler by. So the agent also looks at each container that starts in an hp slot: if
+the GPU already has as many hp pods as it may have, the pod must be of the same workload as one of them.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from orion.errors import Conflict
+from orion.hook import layout
+from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.cluster.holders.identity import Identity, ResolvedHolder
+from orion.node_agent.cluster.holders.pods import Pods
+from orion.node_agent.cluster.pod_resources import SlotKey, role_of
+from orion.node_agent.sharing.served import ServesGpus
+
+
+class AdvertisesGpus(ServesGpus, Protocol):
+    """What `Rollouts` needs from an agent."""
+
+    @property
+    def advertising(self) -> Advertising:
+        """The agent's `Advertising`, which knows how many pods may hold hp slots of a GPU."""
+
+
+class Rollouts:
+    """The rolling updates of one node.
+
+    Args:
+        pods: the pods of this node, and the workload for which it should offer a slot.
+        identity: knows who holds which slot.
+        agent: the agent.
+        reserved_bytes: returns how much of a GPU's memory pods reserve.
+    """
+
+    def __init__(
+        self, pods: Pods, identity: Identity, agent: AdvertisesGpus, reserved_bytes: Callable[[str], int]
+    ) -> None:
+        self._pods, self._identity, self._agent, self._reserved_bytes = pods, identity, agent, reserved_bytes
+        self._started = {slot: each.holder.uid for slot, each in identity.holders.items()}
+        """ By hp slot, the uid of the pod that was last allowed to start in it. """
+
+    def needs_slot(self, uuid: str) -> bool:
+        """Return whether a GPU should offer one hp slot more: at most one GPU of the node should."""
+        return bool(self._pods.rollout) and uuid == self._chosen(self._pods.rollout)
+
+    def check(self, slot: SlotKey) -> None:
+        """Check that the pod that starts in a slot may be there. Every be pod may, and every pod that starts again.
+
+        Args:
+            slot: the slot.
+
+        Raises:
+            Conflict: the GPU has an hp pod of another workload, or the pod is not known yet.
+        """
+        if role_of(slot[1]) is layout.Role.BE:
+            return
+        holder = self._identity.holders.get(slot)
+        uid = holder.holder.uid if holder is not None else ""
+        others = [each for key, each in self._hp(slot[0]).items() if key != slot]
+        is_full = len(others) >= self._agent.advertising.slots.count_hp(slot[0])
+        if is_full and (holder is None or not uid):
+            raise Conflict(f"GPU {slot[0]} has all the hp pods that it may have, and this pod is not known yet")
+        if is_full and holder is not None and self._started.get(slot) != uid:
+            workload = self._workload(holder)
+            if not workload or all(self._workload(each) != workload for each in others):
+                names = ", ".join(sorted(each.holder.name for each in others))
+                raise Conflict(
+                    f"GPU {slot[0]} has all the hp pods that it may have ({names}), and {holder.holder.name} replaces "
+                    "none of them; delete the pod, so that it is scheduled to a free slot"
+                )
+        self._started[slot] = uid
+
+    def _chosen(self, workload: str) -> str | None:
+        """Return the GPU with a pod of a workload that has the most memory left; None: the next pod must wait."""
+        full = {}
+        for uuid in self._agent.gpus:
+            holders, count = self._hp(uuid), self._agent.advertising.slots.count_hp(uuid)
+            of_workload = any(self._workload(each) == workload for each in holders.values())
+            if of_workload and len(holders) > count:
+                return None  # its new pod is here already
+            if of_workload and len(holders) == count:
+                full[uuid] = self._agent.gpus[uuid].shared_gpu.gpu.memory_bytes - self._reserved_bytes(uuid)
+        return max(sorted(full), key=lambda uuid: full[uuid], default=None)
+
+    def _hp(self, uuid: str) -> dict[SlotKey, ResolvedHolder]:
+        holders = self._identity.holders
+        return {key: each for key, each in holders.items() if key[0] == uuid and role_of(key[1]) is layout.Role.HP}
+
+    def _workload(self, holder: ResolvedHolder) -> str:
+        pod = self._pods.known.get(holder.key)
+        return pod.workload if pod is not None and pod.uid == holder.holder.uid else ""

@@ -1,0 +1,98 @@
+"""The hp pods that rolling updates replace, by workload, and which node was offered to which new pod.
+
+The state keeps this index. `rollout_labels` decides from it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from orion.operator.reconciler.records import Named, PodRecord
+
+WINDOW_S = 60.0
+""" How long a node is open for a new pod, and so closed for all other hp pods. A kubelet reports a new slot within
+10 s, and the scheduler tries a pod again within 10 s after that. """
+
+AGAIN_S = 600.0
+""" After this time the node may be offered to the same pod again. """
+
+ENDS_S = 120.0
+""" The longest time that the label stays after the window, for a kubelet that reports nothing. """
+
+
+class Rollouts:
+    """The index. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._pods: defaultdict[str, dict[Named, PodRecord]] = defaultdict(dict)
+        self._offers: dict[str, dict[str, float]] = {}
+        """ By the uid of a new pod, and by node: since when the node is offered to the pod. """
+        self._ends: dict[str, float] = {}
+        """ By node, since when the label says that the rollout ends. """
+
+    def place(self, old: PodRecord | None, new: PodRecord | None) -> set[str]:
+        """Replace a pod; return the nodes whose label may have to change."""
+        if old is not None and old.revision.workload:
+            self._pods[old.revision.workload].pop(old.at, None)
+            if not self._pods[old.revision.workload]:
+                del self._pods[old.revision.workload]
+            if new is None or new.uid != old.uid:
+                self._offers.pop(old.uid, None)
+        if new is not None and new.revision.workload and not new.leaving:
+            self._pods[new.revision.workload][new.at] = new
+        return self._concerned(old, new)
+
+    def _concerned(self, old: PodRecord | None, new: PodRecord | None) -> set[str]:
+        before, after = _facts(old), _facts(new)
+        if before == after:
+            return set()
+        nodes = {pod.node for pod in (old, new) if pod is not None and pod.revision.workload and pod.node}
+        if new is not None and new.unschedulable and not (old is not None and old.unschedulable):
+            nodes |= {each.node for each in self.predecessors(new)}
+        return nodes
+
+    def predecessors(self, pod: PodRecord) -> Iterator[PodRecord]:
+        """Yield the running pods that this pod may replace: those of other revisions of its workload."""
+        for each in self._pods.get(pod.revision.workload, {}).values():
+            if each.running and each.node and each.revision.replica_set != pod.revision.replica_set:
+                yield each
+
+    def waiting(self, workload: str) -> list[PodRecord]:
+        """Return the pods of a workload that no node has room for, oldest first."""
+        found = [each for each in self._pods.get(workload, {}).values() if each.unschedulable and not each.node]
+        return sorted(found, key=lambda each: (each.created, each.at))
+
+    def expected(self, workload: str, node: str, now: float) -> Iterator[tuple[PodRecord, float]]:
+        """Yield the pods to which the node is offered, and when the offer ends.
+
+        After a restart of the operator, pods that wait are adopted: the node's label says that it is offered to them.
+        """
+        for pod in list(self._pods.get(workload, {}).values()):
+            if pod.node in ("", node) and (pod.unschedulable or pod.node) and not pod.running:
+                offers = self._offers.setdefault(pod.uid, {})
+                if now - offers.setdefault(node, now) < WINDOW_S:
+                    yield pod, offers[node] + WINDOW_S - now
+
+    def may_offer(self, pod: PodRecord, node: str, now: float) -> bool:
+        """Return whether a node may be offered to a pod now."""
+        offers = self._offers.get(pod.uid, {})
+        elsewhere = any(now - since < WINDOW_S for name, since in offers.items() if name != node)
+        since = offers.get(node)
+        return not elsewhere and (since is None or not WINDOW_S <= now - since < AGAIN_S)
+
+    def offer(self, pod: PodRecord, node: str, now: float) -> None:
+        """Note that a node is offered to a pod."""
+        offers = self._offers.setdefault(pod.uid, {})
+        if now - offers.get(node, float("-inf")) >= AGAIN_S:
+            offers[node] = now
+
+    def ending(self, node: str, now: float) -> float:
+        """Return for how long the label of a node has said that the rollout ends."""
+        return now - self._ends.setdefault(node, now)
+
+    def ended(self, node: str) -> None:
+        """Forget when the last rollout on a node ended."""
+        self._ends.pop(node, None)
+
+
+def _facts(pod: PodRecord | None) -> object:
+    return None if pod is None else (pod.uid, pod.revision, pod.node, pod.running, pod.leaving, pod.unschedulable)

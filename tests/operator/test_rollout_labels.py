@@ -1,0 +1,193 @@
+"""For which workload a node is opened during a rolling update, step by step."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orion.operator.reconciler.records import Named, device_record, node_record, pod_record, share_record
+from orion.operator.reconciler.rollout_labels import REASON_MEMORY, rollout_complaint, rollout_label
+from orion.operator.reconciler.rollouts import AGAIN_S, ENDS_S, WINDOW_S
+from orion.operator.reconciler.state import State
+
+UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
+WAITS = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+
+
+class Cluster:
+    """The state of one cluster, its time, and the labels of its nodes."""
+
+    def __init__(self) -> None:
+        self.state, self.now, self._version = State(), 0.0, 0
+        self._labels: dict[str, str] = {}
+
+    def node(self, name: str = "node", slots: int = 1) -> None:
+        """A node whose kubelet reports this many hp slots."""
+        labels = {"orion.gpu/rollout": self._labels[name]} if self._labels.get(name) else {}
+        status: dict[str, Any] = {"allocatable": {"orion.gpu/hp": str(slots)}}
+        meta: dict[str, Any] = {"name": name, "uid": name, "labels": labels}
+        self.state.put_node(node_record({"metadata": meta, "status": status}))
+
+    def gpu(self, *pods: str, number: int = 0, node: str = "node", used: str = "1Gi") -> None:
+        """A GPU with one hp slot, and the pods that hold hp slots of it."""
+        held = [
+            {"name": f"hp-{place}", "priority": "hp", "pod": {"namespace": "n", "name": pod, "container": "main"}}
+            for place, pod in enumerate(pods)
+        ]
+        status = {"node": node, "uuid": UUID.format(number), "heldSlots": held, "slots": {"hp": {"total": 1}}}
+        status["memory"] = {"total": "80Gi", "used": used}
+        meta = {"name": UUID.format(number).lower(), "uid": str(number)}
+        self.state.put_device(device_record({"metadata": meta, "status": status}))
+
+    def pod(self, name: str, revision: str, node: str = "", workload: str = "web", running: bool | None = None) -> None:
+        """An hp pod of a Deployment's ReplicaSet; without a node, the scheduler has found none for it."""
+        self._version += 1
+        phase = "Running" if (bool(node) if running is None else running) else "Pending"
+        owner = {"kind": "ReplicaSet", "name": f"{workload}-{revision}", "controller": True}
+        meta: dict[str, Any] = {"namespace": "n", "name": name, "uid": name, "resourceVersion": str(self._version)}
+        meta |= {"labels": {"pod-template-hash": revision}, "ownerReferences": [owner]}
+        meta |= {"annotations": {"orion/priority": "hp"}, "creationTimestamp": f"2026-01-01T00:00:{self._version:02}Z"}
+        spec = {"containers": [{"name": "main", "resources": {"limits": {"orion.gpu/hp": "1"}}}]}
+        status: dict[str, Any] = {"phase": phase} | ({} if node else {"conditions": WAITS})
+        self.state.put_pod(pod_record({"metadata": meta, "spec": spec | {"nodeName": node}, "status": status}))
+
+    def share(self, memory: str) -> None:
+        """A share that reserves memory for all pods."""
+        meta = {"namespace": "n", "name": "s", "uid": "s", "generation": 1}
+        spec = {"priority": "hp", "selector": {}, "memory": {"request": memory}}
+        self.state.put_share(share_record({"metadata": meta, "spec": spec}))
+        self.state.advance("n", float("inf"))
+
+    def label(self, node: str = "node", slots: int = 1) -> str:
+        """Apply the label that a node must have now, and return it without the workload's hash."""
+        self.node(node, slots)
+        self._labels[node] = rollout_label(self.state, self.state.nodes[node], self.now).value or ""
+        self.node(node, slots)
+        prefix, _, workload = self._labels[node].rpartition("-")
+        return f"{prefix}-" if prefix else "open" if workload else ""
+
+    def complains(self, name: str) -> str:
+        """The reason of the Event about a pod."""
+        pod = self.state.pod(Named("n", name))
+        assert pod is not None
+        complaint = rollout_complaint(self.state, pod)
+        return complaint.reason if complaint else ""
+
+
+def full() -> Cluster:
+    """A node with one GPU, whose hp slot has the only pod of a Deployment."""
+    cluster = Cluster()
+    cluster.gpu("old")
+    cluster.pod("old", "a", "node")
+    assert cluster.label() == ""
+    return cluster
+
+
+def test_a_node_is_open_until_the_new_pod_has_its_slot_and_the_kubelet_reports_no_further_one() -> None:
+    cluster = full()
+    cluster.pod("new", "b")
+    assert cluster.label() == "open"
+    assert cluster.label(slots=2) == "open"
+    cluster.pod("new", "b", "node", running=False)
+    assert cluster.label(slots=2) == "open", "the agent does not know yet that the pod has the slot"
+    cluster.gpu("old", "new")
+    assert cluster.label(slots=2) == "ends-"
+    assert cluster.label(slots=2) == "ends-"
+    assert cluster.label(slots=1) == ""
+    cluster.pod("new", "b", "node")
+    assert cluster.label() == ""
+
+
+def test_the_next_rolling_update_begins_with_the_pod_of_the_last() -> None:
+    cluster = full()
+    cluster.state.drop_pod(Named("n", "old"))
+    cluster.gpu("new")
+    cluster.pod("new", "b", "node")
+    cluster.pod("newer", "c")
+    assert cluster.label() == "open"
+
+
+def test_only_a_pod_of_another_revision_of_a_running_workload_opens_a_node() -> None:
+    cluster = full()
+    cluster.pod("second-replica", "a")
+    cluster.pod("stranger", "b", workload="other")
+    assert cluster.label() == ""
+    cluster.pod("new", "b")
+    assert cluster.label(slots=2) == "", "the node has a free slot"
+    assert cluster.label() == "open"
+
+
+def test_one_new_pod_opens_one_node_and_another_after_a_minute() -> None:
+    cluster = full()
+    cluster.gpu("old-2", number=1, node="node-2")
+    cluster.pod("old-2", "a", "node-2")
+    cluster.pod("new", "b")
+    assert (cluster.label(), cluster.label("node-2")) == ("open", "")
+    cluster.now += WINDOW_S
+    assert (cluster.label(), cluster.label("node-2")) == ("ends-", "open")
+    cluster.now += WINDOW_S
+    assert (cluster.label(), cluster.label("node-2")) == ("", "ends-")
+    assert (cluster.label(), cluster.label("node-2")) == ("", "")
+    cluster.now += AGAIN_S
+    assert cluster.label() == "open"
+
+
+def test_a_new_pod_without_room_opens_no_node_and_gets_an_event() -> None:
+    cluster = full()
+    cluster.share("50Gi")
+    cluster.gpu("old", used="40Gi")
+    cluster.pod("new", "b")
+    assert (cluster.label(), cluster.complains("new")) == ("", REASON_MEMORY)
+    cluster.gpu("old", used="30Gi")
+    assert (cluster.label(), cluster.complains("new")) == ("open", "")
+
+
+def test_a_kubelet_that_reports_nothing_does_not_keep_a_node_closed() -> None:
+    cluster = full()
+    cluster.pod("new", "b")
+    assert cluster.label() == "open"
+    cluster.state.drop_pod(Named("n", "new"))
+    assert [cluster.label(slots=2), cluster.label(slots=2)] == ["ends-", "ends-"]
+    cluster.now += ENDS_S
+    assert cluster.label(slots=2) == ""
+
+
+def test_a_restarted_operator_continues_a_rolling_update() -> None:
+    cluster = full()
+    cluster.pod("new", "b")
+    assert cluster.label() == "open"
+    after = full()
+    after._labels = cluster._labels
+    after.pod("new", "b")
+    assert after.label(slots=2) == "open"
+    after.pod("new", "b", "node", running=False)
+    after.gpu("old", "new")
+    assert after.label(slots=2) == "ends-"
+
+
+step = st.tuples(
+    st.sampled_from(["new", "newer", "other", "stranger"]),
+    st.sampled_from(["b", "c"]),
+    st.sampled_from(["", "node", "gone"]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([0.0, 1.0, 30.0, WINDOW_S]),
+)
+
+
+@given(st.lists(step, max_size=20))
+def test_new_pods_that_never_run_close_a_node_for_others_a_minute_each(
+    steps: list[tuple[str, str, str, int, float]],
+) -> None:
+    cluster = full()
+    for name, revision, node, slots, passes in steps:
+        if node == "gone":
+            cluster.state.drop_pod(Named("n", name))
+        else:
+            cluster.pod(name, revision, node, "other" if name == "stranger" else "web", running=False)
+        cluster.label(slots=slots)
+        cluster.now += passes
+    samples: list[bool] = []
+    while len(samples) < AGAIN_S / 10:
+        cluster.now += 10
+        samples.append(cluster.label() != "")
+    assert sum(samples) <= 4 * (WINDOW_S / 10 + 2), "four pods, a window for each of them in this time"
