@@ -99,7 +99,7 @@ class Connection:
         readable()  # OpenSSL may have read it already
 
     def close(self) -> None:
-        """End the connection. The peer is notified, if the kernel takes that at once."""
+        """End the connection. The peer learns of it, if the kernel takes that at once."""
         if self._socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._socket)
         with contextlib.suppress(OSError, ValueError):
