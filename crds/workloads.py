@@ -8,7 +8,7 @@ The namespace is a part of the key, so a pod can never pass for a pod of another
 may create pods may also write their owners. Such a user may replace the workload itself as well.
 
 Rejected: workloads of other kinds. A StatefulSet deletes a pod before it creates the next one, and so does a DaemonSet
-unless it is told otherwise. A Job has no rolling update.
+unless its strategy says otherwise. A Job has no rolling update.
 """
 
 import hashlib

@@ -97,7 +97,7 @@ def rollout(orion: Orion, node: Node, tenants: Tenants, kubectl: Kubectl, api: c
 def test_rolling_updates_finish_on_a_full_node_and_no_request_fails(
     rollout: Rollout, tenants: Tenants, gpus: GpuNode, node: Node, orion: Orion, api: client.ApiClient
 ) -> None:
-    tenants.create(serving("stranger"), shell_pod("asking", ASKING))
+    tenants.create(serving("outsider"), shell_pod("asking", ASKING))
     eventually(lambda: "answered" in tenants.log("asking"), what="no request was answered")
     for _ in range(2):
         before = next(iter(tenants.pods("serve")))
@@ -105,7 +105,7 @@ def test_rolling_updates_finish_on_a_full_node_and_no_request_fails(
         assert rollout.finishes() != before
     lines = tenants.log("asking").split()
     assert set(lines) == {"answered"}, f"{lines.count('failed')} of {len(lines)} requests failed"
-    assert not tenants.pods()["stranger"].spec.node_name
+    assert not tenants.pods()["outsider"].spec.node_name
     assert all(pod.status.phase != "Failed" for pod in tenants.pods().values())
     eventually(lambda: orion.allocatable(node)[HP] == 2 and rollout.label() is None, seconds=MINUTES)
     eventually(lambda: sorted(each["slots"]["hp"]["held"] for each in gpus.devices().values()) == [1, 1])
@@ -122,18 +122,18 @@ def test_a_pod_that_passes_the_scheduler_by_does_not_start_in_the_slot_of_a_roll
     apps.patch_namespaced_deployment("serve", tenants.namespace, never)
     eventually(lambda: len(tenants.pods("serve")) == 2 and rollout.label(), seconds=MINUTES, what=str(rollout.shown()))
     eventually(lambda: orion.allocatable(node)[HP] == 3, seconds=MINUTES)
-    stranger = serving("stranger")
-    stranger["spec"]["nodeName"] = node.name
-    tenants.create(stranger)
+    outsider = serving("outsider")
+    outsider["spec"]["nodeName"] = node.name
+    tenants.create(outsider)
 
     def refused() -> bool:
-        field = "involvedObject.name=stranger"
+        field = "involvedObject.name=outsider"
         events = tenants.core.list_namespaced_event(tenants.namespace, field_selector=field).items
         return any("replaces none of them" in (event.message or "") for event in events)
 
     eventually(refused, seconds=MINUTES)
-    assert tenants.pods()["stranger"].status.phase == "Pending"
-    tenants.delete("stranger")
+    assert tenants.pods()["outsider"].status.phase == "Pending"
+    tenants.delete("outsider")
 
 
 def test_a_new_pod_without_room_for_its_memory_waits_with_an_event(

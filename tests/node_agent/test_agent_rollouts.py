@@ -85,11 +85,11 @@ def test_no_other_workload_starts_in_the_slot_and_the_workload_does(node: Rollin
     eventually(lambda: "hp-1" in node.hp())
     for workload in (OTHER, ""):
         for _ in range(2):  # the kubelet tries again
-            reason = node.take("stranger", "hp-1", workload)
+            reason = node.take("outsider", "hp-1", workload)
             assert "default/old" in reason
-            assert "default/stranger replaces none of them" in reason
+            assert "default/outsider replaces none of them" in reason
     assert node.prepare("hp-0").pod == "default/old", "the old pod's container starts again"
-    node.end("stranger")
+    node.end("outsider")
     assert node.take("new", "hp-1", WEB) == "no"
 
 

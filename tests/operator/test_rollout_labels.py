@@ -110,7 +110,7 @@ def test_the_next_rolling_update_begins_with_the_pod_of_the_last() -> None:
 def test_only_a_pod_of_another_revision_of_a_running_workload_opens_a_node() -> None:
     cluster = full()
     cluster.pod("second-replica", "a")
-    cluster.pod("stranger", "b", workload="other")
+    cluster.pod("outsider", "b", workload="other")
     assert cluster.label() == ""
     cluster.pod("new", "b")
     assert cluster.label(slots=2) == "", "the node has a free slot"
@@ -166,7 +166,7 @@ def test_a_restarted_operator_continues_a_rolling_update() -> None:
 
 
 step = st.tuples(
-    st.sampled_from(["new", "newer", "other", "stranger"]),
+    st.sampled_from(["new", "newer", "other", "outsider"]),
     st.sampled_from(["b", "c"]),
     st.sampled_from(["", "node", "gone"]),
     st.sampled_from([1, 2]),
@@ -183,7 +183,7 @@ def test_new_pods_that_never_run_close_a_node_for_others_a_minute_each(
         if node == "gone":
             cluster.state.drop_pod(Named("n", name))
         else:
-            cluster.pod(name, revision, node, "other" if name == "stranger" else "web", running=False)
+            cluster.pod(name, revision, node, "other" if name == "outsider" else "web", running=False)
         cluster.label(slots=slots)
         cluster.now += passes
     samples: list[bool] = []
