@@ -476,11 +476,11 @@ def test_a_pod_that_reserves_more_memory_than_any_known_gpu_has_waits_for_a_larg
     decision = decide(pod(), chat, largest=largest and largest * 2**30)
     assert decision.outcome is Outcome.PATCHED
     if waits:
-        assert terms(decision) == [{"matchExpressions": [LARGE]}]
+        assert terms(decision) == [{"matchExpressions": [LARGE, NO_ROLLOUT]}]
         [caution] = decision.cautions
         assert "reserves 8Gi for each slot, and the largest GPU of the cluster has 7Gi" in caution
     else:
-        assert "affinity" not in decision.pod["spec"]
+        assert terms(decision) == [{"matchExpressions": [NO_ROLLOUT]}]
         assert decision.cautions == ()
 
 
@@ -491,7 +491,7 @@ def test_a_part_of_a_mebibyte_counts_as_a_whole_one() -> None:
 
 def test_a_pod_with_several_large_gpus_needs_both_labels() -> None:
     decision = decide(pod(TWO_GPUS), share("chat", app="chat", memory={"limit": "8Gi"}), largest=2**30)
-    assert terms(decision) == [{"matchExpressions": [ENOUGH, LARGE]}]
+    assert terms(decision) == [{"matchExpressions": [ENOUGH, LARGE, NO_ROLLOUT]}]
 
 
 def test_gpus_that_are_gone_do_not_count_as_the_largest() -> None:

@@ -242,8 +242,11 @@ async def test_a_peer_that_does_not_read_its_answers_is_disconnected(
 ) -> None:
     monkeypatch.setattr(connections, "_SEND_S", 0.2)
     given = pod()
-    zero = {"limits": {"orion.gpu/be": "0"}}
-    given["spec"]["containers"][0] |= {"name": "x" * 2**20, "resources": zero}  # the sentence contains the name
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "chat-7d9", "uid": "u", "controller": True}
+    given["metadata"] |= {"labels": {"pod-template-hash": "7d9"}, "ownerReferences": [owner]}
+    large = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x" * 2**20]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [large]}}
+    given["spec"]["affinity"] = {"nodeAffinity": required}  # the patch repeats the term
     body = question(given)
     async with running(script, tmp_path, "127.0.0.0/8") as served, Sender(served) as sender:
         _, writer = await sender.connect()
