@@ -1,8 +1,8 @@
 """One agent's connection: TLS on a socket that does not block.
 
-OpenSSL writes to the socket itself and keeps no buffers between two messages, so a connection at rest takes 20 KB.
-Rejected: gRPC (over 100 KB) and asyncio's TLS (300 KB), which keep buffers for each connection
-(docs/results/operator.md).
+TLS gets the bytes in small pieces, so its buffers stay small. Rejected: gRPC and asyncio's TLS, which keep over 100 KB
+and 300 KB for each connection (docs/results/operator.md). Rejected: OpenSSL that reads the socket itself. It reads
+for as long as a peer sends messages of TLS alone, such as key updates, and meanwhile the event loop does nothing else.
 """
 
 import asyncio
@@ -20,6 +20,11 @@ from orion.operator.listening.tls import load
 from orion.operator.listening.turns import Turns
 
 T = TypeVar("T")
+
+_PIECE = 2048
+""" Bytes that pass through TLS at one time. """
+_RECEIVED_MAX = 64 * 1024
+""" Bytes that a peer may send in all. An agent sends a handshake and one call. """
 
 
 def server_context(certificate: Certificate) -> ssl.SSLContext:
@@ -40,7 +45,9 @@ class Connection:
     """
 
     def __init__(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        self._socket = context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        self._socket, self._received, self._unsent = accepted, 0, b""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.ended = False
         """ Whether the peer has closed the connection, or has sent what it should not. """
 
@@ -51,12 +58,16 @@ class Connection:
             OSError: TLS failed.
         """
         while True:
-            await self._ready(writable=False)
+            await self._take_piece()
             async with turns.turn(address):
                 try:
-                    return self._socket.do_handshake()
+                    self._tls.do_handshake()
+                    done = True
                 except ssl.SSLWantReadError:
-                    continue
+                    done = False
+            await self._flush()
+            if done:
+                return
 
     async def receive(self, size_max: int) -> bytes:
         """Receive one message.
@@ -78,16 +89,19 @@ class Connection:
         """
         left = memoryview(text)
         while left:
-            left = left[await self._retried(functools.partial(self._socket.send, left)) :]
+            left = left[await self._retried(functools.partial(self._tls.write, left[:_PIECE])) :]
+            await self._flush()
 
     def watch_end(self, notify: Callable[[], None]) -> None:
         """From now on, expect no more messages: set `ended` and call `notify` if the peer closes the connection."""
         loop = asyncio.get_running_loop()
 
-        def readable() -> None:
+        def readable(*, look: bool = True) -> None:
             try:
-                self._socket.recv(1)
-            except ssl.SSLWantReadError:
+                if look:
+                    self._feed()
+                self._tls.read(1)
+            except (BlockingIOError, ssl.SSLWantReadError):
                 return
             except OSError:
                 pass
@@ -96,20 +110,22 @@ class Connection:
             notify()
 
         loop.add_reader(self._socket, readable)
-        readable()  # OpenSSL may have read it already
+        readable(look=False)  # TLS may have it already
 
     def close(self) -> None:
         """End the connection. The peer learns of it, if the kernel takes that at once."""
         if self._socket.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._socket)
-        with contextlib.suppress(OSError, ValueError):
-            self._socket.unwrap()
+        with contextlib.suppress(OSError):
+            self._tls.unwrap()
+        with contextlib.suppress(OSError):
+            self._socket.send(self._unsent + self._outgoing.read())
         self._socket.close()
 
     async def _exactly(self, size: int) -> bytes:
         found = b""
         while len(found) < size:
-            part = await self._retried(functools.partial(self._socket.recv, size - len(found)))
+            part = await self._retried(functools.partial(self._tls.read, size - len(found)))
             if not part:
                 raise ConnectionResetError("the peer has closed the connection")
             found += part
@@ -120,8 +136,31 @@ class Connection:
             try:
                 return attempt()
             except ssl.SSLWantReadError:
-                await self._ready(writable=False)
-            except ssl.SSLWantWriteError:
+                await self._take_piece()
+
+    async def _take_piece(self) -> None:
+        """Wait for bytes, and pass one piece of them to TLS. Other tasks run before the next one."""
+        while True:
+            await self._ready(writable=False)
+            with contextlib.suppress(BlockingIOError):
+                return self._feed()
+
+    def _feed(self) -> None:
+        piece = self._socket.recv(_PIECE)
+        self._received += len(piece)
+        if self._received > _RECEIVED_MAX:
+            raise ConnectionAbortedError("the peer sends more than a call")
+        if piece:
+            self._incoming.write(piece)
+        else:
+            self._incoming.write_eof()
+
+    async def _flush(self) -> None:
+        while self._unsent or self._outgoing.pending:
+            self._unsent = self._unsent or self._outgoing.read()
+            try:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
                 await self._ready(writable=True)
 
     async def _ready(self, *, writable: bool) -> None:

@@ -1,9 +1,13 @@
 """The operator's server for agents: many connect at once, and its certificate changes. A fake API accepts tokens."""
 
+import _ssl
 import asyncio
 import contextlib
+import ctypes
+import socket
 import ssl
 from collections.abc import AsyncIterator
+from ctypes import c_int, c_void_p
 from typing import Any, cast
 
 import pytest
@@ -135,6 +139,27 @@ async def test_a_call_that_is_none_is_refused_with_a_reason(sent: bytes, code: s
         assert (refusal.code, bool(refusal.reason)) == (code, True)
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_connection_that_only_changes_its_keys_is_ended() -> None:
+    api = FakeApi()
+    async with serving(api) as server:
+        await asyncio.wait_for(asyncio.to_thread(change_keys, server.port, api.data["r"]), 60)
+        assert await first_pod(server.port, api.data["r"], "n") == "pod-of-n"
+
+
+def change_keys(port: int, certificate: str) -> None:
+    """Send key updates of TLS until the peer ends the connection. Python has no function for that."""
+    library = ctypes.CDLL(_ssl.__file__)
+    library.SSL_key_update.argtypes, library.SSL_do_handshake.argtypes = [c_void_p, c_int], [c_void_p]
+    context = ssl.create_default_context(cadata=certificate)
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="localhost") as connection:
+        after_its_head = 3 * ctypes.sizeof(c_void_p)  # PySSLSocket: the object's head, the socket, and SSL *
+        tls = c_void_p.from_address(id(connection._sslobj) + after_its_head)  # type: ignore[attr-defined]
+        for _ in range(50_000):
+            if library.SSL_key_update(tls, 0) != 1 or library.SSL_do_handshake(tls) != 1:
+                return
+    raise AssertionError("the connection takes 50,000 key updates")
 
 
 async def test_a_call_ends_when_its_agent_closes_the_connection() -> None:
