@@ -11,6 +11,7 @@ has ended cannot be imitated. Rejected: the webhook's certificates. Their keys a
 the webhook read, and with cert-manager other programs, too.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -21,6 +22,9 @@ from orion.operator.certificates.issuing import read_bundle
 
 ENTRIES_MAX = 64
 """ Agents trust all entries, and read them all: entries beyond this number are removed, the ones that end first. """
+
+_WITHDRAW_S = 4.0
+""" The process must end in time even if the API server is away. """
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,9 +69,11 @@ class Published:
     async def withdraw(self) -> None:
         """Remove the entry: this replica ends. A failure is not an error: the entry expires."""
         try:
-            await self._api.patch(self._path, {"data": {self._replica: None}})
-        except ApiError as error:
-            _LOG.info("this replica's certificate stays in its ConfigMap until it expires: %s", error)
+            async with asyncio.timeout(_WITHDRAW_S):
+                await self._api.patch(self._path, {"data": {self._replica: None}})
+        except (ApiError, TimeoutError) as error:
+            why = str(error) or "no answer in time"
+            _LOG.info("this replica's certificate stays in its ConfigMap until it expires: %s", why)
 
 
 def _superfluous(data: Mapping[str, str], own: str, now: datetime) -> list[str]:

@@ -16,6 +16,9 @@ from orion.api_server.requests import ApiError, ApiServer
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.settings import ReconcilerSettings
 
+_RELEASE_S = 4.0
+""" The process must end in time even if the API server is away. """
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,11 +74,15 @@ class Leadership:
             return
         self._until = float("-inf")
         self._publish()
-        with contextlib.suppress(ApiError):
-            lease = await self._api.get(f"{self._folder}/{self._name}")
-            if lease["spec"].get("holderIdentity") == self._identity:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._api.put(f"{self._folder}/{self._name}", lease)
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_S):
+                await self._give_back()
+
+    async def _give_back(self) -> None:
+        lease = await self._api.get(f"{self._folder}/{self._name}")
+        if lease["spec"].get("holderIdentity") == self._identity:
+            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._api.put(f"{self._folder}/{self._name}", lease)
 
     def _publish(self) -> None:
         """Update `taken`, the metric and the log."""

@@ -42,6 +42,17 @@ class FakeApi:
         return {"status": {"authenticated": True, "audiences": [AUDIENCE], "user": user}}
 
 
+class HangingApi(FakeApi):
+    """Does not answer while `hangs` is set."""
+
+    hangs = False
+
+    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return await super().patch(path, body)
+
+
 class OnePod:
     def of(self, node: str) -> PodsOfNode:
         return PodsOfNode(pods=[Pod(name=f"pod-of-{node}")])
@@ -144,7 +155,7 @@ async def test_a_call_that_is_none_is_refused_with_a_reason(sent: bytes, code: s
 async def test_a_connection_that_only_changes_its_keys_is_ended() -> None:
     api = FakeApi()
     async with serving(api) as server:
-        await asyncio.wait_for(asyncio.to_thread(change_keys, server.port, api.data["r"]), 60)
+        await asyncio.to_thread(change_keys, server.port, api.data["r"])
         assert await first_pod(server.port, api.data["r"], "n") == "pod-of-n"
 
 
@@ -170,6 +181,12 @@ async def test_a_call_ends_when_its_agent_closes_the_connection() -> None:
         assert len(server._streams) == 1
         writer.close()
         await eventually_async(lambda: not server._streams and not server._tasks)
+
+
+async def test_the_server_ends_while_the_api_server_does_not_answer() -> None:
+    api = HangingApi()
+    async with asyncio.timeout(60), serving(api):
+        api.hangs = True
 
 
 async def test_a_new_certificate_does_not_end_calls() -> None:

@@ -67,6 +67,20 @@ async def test_of_two_processes_one_holds_the_lease_and_the_other_follows(script
     following.cancel()
 
 
+async def test_the_end_of_a_holder_does_not_wait_for_a_busy_api_server(script: ScriptedApi, api: ApiServer) -> None:
+    leases = Leases()
+    script.answer = leases.answer
+    one = Leadership(api, SETTINGS, Metrics())
+    keeping = asyncio.create_task(one.keep())
+    await eventually_async(one.mine)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    script.answer, script.refusals = None, [(503, {"Retry-After": "30"})] * 100
+    async with asyncio.timeout(60):
+        await one.release()
+    assert not one.mine()
+
+
 async def test_a_holder_that_cannot_renew_stops_in_time(script: ScriptedApi, api: ApiServer) -> None:
     leases = Leases()
     script.answer = leases.answer
