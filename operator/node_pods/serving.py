@@ -18,7 +18,6 @@ import logging
 import random
 import socket
 import ssl
-from collections import Counter
 from datetime import timedelta
 from typing import Protocol
 
@@ -48,8 +47,9 @@ _BACKDATED = timedelta(hours=1)
 """ The clocks of nodes differ. """
 _CONNECTIONS_MAX = 10_000
 _NEW_MAX, _NEW_OF_ADDRESS_MAX = 512, 64
-""" Connections whose token has not been reviewed yet: in all, and of one address. Others are closed at once, and their
-agents try again some seconds later. If all waited, many would wait in vain for their handshake until its deadline. """
+""" Connections whose token has not been reviewed yet: in all, and of one address. If there are too many, the address
+that has the most loses its oldest one; if all have one, the newest is closed. Its agent tries again some seconds later.
+If all waited, many would wait in vain for their handshake until its deadline. """
 _NEW_S = 30.0
 """ How long a connection may take until its call has arrived. """
 _CALL_MAX = 16 * 1024
@@ -97,7 +97,7 @@ class NodePodsServer:
         """ Presents the certificate that is published; None: none is yet. """
         self._listener, self._turns = Listener(self._take), Turns[str](lambda took: took)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._new: Counter[str] = Counter()
+        self._new: dict[str, list[asyncio.Task[None]]] = {}
         """ Connections whose token has not been reviewed yet, by address. """
         self._noticed = asyncio.Event()
         self._begun, self._is_published = asyncio.Event(), asyncio.Event()
@@ -180,18 +180,37 @@ class NodePodsServer:
     # -- Connections ---------------------------------------------------------------------------------------------------
 
     def _take(self, accepted: socket.socket, address: str) -> None:
-        if (
-            len(self._tasks) >= _CONNECTIONS_MAX
-            or self._new.total() >= _NEW_MAX
-            or self._new[address] >= _NEW_OF_ADDRESS_MAX
-        ):
+        own = len(self._new.get(address, ()))
+        if len(self._tasks) >= _CONNECTIONS_MAX or own >= _NEW_OF_ADDRESS_MAX or not self._make_place(own):
             accepted.close()
             self._metrics.refused.labels("RESOURCE_EXHAUSTED").inc()
             return
-        self._new[address] += 1
         task = asyncio.create_task(self._connected(accepted, address))
+        self._new.setdefault(address, []).append(task)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._ended(task, accepted, address))
+
+    def _make_place(self, own: int) -> bool:
+        """Return whether a new connection has a place: if need be, that of the address which has the most."""
+        if sum(map(len, self._new.values())) < _NEW_MAX:
+            return True
+        most = max(self._new.values(), key=len)
+        if len(most) <= own + 1:
+            return False
+        most.pop(0).cancel()
+        return True
+
+    def _ended(self, task: asyncio.Task[None], accepted: socket.socket, address: str) -> None:
+        self._tasks.discard(task)
+        self._no_longer_new(task, address)
+        accepted.close()  # a task that was cancelled at once has not closed it
+
+    def _no_longer_new(self, task: asyncio.Task[None] | None, address: str) -> None:
+        tasks = self._new.get(address, [])
+        if task in tasks:
+            tasks.remove(task)
+            if not tasks:
+                del self._new[address]
 
     async def _connected(self, accepted: socket.socket, address: str) -> None:
         """Serve one connection until it ends."""
@@ -203,9 +222,7 @@ class NodePodsServer:
                 connection = Connection(accepted, self._context)
                 node = await self._caller(connection, address)
             finally:
-                self._new[address] -= 1
-                if not self._new[address]:
-                    del self._new[address]
+                self._no_longer_new(asyncio.current_task(), address)
             async with asyncio.timeout(self._settings.connection_seconds * random.uniform(0.9, 1.1)):
                 await self._send(node, connection)
         except OrionError as error:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from orion.api_server.requests import ApiServer
 from orion.node_pods import AUDIENCE, LENGTH_BYTES, frame
 from orion.node_pods.node_pods_pb2 import Answer, Call, Pod, PodsOfNode
+from orion.operator.node_pods import serving as serving_module
 from orion.operator.node_pods.callers import NODE_NAME
 from orion.operator.node_pods.serving import _CALL_MAX, _NEW_OF_ADDRESS_MAX, NodePodsServer
 from orion.operator.node_pods.settings import NodePodsSettings
@@ -129,6 +130,29 @@ async def test_one_address_cannot_take_all_places_of_new_connections() -> None:
             each.close()
         await eventually_async(lambda: not server._new)
         assert await first_pod(server.port, api.data["r"], "n") == "pod-of-n"
+
+
+async def test_some_addresses_together_cannot_take_all_places_of_new_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving_module, "_NEW_MAX", 8)
+    api = FakeApi()
+    async with serving(api) as server:
+        port, certificate = server.port, api.data["r"]
+        greedy = [await silent_connection(port, f"127.0.0.{2 + at % 2}") for at in range(8)]
+        assert await first_pod(port, certificate, "n") == "pod-of-n"
+        assert await greedy[0][0].read() == b""  # the oldest one of the address that has the most
+        single = [await silent_connection(port, f"127.0.1.{1 + at}") for at in range(8)]
+        await eventually_async(lambda: len(server._new) == 8)
+        refused = await silent_connection(port, "127.0.2.1")
+        assert await refused[0].read() == b""  # addresses with one connection keep it
+        for _, each in [*greedy, *single, refused]:
+            each.close()
+
+
+async def silent_connection(port: int, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect from a loopback address, and send nothing."""
+    return await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
 
 
 @pytest.mark.parametrize(
