@@ -30,6 +30,7 @@ from orion.errors import Exhausted, Invalid, OrionError
 from orion.node_pods import frame, keep_alive
 from orion.node_pods.node_pods_pb2 import Answer, Call, PodsOfNode, Refusal
 from orion.operator.certificates.issuing import Certificate, new_self_signed, utc_now
+from orion.operator.listening.descriptors import raise_limit
 from orion.operator.listening.listener import Listener
 from orion.operator.listening.turns import Turns
 from orion.operator.node_pods.callers import Callers
@@ -46,6 +47,8 @@ _LOOK_EVERY_S = 60.0
 _BACKDATED = timedelta(hours=1)
 """ The clocks of nodes differ. """
 _CONNECTIONS_MAX = 10_000
+_DESCRIPTORS_OF_OTHERS = 256
+""" Descriptors that are left for requests to the API server, probes and files. """
 _NEW_MAX, _NEW_OF_ADDRESS_MAX = 512, 64
 """ Connections whose token has not been reviewed yet: in all, and of one address. If there are too many, the address
 that has the most loses its oldest one; if all have one, the newest is closed. Its agent tries again some seconds later.
@@ -97,6 +100,7 @@ class NodePodsServer:
         """ Presents the certificate that is published; None: none is yet. """
         self._listener, self._turns = Listener(self._take), Turns[str](lambda took: took)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._most = min(_CONNECTIONS_MAX, raise_limit() - _DESCRIPTORS_OF_OTHERS)
         self._new: dict[str, list[asyncio.Task[None]]] = {}
         """ Connections whose token has not been reviewed yet, by address. """
         self._noticed = asyncio.Event()
@@ -181,7 +185,7 @@ class NodePodsServer:
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         own = len(self._new.get(address, ()))
-        if len(self._tasks) >= _CONNECTIONS_MAX or own >= _NEW_OF_ADDRESS_MAX or not self._make_place(own):
+        if len(self._tasks) >= self._most or own >= _NEW_OF_ADDRESS_MAX or not self._make_place(own):
             accepted.close()
             self._metrics.refused.labels("RESOURCE_EXHAUSTED").inc()
             return

@@ -4,6 +4,7 @@ import _ssl
 import asyncio
 import contextlib
 import ctypes
+import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -147,6 +148,27 @@ async def test_some_addresses_together_cannot_take_all_places_of_new_connections
         refused = await silent_connection(port, "127.0.2.1")
         assert await refused[0].read() == b""  # addresses with one connection keep it
         for _, each in [*greedy, *single, refused]:
+            each.close()
+
+
+async def test_the_server_raises_the_limit_of_descriptors() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1_024, before[1]))
+    try:
+        async with serving(FakeApi()):
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_agents_leave_descriptors_for_requests_to_the_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "raise_limit", lambda: serving_module._DESCRIPTORS_OF_OTHERS + 3)
+    api = FakeApi()
+    async with serving(api) as server:
+        silent = [await silent_connection(server.port, "127.0.0.2") for _ in range(4)]
+        assert await silent[3][0].read() == b""
+        assert len(server._tasks) == 3
+        for _, each in silent:
             each.close()
 
 
