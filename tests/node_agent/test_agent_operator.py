@@ -18,6 +18,7 @@ from orion.operator.certificates.issuing import new_self_signed, utc_now
 from tests.node_agent.agent_in_cluster import SECONDS, Node, grant
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.one_gpu import agent_of_one_gpu
+from tests.waiting import eventually_async
 
 MIB = 1 << 20
 
@@ -147,6 +148,35 @@ async def test_an_operator_that_is_away_costs_the_api_server_only_a_few_requests
     assert 2 <= read.count("/api/v1/namespaces/a/configmaps/b") <= 4
     assert len(read) == 2 * read.count("/api/v1/namespaces/a/services/b")
     assert link.error == "connection refused"
+
+
+async def test_a_replica_that_closes_each_connection_at_once_counts_as_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = list[int]()
+    monkeypatch.setattr(operator_link, "_BACKOFF_SECONDS", (0.0, 0.0))
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        attempts.append(1)
+        await reader.read(4_096)
+        writer.close()
+
+    class Api:
+        async def get(self, path: str) -> dict[str, Any]:
+            certificate = new_self_signed("localhost", utc_now(), timedelta(days=1), timedelta()).pem.decode()
+            return {"data": {"a": certificate}}
+
+    (tmp_path / "token").write_text("t")
+    api: Any = Api()
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    link = OperatorLink(api, OperatorAddress("a/b", address, tmp_path / "token"))
+    running = asyncio.create_task(link.run(lambda _: None))
+    async with server:
+        await eventually_async(lambda: len(attempts) > 3)
+        assert link.error
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_token_that_cannot_be_sent_is_reported_and_the_grants_stay(node: Node) -> None:

@@ -117,7 +117,7 @@ class OperatorLink:
                 reason = str(error)
                 self._read_again_at = self._read_at + _READ_SECONDS
             except (Unavailable, ApiError, OSError) as error:
-                reason = str(error)
+                reason = str(error) or type(error).__name__
             except Exception as error:  # neither a message nor a token may end what the agent does in the cluster
                 _log.exception("operator: a message or the token cannot be used")
                 answered, reason = False, f"a message or the token cannot be used: {error}"
