@@ -95,6 +95,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     _refuse_many_containers(pod)
     share, how = _governing(pod, marks, cluster, defaults)
     priority, why = _priority(marks, asked, share)
+    _refuse_other_label(pod, priority, why)
     amounts = slots.assign(pod.spec, asked, marks.containers)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     memory = _more_than_known(share, cluster)
@@ -218,6 +219,16 @@ def _workload(pod: Pod, cluster: Cluster) -> str:
     meta = pod.metadata
     owners = [Owner(each.kind, each.name) for each in meta.owner_references or () if each.controller]
     return revision_of(cluster.namespace or meta.namespace or "", meta.labels or {}, owners).workload
+
+
+def _refuse_other_label(pod: Pod, priority: Priority, why: str) -> None:
+    """Reject a pod whose label would have to change: a controller whose selector has it would make pods without end."""
+    label = (pod.metadata.labels or {}).get(PRIORITY_LABEL, priority)
+    if label != priority:
+        raise Refusal(
+            Reason.PRIORITY_CONFLICT,
+            f"label {PRIORITY_LABEL} says {label}, but {why}; remove the label, which only Orion writes",
+        )
 
 
 def _more_than_known(share: GPUShare | None, cluster: Cluster) -> Memory | None:

@@ -515,11 +515,18 @@ def test_only_new_ephemeral_containers_are_checked() -> None:
 
 
 def test_the_label_of_the_operator_is_set_and_seen_by_no_selector() -> None:
-    forged = pod(annotations={"orion/priority": "be"})
-    forged["metadata"]["labels"]["orion.gpu/priority"] = "hp"
     selector = {"matchLabels": {"orion.gpu/priority": "be"}}
     selecting = GPUShare.read({"metadata": {"name": "s"}, "spec": {"priority": "be", "selector": selector}})
-    decision = decide(forged, selecting)
+    decision = decide(pod(annotations={"orion/priority": "be"}), selecting)
     again = decide(dict(decision.pod), selecting)
     assert decision.pod["metadata"]["labels"] == {"app": "chat", "orion.gpu/priority": "be"}
     assert (pinned(decision), pinned(again)) == ("", "")
+
+
+def test_a_label_with_another_priority_is_refused_and_not_replaced() -> None:
+    """A ReplicaSet whose selector has the label would release each pod whose label changes, and make another one."""
+    forged = pod(annotations={"orion/priority": "be"})
+    forged["metadata"]["labels"]["orion.gpu/priority"] = "hp"
+    decision = decide(forged)
+    assert decision.reason is Reason.PRIORITY_CONFLICT
+    assert "label orion.gpu/priority says hp, but the pod is be" in decision.sentence
