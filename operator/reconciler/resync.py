@@ -160,17 +160,21 @@ class Resync:
             return  # kopf reports them
         with contextlib.suppress(ApiError):  # the next comparison tries again
             await self._read(lists.older)
+            await self._read(self._intake.ended_without_label())
         for number, body in enumerate(lists.others):
             self._intake.other_pod(body)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     async def _read(self, pods: set[Named]) -> None:
-        """Read pods that kopf does not watch."""
+        """Read pods that kopf does not watch, and drop those that are gone."""
         for at in sorted(pods)[:_READ_MAX]:
             path = f"/api/v1/namespaces/{at.namespace}/pods"
-            for body in (await self._api.get(path, fieldSelector=f"metadata.name={at.name}"))["items"]:
+            found = (await self._api.get(path, fieldSelector=f"metadata.name={at.name}"))["items"]
+            for body in found:
                 self._intake.pod({"type": "ADDED", "object": body})
+            if not found:
+                self._intake.gone(at)
 
     # -- Lists ---------------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,17 @@ class Intake:
         if old is None or old.priority is None:
             self.pod({"type": "ADDED", "object": body})
 
+    def ended_without_label(self) -> set[Named]:
+        """Return the pods in memory that have ended and lack the label."""
+        pods = (each for each in self._state.pods_and_shares() if isinstance(each, records.PodRecord))
+        return {each.at for each in pods if each.ended and not each.labelled}
+
+    def gone(self, at: Named) -> None:
+        """Drop a pod that `ended_without_label` has returned. A later pod of the same name stays."""
+        old = self._state.pod(at)
+        if old is not None and old.ended and not old.labelled:
+            self._controller.changed(self._state.drop_pod(at))
+
     def share(self, event: Mapping[str, Any]) -> None:
         """Process an event of a GPUShare."""
         new = records.share_record(event["object"])
@@ -116,7 +127,7 @@ class Intake:
             if record.uid in uids or record.version > version:
                 continue
             if isinstance(record, records.PodRecord) and record.ended and not record.labelled:
-                continue  # `Resync` does not list such pods; kopf reports their deletion
+                continue  # `Resync` does not list such pods: kopf reports their deletion, or `Resync` reads each one
             if isinstance(record, records.PodRecord):
                 keys |= self._state.drop_pod(record.at)
             elif isinstance(record, records.ShareRecord):

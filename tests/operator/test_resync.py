@@ -50,6 +50,8 @@ class FakeLists:
         if path == PODS:
             wanted = query["labelSelector"] == LABEL
             items = [each for each in items if (LABEL in each["metadata"]["labels"]) is wanted]
+            if "fieldSelector" in query:
+                items = [each for each in items if each["status"].get("phase") != "Succeeded"]
         yield {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": each["metadata"]} for each in items]}
 
     async def get(self, path: str, **query: str) -> Body:
@@ -108,6 +110,20 @@ async def test_all_pods_are_watched_while_there_are_pods_older_than_the_label() 
     del lists.pods[1]
     await found.resync.next_comparison(0)
     assert found.selector == [LABEL]
+    assert found.state.pod(Named("n", "older")) is None
+
+
+async def test_a_pod_without_the_label_that_has_ended_is_dropped_once_it_is_deleted() -> None:
+    older = pod("older", labelled=False)
+    found = Watched(FakeLists([older]))
+    await found.start()
+    older["metadata"]["resourceVersion"], older["status"] = "2", {"phase": "Succeeded"}
+    found.intake.pod({"type": "MODIFIED", "object": older})
+    await found.resync.next_comparison(0)
+    assert found.selector == [LABEL]
+    assert found.state.pod(Named("n", "older")) is not None, "the kubelet may still say that it holds slots"
+    found.lists.pods.clear()
+    await found.resync.next_comparison(0)
     assert found.state.pod(Named("n", "older")) is None
 
 
