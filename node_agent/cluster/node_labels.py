@@ -6,6 +6,7 @@ nodes: RBAC cannot restrict a watch to one node.
 
 import asyncio
 import logging
+import random
 
 from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiError
@@ -14,7 +15,8 @@ from orion.node_agent.cluster.context import Context
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _AGAIN_S = 60.0
-_RETRY_S = 2.0
+_LOOK_S = 2.0
+""" The pause between two looks whether labels are needed, and the longest pause after the first failure. """
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +31,16 @@ class NodeLabels:
 
     async def run(self) -> None:
         """Follow the node's labels until cancelled."""
+        retry = _LOOK_S
         while True:
-            known = not self._slots.needs_labels or await self._ask()
-            await asyncio.sleep(_AGAIN_S if known and self._slots.needs_labels else _RETRY_S)
+            if not self._slots.needs_labels:
+                await asyncio.sleep(_LOOK_S)
+            elif await self._ask():
+                retry = _LOOK_S
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                await asyncio.sleep(random.uniform(retry / 2, retry))
+                retry = min(2 * retry, _AGAIN_S)
 
     async def _ask(self) -> bool:
         """Write the node's labels; return whether that has succeeded."""
