@@ -103,7 +103,8 @@ class Resync:
 
     async def _all_arrive(self, missing: set[str], patience: float) -> bool:
         """Wait for the watches to report objects. Return False after some time without a new report."""
-        loop, seen = asyncio.get_running_loop(), self._intake.seen or set()
+        loop = asyncio.get_running_loop()
+        seen = self._intake.seen if self._intake.seen is not None else set()  # it may be empty now, and grows
         missing -= seen
         deadline = loop.time() + patience
         while missing and loop.time() < deadline:

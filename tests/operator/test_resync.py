@@ -44,8 +44,11 @@ class FakeLists:
     def __init__(self, pods: Iterable[Body], shares: Iterable[Body] = ()) -> None:
         self.pods, self.shares = list(pods), list(shares)
         self.read: list[str] = []
+        self.listed = 0
+        """ How often all GPUShares were listed. """
 
     async def pages(self, path: str, accept: str, **query: str) -> AsyncIterator[Body]:
+        self.listed += path.endswith("/gpushares")
         items = self.pods if path == PODS else self.shares if path.endswith("/gpushares") else []
         if path == PODS:
             wanted = query["labelSelector"] == LABEL
@@ -99,6 +102,12 @@ async def test_kopf_watches_pods_by_the_label_of_the_webhook() -> None:
     await found.start()
     assert found.selector == [LABEL]
     assert [each.at.name for each in found.state.pods_of_node("node")] == ["ours"]
+
+
+async def test_all_objects_are_listed_once_at_the_start_if_the_watches_report_them() -> None:
+    found = Watched(FakeLists([pod("ours")], [SHARE]))
+    await found.start()
+    assert found.lists.listed == 1
 
 
 async def test_all_pods_are_watched_while_there_are_pods_older_than_the_label() -> None:
