@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import Model
 from orion.crds.rules import FIELD, Rule
 
@@ -72,6 +73,15 @@ class LabelSelector(Model):
             f"{FIELD}.matchExpressions must not have more than {VALUES_MAX} values in all: {_TOO_LARGE}",
             "matchExpressions",
             lambda self: sum(len(each.values or ()) for each in self.match_expressions or ()) <= VALUES_MAX,
+        ),
+        Rule(
+            f"!(has(self.matchLabels) && '{PRIORITY_LABEL}' in self.matchLabels) && "
+            f"!(has(self.matchExpressions) && self.matchExpressions.exists(each, each.key == '{PRIORITY_LABEL}'))",
+            f"{FIELD} must not name the label {PRIORITY_LABEL}, which a pod gets only after a share is chosen for it; "
+            "set spec.priority, and select by a label of your own",
+            "",
+            lambda self: PRIORITY_LABEL not in (self.match_labels or ())
+            and all(each.key != PRIORITY_LABEL for each in self.match_expressions or ()),
         ),
     )
 
