@@ -104,3 +104,14 @@ def test_the_pods_of_a_rolling_update_start_again_after_a_restart_of_the_agent(n
     eventually(lambda: sorted(node.hp()) == ["hp-0", "hp-1"] and sorted(node.hp().values()) == [False, True])
     assert node.prepare("hp-0").pod == "default/old"
     assert node.prepare("hp-1").pod == "default/new"
+
+
+def test_a_refused_pod_is_still_refused_after_a_restart_of_the_agent(node: RollingNode) -> None:
+    node.begin("old", "hp-0", WEB, created=1)
+    node.pods.roll_out(WEB)
+    eventually(lambda: "hp-1" in node.hp())
+    assert "default/outsider replaces none of them" in node.take("outsider", "hp-1", OTHER)
+    node.agent.kill()
+    node.start()
+    assert "default/outsider replaces none of them" in node.take("outsider", "hp-1", OTHER)
+    assert node.prepare("hp-0").pod == "default/old"

@@ -9,6 +9,7 @@ with the other pods' names. If no hp pod requests a policy, the node's default a
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Protocol
 
 from orion.crds.grant import ContainerGrant, PodGrant
@@ -63,10 +64,16 @@ class Grants:
     """The grants of one agent's slots.
 
     Scrapes read the mappings in their own thread, so a mapping is replaced and never changed.
+
+    Args:
+        agent: the agent.
+        started: which pods the previous agent allowed to start.
     """
 
-    def __init__(self, agent: GrantsSlots) -> None:
+    def __init__(self, agent: GrantsSlots, started: Mapping[SlotKey, str] = MappingProxyType({})) -> None:
         self._agent = agent
+        self.started: Mapping[SlotKey, str] = dict(started)
+        """ By hp slot, the uid of the pod that was last allowed to start in it. """
         self._granted: Mapping[SlotKey, _GrantedHolder] = {}
         self._policies: Mapping[str, PolicyState] = {}
         self.operator_away = ""
@@ -80,6 +87,12 @@ class Grants:
         rows = [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
         slots = Counter(row.holder for row in rows)
         return [replace(row, memory_request_bytes=0) if slots[row.holder] > 1 else row for row in rows]
+
+    def starts(self, slot: SlotKey, uid: str) -> None:
+        """Note that a pod is allowed to start in a slot, also for the next agent."""
+        self.started = {**self.started, slot: uid}
+        if (granted := self._granted.get(slot)) is not None:
+            self._remember_holder(slot, granted)
 
     def of(self, slot: SlotKey) -> HolderState | None:
         """Return what was granted to a slot's holder; None: no holder is known."""
@@ -145,7 +158,11 @@ class Grants:
         granted = _GrantedHolder(slot, resolved, grant, text, _row(key, slot, resolved, grant, problems))
         self._granted = {**self._granted, key: granted}
         served.joining.held_by(slot, resolved.holder.name)
-        self._remember(slot, RememberedHolder.of(resolved, text).model_dump_json())
+        self._remember_holder(key, granted)
+
+    def _remember_holder(self, key: SlotKey, granted: _GrantedHolder) -> None:
+        started = self.started.get(key) == granted.resolved.holder.uid
+        self._remember(granted.slot, RememberedHolder.of(granted.resolved, granted.text, started).model_dump_json())
 
     def _remember(self, slot: Slot, text: str) -> None:
         """Save a slot's holder for the next agent."""

@@ -52,11 +52,13 @@ class ClusterHolders:
         self._agent, self._operator = agent, operator
         self._listeners: list[Callable[[], None]] = []
         before = remembered(agent.gpus)
-        last = {each.holder.uid: each.grant for each in before.values() if each.grant}
+        last = {each.uid: each.grant for each in before.values() if each.grant}
         self.pods = Pods(operator, last, self._pods_changed)
-        self.grants = grants.Grants(agent)
-        self.identity = Identity(self.pods, resources, before, self._update)
-        self._rollouts = Rollouts(self.pods, self.identity, agent, self.reserved_bytes)
+        self.grants = grants.Grants(agent, {slot: each.uid for slot, each in before.items() if each.started})
+        self.identity = Identity(
+            self.pods, resources, {slot: each.as_resolved() for slot, each in before.items()}, self._update
+        )
+        self._rollouts = Rollouts(self.pods, self.identity, self.grants, agent)
 
     def start(self) -> None:
         """Apply what the previous agent saved."""

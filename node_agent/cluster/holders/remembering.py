@@ -19,9 +19,11 @@ class RememberedHolder(BaseModel):
     uid: str
     created: str
     grant: str | None
+    started: bool = True
+    """ The pod was allowed to start in the slot. Earlier versions refused no pod. """
 
     @classmethod
-    def of(cls, resolved: ResolvedHolder, grant: str | None) -> "RememberedHolder":
+    def of(cls, resolved: ResolvedHolder, grant: str | None, started: bool) -> "RememberedHolder":
         """Return the entry for the state file."""
         holder = resolved.holder
         return cls(
@@ -31,6 +33,7 @@ class RememberedHolder(BaseModel):
             uid=holder.uid,
             created=resolved.created,
             grant=grant,
+            started=started,
         )
 
     def as_resolved(self) -> ResolvedHolder:
@@ -38,14 +41,14 @@ class RememberedHolder(BaseModel):
         return ResolvedHolder(Holder(self.namespace, self.pod, self.container, self.uid), self.created, self.grant)
 
 
-def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, ResolvedHolder]:
+def remembered(gpus: Mapping[str, ServedGpu]) -> dict[SlotKey, RememberedHolder]:
     """Return who held each slot, as the previous agent saved it."""
     found = {}
     for uuid, served in gpus.items():
         for slot in served.shared_gpu.slots.values():
             try:
                 if slot.holder_text:
-                    found[uuid, slot.name] = RememberedHolder.model_validate_json(slot.holder_text).as_resolved()
+                    found[uuid, slot.name] = RememberedHolder.model_validate_json(slot.holder_text)
             except ValidationError:  # written by a later version; the kubelet will name the holder again
                 continue
     return found

@@ -5,12 +5,12 @@ may name its node, and so pass the scheduler by. So the agent also looks at each
 the GPU already has as many hp pods as it may have, the pod must be of the same workload as one of them.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.cluster.holders.grants import Grants
 from orion.node_agent.cluster.holders.identity import Identity, ResolvedHolder
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.pod_resources import SlotKey, role_of
@@ -31,16 +31,12 @@ class Rollouts:
     Args:
         pods: the pods of this node, and the workload for which it should offer a slot.
         identity: knows who holds which slot.
+        grants: what the holders may do, and which of them were allowed to start.
         agent: the agent.
-        reserved_bytes: returns how much of a GPU's memory pods reserve.
     """
 
-    def __init__(
-        self, pods: Pods, identity: Identity, agent: AdvertisesGpus, reserved_bytes: Callable[[str], int]
-    ) -> None:
-        self._pods, self._identity, self._agent, self._reserved_bytes = pods, identity, agent, reserved_bytes
-        self._started = {slot: each.holder.uid for slot, each in identity.holders.items()}
-        """ By hp slot, the uid of the pod that was last allowed to start in it. """
+    def __init__(self, pods: Pods, identity: Identity, grants: Grants, agent: AdvertisesGpus) -> None:
+        self._pods, self._identity, self._grants, self._agent = pods, identity, grants, agent
 
     def needs_slot(self, uuid: str) -> bool:
         """Return whether a GPU should offer one hp slot more: at most one GPU of the node should."""
@@ -63,7 +59,7 @@ class Rollouts:
         is_full = len(others) >= self._agent.advertising.slots.count_hp(slot[0])
         if is_full and (holder is None or not uid):
             raise Conflict(f"GPU {slot[0]} has all the hp pods that it may have, and this pod is not known yet")
-        if is_full and holder is not None and self._started.get(slot) != uid:
+        if is_full and holder is not None and self._grants.started.get(slot) != uid:
             workload = self._workload(holder)
             if not workload or all(self._workload(each) != workload for each in others):
                 names = ", ".join(sorted(each.holder.name for each in others))
@@ -71,7 +67,7 @@ class Rollouts:
                     f"GPU {slot[0]} has all the hp pods that it may have ({names}), and {holder.holder.name} replaces "
                     "none of them; delete the pod, so that it is scheduled to a free slot"
                 )
-        self._started[slot] = uid
+        self._grants.starts(slot, uid)
 
     def _chosen(self, workload: str) -> str | None:
         """Return the GPU with a pod of a workload that has the most memory left; None: the next pod must wait."""
@@ -82,7 +78,8 @@ class Rollouts:
             if of_workload and len(holders) > count:
                 return None  # its new pod is here already
             if of_workload and len(holders) == count:
-                full[uuid] = self._agent.gpus[uuid].shared_gpu.gpu.memory_bytes - self._reserved_bytes(uuid)
+                reserved = sum(row.memory_request_bytes for row in self._grants.held(uuid))
+                full[uuid] = self._agent.gpus[uuid].shared_gpu.gpu.memory_bytes - reserved
         return max(sorted(full), key=lambda uuid: full[uuid], default=None)
 
     def _hp(self, uuid: str) -> dict[SlotKey, ResolvedHolder]:
