@@ -125,7 +125,13 @@ def _holders(gpu: DeviceRecord) -> set[Named]:
 
 
 def _slots(gpus: list[DeviceRecord]) -> int:
-    return sum(gpu.status.slots.hp.total for gpu in gpus if gpu.status.slots is not None)
+    """Return how many hp slots a kubelet reports without a rollout. Of cordoned GPUs it reports those that are held."""
+    found = 0
+    for gpu in gpus:
+        slots = gpu.status.slots.hp if gpu.status.slots is not None else None
+        if slots is not None and (takes_pods(gpu) or gpu.cordon):
+            found += slots.total if takes_pods(gpu) else min(slots.held, slots.total)
+    return found
 
 
 def _memory(state: State, pod: PodRecord) -> int | None:

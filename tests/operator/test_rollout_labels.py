@@ -191,3 +191,16 @@ def test_new_pods_that_never_run_close_a_node_for_others_a_minute_each(
         cluster.now += 10
         samples.append(cluster.label() != "")
     assert sum(samples) <= 4 * (WINDOW_S / 10 + 2), "four pods, a window for each of them in this time"
+
+
+def test_a_cordoned_gpu_does_not_hide_a_slot_that_the_kubelet_still_reports() -> None:
+    cluster = full()
+    cluster.gpu(number=1)
+    cordoned = cluster.state.devices[UUID.format(1).lower()]
+    cordoned.cordon = True
+    cluster.pod("new", "b")
+    assert cluster.label(slots=1) == "open"
+    cluster.state.drop_pod(Named("n", "new"))
+    assert cluster.label(slots=2) == "ends-"
+    assert cluster.label(slots=2) == "ends-", "others would get the slot that the kubelet still reports"
+    assert cluster.label(slots=1) == ""
