@@ -54,8 +54,11 @@ def rollout_label(state: State, node: NodeRecord, now: float) -> RolloutLabel:
         if left > 0:
             return RolloutLabel(label, left)
     rollouts.ended(node.name)
-    behind = any(state.behind(pod.at.namespace) for pod in _waiting(state, node))
-    return RolloutLabel(None, _SOON_S if label or behind else None)
+    waiting = _waiting(state, node)
+    if label or any(state.behind(pod.at.namespace) for pod in waiting):
+        return RolloutLabel(None, _SOON_S)
+    waits = [rollouts.wait(pod, node.name, now) for pod in waiting]
+    return RolloutLabel(None, min((each for each in waits if each), default=None))
 
 
 def rollout_complaint(state: State, pod: PodRecord) -> Complaint | None:
@@ -89,7 +92,7 @@ def _next(state: State, node: NodeRecord, workload: str, now: float) -> PodRecor
     ):
         return None  # the node has a free slot, and the new pod does not fit for another reason
     for pod in _waiting(state, node):
-        is_next = workload in ("", pod.revision.workload) and state.rollouts.may_offer(pod, node.name, now)
+        is_next = workload in ("", pod.revision.workload) and not state.rollouts.wait(pod, node.name, now)
         if is_next and _takes(state, node, pod):
             return pod
     return None

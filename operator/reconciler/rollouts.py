@@ -72,12 +72,14 @@ class Rollouts:
                 if now - offers.setdefault(node, now) < WINDOW_S:
                     yield pod, offers[node] + WINDOW_S - now
 
-    def may_offer(self, pod: PodRecord, node: str, now: float) -> bool:
-        """Return whether a node may be offered to a pod now."""
+    def wait(self, pod: PodRecord, node: str, now: float) -> float:
+        """Return after how many seconds a node may be offered to a pod; 0: now."""
         offers = self._offers.get(pod.uid, {})
-        elsewhere = any(now - since < WINDOW_S for name, since in offers.items() if name != node)
+        waits = [since + WINDOW_S - now for name, since in offers.items() if name != node]
         since = offers.get(node)
-        return not elsewhere and (since is None or not WINDOW_S <= now - since < AGAIN_S)
+        if since is not None and now - since >= WINDOW_S:
+            waits.append(since + AGAIN_S - now)
+        return max([0.0, *waits])
 
     def offer(self, pod: PodRecord, node: str, now: float) -> None:
         """Note that a node is offered to a pod."""

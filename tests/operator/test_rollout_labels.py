@@ -204,3 +204,19 @@ def test_a_cordoned_gpu_does_not_hide_a_slot_that_the_kubelet_still_reports() ->
     assert cluster.label(slots=2) == "ends-"
     assert cluster.label(slots=2) == "ends-", "others would get the slot that the kubelet still reports"
     assert cluster.label(slots=1) == ""
+
+
+def test_a_node_is_looked_at_again_when_its_offer_to_a_waiting_pod_may_be_made() -> None:
+    cluster = full()
+    cluster.gpu("old-2", number=1, node="node-2")
+    cluster.pod("old-2", "a", "node-2")
+    cluster.pod("new", "b")
+    assert (cluster.label(), cluster.label("node-2")) == ("open", "")
+    again = rollout_label(cluster.state, cluster.state.nodes["node-2"], cluster.now).again
+    assert again is not None
+    assert again <= WINDOW_S
+    cluster.now += WINDOW_S
+    assert (cluster.label(), cluster.label(), cluster.label("node-2")) == ("ends-", "", "open")
+    again = rollout_label(cluster.state, cluster.state.nodes["node"], cluster.now).again
+    assert again is not None
+    assert again <= AGAIN_S
