@@ -99,11 +99,19 @@ def _next(state: State, node: NodeRecord, workload: str, now: float) -> PodRecor
 
 
 def _waiting(state: State, node: NodeRecord) -> list[PodRecord]:
-    """Return the pods without a node whose workload has a running pod on this node, oldest first."""
+    """Return the pods without a node whose workload has a running pod on this node, oldest first.
+
+    If pods of several revisions of a workload wait, none of them is returned.
+    """
     pods = state.pods_of_node(node.name)
     workloads = {pod.revision.workload for pod in pods if pod.running and not pod.leaving} - {""}
-    waiting = (pod for each in workloads for pod in state.rollouts.waiting(each))
-    return sorted(waiting, key=lambda pod: (pod.created, pod.at))
+    found: list[PodRecord] = []
+    for workload in workloads:
+        waiting = state.rollouts.waiting(workload)
+        # The scheduler could give the slot to any of them. A further replica of the old revision would keep it.
+        if len({pod.revision.replica_set for pod in waiting}) == 1:
+            found += waiting
+    return sorted(found, key=lambda pod: (pod.created, pod.at))
 
 
 def _takes(state: State, node: NodeRecord, pod: PodRecord) -> bool:

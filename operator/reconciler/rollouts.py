@@ -46,8 +46,8 @@ class Rollouts:
         if before == after:
             return set()
         nodes = {pod.node for pod in (old, new) if pod is not None and pod.revision.workload and pod.node}
-        if new is not None and new.unschedulable and not (old is not None and old.unschedulable):
-            nodes |= {each.node for each in self.predecessors(new)}
+        if _waits(old) != _waits(new) and (pod := new or old) is not None:
+            nodes |= {each.node for each in self._pods.get(pod.revision.workload, {}).values() if each.running}
         return nodes
 
     def predecessors(self, pod: PodRecord) -> Iterator[PodRecord]:
@@ -94,6 +94,10 @@ class Rollouts:
     def ended(self, node: str) -> None:
         """Forget when the last rollout on a node ended."""
         self._ends.pop(node, None)
+
+
+def _waits(pod: PodRecord | None) -> bool:
+    return pod is not None and pod.unschedulable and not pod.node and not pod.leaving
 
 
 def _facts(pod: PodRecord | None) -> object:

@@ -112,8 +112,18 @@ def test_only_a_pod_of_another_revision_of_a_running_workload_opens_a_node() -> 
     cluster.pod("second-replica", "a")
     cluster.pod("outsider", "b", workload="other")
     assert cluster.label() == ""
+    cluster.state.drop_pod(Named("n", "second-replica"))
     cluster.pod("new", "b")
     assert cluster.label(slots=2) == "", "the node has a free slot"
+    assert cluster.label() == "open"
+
+
+def test_a_further_replica_of_the_old_revision_does_not_get_the_slot_of_the_new_pod() -> None:
+    cluster = full()
+    cluster.pod("second-replica", "a")
+    cluster.pod("new", "b")
+    assert cluster.label() == "", "the scheduler would place either of them there"
+    cluster.state.drop_pod(Named("n", "second-replica"))
     assert cluster.label() == "open"
 
 
