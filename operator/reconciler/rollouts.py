@@ -15,6 +15,9 @@ WINDOW_S = 60.0
 AGAIN_S = 600.0
 """ After this time the node may be offered to the same pod again. """
 
+UNUSED_MAX = 3
+""" How often in `AGAIN_S` a node is opened for new pods of a workload of which none is scheduled there. """
+
 ENDS_S = 120.0
 """ The longest time that the label stays after the window, for a kubelet that reports nothing. """
 
@@ -26,6 +29,10 @@ class Rollouts:
         self._pods: defaultdict[str, dict[Named, PodRecord]] = defaultdict(dict)
         self._offers: dict[str, dict[str, float]] = {}
         """ By the uid of a new pod, and by node: since when the node is offered to the pod. """
+        self._opened: dict[str, float] = {}
+        """ By node, since when it is open. Further pods that wait do not keep it open longer. """
+        self._unused: dict[tuple[str, str], list[float]] = {}
+        """ By workload and node, when the node was opened since a pod of the workload was last scheduled there. """
         self._ends: dict[str, float] = {}
         """ By node, since when the label says that the rollout ends. """
 
@@ -39,6 +46,8 @@ class Rollouts:
                 self._offers.pop(old.uid, None)
         if new is not None and new.revision.workload and not new.leaving:
             self._pods[new.revision.workload][new.at] = new
+            if old is not None and new.node and not old.node:
+                self._unused.pop((new.revision.workload, new.node), None)
         return self._concerned(old, new)
 
     def _concerned(self, old: PodRecord | None, new: PodRecord | None) -> set[str]:
@@ -69,7 +78,7 @@ class Rollouts:
         for pod in list(self._pods.get(workload, {}).values()):
             if pod.node in ("", node) and (pod.unschedulable or pod.node) and not pod.running:
                 offers = self._offers.setdefault(pod.uid, {})
-                if now - offers.setdefault(node, now) < WINDOW_S:
+                if now - offers.setdefault(node, self._opened.setdefault(node, now)) < WINDOW_S:
                     yield pod, offers[node] + WINDOW_S - now
 
     def wait(self, pod: PodRecord, node: str, now: float) -> float:
@@ -79,6 +88,9 @@ class Rollouts:
         since = offers.get(node)
         if since is not None and now - since >= WINDOW_S:
             waits.append(since + AGAIN_S - now)
+        unused = [each for each in self._unused.get((pod.revision.workload, node), ()) if now - each < AGAIN_S]
+        if len(unused) >= UNUSED_MAX:
+            waits.append(unused[0] + AGAIN_S - now)
         return max([0.0, *waits])
 
     def offer(self, pod: PodRecord, node: str, now: float) -> None:
@@ -86,6 +98,10 @@ class Rollouts:
         offers = self._offers.setdefault(pod.uid, {})
         if now - offers.get(node, float("-inf")) >= AGAIN_S:
             offers[node] = now
+            self._unused = {key: times for key, times in self._unused.items() if now - times[-1] < AGAIN_S}
+            key = (pod.revision.workload, node)
+            self._unused[key] = [*self._unused.get(key, ()), now][-UNUSED_MAX:]
+        self._opened[node] = offers[node]
 
     def ending(self, node: str, now: float) -> float:
         """Return for how long the label of a node has said that the rollout ends."""
@@ -94,6 +110,7 @@ class Rollouts:
     def ended(self, node: str) -> None:
         """Forget when the last rollout on a node ended."""
         self._ends.pop(node, None)
+        self._opened.pop(node, None)
 
 
 def _waits(pod: PodRecord | None) -> bool:

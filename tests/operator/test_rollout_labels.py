@@ -175,6 +175,30 @@ def test_a_restarted_operator_continues_a_rolling_update() -> None:
     assert after.label(slots=2) == "ends-"
 
 
+def test_a_tenant_who_replaces_its_new_pod_again_and_again_does_not_keep_a_node_closed() -> None:
+    cluster = full()
+    samples: list[bool] = []
+    for number in range(int(AGAIN_S / 20)):
+        cluster.state.drop_pod(Named("n", f"new-{number - 1}"))
+        cluster.pod(f"new-{number}", "b")
+        samples.append(cluster.label() != "")
+        cluster.now += 20
+    assert sum(samples) <= len(samples) / 2
+
+
+def test_a_rolling_update_of_many_pods_of_one_node_goes_on() -> None:
+    cluster = full()
+    for number in range(10):
+        new = f"new-{number}"
+        cluster.pod(new, "b")
+        assert cluster.label() == "open"
+        cluster.pod(new, "b", "node", running=False)
+        cluster.gpu("old", new)
+        assert [cluster.label(slots=2), cluster.label()] == ["ends-", ""]
+        cluster.state.drop_pod(Named("n", new))
+        cluster.gpu("old")
+
+
 step = st.tuples(
     st.sampled_from(["new", "newer", "other", "outsider"]),
     st.sampled_from(["b", "c"]),
