@@ -204,7 +204,7 @@ class Advertising:
             if why_not is not None and not slots:
                 not_advertised.append(NotAdvertised(gpu.uuid, *why_not))
                 continue
-            verdict = self._verdict(gpu.uuid)
+            verdict = self.verdict(gpu.uuid)
             if why_not is not None and verdict == FINE:
                 verdict = Verdict(True, True, *why_not)
             advertised.append(
@@ -229,7 +229,7 @@ class Advertising:
         ratio = self._ratios.setdefault(shared_gpu.gpu.uuid, SteppedRatio(shared_gpu.hp_busy_ratio))
         return ratio.take(shared_gpu.hp_busy_ratio, time.monotonic())
 
-    def _verdict(self, uuid: str) -> Verdict:
+    def verdict(self, uuid: str) -> Verdict:
         """Combine the verdicts of all judges.
 
         The reason is that of the first verdict that is unhealthy. If none is, it is that of the first cordoned verdict.

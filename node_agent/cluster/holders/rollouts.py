@@ -77,7 +77,8 @@ class Rollouts:
             of_workload = any(self._workload(each) == workload for each in holders.values())
             if of_workload and len(holders) > count:
                 return None  # its new pod is here already
-            if of_workload and len(holders) == count:
+            verdict = self._agent.advertising.verdict(uuid)
+            if of_workload and len(holders) == count and verdict.healthy and not verdict.cordoned:
                 reserved = sum(row.memory_request_bytes for row in self._grants.held(uuid))
                 full[uuid] = self._agent.gpus[uuid].shared_gpu.gpu.memory_bytes - reserved
         return max(sorted(full), key=lambda uuid: full[uuid], default=None)
