@@ -80,8 +80,10 @@ class LabelSelector(Model):
             f"{FIELD} must not name the label {PRIORITY_LABEL}, which a pod gets only after a share is chosen for it; "
             "set spec.priority, and select by a label of your own",
             "",
-            lambda self: PRIORITY_LABEL not in (self.match_labels or ())
-            and all(each.key != PRIORITY_LABEL for each in self.match_expressions or ()),
+            lambda self: (
+                PRIORITY_LABEL not in (self.match_labels or ())
+                and all(each.key != PRIORITY_LABEL for each in self.match_expressions or ())
+            ),
         ),
     )
 

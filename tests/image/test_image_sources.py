@@ -4,6 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from orion.hook.layout import LAYOUT_VERSION
 from tools.image import sources
 from tools.image.editions import NEWER, OLDER, THIS, Edition
 
@@ -73,7 +74,7 @@ def test_an_edition_changes_the_versions_in_the_sources() -> None:
     older, newer = OLDER.of(files), NEWER.of(files)
     assert b'version = "0.0.9"' in older["pyproject.toml"]
     assert {path for path in files if files[path] != older[path]} == {"pyproject.toml"}
-    assert b"ORION_LAYOUT_VERSION 4u" in newer["hook/include/orion/policy.h"]
+    assert f"ORION_LAYOUT_VERSION {LAYOUT_VERSION + 1}u".encode() in newer["hook/include/orion/policy.h"]
     assert {path for path in files if files[path] != newer[path]} == {
         "pyproject.toml", "hook/include/orion/policy.h", "hook/layout.py",
     }  # fmt: skip

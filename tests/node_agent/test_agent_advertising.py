@@ -102,7 +102,9 @@ def test_slots_follow_the_configuration(
     stopped_agent: AgentProcess, tmp_path: Path, watch: Callable[[AgentProcess], Watcher]
 ) -> None:
     file = tmp_path / "nodes.yaml"
-    file.write_text("{version: v1, slots: {hp: 2, be: 2}, nodes: {here: {slots: {hp: 0, be: 3}}}}")
+    file.write_text(
+        "{version: v1, slots: {hp: 2, be: 2}, nodes: [{matchLabels: {pool: other}, slots: {hp: 0, be: 3}}]}"
+    )
     stopped_agent.start("--configuration", str(file))
     plugin = watch(stopped_agent)
     plugin.until(lambda devices: advertises(devices, *slots(2, 2)))

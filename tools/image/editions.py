@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orion.hook.layout import LAYOUT_VERSION
+
 Sources = Mapping[str, bytes]
 
 
@@ -44,7 +46,7 @@ class Edition:
 THIS = Edition()
 OLDER = Edition("older", version="0.0.9")
 # The next layout: an agent that uses it must support hooks of this checkout.
-NEWER = Edition("newer", version="0.2.0", layout=4)
+NEWER = Edition("newer", version="0.2.0", layout=LAYOUT_VERSION + 1)
 
 
 def version(sources: Sources) -> str:
