@@ -135,6 +135,9 @@ class UnmanagedProcess(Model):
     pod: PodReference | None = None
     """ The pod of the process; absent if it is unknown. """
 
+    pod_uid: Annotated[str | None, Field(max_length=64)] = None
+    """ The uid of that pod, while its name is unknown. """
+
 
 class GPUDeviceStatus(Model):
     """The observed state of the GPU, as the agent of its node reports it."""

@@ -76,6 +76,8 @@ class Resync:
         self._api, self._intake, self._watched, self._namespaces = api, intake, watched, namespaces
         self._asked: set[Named] = set()
         """ Unknown pods that were looked for since the last comparison of all objects. """
+        self._asked_uids: set[tuple[str, str]] = set()
+        """ The same for pods without a name: node and uid. """
         self.chosen = asyncio.Event()
         """ Is set once it is decided which pods are watched. """
 
@@ -138,14 +140,31 @@ class Resync:
         """Read the pods that GPUDevices name and that are not in memory; each once between two comparisons."""
         unknown = self._intake.unknown - self._asked
         self._intake.unknown = set()
+        with contextlib.suppress(ApiError):
+            unknown |= await self._names(self._intake.unnamed - self._asked_uids) - self._asked
         self._asked |= unknown
         with contextlib.suppress(ApiError):
             await self._read({at for at in unknown if not self._namespaces or at.namespace in self._namespaces})
+
+    async def _names(self, unnamed: set[tuple[str, str]]) -> set[Named]:
+        """Find pods of which agents know only the uid: pods outside Orion with a process on a GPU of their node."""
+        self._intake.unnamed = set()
+        self._asked_uids |= unnamed
+        found = set()
+        for node in sorted({node for node, _ in unnamed}):
+            for one in self._paths(PODS):
+                async for page in self._api.pages(one, METADATA_LIST, fieldSelector=f"spec.nodeName={node}"):
+                    metas = (item["metadata"] for item in page["items"])
+                    found |= {
+                        Named(meta["namespace"], meta["name"]) for meta in metas if (node, meta["uid"]) in unnamed
+                    }
+        return found
 
     async def _compare(self) -> set[Key]:
         self._intake.listed_again = False
         lists = await self._list()
         self._asked.clear()
+        self._asked_uids.clear()
         keys = set().union(
             *[self._intake.drop_missing(path, each.uids, each.version) for path, each in lists.of.items()]
         )

@@ -47,6 +47,8 @@ class Intake:
         """ The uids of the objects that the watches have reported, also of deleted ones; None: all are known. """
         self.unknown: set[Named] = set()
         """ Pods that GPUDevices name and that are not in the state, once all objects are known. """
+        self.unnamed: set[tuple[str, str]] = set()
+        """ Pods of which GPUDevices have only the uid: node and uid. """
         self.listed_again = False
         """ A watch has listed again since `Resync` has last compared, so deletions may have been missed. """
         self.noticed = asyncio.Event()
@@ -154,11 +156,15 @@ class Intake:
                 await asyncio.sleep(0)
 
     def _note_unknown(self, device: records.DeviceRecord) -> None:
-        if self.seen is None and len(self.unknown) < _UNKNOWN_MAX:
-            found = {at for at in named_pods(device) if self._state.pod(at) is None} - self.unknown
-            self.unknown |= found
-            if found:
-                self.noticed.set()
+        if self.seen is not None or len(self.unknown) + len(self.unnamed) >= _UNKNOWN_MAX:
+            return
+        found = {at for at in named_pods(device) if self._state.pod(at) is None} - self.unknown
+        self.unknown |= found
+        rows, node = device.status.unmanaged or (), device.status.node or ""
+        unnamed = {(node, row.pod_uid) for row in rows if node and row.pod_uid} - self.unnamed
+        self.unnamed |= unnamed
+        if found or unnamed:
+            self.noticed.set()
 
     def _is_newer(self, event: Mapping[str, Any], new: records.Record, old: records.Record | None) -> bool:
         if self.seen is not None:

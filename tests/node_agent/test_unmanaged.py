@@ -86,7 +86,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def look(world: World, *, grace: float = 0.0, times: int = 1) -> list[dict[str, Any]]:
+def look(world: World, *, grace: float = 0.0, unnamed: float = 0.0, times: int = 1) -> list[dict[str, Any]]:
     async def scenario() -> list[dict[str, Any]]:
         made: Any = world
         found = UnmanagedProcesses(made, made, made, "a-node", world.changed)
@@ -97,6 +97,7 @@ def look(world: World, *, grace: float = 0.0, times: int = 1) -> list[dict[str, 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unmanaged, "_GRACE_SECONDS", grace)
+        patch.setattr(unmanaged, "_NAME_SECONDS", unnamed)
         return asyncio.run(scenario())
 
 
@@ -107,10 +108,20 @@ def test_a_process_without_the_hook_gets_an_event_on_its_pod_or_the_node(world: 
     assert look(world) == [
         {"processId": 5, "command": "python"},
         {"processId": 6, "command": "python", "pod": {"namespace": "team", "name": "train-0", "uid": POD}},
-        {"processId": 7, "command": "python"},
+        {"processId": 7, "command": "python", "podUid": "other"},
     ]
     reason = "ProcessWithoutHook"
     assert world.posted == [("Node", "a-node", reason), ("Pod", "train-0", reason), ("Node", "a-node", reason)]
+
+
+def test_an_event_waits_for_the_name_of_a_pod_that_is_not_known_yet(world: World) -> None:
+    world.here[7] = Process(7, 1, "python", "other")
+    assert look(world, unnamed=3600) == [{"processId": 7, "command": "python", "podUid": "other"}]
+    assert world.posted == []
+    world.pods["other"] = Holder("team", "tool", "", "other")
+    [row] = look(world, unnamed=3600)
+    assert row["pod"] == {"namespace": "team", "name": "tool", "uid": "other"}
+    assert world.posted == [("Pod", "tool", "ProcessWithoutHook")]
 
 
 def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) -> None:

@@ -50,7 +50,7 @@ class FakeLists:
     async def pages(self, path: str, accept: str, **query: str) -> AsyncIterator[Body]:
         self.listed += path.endswith("/gpushares")
         items = self.pods if path == PODS else self.shares if path.endswith("/gpushares") else []
-        if path == PODS:
+        if path == PODS and "labelSelector" in query:
             wanted = query["labelSelector"] == LABEL
             items = [each for each in items if (LABEL in each["metadata"]["labels"]) is wanted]
             if "fieldSelector" in query:
@@ -157,6 +157,21 @@ async def test_a_pod_that_a_gpu_names_is_read_at_once() -> None:
     found.intake.device({"type": "ADDED", "object": {"metadata": meta, "spec": {}, "status": status}})
     await found.until_known("late")
     assert lists.read == ["metadata.name=late"]
+
+
+async def test_a_pod_of_which_an_agent_knows_only_the_uid_is_read_at_once() -> None:
+    """A process without the hook can be in a pod that does not concern Orion; the agent learns its name this way."""
+    lists = FakeLists([])
+    found = Watched(lists)
+    await found.start()
+    lists.pods += [pod("tool", labelled=False, annotated=False), pod("other", labelled=False, annotated=False)]
+    row = {"processId": 7, "podUid": "uid-tool"}
+    status = {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice", "unmanaged": [row]}
+    meta = {"name": "gpu-0", "uid": "uid-gpu", "resourceVersion": "2"}
+    found.intake.device({"type": "ADDED", "object": {"metadata": meta, "spec": {}, "status": status}})
+    await found.until_known("tool")
+    assert lists.read == ["metadata.name=tool"]
+    assert [each.at.name for each in found.state.pods_of_node("node")] == ["tool"]
 
 
 async def test_pods_that_are_not_ours_are_known_where_shares_may_select_them() -> None:

@@ -30,6 +30,8 @@ from orion.node_agent.slots.holders import Holder
 
 _LOOK_SECONDS = 1.0
 _GRACE_SECONDS = 3.0
+_NAME_SECONDS = 15.0
+""" A pod outside Orion has no name here until the operator has read its uid in the GPU's status. """
 _RETURN_SECONDS = 10.0
 """ The agent counts no process in this time after its start: clients have 5 s to return, and checks may be late. """
 _OF_MPS = ("nvidia-cuda-mps", switching.NAME)
@@ -135,16 +137,24 @@ class UnmanagedProcesses:
                 "see its first lines on stderr, let it keep LD_PRELOAD, or mount /etc/ld.so.preload (preload: file)"
             )
             if each.holder is None and each.process.pod_uid:
+                since = self._since.get((uuid, each.process.process_id, each.process.started), 0.0)
+                if time.monotonic() < since + _NAME_SECONDS:
+                    continue
                 note = f"{note}; it is in a pod with uid {each.process.pod_uid}, which this agent does not know"
             about = pod(each.holder) if each.holder else node(self._node)
-            key = f"{uuid} {each.process.process_id} {each.process.started}"
+            key = f"{uuid} {each.process.process_id} {each.process.started} {each.holder is not None}"
             self._events.post(about, "ProcessWithoutHook", note, key=key)
 
 
 def rows(found: tuple[Found, ...]) -> list[UnmanagedProcess]:
     """Return the first UNMANAGED_MAX processes as rows of a status."""
     return [
-        UnmanagedProcess(process_id=each.process.process_id, command=each.process.command, pod=_reference(each.holder))
+        UnmanagedProcess(
+            process_id=each.process.process_id,
+            command=each.process.command,
+            pod=_reference(each.holder),
+            pod_uid=None if each.holder else each.process.pod_uid or None,
+        )
         for each in found[:UNMANAGED_MAX]
     ]
 
