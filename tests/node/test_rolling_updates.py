@@ -141,6 +141,8 @@ def test_a_new_pod_without_room_for_its_memory_waits_with_an_event(
 ) -> None:
     sizes = {Memory.read(each["memory"]["total"]).bytes for each in gpus.devices().values()}
     tenants.create(share(serving("serve"), memory={"request": f"{max(sizes) * 2 // 3 >> 20}Mi"}))
+    # The old pod is older than the share, so it reserves the memory once its agent has the changed grant.
+    eventually(lambda: any("reserved" in each["memory"] for each in gpus.devices().values()))
     rollout.restart()
 
     def said() -> bool:
