@@ -136,13 +136,14 @@ def test_a_pod_that_passes_the_scheduler_by_does_not_start_in_the_slot_of_a_roll
     tenants.delete("outsider")
 
 
+@pytest.mark.timeout(600)
 def test_a_new_pod_without_room_for_its_memory_waits_with_an_event(
     rollout: Rollout, tenants: Tenants, gpus: GpuNode
 ) -> None:
     sizes = {Memory.read(each["memory"]["total"]).bytes for each in gpus.devices().values()}
     tenants.create(share(serving("serve"), memory={"request": f"{max(sizes) * 2 // 3 >> 20}Mi"}))
     # The old pod is older than the share, so it reserves the memory once its agent has the changed grant.
-    eventually(lambda: any("reserved" in each["memory"] for each in gpus.devices().values()))
+    eventually(lambda: any(Memory.read(each["memory"]["reserved"]).bytes for each in gpus.devices().values()))
     rollout.restart()
 
     def said() -> bool:
