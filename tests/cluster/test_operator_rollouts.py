@@ -1,18 +1,33 @@
 """A rolling update on a real control plane: the operator opens the old pod's node, and the scheduler uses it."""
 
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes import client
 
-from tests.cluster.conftest import NODES_OF, FakeNode
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
+from tests.cluster.conftest import NODES_OF, FakeNode, client_for
 from tests.cluster.operator_process import OperatorProcess, World
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 HP, LABEL = "orion.gpu/hp", "orion.gpu/rollout"
+
+
+@pytest.fixture
+def control_plane(own_control_plane: ControlPlane) -> Access:
+    """A control plane for this test alone: the operators of other tests write the labels of all nodes, too."""
+    return own_control_plane.access
+
+
+@pytest.fixture
+def api(control_plane: Access) -> Iterator[client.ApiClient]:
+    with client_for(control_plane.kubeconfig) as administrator:
+        yield administrator
 
 
 class RollingDeployment:
@@ -25,8 +40,9 @@ class RollingDeployment:
     def create(self) -> None:
         """Create the Deployment with the default strategy."""
         container = {"name": "main", "image": "x/y:1", "resources": {"limits": {HP: "1"}}}
+        labels = {"app": "web", "orion.gpu/priority": "hp"}  # no webhook runs here to write the second
         template = {
-            "metadata": {"labels": {"app": "web"}, "annotations": {"orion/priority": "hp"}},
+            "metadata": {"labels": labels, "annotations": {"orion/priority": "hp"}},
             "spec": {"containers": [container], "nodeSelector": {NODES_OF: self._world.namespace}},
         }
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}

@@ -18,7 +18,8 @@ def gpu(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[str]:
     """The only GPU that the node advertises, in mode mps; afterwards in timeslice again."""
     gpus = GpuNode(node, api)
     with advertising(orion, node, {"gpus": ["0"]}, hp=1, be=8):
-        (uuid,) = [uuid for uuid, status in gpus.devices().items() if status.get("health") == "Healthy"]
+        eventually(lambda: len(healthy(gpus)) == 1)  # the agent may report the other GPU's health a little later
+        (uuid,) = healthy(gpus)
         set_mode(api, uuid, "mps")
         try:
             eventually(lambda: gpus.devices()[uuid]["mode"] == "mps", what=orion.log("node-1-mps"))
@@ -28,6 +29,10 @@ def gpu(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[str]:
             set_mode(api, uuid, "timeslice")
             eventually(lambda: gpus.devices()[uuid]["mode"] == "timeslice", what=orion.log("node-1-mps"))
             eventually(lambda: orion.allocatable(node)["orion.gpu/be"] == 8)
+
+
+def healthy(gpus: GpuNode) -> list[str]:
+    return [uuid for uuid, status in gpus.devices().items() if status.get("health") == "Healthy"]
 
 
 def set_mode(api: client.ApiClient, uuid: str, mode: str) -> None:
