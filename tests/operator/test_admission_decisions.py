@@ -8,6 +8,7 @@ import pytest
 from orion.crds.annotations import PINNED_SHARE
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
+from orion.errors import Unreadable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
 from orion.operator.webhook.cluster_facts import device_memory
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
@@ -514,13 +515,13 @@ def test_only_new_ephemeral_containers_are_checked() -> None:
     assert "ephemeral container new sets NVIDIA_VISIBLE_DEVICES" in decision.sentence
 
 
-def test_the_label_of_the_operator_is_set_and_seen_by_no_selector() -> None:
+def test_the_webhook_sets_a_label_that_no_selector_may_name() -> None:
     selector = {"matchLabels": {"orion.gpu/priority": "be"}}
-    selecting = GPUShare.read({"metadata": {"name": "s"}, "spec": {"priority": "be", "selector": selector}})
-    decision = decide(pod(annotations={"orion/priority": "be"}), selecting)
-    again = decide(dict(decision.pod), selecting)
+    with pytest.raises(Unreadable, match=r"must not name the label orion\.gpu/priority"):
+        GPUShare.read({"metadata": {"name": "s"}, "spec": {"priority": "be", "selector": selector}})
+    decision = decide(pod(annotations=BE))
     assert decision.pod["metadata"]["labels"] == {"app": "chat", "orion.gpu/priority": "be"}
-    assert (pinned(decision), pinned(again)) == ("", "")
+    assert pinned(decision) == pinned(decide(dict(decision.pod))) == ""
 
 
 def test_a_label_with_another_priority_is_refused_and_not_replaced() -> None:
