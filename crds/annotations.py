@@ -43,7 +43,7 @@ The API server lets nobody add or remove it later, and a kubelet starts no pod t
 
 PRIORITY_LABEL = "orion.gpu/priority"
 """ On a pod, a label that the webhook writes: hp or be. The operator watches the pods that have it. It never changes,
-and selectors of GPUShares do not see it. """
+and selectors of GPUShares cannot name it. """
 
 SIMULATED = "orion.gpu/simulated"
 """ On a node, written by the operator: "true" if its GPUs are simulated. """
@@ -76,11 +76,6 @@ ROLLOUT_ENDS = "ends-"
 
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ The resources that a container requests: one unit is one slot. """
-
-
-def selectable(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a pod that selectors of GPUShares see: those that the pod has before its admission."""
-    return {name: value for name, value in labels.items() if name != PRIORITY_LABEL}
 
 
 class PodMarks(Model):

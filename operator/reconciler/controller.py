@@ -165,7 +165,7 @@ class Controller:
             path = f"/apis/{API_VERSION}/namespaces/{write.at.namespace}/gpushares/{write.at.name}/status"
             self._take_share(records.share_record(await self._api.patch(path, write.patch)))
         elif isinstance(write, writes.PatchNode):
-            answer = await self._api.patch(f"/api/v1/nodes/{write.at.name}", write.patch)
+            answer = await self._api.patch(f"{NODES}/{write.at.name}", write.patch)
             self._take_node(records.node_record(answer), write.patch["metadata"]["labels"])
         elif isinstance(write, writes.RemoveTaints):
             answer = await self._api.patch(f"{NODES}/{write.at.name}", write.operations, JSON_PATCH)

@@ -51,9 +51,6 @@ class PodRecord:
     uid: str
     version: int
     labels: Mapping[str, str]
-    """ Those that selectors of GPUShares see. """
-    labelled: bool
-    """ It has the label by which the operator watches pods. """
     priority: Priority | None
     """ None: the pod is not managed. """
     share: str | None
@@ -81,6 +78,11 @@ class PodRecord:
     """ The scheduler has found no node for it. """
     complaint: Complaint | None = None
     """ What this process said last about the pod in an Event. The state keeps it when it replaces the record. """
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the pod has the label by which the operator watches pods."""
+        return annotations.PRIORITY_LABEL in self.labels
 
 
 @dataclass(slots=True)
@@ -160,8 +162,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     at, uid, version = _identity(body)
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
-    labels = meta.get("labels") or {}
-    seen = {sys.intern(key): sys.intern(value) for key, value in annotations.selectable(labels).items()}
+    labels = {sys.intern(key): sys.intern(value) for key, value in (meta.get("labels") or {}).items()}
     asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
     unreadable, priority, share = "", None, None
     try:
@@ -176,8 +177,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         at=at,
         uid=uid,
         version=version,
-        labels=seen,
-        labelled=annotations.PRIORITY_LABEL in labels,
+        labels=labels,
         priority=priority,
         share=share,
         slots=asked[priority] if priority else (),

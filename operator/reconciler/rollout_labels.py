@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from orion.crds.annotations import ROLLOUT, ROLLOUT_ENDS
 from orion.crds.policy import Priority
 from orion.operator.reconciler.governance import How
-from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord
+from orion.operator.reconciler.records import Complaint, DeviceRecord, NodeRecord, PodRecord
 from orion.operator.reconciler.rollouts import ENDS_S
 from orion.operator.reconciler.state import State
-from orion.operator.reconciler.usable_gpus import takes_pods
+from orion.operator.reconciler.usable_gpus import holders, takes_pods
 
 REASON_MEMORY = "RolloutNeedsMemory"
 _SOON_S = 1.0
@@ -124,15 +124,11 @@ def _takes(state: State, node: NodeRecord, pod: PodRecord) -> bool:
 
 def _gpus(state: State, pod: PodRecord) -> list[DeviceRecord]:
     """Return the GPUs whose hp slots a pod holds, as their agent reports."""
-    return [gpu for gpu in state.devices_of_node(pod.node) if pod.at in _holders(gpu)]
+    return [gpu for gpu in state.devices_of_node(pod.node) if pod.at in holders(gpu)]
 
 
 def _holds(state: State, pod: PodRecord) -> bool:
     return bool(pod.node) and bool(_gpus(state, pod))
-
-
-def _holders(gpu: DeviceRecord) -> set[Named]:
-    return {Named(row.pod.namespace, row.pod.name) for row in gpu.status.held_slots or () if row.pod is not None}
 
 
 def _slots(gpus: list[DeviceRecord]) -> int:

@@ -14,12 +14,13 @@ from orion.operator.reconciler.records import DeviceRecord, Named
 
 def usable_gpus(devices: Sequence[DeviceRecord]) -> int:
     """Return how many of a node's GPUs new pods can get, or a pod with several GPUs holds."""
-    holders = {device.name: _holders(device) for device in devices}
-    gpus = Counter(pod for pods in holders.values() for pod in pods)
-    return sum(takes_pods(device) or any(gpus[pod] > 1 for pod in holders[device.name]) for device in devices)
+    held_by = {device.name: holders(device) for device in devices}
+    gpus = Counter(pod for pods in held_by.values() for pod in pods)
+    return sum(takes_pods(device) or any(gpus[pod] > 1 for pod in held_by[device.name]) for device in devices)
 
 
-def _holders(device: DeviceRecord) -> set[Named]:
+def holders(device: DeviceRecord) -> set[Named]:
+    """Return the pods that hold slots of a GPU, as its agent reports."""
     rows = device.status.held_slots or ()
     return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
 

@@ -18,7 +18,6 @@ from orion.crds.annotations import (
     SHARE,
     PodMarks,
     read_marks,
-    selectable,
 )
 from orion.crds.governing import Shares
 from orion.crds.policy import Priority
@@ -157,7 +156,7 @@ def _marks(pod: Pod) -> PodMarks:
 
 
 def _governing(pod: Pod, marks: PodMarks, cluster: Cluster, defaults: Defaults) -> tuple[GPUShare | None, str]:
-    found = cluster.shares.claiming(marks.share, selectable(pod.metadata.labels or {}))
+    found = cluster.shares.claiming(marks.share, pod.metadata.labels or {})
     if len(found) > 1:
         names = " and ".join(share.metadata.name for share in found)
         raise Refusal(

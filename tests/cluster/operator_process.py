@@ -237,10 +237,6 @@ class World:
         """Set a pod's status to succeeded, as its kubelet would."""
         self._core.patch_namespaced_pod_status(pod, self.namespace, {"status": {"phase": "Succeeded"}})
 
-    def relabel(self, pod: str, app: str) -> None:
-        """Change a pod's label `app`."""
-        self._core.patch_namespaced_pod(pod, self.namespace, {"metadata": {"labels": {"app": app}}})
-
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once."""
         self._core.delete_namespaced_pod(name, self.namespace, grace_period_seconds=0)
