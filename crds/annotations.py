@@ -68,8 +68,8 @@ ON_PODS = frozenset({*OF_PEOPLE, PINNED_SHARE})
 """ The annotations by which a pod is known to concern Orion. """
 
 ROLLOUT = "orion.gpu/rollout"
-""" On a node, written by the operator during a rolling update: the workload for which the node has one hp slot more. No
-other hp pod is scheduled to the node meanwhile. """
+""" On a node, written by the operator during a rolling update: the revision of the workload whose pod may take one hp
+slot more. No other hp pod is scheduled to the node meanwhile. """
 
 ROLLOUT_ENDS = "ends-"
 """ Prefix of that label's value once the slot is taken or given up, until the node advertises it no longer. """

@@ -12,8 +12,10 @@ unless its strategy says otherwise. A Job has no rolling update.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 _HASHES = ("pod-template-hash", "rollouts-pod-template-hash")
 """ The labels that hold the hash: of Deployments, and of Argo Rollouts. """
@@ -31,13 +33,28 @@ class Owner:
 class Revision:
     """A workload, and which of its revisions a pod belongs to. Both are empty if the pod belongs to no such workload.
 
+    Its text is a valid label value.
+
     Args:
-        workload: a hash of the workload's namespace, kind and name, which is a valid label value.
-        replica_set: the name of the ReplicaSet.
+        workload: a hash of the workload's namespace, kind and name.
+        template: a hash of the name of the pod's ReplicaSet, so of the pod's template.
     """
 
     workload: str = ""
-    replica_set: str = ""
+    template: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.workload}.{self.template}" if self.workload else ""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Return the revision that has this text."""
+        workload, _, template = text.partition(".")
+        return cls(workload, template)
+
+    def replaces(self, other: "Revision") -> bool:
+        """Return whether a rolling update may replace a pod of the other revision by one of this revision."""
+        return self.workload == other.workload != "" and self.template != other.template
 
 
 NO_REVISION = Revision()
@@ -55,6 +72,9 @@ def revision_of(namespace: str, labels: Mapping[str, str], owners: Iterable[Owne
         for key in _HASHES:
             name = owner.name.removesuffix(f"-{labels.get(key, '')}")
             if owner.kind == "ReplicaSet" and labels.get(key) and name not in ("", owner.name):
-                digest = hashlib.sha256(f"{namespace}/{key}/{name}".encode()).hexdigest()
-                return Revision(digest[:32], owner.name)
+                return Revision(_hash(f"{namespace}/{key}/{name}", 32), _hash(owner.name, 16))
     return NO_REVISION
+
+
+def _hash(text: str, digits: int) -> str:
+    return sys.intern(hashlib.sha256(text.encode()).hexdigest()[:digits])

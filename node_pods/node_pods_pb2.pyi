@@ -37,7 +37,7 @@ class PodsOfNode(_message.Message):
     def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., rollout: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "workload")
+    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "revision")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -46,7 +46,7 @@ class Pod(_message.Message):
     GRANT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     IS_STATIC_FIELD_NUMBER: _ClassVar[int]
-    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     uid: str
@@ -55,5 +55,5 @@ class Pod(_message.Message):
     grant: str
     ended: bool
     is_static: bool
-    workload: str
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ..., workload: _Optional[str] = ...) -> None: ...
+    revision: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ..., revision: _Optional[str] = ...) -> None: ...

@@ -3,6 +3,7 @@
 #include "answers.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,14 +21,23 @@ void answers_say(const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-static void answer(int client)
+int answers_accept(int listener, int milliseconds)
 {
+    struct pollfd waiting = {.fd = listener, .events = POLLIN};
     struct timeval limit = {.tv_sec = 1};
-    char request[4096], reply[sizeof latest + 128];
+    char request[4096];
+    int client = poll(&waiting, 1, milliseconds) > 0 ? accept(listener, NULL, NULL) : -1;
+    if (client < 0) return -1;
     setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (recv(client, request, sizeof request, 0) <= 0) /* the answer does not depend on the request */
-        return;
+    if (recv(client, request, sizeof request, 0) > 0) return client; /* the answer does not depend on the request */
+    close(client);
+    return -1;
+}
+
+void answers_reply(int client)
+{
+    char reply[sizeof latest + 128];
     pthread_mutex_lock(&lock);
     int length = snprintf(reply, sizeof reply,
                           "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
@@ -35,28 +45,23 @@ static void answer(int client)
                           strlen(latest), latest);
     pthread_mutex_unlock(&lock);
     send(client, reply, (size_t)length, MSG_NOSIGNAL);
+    close(client);
 }
 
 static void *run(void *listener)
 {
     for (;;) {
-        int client = accept((int)(intptr_t)listener, NULL, NULL);
-        if (client < 0) {
-            usleep(100000); /* such as no free file descriptor, which may be temporary */
-            continue;
-        }
-        answer(client);
-        close(client);
+        int client = answers_accept((int)(intptr_t)listener, 100);
+        if (client >= 0) answers_reply(client);
     }
     return NULL;
 }
 
-bool answers_begin(int port)
+int answers_listen(int port)
 {
     int yes = 1, listener = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    pthread_t thread;
     bool bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
                  !bind(listener, (struct sockaddr *)&six, sizeof six);
     if (!bound) { /* this machine has no IPv6 */
@@ -65,5 +70,11 @@ bool answers_begin(int port)
         bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
                 !bind(listener, (struct sockaddr *)&four, sizeof four);
     }
-    return bound && !listen(listener, 16) && !pthread_create(&thread, NULL, run, (void *)(intptr_t)listener);
+    return bound && !listen(listener, 128) ? listener : -1;
+}
+
+bool answers_begin(int listener)
+{
+    pthread_t thread;
+    return !pthread_create(&thread, NULL, run, (void *)(intptr_t)listener);
 }

@@ -113,6 +113,27 @@ static void serve(const struct options *options)
     print_served("summary", (double)(now_ns() - times.begin) / SECOND_NS, &all);
 }
 
+/* A request arrives when an HTTP client asks, and is answered once it has been computed. */
+static void serve_clients(const struct options *options, int listener)
+{
+    static struct latencies recent, all;
+    struct timetable times = begin_now(options);
+    while (!over(&times)) {
+        int client = answers_accept(listener, LOOK_NS / 1000000);
+        if (client >= 0) {
+            uint64_t arrival = now_ns();
+            gpu_launch(options->kernels, options->kernel_us);
+            gpu_wait();
+            answers_reply(client);
+            uint64_t latency = now_ns() - arrival;
+            latencies_add(&recent, latency);
+            latencies_add(&all, latency);
+        }
+        report_served(&times, options, &recent);
+    }
+    print_served("summary", (double)(now_ns() - times.begin) / SECOND_NS, &all);
+}
+
 static void print_trained(const char *event, double seconds, uint64_t steps)
 {
     printf("{\"event\":\"%s\",\"seconds\":%.3f,\"steps\":%llu,\"steps_per_s\":%.3f}\n", event, seconds, (unsigned long long)steps,
@@ -150,11 +171,13 @@ int main(int count, char **arguments)
            "\"kernels\":%llu,\"kernel_us\":%llu}\n",
            options.train ? "train" : "serve", gpu.simulated ? "simulated" : "nvidia", gpu.uuid, gpu.name, gpu.sms,
            (unsigned long long)options.kernels, (unsigned long long)options.kernel_us);
-    if (options.port && !answers_begin(options.port)) {
+    int listener = options.port ? answers_listen(options.port) : -1;
+    if (options.port && (listener < 0 || (options.rate > 0 && !answers_begin(listener)))) {
         printf("{\"event\":\"error\",\"call\":\"bind\",\"port\":%d,\"error\":\"%s\"}\n", options.port, strerror(errno));
         return 1;
     }
     if (options.train) train(&options);
-    else serve(&options);
+    else if (options.rate > 0) serve(&options);
+    else serve_clients(&options, listener);
     return 0;
 }

@@ -11,7 +11,7 @@ static const struct {
     const char *name, *variable, *serve, *train; /* the defaults in both modes */
     const char *help;
 } table[OPTIONS] = {
-    [RATE] = {"rate", "WORKLOAD_RATE", "50", "0", "serve: requests per second"},
+    [RATE] = {"rate", "WORKLOAD_RATE", "50", "0", "serve: requests per second; 0: each HTTP request is one"},
     [FIXED] = {"fixed", "WORKLOAD_FIXED", "0", "0", "serve: 1: requests arrive at equal intervals; 0: at random (Poisson)"},
     [KERNELS] = {"kernels", "WORKLOAD_KERNELS", "4", "10", "kernels in each request or step"},
     [KERNEL_US] = {"kernel-us", "WORKLOAD_KERNEL_US", "1000", "1000", "duration of each kernel in microseconds"},
@@ -95,8 +95,8 @@ struct options options_read(int count, char **arguments)
         if (i + 1 == count) refuse("this option needs a value", arguments[i]);
         values[option] = number(arguments[i], arguments[i + 1]);
     }
-    if ((!train && values[RATE] <= 0) || values[KERNELS] < 1 || values[REPORT] <= 0)
-        refuse("--rate, --kernels and --report must be positive", "");
+    if (values[KERNELS] < 1 || values[REPORT] <= 0) refuse("--kernels and --report must be positive", "");
+    if (!train && values[RATE] <= 0 && values[PORT] <= 0) refuse("--rate must be positive, or 0 with a --port", "");
     if (values[PORT] > 65535) refuse("--port must be at most 65535", "");
     return (struct options){train,
                             values[RATE],

@@ -8,7 +8,7 @@
 
 struct options {
     bool train;         /* true: train; false: serve */
-    double rate;        /* requests per second */
+    double rate;        /* requests per second; 0: each HTTP request is one */
     bool fixed;         /* arrivals at equal intervals; else a Poisson process */
     uint64_t kernels;   /* number of kernels in each request or step */
     uint64_t kernel_us; /* duration of each kernel */

@@ -20,7 +20,8 @@ class PodsOfNodes:
         """Return the pods of a node."""
         record = self._state.nodes.get(node)
         return PodsOfNode(
-            pods=[self._pod(pod) for pod in self._state.pods_of_node(node)], rollout=record.rollout if record else ""
+            pods=[self._pod(pod) for pod in self._state.pods_of_node(node)],
+            rollout=str(record.rollout) if record else "",
         )
 
     def take_changed(self) -> tuple[set[str], bool]:
@@ -43,5 +44,5 @@ class PodsOfNodes:
             ended=record.ended,
             is_static=record.is_static,
             grant=grant or "",
-            workload=record.revision.workload,
+            revision=str(record.revision),
         )

@@ -142,10 +142,10 @@ class NodeRecord:
     """ What this process said last about the node in an Event. The state keeps it when it replaces the record. """
 
     @property
-    def rollout(self) -> str:
-        """The workload for which the node has one hp slot more; empty: none, or the slot is taken or given up."""
+    def rollout(self) -> Revision:
+        """The revision whose pod may take one hp slot more; empty: none, or the slot is taken or given up."""
         label = self.labels.get(annotations.ROLLOUT, "")
-        return "" if label.startswith(annotations.ROLLOUT_ENDS) else label
+        return NO_REVISION if label.startswith(annotations.ROLLOUT_ENDS) else Revision.read(label)
 
 
 Record = PodRecord | ShareRecord | DeviceRecord | NodeRecord

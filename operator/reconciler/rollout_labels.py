@@ -1,8 +1,8 @@
 """Decides for which workload a node has one hp slot more (docs/rolling-updates.md): the label `orion.gpu/rollout`.
 
-The label has three states. Absent: the node takes any hp pod. The name of a workload: the agent of the node offers one
-hp slot more, and only pods of this workload are scheduled to the node. "ends-" and the workload: the agent offers no
-further slot, and the label waits until the kubelet no longer reports one.
+The label has three states. Absent: the node takes any hp pod. The revision of a workload: the agent of the node offers
+one hp slot more, and only pods of this revision are scheduled to the node. "ends-" and the revision: the agent offers
+no further slot, and the label waits until the kubelet no longer reports one.
 
 A node is open for one new pod at a time, and for a minute at most. So nobody can close a node for others by a new pod
 that cannot run there.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from orion.crds.annotations import ROLLOUT, ROLLOUT_ENDS
 from orion.crds.policy import Priority
+from orion.crds.workloads import Revision
 from orion.operator.reconciler.governance import How
 from orion.operator.reconciler.records import Complaint, DeviceRecord, NodeRecord, PodRecord
 from orion.operator.reconciler.rollouts import ENDS_S
@@ -38,17 +39,16 @@ class RolloutLabel:
 def rollout_label(state: State, node: NodeRecord, now: float) -> RolloutLabel:
     """Return what a node's label must be. `now`: monotonic, in seconds."""
     label, rollouts = node.labels.get(ROLLOUT, ""), state.rollouts
-    workload = node.rollout
-    if workload:
-        pods = [(pod, left) for pod, left in rollouts.expected(workload, node.name, now) if not _holds(state, pod)]
+    if node.rollout.workload:
+        pods = [(pod, left) for pod, left in rollouts.expected(node.rollout, node.name, now) if not _holds(state, pod)]
         if pods:
             return RolloutLabel(label, max(left for _, left in pods))
-        return RolloutLabel(f"{ROLLOUT_ENDS}{workload}", _SOON_S)
-    chosen = _next(state, node, label.removeprefix(ROLLOUT_ENDS), now)
+        return RolloutLabel(f"{ROLLOUT_ENDS}{node.rollout}", _SOON_S)
+    chosen = _next(state, node, Revision.read(label.removeprefix(ROLLOUT_ENDS)).workload, now)
     if chosen is not None:
         rollouts.ended(node.name)
         rollouts.offer(chosen, node.name, now)
-        return RolloutLabel(chosen.revision.workload, _SOON_S)
+        return RolloutLabel(str(chosen.revision), _SOON_S)
     if label and node.hp_slots > _slots(state.devices_of_node(node.name)):
         left = ENDS_S - rollouts.ending(node.name, now)
         if left > 0:
@@ -99,25 +99,26 @@ def _next(state: State, node: NodeRecord, workload: str, now: float) -> PodRecor
 
 
 def _waiting(state: State, node: NodeRecord) -> list[PodRecord]:
-    """Return the pods without a node whose workload has a running pod on this node, oldest first.
-
-    If pods of several revisions of a workload wait, none of them is returned.
-    """
+    """Return the pods without a node whose workload has a running pod on this node, oldest first."""
     pods = state.pods_of_node(node.name)
     workloads = {pod.revision.workload for pod in pods if pod.running and not pod.leaving} - {""}
-    found: list[PodRecord] = []
-    for workload in workloads:
-        waiting = state.rollouts.waiting(workload)
-        # The scheduler could give the slot to any of them. A further replica of the old revision would keep it.
-        if len({pod.revision.replica_set for pod in waiting}) == 1:
-            found += waiting
+    found = [pod for workload in workloads for pod in state.rollouts.waiting(workload)]
     return sorted(found, key=lambda pod: (pod.created, pod.at))
 
 
 def _takes(state: State, node: NodeRecord, pod: PodRecord) -> bool:
+    """Return whether the node's agent would offer a GPU with room for a new pod (`rollouts.py` of the agent)."""
     needed = _memory(state, pod)
     if needed is None:
         return False
+    gpus = {
+        gpu.name: gpu
+        for each in state.pods_of_node(node.name)
+        if each.revision.workload == pod.revision.workload
+        for gpu in _gpus(state, each)
+    }
+    if any(_is_shared(gpu) for gpu in gpus.values()):
+        return False  # the pod before this one has not replaced its predecessor yet
     old = [each for each in state.rollouts.predecessors(pod) if each.node == node.name]
     return any(takes_pods(gpu) and _fits(gpu, needed) for each in old for gpu in _gpus(state, each))
 
@@ -125,6 +126,12 @@ def _takes(state: State, node: NodeRecord, pod: PodRecord) -> bool:
 def _gpus(state: State, pod: PodRecord) -> list[DeviceRecord]:
     """Return the GPUs whose hp slots a pod holds, as their agent reports."""
     return [gpu for gpu in state.devices_of_node(pod.node) if pod.at in holders(gpu)]
+
+
+def _is_shared(gpu: DeviceRecord) -> bool:
+    """Return whether an old and a new pod hold hp slots of a GPU."""
+    held = sum(row.priority is Priority.HP for row in gpu.status.held_slots or ())
+    return gpu.status.slots is not None and held > gpu.status.slots.hp.total
 
 
 def _holds(state: State, pod: PodRecord) -> bool:

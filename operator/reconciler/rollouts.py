@@ -6,6 +6,7 @@ The state keeps this index. `rollout_labels` decides from it.
 from collections import defaultdict
 from collections.abc import Iterator
 
+from orion.crds.workloads import Revision
 from orion.operator.reconciler.records import Named, PodRecord
 
 WINDOW_S = 60.0
@@ -47,8 +48,15 @@ class Rollouts:
         if new is not None and new.revision.workload and not new.leaving:
             self._pods[new.revision.workload][new.at] = new
             if old is not None and new.node and not old.node:
-                self._unused.pop((new.revision.workload, new.node), None)
+                self._scheduled(new)
         return self._concerned(old, new)
+
+    def _scheduled(self, pod: PodRecord) -> None:
+        """Note that an offer was used: by the pod that had it, or by another pod of its revision."""
+        self._unused.pop((pod.revision.workload, pod.node), None)
+        for each in self._pods[pod.revision.workload].values():
+            if not each.node:
+                self._offers.get(each.uid, {}).pop(pod.node, None)
 
     def _concerned(self, old: PodRecord | None, new: PodRecord | None) -> set[str]:
         before, after = _facts(old), _facts(new)
@@ -62,24 +70,37 @@ class Rollouts:
     def predecessors(self, pod: PodRecord) -> Iterator[PodRecord]:
         """Yield the running pods that this pod may replace: those of other revisions of its workload."""
         for each in self._pods.get(pod.revision.workload, {}).values():
-            if each.running and each.node and each.revision.replica_set != pod.revision.replica_set:
+            if each.running and each.node and pod.revision.replaces(each.revision):
                 yield each
 
     def waiting(self, workload: str) -> list[PodRecord]:
-        """Return the pods of a workload that no node has room for, oldest first."""
-        found = [each for each in self._pods.get(workload, {}).values() if each.unschedulable and not each.node]
-        return sorted(found, key=lambda each: (each.created, each.at))
+        """Return the pods of a workload's newest revision that no node has room for, oldest first.
 
-    def expected(self, workload: str, node: str, now: float) -> Iterator[tuple[PodRecord, float]]:
-        """Yield the pods to which the node is offered, and when the offer ends.
+        While pods of several revisions wait, somebody has scaled the workload in the middle of a rolling update. Then
+        the revision whose oldest pod is the youngest is the newest.
+        """
+        pods = sorted(self._pods.get(workload, {}).values(), key=lambda each: (each.created, each.at))
+        first: dict[str, int] = {}
+        for age, pod in enumerate(pods):
+            first.setdefault(pod.revision.template, age)
+        found = [each for each in pods if each.unschedulable and not each.node]
+        newest = max((first[each.revision.template] for each in found), default=None)
+        return [each for each in found if first[each.revision.template] == newest]
+
+    def expected(self, revision: Revision, node: str, now: float) -> Iterator[tuple[PodRecord, float]]:
+        """Yield the pods to which the node is offered or which are scheduled there, and when the offer ends.
 
         After a restart of the operator, pods that wait are adopted: the node's label says that it is offered to them.
         """
-        for pod in list(self._pods.get(workload, {}).values()):
-            if pod.node in ("", node) and (pod.unschedulable or pod.node) and not pod.running:
-                offers = self._offers.setdefault(pod.uid, {})
-                if now - offers.setdefault(node, self._opened.setdefault(node, now)) < WINDOW_S:
-                    yield pod, offers[node] + WINDOW_S - now
+        adopts = node not in self._opened
+        opened = self._opened.setdefault(node, now)
+        for pod in list(self._pods.get(revision.workload, {}).values()):
+            offers = self._offers.get(pod.uid, {})
+            is_offered = pod.node == node or (not pod.node and pod.unschedulable and (adopts or node in offers))
+            if pod.revision == revision and is_offered and not pod.running:
+                since = self._offers.setdefault(pod.uid, offers).setdefault(node, opened)
+                if now - since < WINDOW_S:
+                    yield pod, since + WINDOW_S - now
 
     def wait(self, pod: PodRecord, node: str, now: float) -> float:
         """Return after how many seconds a node may be offered to a pod; 0: now."""

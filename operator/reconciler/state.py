@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from orion.crds.workloads import NO_REVISION
 from orion.operator.reconciler.claims import discard_from
 from orion.operator.reconciler.governance import Governance, How, ShareRecords
 from orion.operator.reconciler.namespaces import Namespace
@@ -154,7 +155,7 @@ class State:
         old = self.nodes.get(record.name)
         if old is not None and old.uid == record.uid:
             record.complaint = old.complaint
-        if (old.rollout if old else "") != record.rollout:
+        if (old.rollout if old else NO_REVISION) != record.rollout:
             self._changed_nodes.add(record.name)
         self.nodes[record.name] = record
         return {Key(Kind.NODE, Named("", record.name))}

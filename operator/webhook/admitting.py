@@ -23,7 +23,7 @@ from orion.crds.governing import Shares
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
-from orion.crds.workloads import Owner, revision_of
+from orion.crds.workloads import Owner, Revision, revision_of
 from orion.errors import Unreadable
 from orion.operator.webhook import hazards, placement, preloading, slots
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
@@ -103,7 +103,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     changes += _choose_runtime(pod, after, defaults)
     changes += placement.require_nodes(after["spec"], amounts, memory)
     if priority is Priority.HP:
-        changes += placement.leave_rollouts_alone(after["spec"], _workload(pod, cluster))
+        changes += placement.leave_rollouts_alone(after["spec"], _revision(pod, cluster))
     name = share.metadata.name if share else None
     changes += _mark(after, "annotations", {PRIORITY: str(priority), PINNED_SHARE: name or ""})
     changes += _mark(after, "labels", {PRIORITY_LABEL: str(priority)})
@@ -214,10 +214,10 @@ def _priority(marks: PodMarks, asked: Sequence[slots.Ask], share: GPUShare | Non
     return priority, f"the pod is {priority}: {why}"
 
 
-def _workload(pod: Pod, cluster: Cluster) -> str:
+def _revision(pod: Pod, cluster: Cluster) -> Revision:
     meta = pod.metadata
     owners = [Owner(each.kind, each.name) for each in meta.owner_references or () if each.controller]
-    return revision_of(cluster.namespace or meta.namespace or "", meta.labels or {}, owners).workload
+    return revision_of(cluster.namespace or meta.namespace or "", meta.labels or {}, owners)
 
 
 def _refuse_other_label(pod: Pod, priority: Priority, why: str) -> None:

@@ -10,7 +10,7 @@ with a free slot, the device plugin refuses the start.
 
 **A rolling update of hp.** During a rolling update the node has one hp slot more (docs/rolling-updates.md), which only
 the workload may take. The scheduler counts slots and would give it to any hp pod. So every hp pod requires a node
-without the label of a rollout; a pod of a workload also accepts nodes whose label names this workload.
+without the label of a rollout; a pod of a workload also accepts nodes whose label names its revision of the workload.
 
 A pod that names its node has no scheduler, and the kubelet fails a pod that does not match its own affinity. So such a
 pod gets none.
@@ -23,6 +23,7 @@ from typing import Any
 
 from orion.crds.annotations import GPU_MEMORY, GPUS, ROLLOUT, ROLLOUT_ENDS
 from orion.crds.quantities import Memory
+from orion.crds.workloads import Revision
 
 Expression = Mapping[str, Any]
 
@@ -47,16 +48,16 @@ def require_nodes(spec: dict[str, Any], amounts: Mapping[str, int], memory: Memo
     return found
 
 
-def leave_rollouts_alone(spec: dict[str, Any], workload: str) -> list[str]:
+def leave_rollouts_alone(spec: dict[str, Any], revision: Revision) -> list[str]:
     """Add the affinity to nodes without a rolling update of others to an hp pod's spec; return what changed.
 
     Args:
         spec: as in `require_nodes`.
-        workload: the pod's workload; empty: it has none.
+        revision: the pod's workload, and its revision of it.
     """
     none: Expression = {"key": ROLLOUT, "operator": "DoesNotExist"}
-    own: Expression = {"key": ROLLOUT, "operator": "In", "values": [workload, f"{ROLLOUT_ENDS}{workload}"]}
-    if not _require(spec, [none, own] if workload else [none]):
+    own: Expression = {"key": ROLLOUT, "operator": "In", "values": [str(revision), f"{ROLLOUT_ENDS}{revision}"]}
+    if not _require(spec, [none, own] if revision.workload else [none]):
         return []
     return [f"the pod leaves slots for rolling updates to others, by a node affinity to label {ROLLOUT}"]
 

@@ -108,6 +108,20 @@ def test_http_requests_get_the_latest_report(start: Start) -> None:
     assert server.end()["count"] > 0
 
 
+def test_without_a_rate_each_http_request_is_computed(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = start("serve", "--rate", "0", "--kernels", "2", "--kernel-us", "20000", "--port", str(port))
+    server.until("ready")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(3):
+        with opener.open(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as answer:
+            assert answer.status == 200
+    summary = server.end()
+    assert summary["count"] == 3
+    assert summary["p50_ms"] >= 40
+
+
 def test_a_port_in_use_is_reported(start: Start) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
         server = start("serve", "--port", str(taken.getsockname()[1]))

@@ -98,7 +98,7 @@ class StandInOperator:
         uid: str = "",
         created: int = 0,
         ended: bool = False,
-        workload: str = "",
+        revision: str = "",
     ) -> None:
         """Create or change a pod; `created` is a number of seconds."""
         text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
@@ -110,16 +110,16 @@ class StandInOperator:
             created=at,
             ended=ended,
             grant=text,
-            workload=workload,
+            revision=revision,
         )
         self._change(self._pods | {name: pod})
 
     def delete(self, name: str) -> None:
         self._change({each: pod for each, pod in self._pods.items() if each != name})
 
-    def roll_out(self, workload: str) -> None:
-        """Name the workload for which the node should have one hp slot more; empty: none."""
-        self._rollout = workload
+    def roll_out(self, revision: str) -> None:
+        """Name the revision of a workload for which the node should have one hp slot more; empty: none."""
+        self._rollout = revision
         self._change(self._pods)
 
     def cut(self) -> None:

@@ -10,21 +10,21 @@ from tests.node_agent.agent_in_cluster import Node, grant
 from tests.node_agent.conftest import GPU, AgentProcess
 from tests.waiting import eventually
 
-WEB, OTHER = "web-hash", "other-hash"
+WEB, NEWER, OTHER = "web-hash.1", "web-hash.2", "other-hash.1"
 
 
 class RollingNode(Node):
     """A node with one hp slot, and what its plugin would tell the kubelet."""
 
-    def begin(self, pod: str, slot: str, workload: str, created: int) -> None:
-        """Start the container of an hp pod of a workload."""
-        self.pods.put(pod, grant("hp"), created=created, workload=workload)
+    def begin(self, pod: str, slot: str, revision: str, created: int) -> None:
+        """Start the container of an hp pod."""
+        self.pods.put(pod, grant("hp"), created=created, revision=revision)
         self.kubelet.give(pod, (GPU, slot))
         self.prepare(slot)
 
-    def take(self, pod: str, slot: str, workload: str) -> str:
+    def take(self, pod: str, slot: str, revision: str) -> str:
         """Try to start another pod's container in a slot; return why it may not."""
-        self.pods.put(pod, grant("hp"), created=9, workload=workload)
+        self.pods.put(pod, grant("hp"), created=9, revision=revision)
         self.kubelet.give(pod, (GPU, slot))
 
         def refused() -> str:
@@ -59,9 +59,9 @@ def node(stopped_agent: AgentProcess, socket_folder: Path) -> Iterator[RollingNo
 def test_a_rolling_update_gets_one_slot_more_and_leaves_one(node: RollingNode) -> None:
     node.begin("old", "hp-0", WEB, created=1)
     assert node.hp() == {"hp-0": True}
-    node.pods.roll_out(WEB)
+    node.pods.roll_out(NEWER)
     eventually(lambda: node.hp() == {"hp-0": True, "hp-1": True})
-    node.begin("new", "hp-1", WEB, created=2)
+    node.begin("new", "hp-1", NEWER, created=2)
     eventually(lambda: node.hp() == {"hp-0": False, "hp-1": True}, "nobody gets the old pod's slot after it")
     node.pods.roll_out("")
     node.end("old")
@@ -79,25 +79,25 @@ def test_a_workload_without_a_pod_on_the_gpu_gets_no_slot(node: RollingNode) -> 
     assert node.hp() == {"hp-0": True}
 
 
-def test_no_other_workload_starts_in_the_slot_and_the_workload_does(node: RollingNode) -> None:
+def test_only_a_new_pod_of_the_workload_starts_in_the_slot(node: RollingNode) -> None:
     node.begin("old", "hp-0", WEB, created=1)
-    node.pods.roll_out(WEB)
+    node.pods.roll_out(NEWER)
     eventually(lambda: "hp-1" in node.hp())
-    for workload in (OTHER, ""):
+    for revision in (OTHER, WEB, ""):
         for _ in range(2):  # the kubelet tries again
-            reason = node.take("outsider", "hp-1", workload)
+            reason = node.take("outsider", "hp-1", revision)
             assert "default/old" in reason
             assert "default/outsider replaces none of them" in reason
     assert node.prepare("hp-0").pod == "default/old", "the old pod's container starts again"
     node.end("outsider")
-    assert node.take("new", "hp-1", WEB) == "no"
+    assert node.take("new", "hp-1", NEWER) == "no"
 
 
 def test_the_pods_of_a_rolling_update_start_again_after_a_restart_of_the_agent(node: RollingNode) -> None:
     node.begin("old", "hp-0", WEB, created=1)
-    node.pods.roll_out(WEB)
+    node.pods.roll_out(NEWER)
     eventually(lambda: "hp-1" in node.hp())
-    node.begin("new", "hp-1", WEB, created=2)
+    node.begin("new", "hp-1", NEWER, created=2)
     node.pods.roll_out("")
     node.agent.kill()
     node.start()
@@ -108,7 +108,7 @@ def test_the_pods_of_a_rolling_update_start_again_after_a_restart_of_the_agent(n
 
 def test_a_refused_pod_is_still_refused_after_a_restart_of_the_agent(node: RollingNode) -> None:
     node.begin("old", "hp-0", WEB, created=1)
-    node.pods.roll_out(WEB)
+    node.pods.roll_out(NEWER)
     eventually(lambda: "hp-1" in node.hp())
     assert "default/outsider replaces none of them" in node.take("outsider", "hp-1", OTHER)
     node.agent.kill()

@@ -1,36 +1,64 @@
 """Which GPU of a node offers a slot to a rolling update whose workload has pods on several GPUs."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from orion.crds.workloads import Revision
 from orion.node_agent.advertising.advertising import FINE, Verdict
 from orion.node_agent.cluster.holders.identity import ResolvedHolder
 from orion.node_agent.cluster.holders.rollouts import Rollouts
 from orion.node_agent.slots.holders import Holder
 
 CORDONED = Verdict(cordoned=True, reason="Cordoned", message="its GPUDevice is cordoned")
+OLD, NEW = Revision("web", "old"), Revision("web", "new")
 
 
-def choosing(**verdicts: Verdict) -> list[str]:
-    """The GPUs that offer a slot, if each of these GPUs has a pod of the workload in its only hp slot."""
-    pods: Any = SimpleNamespace(rollout="web", known={})
+def choosing(
+    verdicts: Mapping[str, Verdict],
+    revisions: Mapping[str, Revision] | None = None,
+    used: Mapping[str, int] | None = None,
+) -> list[str]:
+    """The GPUs that offer a slot to the new revision, if each of these GPUs has a pod in its only hp slot.
+
+    Args:
+        verdicts: by GPU.
+        revisions: of the GPUs' pods; the old one unless given.
+        used: how much memory of a GPU with 10 bytes is used.
+    """
+    pods: Any = SimpleNamespace(rollout=NEW, known={})
     identity: Any = SimpleNamespace(holders={})
     for gpu in verdicts:
         identity.holders[gpu, "hp-0"] = ResolvedHolder(Holder("n", gpu, "main", gpu))
-        pods.known["n", gpu] = SimpleNamespace(uid=gpu, workload="web")
-    memory = SimpleNamespace(shared_gpu=SimpleNamespace(gpu=SimpleNamespace(memory_bytes=1)))
+        pods.known["n", gpu] = SimpleNamespace(uid=gpu, revision=(revisions or {}).get(gpu, OLD))
+    gpus = {
+        gpu: SimpleNamespace(shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=gpu, memory_bytes=10)))
+        for gpu in verdicts
+    }
     advertising = SimpleNamespace(verdict=verdicts.__getitem__, slots=SimpleNamespace(count_hp=lambda _: 1))
-    agent: Any = SimpleNamespace(gpus=dict.fromkeys(verdicts, memory), advertising=advertising)
+    usage = SimpleNamespace(known=lambda gpu: (used or {}).get(gpu.uuid, 0))
+    agent: Any = SimpleNamespace(gpus=gpus, advertising=advertising, usage=usage)
     grants: Any = SimpleNamespace(held=lambda _: [])
     rollouts = Rollouts(pods, identity, grants, agent)
     return [gpu for gpu in verdicts if rollouts.needs_slot(gpu)]
 
 
 def test_one_gpu_offers_a_slot() -> None:
-    assert len(choosing(a=FINE, b=FINE)) == 1
+    assert len(choosing({"a": FINE, "b": FINE})) == 1
 
 
 def test_a_gpu_that_takes_no_pods_offers_none() -> None:
-    assert choosing(a=CORDONED, b=FINE) == ["b"]
-    assert choosing(a=FINE, b=Verdict(healthy=False, reason="Lost", message="it is lost")) == ["a"]
-    assert choosing(a=CORDONED) == []
+    assert choosing({"a": CORDONED, "b": FINE}) == ["b"]
+    assert choosing({"a": FINE, "b": Verdict(healthy=False, reason="Lost", message="it is lost")}) == ["a"]
+    assert choosing({"a": CORDONED}) == []
+
+
+def test_a_gpu_whose_pod_is_already_new_offers_none() -> None:
+    assert choosing({"a": FINE, "b": FINE}, {"a": NEW}) == ["b"]
+    assert choosing({"a": FINE}, {"a": NEW}) == []
+    assert choosing({"a": FINE}, {"a": Revision("other", "old")}) == []
+
+
+def test_the_gpu_with_the_most_unused_memory_offers_the_slot() -> None:
+    assert choosing({"a": FINE, "b": FINE}, used={"a": 6, "b": 5}) == ["b"]
+    assert choosing({"a": FINE, "b": FINE}, used={"a": 5, "b": 6}) == ["a"]

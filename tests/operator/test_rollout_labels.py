@@ -63,8 +63,14 @@ class Cluster:
         self.node(node, slots)
         self._labels[node] = rollout_label(self.state, self.state.nodes[node], self.now).value or ""
         self.node(node, slots)
-        prefix, _, workload = self._labels[node].rpartition("-")
-        return f"{prefix}-" if prefix else "open" if workload else ""
+        prefix, _, revision = self._labels[node].rpartition("-")
+        return f"{prefix}-" if prefix else "open" if revision else ""
+
+    def opened_for(self, name: str) -> bool:
+        """Whether the node's label is that of a pod's revision."""
+        pod = self.state.pod(Named("n", name))
+        assert pod is not None
+        return self._labels["node"] == str(pod.revision)
 
     def complains(self, name: str) -> str:
         """The reason of the Event about a pod."""
@@ -121,10 +127,33 @@ def test_only_a_pod_of_another_revision_of_a_running_workload_opens_a_node() -> 
 def test_a_further_replica_of_the_old_revision_does_not_get_the_slot_of_the_new_pod() -> None:
     cluster = full()
     cluster.pod("second-replica", "a")
+    assert cluster.label() == ""
     cluster.pod("new", "b")
-    assert cluster.label() == "", "the scheduler would place either of them there"
-    cluster.state.drop_pod(Named("n", "second-replica"))
     assert cluster.label() == "open"
+    assert cluster.opened_for("new")
+    assert not cluster.opened_for("second-replica")
+
+
+def test_the_second_of_two_new_pods_gets_its_own_minute_once_the_first_has_replaced_its_pod() -> None:
+    cluster = full()
+    cluster.pod("new", "b")
+    cluster.pod("newer", "b")
+    assert cluster.label() == "open"
+    cluster.now += WINDOW_S - 1
+    cluster.pod("newer", "b", "node", running=False)  # the scheduler may choose either
+    assert cluster.label(slots=2) == "open"
+    cluster.gpu("old", "newer")
+    assert [cluster.label(slots=2), cluster.label()] == ["ends-", ""], "this GPU has two pods until the old one ends"
+    cluster.now += 2 * WINDOW_S
+    assert cluster.label() == ""
+    cluster.state.drop_pod(Named("n", "old"))
+    cluster.pod("newer", "b", "node")
+    cluster.gpu("newer")
+    cluster.gpu("old-2", number=1)
+    cluster.pod("old-2", "a", "node")
+    assert cluster.label(slots=2) == "open"
+    cluster.now += WINDOW_S - 1
+    assert cluster.label(slots=2) == "open"
 
 
 def test_one_new_pod_opens_one_node_and_another_after_a_minute() -> None:

@@ -7,6 +7,7 @@ deleted. Then the pod keeps the last grant that it had on this node.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orion.crds.workloads import NO_REVISION, Revision
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.slots.holders import Holder
 from orion.node_pods import node_pods_pb2
@@ -37,8 +38,8 @@ class Pod:
     is_static: bool = False
     """ It is the mirror pod of a static pod, which no webhook saw. """
 
-    workload: str = ""
-    """ Its workload, if it is an hp pod that a rolling update may replace. """
+    revision: Revision = NO_REVISION
+    """ Its workload and revision, if it is an hp pod that a rolling update may replace. """
 
     @property
     def key(self) -> PodName:
@@ -60,8 +61,8 @@ class Pods:
         self._grants = dict(remembered)
         self.known: Mapping[PodName, Pod] = {}
         """ The pods as last received. """
-        self.rollout = ""
-        """ The workload for which the node should have one hp slot more; empty: none. """
+        self.rollout = NO_REVISION
+        """ The revision of a workload for which the node should have one hp slot more; empty: none. """
         self.synced = False
         """ Whether all pods of the node were received once. """
 
@@ -78,8 +79,9 @@ class Pods:
         """Replace the pods by those of a message."""
         known = {pod.key: pod for pod in map(self._read, message.pods)}
         self._grants = {pod.uid: pod.grant for pod in known.values() if pod.grant}
-        if known != self.known or message.rollout != self.rollout or not self.synced:
-            self.synced, self.known, self.rollout = True, known, message.rollout
+        rollout = Revision.read(message.rollout)
+        if known != self.known or rollout != self.rollout or not self.synced:
+            self.synced, self.known, self.rollout = True, known, rollout
             self._on_change()
 
     def _read(self, pod: node_pods_pb2.Pod) -> Pod:
@@ -92,5 +94,5 @@ class Pods:
             ended=pod.ended,
             grant=pod.grant or self._grants.get(pod.uid),
             is_static=pod.is_static,
-            workload=pod.workload,
+            revision=Revision.read(pod.revision),
         )

@@ -1,12 +1,13 @@
 """Rolling updates of hp on this node: which GPU offers one hp slot more, and which pods may start in it.
 
-The operator names the workload of the rolling update, and the scheduler sends no hp pod of others meanwhile. But a pod
-may name its node, and so pass the scheduler by. So the agent also looks at each container that starts in an hp slot: if
-the GPU already has as many hp pods as it may have, the pod must be of the same workload as one of them.
+The operator names the new revision of a workload, and the scheduler sends no other hp pod meanwhile. But a pod may name
+its node, and so pass the scheduler by. So the agent also looks at each container that starts in an hp slot: if the GPU
+already has as many hp pods as it may have, the pod must be of another revision of the workload of one of them.
 """
 
 from typing import Protocol
 
+from orion.crds.workloads import NO_REVISION, Revision
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
@@ -14,6 +15,7 @@ from orion.node_agent.cluster.holders.grants import Grants
 from orion.node_agent.cluster.holders.identity import Identity, ResolvedHolder
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.pod_resources import SlotKey, role_of
+from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.sharing.served import ServesGpus
 
 
@@ -24,12 +26,16 @@ class AdvertisesGpus(ServesGpus, Protocol):
     def advertising(self) -> Advertising:
         """The agent's `Advertising`, which knows how many pods may hold hp slots of a GPU."""
 
+    @property
+    def usage(self) -> MemoryUsage:
+        """How much memory of each GPU is used."""
+
 
 class Rollouts:
     """The rolling updates of one node.
 
     Args:
-        pods: the pods of this node, and the workload for which it should offer a slot.
+        pods: the pods of this node, and the revision for which it should offer a slot.
         identity: knows who holds which slot.
         grants: what the holders may do, and which of them were allowed to start.
         agent: the agent.
@@ -40,7 +46,7 @@ class Rollouts:
 
     def needs_slot(self, uuid: str) -> bool:
         """Return whether a GPU should offer one hp slot more: at most one GPU of the node should."""
-        return bool(self._pods.rollout) and uuid == self._chosen(self._pods.rollout)
+        return bool(self._pods.rollout.workload) and uuid == self._chosen(self._pods.rollout)
 
     def check(self, slot: SlotKey) -> None:
         """Check that the pod that starts in a slot may be there. Every be pod may, and every pod that starts again.
@@ -59,34 +65,41 @@ class Rollouts:
         is_full = len(others) >= self._agent.advertising.slots.count_hp(slot[0])
         if is_full and (holder is None or not uid):
             raise Conflict(f"GPU {slot[0]} has all the hp pods that it may have, and this pod is not known yet")
-        if is_full and holder is not None and self._grants.started.get(slot) != uid:
-            workload = self._workload(holder)
-            if not workload or all(self._workload(each) != workload for each in others):
-                names = ", ".join(sorted(each.holder.name for each in others))
-                raise Conflict(
-                    f"GPU {slot[0]} has all the hp pods that it may have ({names}), and {holder.holder.name} replaces "
-                    "none of them; delete the pod, so that it is scheduled to a free slot"
-                )
+        starts_again = self._grants.started.get(slot) == uid
+        if is_full and holder is not None and not starts_again and not self._replaces_one(holder, others):
+            names = ", ".join(sorted(each.holder.name for each in others))
+            raise Conflict(
+                f"GPU {slot[0]} has all the hp pods that it may have ({names}), and {holder.holder.name} replaces "
+                "none of them; delete the pod, so that it is scheduled to a free slot"
+            )
         self._grants.starts(slot, uid)
 
-    def _chosen(self, workload: str) -> str | None:
-        """Return the GPU with a pod of a workload that has the most memory left; None: the next pod must wait."""
+    def _chosen(self, rollout: Revision) -> str | None:
+        """Return the GPU with a pod of an earlier revision that has the most memory left; None: the next pod must wait.
+
+        The operator has compared the pod's memory with that of the same GPU (`rollout_labels.py`).
+        """
         full = {}
         for uuid in self._agent.gpus:
             holders, count = self._hp(uuid), self._agent.advertising.slots.count_hp(uuid)
-            of_workload = any(self._workload(each) == workload for each in holders.values())
-            if of_workload and len(holders) > count:
+            found = [self._revision(each) for each in holders.values()]
+            if len(holders) > count and any(each.workload == rollout.workload for each in found):
                 return None  # its new pod is here already
             verdict = self._agent.advertising.verdict(uuid)
-            if of_workload and len(holders) == count and verdict.healthy and not verdict.cordoned:
+            is_whole = verdict.healthy and not verdict.cordoned
+            if is_whole and len(holders) == count and any(rollout.replaces(each) for each in found):
+                gpu = self._agent.gpus[uuid].shared_gpu.gpu
                 reserved = sum(row.memory_request_bytes for row in self._grants.held(uuid))
-                full[uuid] = self._agent.gpus[uuid].shared_gpu.gpu.memory_bytes - reserved
+                full[uuid] = gpu.memory_bytes - max(reserved, self._agent.usage.known(gpu))
         return max(sorted(full), key=lambda uuid: full[uuid], default=None)
 
     def _hp(self, uuid: str) -> dict[SlotKey, ResolvedHolder]:
         holders = self._identity.holders
         return {key: each for key, each in holders.items() if key[0] == uuid and role_of(key[1]) is layout.Role.HP}
 
-    def _workload(self, holder: ResolvedHolder) -> str:
+    def _replaces_one(self, holder: ResolvedHolder, others: list[ResolvedHolder]) -> bool:
+        return any(self._revision(holder).replaces(self._revision(each)) for each in others)
+
+    def _revision(self, holder: ResolvedHolder) -> Revision:
         pod = self._pods.known.get(holder.key)
-        return pod.workload if pod is not None and pod.uid == holder.holder.uid else ""
+        return pod.revision if pod is not None and pod.uid == holder.holder.uid else NO_REVISION
