@@ -1,8 +1,9 @@
-/* Implements answers.h. Handles one request at a time, each with a time limit, so a slow client delays others by 1 s.
- * */
+/* Implements answers.h. Handles one request at a time. A connection is accepted once its request has arrived, or after
+ * SILENT_S. Reading and writing have a limit of 1 s. */
 #include "answers.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define SILENT_S 10
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `latest` */
 static char latest[512] = "{\"event\":\"ready\"}\n";
@@ -70,7 +73,9 @@ int answers_listen(int port)
         bound = listener >= 0 && !setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
                 !bind(listener, (struct sockaddr *)&four, sizeof four);
     }
-    return bound && !listen(listener, 128) ? listener : -1;
+    if (!bound || listen(listener, 128)) return -1;
+    setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &(int){SILENT_S}, sizeof(int));
+    return listener;
 }
 
 bool answers_begin(int listener)

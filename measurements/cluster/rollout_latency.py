@@ -44,7 +44,7 @@ PARTS = (0.5, 0.99)
 LEAD_S, CALM_S = 2.0, 10.0
 """ Seconds of requests before a turn: those that warm up, and those to compare the turn with. """
 PATIENCE_S = 300.0
-SERVER_CPU, FAREWELL_S = "300m", 3
+SERVER_CPU, FAREWELL_S = "300m", 5
 """ What the server's pod requests, and how long a pod that ends still answers. """
 
 Manifest = dict[str, Any]
@@ -189,7 +189,7 @@ def turn(bench: Bench, address: str, options: argparse.Namespace, phase: str) ->
     asked = asking.rows()
     rows = [(due - began, sent - due, latency) for due, sent, latency, _ in asked]
     during = [row for row in rows if 0 <= row[0] <= sum(seconds)]
-    found = {
+    found: dict[str, Any] = {
         "seconds": seconds,
         "load_before": load,
         "container_restarts": bench.restarts() - restarts,
@@ -202,6 +202,8 @@ def turn(bench: Bench, address: str, options: argparse.Namespace, phase: str) ->
     p50, p99 = (1e3 * quantile(found["latencies"], part) for part in (0.5, 0.99))
     say(f"  {phase}: {sum(seconds):.1f} s, {len(during)} requests, {len(found['failures'])} failed, "
         f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")  # fmt: skip
+    for when, failure in found["failures"]:
+        say(f"    after {when:.1f} s: {failure}")
     return found
 
 

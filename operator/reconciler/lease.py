@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,8 @@ class Leadership:
         """ When this process first read these two values; monotonic seconds. """
         self.taken = asyncio.Event()
         """ Set while this process holds the Lease. """
+        self.on_taken: Callable[[], None] = lambda: None
+        """ Is called when this process has taken the Lease. """
 
     def mine(self) -> bool:
         """Return whether this process may write now."""
@@ -89,6 +91,8 @@ class Leadership:
         mine = self.mine()
         if mine != self.taken.is_set():
             _LOG.info("this process %s", "holds the Lease and writes" if mine else "no longer holds the Lease")
+            if mine:
+                self.on_taken()
         (self.taken.set if mine else self.taken.clear)()
         self._metrics.leader.set(mine)
 
@@ -132,6 +136,8 @@ class Alone:
     def __init__(self, metrics: Metrics) -> None:
         self.taken = asyncio.Event()
         self.taken.set()
+        self.on_taken: Callable[[], None] = lambda: None
+        """ Is never called. """
         metrics.leader.set(1)
 
     def mine(self) -> bool:

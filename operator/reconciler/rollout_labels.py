@@ -111,16 +111,9 @@ def _takes(state: State, node: NodeRecord, pod: PodRecord) -> bool:
     needed = _memory(state, pod)
     if needed is None:
         return False
-    gpus = {
-        gpu.name: gpu
-        for each in state.pods_of_node(node.name)
-        if each.revision.workload == pod.revision.workload
-        for gpu in _gpus(state, each)
-    }
-    if any(_is_shared(gpu) for gpu in gpus.values()):
-        return False  # the pod before this one has not replaced its predecessor yet
     old = [each for each in state.rollouts.predecessors(pod) if each.node == node.name]
-    return any(takes_pods(gpu) and _fits(gpu, needed) for each in old for gpu in _gpus(state, each))
+    gpus = [gpu for each in old for gpu in _gpus(state, each) if takes_pods(gpu) and not _has_both(gpu)]
+    return any(_fits(gpu, needed) for gpu in gpus)
 
 
 def _gpus(state: State, pod: PodRecord) -> list[DeviceRecord]:
@@ -128,8 +121,8 @@ def _gpus(state: State, pod: PodRecord) -> list[DeviceRecord]:
     return [gpu for gpu in state.devices_of_node(pod.node) if pod.at in holders(gpu)]
 
 
-def _is_shared(gpu: DeviceRecord) -> bool:
-    """Return whether an old and a new pod hold hp slots of a GPU."""
+def _has_both(gpu: DeviceRecord) -> bool:
+    """Return whether a GPU has a new pod besides an old one already."""
     held = sum(row.priority is Priority.HP for row in gpu.status.held_slots or ())
     return gpu.status.slots is not None and held > gpu.status.slots.hp.total
 

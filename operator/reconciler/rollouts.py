@@ -37,6 +37,13 @@ class Rollouts:
         self._ends: dict[str, float] = {}
         """ By node, since when the label says that the rollout ends. """
 
+    def leads(self) -> None:
+        """Forget all offers: this process has just taken the Lease, and each node that is open is so from now on.
+
+        While no process held the Lease, for example because the API server was away, no pod could use its offer.
+        """
+        self._offers, self._opened, self._ends = {}, {}, {}
+
     def place(self, old: PodRecord | None, new: PodRecord | None) -> set[str]:
         """Replace a pod; return the nodes whose label may have to change."""
         if old is not None and old.revision.workload:

@@ -67,6 +67,7 @@ class Reconciler:
         self._leader: Leadership | Alone = (
             Leadership(self._api, settings, self.metrics) if settings.elect else Alone(self.metrics)
         )
+        self._leader.on_taken = self.state.rollouts.leads
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
         self._kopf = kopf_settings()

@@ -116,10 +116,18 @@ class Caller:
         port: returns the operator's port on this machine; 0: it does not serve yet.
         trusted: returns the certificates of this moment.
         bearer: the token.
+        grants: gets each pod's name with each grant that was ever received for it.
     """
 
-    def __init__(self, port: Callable[[], int], trusted: Callable[[], Mapping[str, str]], bearer: str) -> None:
+    def __init__(
+        self,
+        port: Callable[[], int],
+        trusted: Callable[[], Mapping[str, str]],
+        bearer: str,
+        grants: set[tuple[str, str]] | None = None,
+    ) -> None:
         self._port, self._trusted, self._bearer = port, trusted, bearer
+        self._grants = set[tuple[str, str]]() if grants is None else grants
         self.pods: dict[str, Pod] | None = None
         """ The pods of the node by name, as last received; None: the operator does not answer. """
         self.messages = 0
@@ -148,6 +156,7 @@ class Caller:
                     for message in stream:
                         self.messages += 1
                         self.pods = {pod.name: pod for pod in message.pods}
+                        self._grants |= {(pod.name, pod.grant) for pod in message.pods if pod.grant}
             except Refused as refused:
                 self.ends.append(refused.args[0])
             except OSError:

@@ -170,6 +170,8 @@ class World:
         self._objects = client.CustomObjectsApi(api)
         self.api, self._tokens = api, dict[str, str]()
         self.node = f"{namespace}-usual"
+        self.grants = set[tuple[str, str]]()
+        """ Each grant that an operator has ever sent, with the name of its pod. """
         node_pods_caller.prepare(api, namespace)
 
     def share(self, name: str, **spec: Any) -> None:
@@ -275,7 +277,7 @@ class World:
 
     def _call(self, port: Callable[[], int], node: str) -> Caller:
         trusted = functools.partial(node_pods_caller.certificates, self.api, self.namespace)
-        return Caller(port, trusted, self._tokens[node])
+        return Caller(port, trusted, self._tokens[node], self.grants)
 
     def _usual_node(self) -> str:
         with contextlib.suppress(client.ApiException):  # it exists

@@ -2,20 +2,18 @@
 
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from kubernetes import client
 
 from testbed.access import Access
 from testbed.control_plane import ControlPlane
-from tests.cluster.conftest import NODES_OF, FakeNode, client_for
+from tests.cluster.conftest import FakeNode, client_for
 from tests.cluster.operator_process import OperatorProcess, World
+from tests.cluster.rolling_deployment import HP, RollingDeployment
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-HP, LABEL = "orion.gpu/hp", "orion.gpu/rollout"
 
 
 @pytest.fixture
@@ -30,68 +28,10 @@ def api(control_plane: Access) -> Iterator[client.ApiClient]:
         yield administrator
 
 
-class RollingDeployment:
-    """A Deployment of one hp pod on a node with one GPU and one hp slot, without a kubelet."""
-
-    def __init__(self, world: World, node: str, uuid: str) -> None:
-        self._world, self.node, self._uuid = world, node, uuid
-        self._core, self._apps = client.CoreV1Api(world.api), client.AppsV1Api(world.api)
-
-    def create(self) -> None:
-        """Create the Deployment with the default strategy."""
-        container = {"name": "main", "image": "x/y:1", "resources": {"limits": {HP: "1"}}}
-        labels = {"app": "web", "orion.gpu/priority": "hp"}  # no webhook runs here to write the second
-        template = {
-            "metadata": {"labels": labels, "annotations": {"orion/priority": "hp"}},
-            "spec": {"containers": [container], "nodeSelector": {NODES_OF: self._world.namespace}},
-        }
-        spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-        self._apps.create_namespaced_deployment(self._world.namespace, {"metadata": {"name": "web"}, "spec": spec})
-
-    def restart(self) -> None:
-        """Change the pod template, as `kubectl rollout restart` does."""
-        change = {"spec": {"template": {"metadata": {"annotations": {"restarted": "now"}}}}}
-        self._apps.patch_namespaced_deployment("web", self._world.namespace, change)
-
-    def pods(self) -> dict[str, Any]:
-        """The pods by name."""
-        return {pod.metadata.name: pod for pod in self._core.list_namespaced_pod(self._world.namespace).items}
-
-    def placed(self, count: int) -> list[str]:
-        """Wait until the scheduler has placed so many pods, and return their names."""
-
-        def placed() -> list[str]:
-            names = sorted(name for name, pod in self.pods().items() if pod.spec.node_name)
-            return names if len(names) == count else []
-
-        return eventually(placed)
-
-    def hold(self, *pods: str) -> None:
-        """Report that these pods hold the GPU's hp slots, as the agent does."""
-        rows = [
-            {"name": f"hp-{number}", "priority": "hp", "pod": self._world.reference(pod)}
-            for number, pod in enumerate(pods)
-        ]
-        slots = {"hp": {"total": 1, "held": len(pods)}, "be": {"total": 0, "held": 0}}
-        memory = {"total": "80Gi", "used": "1Gi"}
-        self._world.fake_agent_reports(self._uuid, node=self.node, heldSlots=rows, slots=slots, memory=memory)
-
-    def advertise(self, slots: int) -> None:
-        """Report this many hp slots, as the kubelet does."""
-        amounts = {HP: str(slots)}
-        self._core.patch_node_status(self.node, {"status": {"capacity": amounts, "allocatable": amounts}})
-
-    def label(self) -> str:
-        """The node's label."""
-        labels: dict[str, str] = self._core.read_node(self.node).metadata.labels
-        return labels.get(LABEL, "")
-
-
 def test_the_old_pods_node_is_open_until_the_new_pod_has_its_slot(
     world: World, own_operator: OperatorProcess, fake_node: FakeNode
 ) -> None:
-    uuid = f"GPU-{world.namespace.removeprefix('test-')[:8]}-0000-4000-8000-000000000000"
-    deployment = RollingDeployment(world, fake_node("a", {HP: "1"}), uuid)
+    deployment = RollingDeployment(world, fake_node("a", {HP: "1"}))
     deployment.create()
     (old,) = deployment.placed(1)
     world.run(old)
@@ -108,4 +48,4 @@ def test_the_old_pods_node_is_open_until_the_new_pod_has_its_slot(
     eventually(lambda: deployment.label() == f"ends-{workload}")
     deployment.advertise(1)
     eventually(lambda: not deployment.label())
-    world.delete_device(uuid)
+    world.delete_device(deployment.uuid)

@@ -1,6 +1,6 @@
 """Which GPU of a node offers a slot to a rolling update whose workload has pods on several GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ OLD, NEW = Revision("web", "old"), Revision("web", "new")
 def choosing(
     verdicts: Mapping[str, Verdict],
     revisions: Mapping[str, Revision] | None = None,
+    both: Sequence[str] = (),
     used: Mapping[str, int] | None = None,
 ) -> list[str]:
     """The GPUs that offer a slot to the new revision, if each of these GPUs has a pod in its only hp slot.
@@ -24,6 +25,7 @@ def choosing(
     Args:
         verdicts: by GPU.
         revisions: of the GPUs' pods; the old one unless given.
+        both: GPUs that have a pod of the new revision besides.
         used: how much memory of a GPU with 10 bytes is used.
     """
     pods: Any = SimpleNamespace(rollout=NEW, known={})
@@ -31,6 +33,9 @@ def choosing(
     for gpu in verdicts:
         identity.holders[gpu, "hp-0"] = ResolvedHolder(Holder("n", gpu, "main", gpu))
         pods.known["n", gpu] = SimpleNamespace(uid=gpu, revision=(revisions or {}).get(gpu, OLD))
+    for gpu in both:
+        identity.holders[gpu, "hp-1"] = ResolvedHolder(Holder("n", f"{gpu}-new", "main", f"{gpu}-new"))
+        pods.known["n", f"{gpu}-new"] = SimpleNamespace(uid=f"{gpu}-new", revision=NEW)
     gpus = {
         gpu: SimpleNamespace(shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=gpu, memory_bytes=10)))
         for gpu in verdicts
@@ -57,6 +62,11 @@ def test_a_gpu_whose_pod_is_already_new_offers_none() -> None:
     assert choosing({"a": FINE, "b": FINE}, {"a": NEW}) == ["b"]
     assert choosing({"a": FINE}, {"a": NEW}) == []
     assert choosing({"a": FINE}, {"a": Revision("other", "old")}) == []
+
+
+def test_a_gpu_with_an_old_and_a_new_pod_offers_none_and_another_does() -> None:
+    assert choosing({"a": FINE, "b": FINE}, both=["a"]) == ["b"]
+    assert choosing({"a": FINE}, both=["a"]) == []
 
 
 def test_the_gpu_with_the_most_unused_memory_offers_the_slot() -> None:

@@ -146,6 +146,14 @@ def test_the_second_of_two_new_pods_gets_its_own_minute_once_the_first_has_repla
     assert [cluster.label(slots=2), cluster.label()] == ["ends-", ""], "this GPU has two pods until the old one ends"
     cluster.now += 2 * WINDOW_S
     assert cluster.label() == ""
+    cluster.pod("old-2", "a", "node")
+    cluster.gpu("old-2", number=1)
+    assert cluster.label(slots=2) == "open", "another GPU has an old pod alone"
+    cluster.state.drop_pod(Named("n", "old-2"))
+    cluster.gpu(number=1)
+    cluster.now += WINDOW_S
+    assert [cluster.label(slots=3), cluster.label(slots=2)] == ["ends-", ""]
+    cluster.now += AGAIN_S
     cluster.state.drop_pod(Named("n", "old"))
     cluster.pod("newer", "b", "node")
     cluster.gpu("newer")
@@ -189,6 +197,17 @@ def test_a_kubelet_that_reports_nothing_does_not_keep_a_node_closed() -> None:
     assert [cluster.label(slots=2), cluster.label(slots=2)] == ["ends-", "ends-"]
     cluster.now += ENDS_S
     assert cluster.label(slots=2) == ""
+
+
+def test_time_without_the_lease_does_not_count() -> None:
+    cluster = full()
+    cluster.pod("new", "b")
+    assert cluster.label() == "open"
+    cluster.now += 2 * WINDOW_S
+    cluster.state.rollouts.leads()
+    assert cluster.label(slots=2) == "open"
+    cluster.now += WINDOW_S
+    assert cluster.label(slots=2) == "ends-"
 
 
 def test_a_restarted_operator_continues_a_rolling_update() -> None:

@@ -43,6 +43,8 @@ class Rollouts:
 
     def __init__(self, pods: Pods, identity: Identity, grants: Grants, agent: AdvertisesGpus) -> None:
         self._pods, self._identity, self._grants, self._agent = pods, identity, grants, agent
+        self._choice: tuple[Revision, str | None] = NO_REVISION, None
+        """ For which revision which GPU was chosen last. It stays chosen, although the free memory changes. """
 
     def needs_slot(self, uuid: str) -> bool:
         """Return whether a GPU should offer one hp slot more: at most one GPU of the node should."""
@@ -75,23 +77,25 @@ class Rollouts:
         self._grants.starts(slot, uid)
 
     def _chosen(self, rollout: Revision) -> str | None:
-        """Return the GPU with a pod of an earlier revision that has the most memory left; None: the next pod must wait.
+        """Return the GPU with an old pod, and no new one yet, that has the most memory left; None: there is none.
 
         The operator has compared the pod's memory with that of the same GPU (`rollout_labels.py`).
         """
         full = {}
         for uuid in self._agent.gpus:
             holders, count = self._hp(uuid), self._agent.advertising.slots.count_hp(uuid)
-            found = [self._revision(each) for each in holders.values()]
-            if len(holders) > count and any(each.workload == rollout.workload for each in found):
-                return None  # its new pod is here already
             verdict = self._agent.advertising.verdict(uuid)
             is_whole = verdict.healthy and not verdict.cordoned
-            if is_whole and len(holders) == count and any(rollout.replaces(each) for each in found):
+            is_old = any(rollout.replaces(self._revision(each)) for each in holders.values())
+            if is_whole and is_old and len(holders) == count:
                 gpu = self._agent.gpus[uuid].shared_gpu.gpu
                 reserved = sum(row.memory_request_bytes for row in self._grants.held(uuid))
                 full[uuid] = gpu.memory_bytes - max(reserved, self._agent.usage.known(gpu))
-        return max(sorted(full), key=lambda uuid: full[uuid], default=None)
+        revision, chosen = self._choice
+        if revision != rollout or chosen not in full:
+            chosen = max(sorted(full), key=lambda uuid: full[uuid], default=None)
+            self._choice = rollout, chosen
+        return chosen
 
     def _hp(self, uuid: str) -> dict[SlotKey, ResolvedHolder]:
         holders = self._identity.holders
