@@ -86,8 +86,8 @@ def leader_killed(made: Operators) -> Iterator[Fault]:
         leader.end(signal.SIGKILL)
         step()
         begin()
-        eventually(lambda: any(each.metrics()["orion_operator_leader"] == 1 for each in running[:1]))
         eventually(running[-1].knows_all)
+        eventually(lambda: any(each.metrics()["orion_operator_leader"] == 1 for each in running))
 
     try:
         begin()

@@ -93,3 +93,19 @@ async def test_a_holder_that_cannot_renew_stops_in_time(script: ScriptedApi, api
     assert time.monotonic() - began <= SETTINGS.lease_seconds + 1
     for task in tasks:
         task.cancel()
+
+
+async def test_a_holder_that_lost_the_lease_says_so_when_it_takes_it_again(script: ScriptedApi, api: ApiServer) -> None:
+    leases = Leases()
+    script.answer = leases.answer
+    one, taken = Leadership(api, SETTINGS, Metrics()), list[bool]()
+    one.on_taken = lambda: taken.append(one.taken.is_set())
+    tasks = [asyncio.create_task(one.keep()), asyncio.create_task(one.watch_end())]
+    await eventually_async(one.taken.is_set)
+    script.answer, script.refusals = None, [(403, {})] * 100
+    await eventually_async(lambda: not one.taken.is_set())
+    script.answer, script.refusals = leases.answer, []
+    await eventually_async(one.taken.is_set)
+    assert taken == [False, False], "twice, each time before it works"
+    for task in tasks:
+        task.cancel()
