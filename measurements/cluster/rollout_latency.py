@@ -103,9 +103,10 @@ class Bench:
         deployment, service = server(options.kernels, options.kernel_us)
         for each in (deployment, training(options.be_kernel_us)):
             self._apps.create_namespaced_deployment(NAMESPACE, each)
-        address = self._core.create_namespaced_service(NAMESPACE, service).spec.cluster_ip
+        address = str(self._core.create_namespaced_service(NAMESPACE, service).spec.cluster_ip)
         self._until(self.settled)
-        return str(address)
+        self._until(lambda: not any(failure for *_, failure in Asking(self.node, address, options.rate).rows(2.0)))
+        return address
 
     def fill(self, phase: str) -> None:
         """Start be pods in all be slots, or end all be pods; return when they compute or are gone."""
@@ -167,8 +168,9 @@ class Asking:
         pipe = subprocess.PIPE
         self._child = node.spawn(command, stdin=pipe, stdout=pipe, text=True)
 
-    def rows(self) -> list[tuple[float, float, float, str]]:
-        """End the client; return a row for each request: due, sent, latency, failure."""
+    def rows(self, after: float = 0.0) -> list[tuple[float, float, float, str]]:
+        """End the client after some seconds; return a row for each request: due, sent, latency, failure."""
+        time.sleep(after)
         said, _ = self._child.communicate("", timeout=60)
         return [(due, sent, latency, failure) for due, sent, latency, failure in json.loads(said)]
 
