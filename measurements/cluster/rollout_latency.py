@@ -215,7 +215,8 @@ def table(raw: dict[str, Any]) -> str:
     rows.append("|---|---|---|---|---|---|---|---|")
     for phase in PHASES:
         turns = [each[phase] for each in raw["rounds"]]
-        requests, failed = (sum(len(each[key]) for each in turns) for key in ("latencies", "failures"))
+        requests = sum(len(each["latencies"]) for each in turns)
+        failed = sum(when >= 0 for each in turns for when, _ in each["failures"])
         cells = [_spread([seconds for each in turns for seconds in each["seconds"]]), str(requests), str(failed)]
         cells += [_spread(_quantiles(turns, key, part)) for key in ("latencies", "calm_latencies") for part in PARTS]
         rows.append(f"| {' | '.join([phase, *cells])} |")
@@ -273,6 +274,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="file for the raw data, such as rollout_latency.json.gz")
     options = parser.parse_args()
     raw: dict[str, Any] = raw_data.header("measurements.cluster.rollout_latency") | conditions() | {"rounds": []}
+    raw["command"] = raw["command"].replace(str(options.out), "FILE")
     with (
         tempfile.TemporaryDirectory(prefix="orion-bench-") as folder,
         Cluster(Path(folder) / "cluster", binaries.find_all(), ["node-1"]) as cluster,

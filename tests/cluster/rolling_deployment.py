@@ -6,7 +6,7 @@ from kubernetes import client
 
 from tests.cluster.conftest import NODES_OF
 from tests.cluster.operator_process import World
-from tests.waiting import eventually
+from tests.waiting import DEADLINE, eventually
 
 HP, LABEL = "orion.gpu/hp", "orion.gpu/rollout"
 
@@ -40,14 +40,14 @@ class RollingDeployment:
         found = self._core.list_namespaced_pod(self._world.namespace, label_selector="app=web").items
         return {pod.metadata.name: pod for pod in found}
 
-    def placed(self, count: int) -> list[str]:
+    def placed(self, count: int, seconds: float = DEADLINE) -> list[str]:
         """Wait until the scheduler has placed so many pods, and return their names."""
 
         def placed() -> list[str]:
             names = sorted(name for name, pod in self.pods().items() if pod.spec.node_name)
             return names if len(names) == count else []
 
-        return eventually(placed)
+        return eventually(placed, seconds=seconds)
 
     def hold(self, *pods: str) -> None:
         """Report that these pods hold the GPU's hp slots, as the agent does."""

@@ -26,6 +26,8 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 ABSENCE_S = float(os.environ.get("ORION_TEST_ABSENCE", "3"))
+PATIENCE_S = 240.0
+""" After a minute without an API server, the watches of controllers and scheduler return within another minute. """
 LIMIT = 2**30
 
 Act = Callable[[], None]
@@ -144,12 +146,12 @@ def test_a_rolling_update_goes_on_after_a_fault_at_each_step(
 
         def restart() -> None:
             deployment.restart()
-            eventually(deployment.waits)
+            eventually(deployment.waits, seconds=PATIENCE_S)
 
         fault(restart)
         revision = _soon("before the label", deployment.label)
         fault(lambda: deployment.advertise(2))
-        new = next(name for name in deployment.placed(2) if name != old)
+        new = next(name for name in deployment.placed(2, PATIENCE_S) if name != old)
         fault(lambda: deployment.hold(old, new))
         _soon("after the new pod is bound", lambda: deployment.label() == f"ends-{revision}")
         eventually(lambda: _limit(world.grant(new, deployment.node)) == LIMIT)
