@@ -45,17 +45,21 @@ class Access:
     """ Whether the API server ever accepted a credential of the plugin; until then a failure is a set-up error. """
     _loaded: Credential | None = field(default=None, repr=False)
 
-    def session(self, program: str) -> aiohttp.ClientSession:
+    def session(
+        self, program: str, response: type[aiohttp.ClientResponse] = aiohttp.ClientResponse
+    ) -> aiohttp.ClientSession:
         """Return a new session. Call this in the event loop that uses the session; the caller closes the session.
 
         Args:
             program: the user agent, which the API server's audit log shows.
+            response: the class of the responses.
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self.tls or True, limit=0),
             headers={"User-Agent": program},
             middlewares=(self._send_with_token,),
             proxy=self.proxy,
+            response_class=response,
         )
 
     async def _send_with_token(

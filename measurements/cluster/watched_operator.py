@@ -66,7 +66,7 @@ class Callbacks:
 
 def watch(callbacks: Callbacks) -> None:
     """Measure every callback and turn of all event loops of this process, and collections of garbage, from now on."""
-    run, select, turn = asyncio.Handle._run, selectors.EpollSelector.select, [time.thread_time()]
+    run, select, turn = asyncio.Handle._run, selectors.EpollSelector.select, [float("inf")]
 
     def measured(handle: asyncio.Handle) -> None:
         callbacks.began = wall = time.perf_counter()

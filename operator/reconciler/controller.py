@@ -76,7 +76,9 @@ class Controller:
         """ Is called after each change of the state. """
 
     def changed(self, keys: Iterable[Key]) -> None:
-        """Queue the objects that a change may concern."""
+        """Queue the objects that a change may concern. Before `begin` this is not needed: it queues all objects."""
+        if not self._begun.is_set():
+            return
         self.notice()
         for key in keys:
             self.queue.add([key], SETTLE[key.kind])
@@ -111,6 +113,7 @@ class Controller:
                 _LOG.exception("%s %s: a bug in Orion; again in %.1f s", key.kind, "/".join(key.at), delay)
             else:
                 self.queue.done(key)
+            await asyncio.sleep(0)  # a reconciliation without a write does not wait for anything
 
     async def _reconcile(self, key: Key) -> None:
         self._metrics.reconciled.labels(key.kind).inc()

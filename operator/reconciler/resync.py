@@ -1,7 +1,6 @@
 """Compares the objects of the API server with the objects in memory.
 
 The watches of kopf do not answer these questions:
-- Has every existing object been read? Until then, a pod whose share is read later looks as if its share was deleted.
 - Was an object in memory deleted? After an interruption, kopf may have to list again, and does not report deletions
   during the interruption.
 - Which pods of ours lack the label by which pods are watched? They were admitted before the webhook wrote it, or
@@ -23,13 +22,12 @@ from typing import Any
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.annotations import ON_PODS, PRIORITY_LABEL
+from orion.operator.reconciler.listing import paths
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
-_POLL_S = 0.1
-_TIMEOUT_S = 5.0
 _SOON_S = 2.0
 """ The pause before an additional comparison: a watch that lists again needs some time. """
 _READ_MAX = 1_000
@@ -58,8 +56,6 @@ class _Lists:
     """ Pods of ours without the label. """
     others: list[dict[str, Any]] = field(default_factory=list)
     """ Pods that do not concern Orion, in namespaces with shares. """
-    labelled: set[str] = field(default_factory=set)
-    """ The uids of pods with the label. """
 
 
 class Resync:
@@ -69,11 +65,20 @@ class Resync:
         api: the API server.
         intake: knows the objects in memory.
         watched: decides which pods kopf watches.
+        complete: is set once kopf has listed all objects.
         namespaces: the namespaces whose pods and shares are watched; empty: all.
     """
 
-    def __init__(self, api: ApiServer, intake: Intake, watched: WatchedPods, namespaces: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        intake: Intake,
+        watched: WatchedPods,
+        complete: asyncio.Event,
+        namespaces: tuple[str, ...],
+    ) -> None:
         self._api, self._intake, self._watched, self._namespaces = api, intake, watched, namespaces
+        self._complete = complete
         self._asked: set[Named] = set()
         """ Unknown pods that were looked for since the last comparison of all objects. """
         self._asked_uids: set[tuple[str, str]] = set()
@@ -82,40 +87,21 @@ class Resync:
         """ Is set once it is decided which pods are watched. """
 
     async def until_all_is_known(self) -> None:
-        """Return once the watches have reported every object. Retry for as long as the API server does not answer."""
-        patience = _TIMEOUT_S
+        """Return once every object has been listed. Retry for as long as the API server does not answer."""
         while True:
+            lists = _Lists()
             try:
-                lists = await self._list()
+                lists.of[SHARES] = await self._list_kind(SHARES, lists)
+                await self._list_unlabelled(lists)
+                break
             except ApiError as error:
                 _LOG.warning("the objects could not be listed: %s", error)
                 await asyncio.sleep(1)
-                continue
-            if not self.chosen.is_set():
-                self._watched.choose(all_pods=bool(lists.older))
-                self.chosen.set()
-            missing = set().union(*[listed.uids for path, listed in lists.of.items() if path != PODS])
-            missing |= lists.of[PODS].uids if self._watched.all else lists.labelled
-            if await self._all_arrive(missing, patience):
-                break
-            patience *= 2  # a list loads an API server that is too slow already
-            _LOG.info("the watches did not report %d objects: listing again", len(missing))
+        self._watched.choose(all_pods=bool(lists.older))
+        self.chosen.set()
+        await self._complete.wait()
         await self._intake.all_known()
         await self._take_unlabelled(lists)
-
-    async def _all_arrive(self, missing: set[str], patience: float) -> bool:
-        """Wait for the watches to report objects. Return False after some time without a new report."""
-        loop = asyncio.get_running_loop()
-        seen = self._intake.seen if self._intake.seen is not None else set()  # it may be empty now, and grows
-        missing -= seen
-        deadline = loop.time() + patience
-        while missing and loop.time() < deadline:
-            await asyncio.sleep(_POLL_S)
-            known = missing & seen
-            if known:
-                missing -= known
-                deadline = loop.time() + patience
-        return not missing
 
     async def next_comparison(self, seconds: float) -> set[Key]:
         """Wait for some seconds, or less if there is a reason; then compare all objects with those in memory.
@@ -152,7 +138,7 @@ class Resync:
         self._asked_uids |= unnamed
         found = set()
         for node in sorted({node for node, _ in unnamed}):
-            for one in self._paths(PODS):
+            for one in paths(PODS, self._namespaces):
                 async for page in self._api.pages(one, METADATA_LIST, fieldSelector=f"spec.nodeName={node}"):
                     metas = (item["metadata"] for item in page["items"])
                     found |= {
@@ -203,14 +189,16 @@ class Resync:
         for path in (SHARES, NODES, DEVICES):
             lists.of[path] = await self._list_kind(path, lists)
         pods = await self._list_kind(PODS, lists, labelSelector=_LABELLED)
-        lists.labelled = set(pods.uids)
-        unlabelled = await self._list_kind(PODS, lists, labelSelector=_UNLABELLED, fieldSelector=_NOT_ENDED)
+        unlabelled = await self._list_unlabelled(lists)
         lists.of[PODS] = _Listed(pods.uids | unlabelled.uids, set(), min(pods.version, unlabelled.version))
         return lists
 
+    async def _list_unlabelled(self, lists: _Lists) -> _Listed:
+        return await self._list_kind(PODS, lists, labelSelector=_UNLABELLED, fieldSelector=_NOT_ENDED)
+
     async def _list_kind(self, path: str, lists: _Lists, **query: str) -> _Listed:
         found = _Listed()
-        for one in self._paths(path):
+        for one in paths(path, self._namespaces):
             async for page in self._api.pages(one, METADATA_LIST, **query):
                 version = page["metadata"].get("resourceVersion", "")
                 found.version = min(found.version, int(version) if version.isdigit() else 0)
@@ -220,12 +208,6 @@ class Resync:
                     if query.get("labelSelector") == _UNLABELLED:
                         _sort(item["metadata"], lists)
         return found
-
-    def _paths(self, path: str) -> list[str]:
-        if not self._namespaces or path in (NODES, DEVICES):
-            return [path]
-        folder, plural = path.rsplit("/", 1)
-        return [f"{folder}/namespaces/{name}/{plural}" for name in self._namespaces]
 
 
 def _sort(meta: dict[str, Any], lists: _Lists) -> None:

@@ -25,6 +25,7 @@ from orion.operator.node_pods.settings import NodePodsSettings
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.garbage import collect_in_short_steps
 from orion.operator.reconciler.lease import Alone, Leadership
+from orion.operator.reconciler.listing import Lists
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.resync import Resync
@@ -71,7 +72,9 @@ class Reconciler:
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
         self._intake = Intake(self.state, self._controller)
         self._kopf = kopf_settings()
-        self._resync = Resync(self._api, self._intake, WatchedPods(self._kopf), settings.namespaces)
+        self._lists = Lists(self._intake, settings.namespaces)
+        watched = WatchedPods(self._kopf)
+        self._resync = Resync(self._api, self._intake, watched, self._lists.complete, settings.namespaces)
         self._known, self._ended = asyncio.Event(), asyncio.Event()
         self._node_pods: NodePodsServer | None = None
         if node_pods is not None:
@@ -135,7 +138,7 @@ class Reconciler:
         namespaces = self._settings.namespaces
         try:
             await kopf.operator(
-                registry=registry(self._intake, self._access),
+                registry=registry(self._intake, self._access, self._lists.response_class()),
                 settings=self._kopf,
                 clusterwide=not namespaces,
                 namespaces=namespaces,

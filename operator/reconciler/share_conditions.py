@@ -38,8 +38,6 @@ class Governed:
     """The pods of a share. Every list is sorted by name."""
 
     pods: list[PodRecord] = field(default_factory=list)
-    without_grant: list[str] = field(default_factory=list)
-    """ The names of the pods in `pods` whose node agent has not applied the current grant of the share yet. """
     not_admitted: list[str] = field(default_factory=list)
     """ The names of the pods in `pods` that ask for no slot. """
     refused: list[tuple[str, Governance]] = field(default_factory=list)
@@ -57,8 +55,11 @@ def names(all_names: Sequence[str]) -> str:
     return f"{first} and {more} more" if more > 0 else first
 
 
-def ready(record: ShareRecord, governed: Governed, found: Usage) -> Finding:
-    """Return whether every pod that the share claims has the share's grant, and a GPU with the memory it reserves."""
+def ready(record: ShareRecord, governed: Governed, missing: int, found: Usage) -> Finding:
+    """Return whether every pod that the share claims has the share's grant, and a GPU with the memory it reserves.
+
+    Of the governed pods, `missing` have a node agent that has not applied the current grant of the share yet.
+    """
     if record.share is None:
         return Finding(False, REASON_UNREADABLE, f"this version of Orion cannot read the share: {record.unreadable}")
     if governed.too_many:
@@ -74,7 +75,7 @@ def ready(record: ShareRecord, governed: Governed, found: Usage) -> Finding:
             f"Orion's webhook did not admit these pods, so they ask for no slot: {names(governed.not_admitted)}; "
             "delete them and create them again",
         )
-    pods, missing = len(governed.pods), len(governed.without_grant)
+    pods = len(governed.pods)
     if missing:
         what = f"the node agents of {missing} of {pods} pods have not applied the grant of this share yet"
         return Finding(False, REASON_PENDING, what)

@@ -11,7 +11,7 @@ from orion.errors import Unreadable
 from orion.operator.reconciler import share_conditions
 from orion.operator.reconciler.records import ShareRecord
 from orion.operator.reconciler.share_conditions import Finding, Governed
-from orion.operator.reconciler.usage import STOPPED, Usage, worst_first
+from orion.operator.reconciler.usage import STOPPED, Usage, with_place, without_grant, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
@@ -35,9 +35,11 @@ def share_status(record: ShareRecord, governed: Governed, found: Usage, now: dat
         now: the transition time of conditions that change.
     """
     before = conditions_of(record.status)
-    rows = worst_first(found.clients)
+    clients = worst_first(found.clients)
+    rows = [row for _, row in clients]
+    missing = len(without_grant(record, found).difference(governed.not_admitted))
     findings = {
-        ConditionType.READY: share_conditions.ready(record, governed, found),
+        ConditionType.READY: share_conditions.ready(record, governed, missing, found),
         ConditionType.HOOK_INJECTED: share_conditions.hook_injected(found),
         ConditionType.POLICY_CONFLICT: share_conditions.policy_conflict(record, found),
         ConditionType.DEGRADED: share_conditions.degraded(record, found, rows, before),
@@ -46,10 +48,10 @@ def share_status(record: ShareRecord, governed: Governed, found: Usage, now: dat
     return GPUShareStatus(
         observed_generation=record.generation,
         conditions=_conditions(before, findings, record.generation, now),
-        pods=_pods(governed),
+        pods=_pods(governed, missing),
         gpus=len(found.devices),
         client_counts=_clients(rows, found),
-        clients=rows[:ROWS_MAX] or None,
+        clients=[with_place(*each) for each in clients[:ROWS_MAX]] or None,
     )
 
 
@@ -62,11 +64,11 @@ def _conditions(
     return after
 
 
-def _pods(governed: Governed) -> PodCounts:
+def _pods(governed: Governed, missing: int) -> PodCounts:
     return PodCounts(
         governed=len(governed.pods),
         running=sum(pod.running for pod in governed.pods),
-        granted=len(governed.pods) - len(governed.not_admitted) - len(governed.without_grant),
+        granted=len(governed.pods) - len(governed.not_admitted) - missing,
         unannotated=len(governed.unannotated),
         unannotated_names=governed.unannotated[:NAMES_MAX] or None,
     )

@@ -21,7 +21,7 @@ from orion.operator.reconciler.namespaces import Namespace
 from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.rollouts import Rollouts
 from orion.operator.reconciler.share_conditions import Governed
-from orion.operator.reconciler.usage import Usage, lags, named_pods, usage
+from orion.operator.reconciler.usage import Usage, named_pods, usage
 
 _Value = TypeVar("_Value")
 
@@ -283,8 +283,6 @@ class State:
                 found.pods.append(pod)
                 if not pod.slots:
                     found.not_admitted.append(name)
-                elif lags(pod, record, (self.devices[each] for each in self._devices_of_pod.get(pod.at, ()))):
-                    found.without_grant.append(name)
         return found
 
     def usage(self, pods: Iterable[PodRecord]) -> Usage:

@@ -1,6 +1,6 @@
 """Collects what the node agents report about the pods of one share, from the GPUDevices that the pods use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from orion.crds.clients import ClientRow, PodReference
@@ -8,6 +8,9 @@ from orion.crds.device import SlotRow, UnmanagedProcess
 from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
 
 STOPPED = "stopped"
+
+Client = tuple[DeviceRecord, ClientRow]
+""" The row of a process, and its GPU. """
 
 
 @dataclass(slots=True)
@@ -17,8 +20,7 @@ class Usage:
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     """ The GPUs on which one of the pods holds a slot, by name. """
     slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
-    clients: list[ClientRow] = field(default_factory=list)
-    """ Rows of clients, with node and GPU filled in. """
+    clients: list[Client] = field(default_factory=list)
     unmanaged: list[tuple[DeviceRecord, UnmanagedProcess]] = field(default_factory=list)
 
     @property
@@ -36,7 +38,7 @@ def named_pods(device: DeviceRecord) -> set[Named]:
 
 def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
     """Collect the rows of `devices` that belong to `pods`."""
-    uids = {pod.at: pod.uid for pod in pods}
+    uids: dict[tuple[str, str], str] = {pod.at: pod.uid for pod in pods}
     found = Usage()
     for device in devices:
         status = device.status
@@ -46,39 +48,44 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
                 found.slots.append((device, slot))
         for row in status.clients or ():
             if _is_one(row.pod, uids):
-                place = {"node": row.node or status.node, "gpu": row.gpu or status.uuid}
-                found.clients.append(row.model_copy(update=place))
+                found.clients.append((device, row))
         for unmanaged in status.unmanaged or ():
             if _is_one(unmanaged.pod, uids):
                 found.unmanaged.append((device, unmanaged))
     return found
 
 
-def lags(pod: PodRecord, share: ShareRecord, devices: Iterable[DeviceRecord]) -> bool:
-    """Return whether a slot of a pod does not have the share's present grant yet, as the pod's node agent reports."""
-    rows = (row for device in devices for row in device.status.held_slots or () if _is_one(row.pod, {pod.at: pod.uid}))
-    return any((row.share, row.generation) != (share.at.name, share.generation) for row in rows)
+def without_grant(share: ShareRecord, found: Usage) -> set[str]:
+    """Return the pods with a slot that does not have the share's present grant yet, as their node agents report."""
+    rows = (row for _, row in found.slots if (row.share, row.generation) != (share.at.name, share.generation))
+    return {row.pod.name for row in rows if row.pod is not None}
 
 
-def _is_one(pod: PodReference | None, uids: dict[Named, str]) -> bool:
+def _is_one(pod: PodReference | None, uids: Mapping[tuple[str, str], str]) -> bool:
     """Return whether a row belongs to one of the pods. An earlier pod of the same name has another uid."""
     if pod is None:
         return False
-    uid = uids.get(Named(pod.namespace, pod.name))
+    uid = uids.get((pod.namespace, pod.name))
     return uid is not None and pod.uid in (None, uid)
 
 
-def worst_first(clients: Iterable[ClientRow]) -> list[ClientRow]:
+def worst_first(clients: Iterable[Client]) -> list[Client]:
     """Return clients, worst first: those with a message, then stopped ones, then by slowdown, gated time and name."""
     return sorted(clients, key=_sort_key)
 
 
-def _sort_key(row: ClientRow) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
+def with_place(device: DeviceRecord, row: ClientRow) -> ClientRow:
+    """Return the row of a client with its node and GPU."""
+    return row.model_copy(update={"node": row.node or device.status.node, "gpu": row.gpu or device.status.uuid})
+
+
+def _sort_key(client: Client) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
+    device, row = client
     pod = (row.pod.namespace, row.pod.name) if row.pod else ("", "")
     return (
         row.message is None,
         row.state != STOPPED,
         -(row.slowdown or 0.0),
         -(row.gated_ratio or 0.0),
-        (*pod, row.gpu or "", row.slot, row.process_id),
+        (*pod, row.gpu or device.status.uuid or "", row.slot, row.process_id),
     )

@@ -1,4 +1,4 @@
-"""The watches: stores objects from kopf's events in the state, and queues the objects that a change concerns.
+"""The watches: stores objects that kopf reports in the state, and queues the objects that a change concerns.
 
 The reconciler uses only kopf's `on.event`: lists, watches, and their restart after an interruption.
 The reconciler does not use:
@@ -9,9 +9,10 @@ The reconciler does not use:
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import aiohttp
 import kopf
 
 from orion.api_server.access import Access
@@ -43,8 +44,8 @@ class Intake:
 
     def __init__(self, state: State, controller: Controller) -> None:
         self._state, self._controller = state, controller
-        self.seen: set[str] | None = set()
-        """ The uids of the objects that the watches have reported, also of deleted ones; None: all are known. """
+        self._takers = {"pods": self.pod, "nodes": self.node, "gpushares": self.share, "gpudevices": self.device}
+        self._all_known = False
         self.unknown: set[Named] = set()
         """ Pods that GPUDevices name and that are not in the state, once all objects are known. """
         self.unnamed: set[tuple[str, str]] = set()
@@ -53,6 +54,18 @@ class Intake:
         """ A watch has listed again since `Resync` has last compared, so deletions may have been missed. """
         self.noticed = asyncio.Event()
         """ Is set when there is something that `Resync` should not wait with. """
+
+    def take(self, plural: str, event: Mapping[str, Any]) -> None:
+        """Process an event of one kind. Ignore an object that triggers a bug."""
+        try:
+            self._takers[plural](event)
+        except Exception:
+            _LOG.exception("a bug in Orion: object %s is ignored", event["object"]["metadata"]["uid"])
+
+    def list_again(self) -> None:
+        """Learn that a list begins again."""
+        self.listed_again = True
+        self.noticed.set()
 
     def pod(self, event: Mapping[str, Any]) -> None:
         """Process an event of a pod.
@@ -148,15 +161,15 @@ class Intake:
         return list(self._state.nodes.values() if path == NODES else self._state.devices.values())
 
     async def all_known(self) -> None:
-        """Learn that the watches have reported all objects."""
-        self.seen = None
+        """Learn that all objects have been listed."""
+        self._all_known = True
         for number, device in enumerate(tuple(self._state.devices.values())):
             self._note_unknown(device)
             if number % _DEVICES_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _note_unknown(self, device: records.DeviceRecord) -> None:
-        if self.seen is not None or len(self.unknown) + len(self.unnamed) >= _UNKNOWN_MAX:
+        if not self._all_known or len(self.unknown) + len(self.unnamed) >= _UNKNOWN_MAX:
             return
         found = {at for at in named_pods(device) if self._state.pod(at) is None} - self.unknown
         self.unknown |= found
@@ -167,46 +180,34 @@ class Intake:
             self.noticed.set()
 
     def _is_newer(self, event: Mapping[str, Any], new: records.Record, old: records.Record | None) -> bool:
-        if self.seen is not None:
-            self.seen.add(new.uid)
-        elif event["type"] is None:
-            self.listed_again = True
-            self.noticed.set()
         if event["type"] == "DELETED":
             return False
         return event["type"] is None or old is None or old.uid != new.uid or new.version > old.version
 
 
-def registry(intake: Intake, access: Access) -> kopf.OperatorRegistry:
-    """Return kopf's handlers."""
+def registry(intake: Intake, access: Access, response: type[aiohttp.ClientResponse]) -> kopf.OperatorRegistry:
+    """Return kopf's handlers. `response` is the class of the answers to kopf's requests."""
     found = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=found)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=access.url, aiohttp_session=access.session(PROGRAM))
+        return kopf.AiohttpSession(server=access.url, aiohttp_session=access.session(PROGRAM, response))
 
-    for resource, take in (
-        (_PODS, intake.pod),
-        (("", "v1", "nodes"), intake.node),
-        ((GROUP, VERSION, "gpushares"), intake.share),
-        ((GROUP, VERSION, "gpudevices"), intake.device),
+    for resource in (
+        _PODS,
+        ("", "v1", "nodes"),
+        (GROUP, VERSION, "gpushares"),
+        (GROUP, VERSION, "gpudevices"),
     ):
-        kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)(handler(intake, take))
+        kopf.on.event(*resource, id=f"take-{resource[2]}", registry=found)(handler(intake, resource[2]))
     return found
 
 
-def handler(intake: Intake, take: Callable[[Any], None]) -> Any:
-    """Return the handler of kopf that passes the events of one kind to `take`."""
+def handler(intake: Intake, plural: str) -> Any:
+    """Return the handler of kopf that passes the events of one kind to `intake`."""
 
     async def handle(event: Any, **_: Any) -> None:
-        try:
-            take(event)
-        except Exception:
-            # Ignore an object that triggers a bug. Count it as seen, so that the operator still becomes ready.
-            uid = event["object"]["metadata"]["uid"]
-            if intake.seen is not None:
-                intake.seen.add(uid)
-            _LOG.exception("a bug in Orion: object %s is ignored", uid)
+        intake.take(plural, event)
         # kopf's views of an object refer to each other, so only a collection of garbage frees them. The object itself,
         # which is much larger, is freed here.
         event["object"].clear()
@@ -267,7 +268,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.watching.client_timeout = 330
     found.watching.connect_timeout = 5
     found.watching.inactivity_timeout = 70
-    found.watching.chunk_size = 200  # a page is parsed, and its objects get their tasks, without a pause
+    found.watching.chunk_size = 200  # a page is parsed without a pause
     found.networking.request_timeout = 30
     found.networking.connect_timeout = 5
     found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)

@@ -41,7 +41,10 @@ class WorkQueue(Generic[K]):
         self._order = itertools.count()
         self._taken: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._wake = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """ The callers of `take`, longest wait first. """
+        self._timer: asyncio.TimerHandle | None = None
+        """ Makes the first object of the heap ready. """
 
     def __len__(self) -> int:
         """Return the number of objects that wait or that a worker has."""
@@ -54,25 +57,46 @@ class WorkQueue(Generic[K]):
             if at < self._due.get(key, float("inf")):
                 self._due[key] = at
                 heapq.heappush(self._heap, (at, next(self._order), key))
-        self._wake.set()
+        self._arm()
 
     async def take(self) -> K:
         """Return the next due object. No other caller gets it until `done` or `failed` is called for it."""
-        loop = asyncio.get_running_loop()
-        while True:
-            now = loop.time()
-            self._make_ready(now)
-            if self._ready:
-                return self._next()
-            self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._heap[0][0] if self._heap else None):
-                    await self._wake.wait()
+        while not self._ready:
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                self._wake()  # another caller, in case this one was woken
+                raise
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(waiting)
+        key = self._next()
+        self._wake()
+        return key
 
-    def _make_ready(self, now: float) -> None:
+    def _wake(self) -> None:
+        """Wake one caller if an object is ready. It wakes the next one."""
+        while self._ready and self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
+
+    def _arm(self) -> None:
+        """Set the timer for the first object of the heap."""
+        if self._timer is not None and (not self._heap or self._heap[0][0] < self._timer.when()):
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and self._heap:
+            self._timer = asyncio.get_running_loop().call_at(self._heap[0][0], self._make_ready)
+
+    def _make_ready(self) -> None:
+        self._timer, now = None, asyncio.get_running_loop().time()
         for _ in range(_AT_ONCE):
             if not self._heap or self._heap[0][0] > now:
-                return
+                break
             at, _, key = heapq.heappop(self._heap)
             if self._due.get(key) != at:
                 continue  # outdated entry: the object was added again with an earlier time
@@ -80,6 +104,8 @@ class WorkQueue(Generic[K]):
                 self._again.add(key)
             else:
                 self._append(key)
+        self._arm()
+        self._wake()
 
     def _append(self, key: K) -> None:
         self._ready.setdefault(self._group(key), deque()).append(key)
@@ -104,7 +130,7 @@ class WorkQueue(Generic[K]):
         if key in self._again:
             self._again.discard(key)
             self._append(key)
-            self._wake.set()
+            self._wake()
 
     def failed(self, key: K) -> float:
         """Queue an object again; return the delay in seconds. It doubles after each further failure, up to 60 s."""

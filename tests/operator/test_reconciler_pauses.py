@@ -72,7 +72,7 @@ async def test_the_content_of_an_event_is_freed_once_it_is_handled() -> None:
     state = State()
     event = {"type": "ADDED", "object": pod(1)}
     intake = Intake(state, controller_of(state))
-    await handler(intake, intake.pod)(event=event)
+    await handler(intake, "pods")(event=event)
     assert state.pod(Named("n", "p1")) is not None
     assert event["object"] == {}
 

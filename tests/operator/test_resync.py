@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, cast
 
 from kopf._cogs.structs.references import Resource
+from yarl import URL
 
-from orion.api_server.paths import PODS
+from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import ApiServer
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone
+from orion.operator.reconciler.listing import Lists
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.resync import Resync
@@ -69,7 +71,8 @@ class Watched:
         self.lists, self.state, self.settings, metrics = lists, State(), kopf_settings(), Metrics()
         api = cast("ApiServer", lists)
         self.intake = Intake(self.state, Controller(self.state, api, Alone(metrics), metrics, "test"))
-        self.resync = Resync(api, self.intake, WatchedPods(self.settings), ())
+        self.taken = Lists(self.intake)
+        self.resync = Resync(api, self.intake, WatchedPods(self.settings), self.taken.complete, ())
 
     @property
     def selector(self) -> list[str]:
@@ -79,12 +82,18 @@ class Watched:
         """Start as the reconciler does: kopf watches once it is decided what."""
         known = asyncio.create_task(self.resync.until_all_is_known())
         await self.resync.chosen.wait()
-        for each in self.lists.shares:
-            self.intake.share({"type": None, "object": each})
-        for each in self.lists.pods:
-            if not self.selector or LABEL in each["metadata"]["labels"]:
-                self.intake.pod({"type": None, "object": each})
+        await self.list()
         await asyncio.wait_for(known, DEADLINE)
+
+    async def list(self) -> None:
+        """List all objects, as kopf does."""
+        for path in (PODS, SHARES, NODES, DEVICES):
+            items = self.lists.pods if path == PODS else self.lists.shares if path == SHARES else []
+            if path == PODS and self.selector:
+                items = [each for each in items if LABEL in each["metadata"]["labels"]]
+            page = {"metadata": {"resourceVersion": "9"}, "items": items}
+            await self.taken.take(URL(f"https://cluster{path}?limit=200"), page)
+            assert page["items"] == [], "kopf makes a task for each object that it gets"
 
     async def until_known(self, name: str) -> None:
         """Run the resync until a pod is in the state."""
@@ -104,7 +113,7 @@ async def test_kopf_watches_pods_by_the_label_of_the_webhook() -> None:
     assert [each.at.name for each in found.state.pods_of_node("node")] == ["ours"]
 
 
-async def test_all_objects_are_listed_once_at_the_start_if_the_watches_report_them() -> None:
+async def test_the_resync_lists_shares_once_at_the_start() -> None:
     found = Watched(FakeLists([pod("ours")], [SHARE]))
     await found.start()
     assert found.lists.listed == 1
@@ -190,6 +199,6 @@ async def test_a_watch_that_lists_again_leads_to_a_comparison() -> None:
     found = Watched(lists)
     await found.start()
     del lists.pods[1]
-    found.intake.pod({"type": None, "object": lists.pods[0]})
+    await found.list()
     await asyncio.wait_for(found.resync.next_comparison(600), DEADLINE)
     assert [each.at.name for each in found.state.pods_of_node("node")] == ["stays"]
