@@ -23,7 +23,7 @@ import statistics
 import sys
 import time
 import urllib.request
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,14 +154,14 @@ class Cluster:
 class Operator:
     """The operator, as a process."""
 
-    def __init__(self, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, kubeconfig: Path, log: Path, options: Sequence[str] = ()) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self._callbacks = log.with_suffix(".callbacks")
         program = ["measurements.cluster.watched_operator", str(self._callbacks)]
         self._command = [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)]
-        self._command += ["--address", f"127.0.0.1:{self._port}", "--lease-namespace", "default"]
+        self._command += ["--address", f"127.0.0.1:{self._port}", "--lease-namespace", "default", *options]
         self._log = log
         self.process: asyncio.subprocess.Process | None = None
 

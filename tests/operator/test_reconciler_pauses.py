@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from yarl import URL
 
 from orion.api_server.requests import ApiServer
-from orion.operator.reconciler import garbage
+from orion.operator.reconciler import garbage, listing
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named, pod_record
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.watching import Intake, handler
+from tests.waiting import DEADLINE
 
 
 def pod(number: int) -> dict[str, Any]:
@@ -95,3 +97,45 @@ async def test_other_work_goes_on_while_all_objects_are_queued() -> None:
     await other
     assert turns >= 5
     assert len(controller.queue) == 5_000
+
+
+async def test_other_work_goes_on_between_two_objects_that_need_no_write() -> None:
+    state = State()
+    for number in range(100):
+        state.put_pod(pod_record(pod(number)))
+    controller, turns = controller_of(state), 0
+    await controller.begin()
+    controller._leader.taken.set()
+    worker = asyncio.create_task(controller.work())
+    async with asyncio.timeout(DEADLINE):
+        while len(controller.queue):
+            turns += 1
+            await asyncio.sleep(0)
+    worker.cancel()
+    assert turns >= 100
+
+
+async def test_other_work_goes_on_while_a_long_page_of_a_list_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_SLICE_S", 0.0)
+    state, turns = State(), 0
+    lists = listing.Lists(Intake(state, controller_of(state)))
+    page = {"metadata": {"resourceVersion": "9"}, "items": [pod(number) for number in range(200)]}
+    taking = asyncio.create_task(lists.take(URL("https://cluster/api/v1/pods?limit=200"), page))
+    while not taking.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 200
+    assert state.counts()["pods"] == 200
+
+
+async def test_all_is_listed_once_each_list_has_come_to_its_end() -> None:
+    lists = listing.Lists(Intake(State(), controller_of(State())), ("a", "b"))
+    ends = ["api/v1/namespaces/a/pods", "api/v1/namespaces/b/pods", "api/v1/nodes"]
+    kinds = "apis/orion.gpu/v1alpha1"
+    ends += [f"{kinds}/namespaces/a/gpushares", f"{kinds}/namespaces/b/gpushares", f"{kinds}/gpudevices"]
+    for path in ends:
+        assert not lists.complete.is_set()
+        await lists.take(URL(f"https://cluster/prefix/{path}?limit=200"), {"metadata": {"continue": "x"}})
+        assert not lists.complete.is_set()
+        await lists.take(URL(f"https://cluster/prefix/{path}?limit=200&continue=x"), {"metadata": {}, "items": None})
+    assert lists.complete.is_set()

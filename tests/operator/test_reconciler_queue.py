@@ -127,3 +127,44 @@ async def test_a_worker_that_is_cancelled_while_objects_arrive_ends(between: int
     for worker in pending:
         worker.cancel()
     assert not pending
+
+
+async def test_an_object_wakes_one_of_the_waiting_workers() -> None:
+    """Woken in vain, each of the other workers costs as much as a reconciliation."""
+    queue = WorkQueue[str]()
+    workers = [asyncio.create_task(queue.take()) for _ in range(16)]
+    await asyncio.sleep(0)
+    looked = 0
+    ready = queue._next
+
+    def look() -> str:
+        nonlocal looked
+        looked += 1
+        return ready()
+
+    queue._next = look  # type: ignore[method-assign]
+    queue.add(["a"])
+    done, waiting = await asyncio.wait(workers, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    assert [each.result() for each in done] == ["a"]
+    assert (looked, len(queue._waiting)) == (1, 15)
+    for worker in waiting:
+        worker.cancel()
+
+
+async def test_all_waiting_workers_get_objects_that_become_due_together() -> None:
+    queue = WorkQueue[int]()
+    workers = [asyncio.create_task(queue.take()) for _ in range(4)]
+    await asyncio.sleep(0)
+    queue.add(range(4), 0.01)
+    assert sorted(await asyncio.wait_for(asyncio.gather(*workers), 5)) == [0, 1, 2, 3]
+
+
+async def test_an_object_is_not_lost_with_the_worker_that_was_woken_for_it() -> None:
+    queue = WorkQueue[str]()
+    first, second = (asyncio.create_task(queue.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add(["a"])
+    queue._make_ready()  # wakes the first worker, which has not run yet
+    first.cancel()
+    assert await asyncio.wait_for(second, 5) == "a"
+    assert first.cancelled()
