@@ -1,6 +1,7 @@
 """The watches: stores objects that kopf reports in the state, and queues the objects that a change concerns.
 
-The reconciler uses only kopf's `on.event`: lists, watches, and their restart after an interruption.
+The reconciler uses kopf's lists, whose objects `listing` takes, its watches (`on.event`), and their restart after an
+interruption.
 The reconciler does not use:
 - kopf's change detection. It writes the last state of every object into an annotation, and a level-triggered reconciler
   does not need it.
