@@ -8,7 +8,7 @@ is 4 KB, a node 9 KB, as JSON. Each agent is a TLS connection of its own, with a
 issues for a pod on the agent's node and reviews for the operator; the agents run in this process. When the operator
 starts again, each agent reads its new certificate and connects again, as real ones do.
 
-A restart is over when the operator holds the Lease, nothing waits to be reconciled, and every agent has been told the
+A restart is over when the operator holds the Lease, nothing waits to be reconciled, and every agent has been sent the
 pods of its node. The script also measures resident memory, and writes and CPU time at rest.
 """
 
@@ -169,8 +169,8 @@ class Agents:
         self._api, self._port, self._tokens = api, port, tokens
         self._context = ssl.create_default_context()
         self._known = ""
-        self.told: dict[int, float] = {}
-        """ When each agent was last told its pods. """
+        self.notified: dict[int, float] = {}
+        """ When each agent was last sent its pods. """
         self.ended = 0
 
     async def listen(self, number: int) -> None:
@@ -205,8 +205,8 @@ class Agents:
                 answer = Answer.FromString(await reader.readexactly(size))
                 if not answer.HasField("pods"):
                     return
-                assert len(answer.pods.pods) >= OURS_OF_A_NODE, f"agent {number} was told {answer.pods}"
-                self.told[number] = time.monotonic()
+                assert len(answer.pods.pods) >= OURS_OF_A_NODE, f"agent {number} was sent {answer.pods}"
+                self.notified[number] = time.monotonic()
         finally:
             writer.transport.abort()
 
@@ -231,47 +231,47 @@ async def measure(cluster: LargeCluster, api: ApiServer, operator: Operator, age
     found["change_of_10_pods"] = {
         "until_status_s": [round(status, 3) for status, _ in times],
         "until_status_median_s": statistics.median(status for status, _ in times),
-        "until_agents_median_s": statistics.median(told for _, told in times),
+        "until_agents_median_s": statistics.median(notified for _, notified in times),
         "loop": await operator.callbacks(),
     }
     return found
 
 
 async def _start(operator: Operator, agents: Agents, nodes: int) -> dict[str, Any]:
-    """Start the operator; return when it was ready, had reconciled everything, and had told all agents."""
+    """Start the operator; return when it was ready, had reconciled everything, and had notified all agents."""
     began = time.monotonic()
     found: dict[str, Any] = {"load": os.getloadavg()[0], "ready_s": await operator.start()}
     found["ready_cpu_s"] = operator.cpu()
 
-    async def all_told() -> float:
-        while sum(each > began for each in agents.told.values()) < nodes:
+    async def all_notified() -> float:
+        while sum(each > began for each in agents.notified.values()) < nodes:
             await asyncio.sleep(0.1)
         return time.monotonic() - began
 
-    telling = asyncio.create_task(all_told())
+    telling = asyncio.create_task(all_notified())
     await operator.settled()
     found |= {"settled_s": time.monotonic() - began, "settled_cpu_s": operator.cpu()}
-    found |= {"agents_told_s": await telling, "agents_told_cpu_s": operator.cpu()}
+    found |= {"agents_notified_s": await telling, "agents_notified_cpu_s": operator.cpu()}
     found |= {"writes": await operator.writes(), "memory_mib": operator.memory()}
     return found | {"loop": await operator.callbacks()}
 
 
 async def _change(api: ApiServer, agents: Agents, number: int, nodes: int) -> tuple[float, float]:
-    """Change a share; return the seconds until its status says so, and until its pods' agents have been told."""
+    """Change a share; return the seconds until its status says so, and until its pods' agents have been notified."""
     path = f"{_KINDS}/namespaces/{_space(number)}/gpushares/{_share(number)}"
     pods = range(number, nodes * OURS_OF_A_NODE, SHARES)
     began = time.monotonic()
     changed = await api.patch(path, {"spec": {"memory": {"limit": f"{random.randint(5, 10_000)}Mi"}}})
-    status = told = 0.0
-    while not (status and told):
+    status = notified = 0.0
+    while not (status and notified):
         await asyncio.sleep(0.02)
         conditions = (await api.get(path)).get("status", {}).get("conditions", ())
         observed = [each.get("observedGeneration") for each in conditions if each["type"] == "Ready"]
         if not status and observed == [changed["metadata"]["generation"]]:
             status = time.monotonic() - began
-        if not told and all(agents.told[each // OURS_OF_A_NODE] > began for each in pods):
-            told = time.monotonic() - began
-    return status, told
+        if not notified and all(agents.notified[each // OURS_OF_A_NODE] > began for each in pods):
+            notified = time.monotonic() - began
+    return status, notified
 
 
 def _names_of_device(number: int) -> dict[str, str]:

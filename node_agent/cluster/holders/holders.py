@@ -13,13 +13,12 @@ from typing import Protocol
 from orion.crds.policy import Priority
 from orion.errors import Conflict
 from orion.hook import layout
-from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.cluster.holders import grants
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.holders.remembering import remembered
-from orion.node_agent.cluster.holders.rollouts import Rollouts
+from orion.node_agent.cluster.holders.rollouts import AdvertisesGpus, Rollouts
 from orion.node_agent.cluster.pod_resources import PodResources, SlotKey, role_of
 from orion.node_agent.cluster.state import GpuState, HolderState
 from orion.node_agent.slots.holders import Holder, Prepared
@@ -31,12 +30,8 @@ _PREPARE_SECONDS = 1.0
 """ The maximum time that `prepared` waits. The kubelet delays the container's start for this time. """
 
 
-class AdvertisesSlots(grants.GrantsSlots, Protocol):
-    """What `ClusterHolders` needs from an agent."""
-
-    @property
-    def advertising(self) -> Advertising:
-        """The agent's `Advertising`, which opens held slots. It must be notified of changes."""
+class AdvertisesSlots(grants.GrantsSlots, AdvertisesGpus, Protocol):
+    """What `ClusterHolders` needs from an agent. Its `advertising` must be notified of changes."""
 
 
 class ClusterHolders:
