@@ -1,5 +1,6 @@
 """A node for each test: a stand-in kubelet, an agent that the test scripts, and the plugin as a process."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,15 @@ class Node:
         fresh.write_text(yaml.safe_dump({"version": "v1", **settings}))
         fresh.replace(path)
         return path
+
+    def end_plugin(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the newest plugin, and wait until the kubelet knows; return the plugin's exit status.
+
+        Before that, the kubelet still counts the slots of the plugin that has ended.
+        """
+        status = self.plugins[-1].end(number)
+        self.until_allocatable(0, hp=0)
+        return status
 
     def until_allocatable(self, be: int, hp: int | None = None, seconds: float = DEADLINE) -> None:
         """Wait until the kubelet could allocate this many slots."""

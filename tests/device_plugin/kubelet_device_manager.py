@@ -196,6 +196,11 @@ class DeviceManager:
             endpoint = self._endpoints.get(resource)
             return endpoint is not None and not endpoint.stopped
 
+    def plugins(self) -> set[str]:
+        """Return the tokens of the plugins that registered last, one for each resource; both may be one plugin's."""
+        with self._lock:
+            return {endpoint.path.name.split("-")[2] for endpoint in self._endpoints.values()}
+
     def listed(self, resource: str) -> bool:
         """Return whether the endpoint is connected and has sent a list; before that the list is an older endpoint's."""
         with self._lock:

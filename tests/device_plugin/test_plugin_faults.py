@@ -76,6 +76,8 @@ class Faults(RuleBasedStateMachine):
     def a_container_starts(self, data: st.DataObject) -> None:
         pod = data.draw(st.sampled_from(sorted(self.pods)))
         self.node.agent.prepared.clear()
+        if self.agent_runs:
+            self.node.until_connected()
 
         def started() -> bool:
             with contextlib.suppress(StartFailed):  # the plugin is registering; a kubelet retries

@@ -4,7 +4,7 @@ import contextlib
 import socket
 
 from tests.device_plugin.conftest import Node
-from tests.device_plugin.plugin_process import eventually
+from tests.device_plugin.plugin_process import DEADLINE, eventually
 
 OK = (200, "ok\n")
 
@@ -33,7 +33,7 @@ def test_probes_are_answered_when_one_client_opens_many_connections(bare_node: N
     plugin = bare_node.plugin()
     with contextlib.ExitStack() as stack:
         for _ in range(400):
-            stack.enter_context(socket.create_connection(("127.0.0.1", plugin.metrics_port), 5))
+            stack.enter_context(socket.create_connection(("127.0.0.1", plugin.metrics_port), DEADLINE))
         for _ in range(20):
             assert plugin.ask("/healthz") == OK
         assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0

@@ -46,7 +46,7 @@ def test_a_container_with_two_slots_of_a_gpu_is_accepted_and_never_starts(node: 
     for _ in range(2):
         with pytest.raises(StartFailed, match=r"two slots of one GPU.*delete the pod"):
             node.kubelet.start_container("greedy", "main")
-        node.plugins[-1].end()
+        node.end_plugin()
         node.plugin()
         node.until_allocatable(3, hp=1)
     # A kubelet that has just started calls no plugin. The answer itself then prevents the start.
@@ -124,7 +124,7 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.kubelet.start_container("open", "main")
-    node.plugins[0].end()
+    node.end_plugin()
     node.plugin()
     node.until_allocatable(3, hp=1)
     with pytest.raises(StartFailed, match="failClosed"):
