@@ -44,7 +44,7 @@ class Revision:
     template: str = ""
 
     def __str__(self) -> str:
-        return f"{self.workload}.{self.template}" if self.workload else ""
+        return f"{self.workload}.{self.template}" if self.template else self.workload
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from orion.device_plugin.advertised import Advertised
+from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.slots import Slot
 from orion.device_plugin.snapshot import Snapshot, SnapshotFile, from_message
 from orion.errors import Unavailable, Unreadable
@@ -43,20 +44,22 @@ class AgentLink:
         root: the agent's directory.
         advertised: receives the snapshots.
         file: the file of the last snapshot.
+        fail_closed: receives the pods that must not start without the hook.
         connected: called with True or False when the agent connects or disconnects.
         patience: seconds that a container's start waits for an agent that is being replaced.
     """
 
     def __init__(
-        self, root: Path, advertised: Advertised, file: SnapshotFile, connected: Callable[[bool], None], patience: float
+        self,
+        root: Path,
+        advertised: Advertised,
+        file: SnapshotFile,
+        fail_closed: FailClosedPods,
+        connected: Callable[[bool], None],
+        patience: float,
     ) -> None:
-        self._root, self._advertised, self._file, self._report, self._patience = (
-            root,
-            advertised,
-            file,
-            connected,
-            patience,
-        )
+        self._root, self._advertised, self._file, self._fail_closed = root, advertised, file, fail_closed
+        self._report, self._patience = connected, patience
         self._address: SocketAddress | None = None
         self._complaint, self._shape = "", ""
         self.connected = False
@@ -136,6 +139,8 @@ class AgentLink:
             self._report(True)
             _log.info("agent: connected")
         snapshot = from_message(message)
+        for pod in {pod for gpu in snapshot.gpus.values() for pod in gpu.fail_closed}:
+            self._fail_closed.note(pod, True)
         before = self._advertised.snapshot
         if not self._advertised.take(snapshot):
             return

@@ -11,6 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
+FILE = "device-plugin-fail-closed.json"
 _KEPT = 1024
 """ Number of pods remembered; a node runs 110 pods by default. """
 

@@ -16,6 +16,8 @@ from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.endpoint import Endpoint
+from orion.device_plugin.fail_closed import FILE as FAIL_CLOSED_FILE
+from orion.device_plugin.fail_closed import FailClosedPods
 from orion.device_plugin.installing import HookFolder, sweep_for_ever
 from orion.device_plugin.kubelet_folder import KubeletFolder
 from orion.device_plugin.metrics import Metrics
@@ -122,17 +124,21 @@ class Plugin:
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
         self._checkpoint = self._folder.path / checkpoint.NAME
+        fail_closed = FailClosedPods(root / FAIL_CLOSED_FILE)
         self._link = AgentLink(
             root,
             self.advertised,
             SnapshotFile(root / SNAPSHOT_FILE),
+            fail_closed,
             self.metrics.agent_connected.set,
             settings.agent_patience,
         )
         allocator = Allocator(
             root, settings.host, self._files, lambda: self.advertised.snapshot, lambda: self.configuration.settings
         )
-        starter = Starter(root, self._link, self._files, self._checkpoint, lambda: self.configuration.settings)
+        starter = Starter(
+            root, self._link, self._files, self._checkpoint, fail_closed, lambda: self.configuration.settings
+        )
         self._endpoints = [
             Endpoint(
                 resource,

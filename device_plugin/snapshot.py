@@ -32,6 +32,8 @@ class AdvertisedGPU:
     """ The GPU takes no further pods: slots that no container holds are reported as unhealthy. """
     closed: frozenset[Slot] = frozenset()
     """ Slots that no further pod may get, although a container may hold them. """
+    fail_closed: frozenset[str] = frozenset()
+    """ The uids of the pods with a slot that must not start without the hook, as far as the agent knows. """
     message: str = ""
     """ Why the GPU is unhealthy, as a sentence; empty if it is healthy. """
     simulated: bool = False
@@ -85,6 +87,7 @@ def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
         healthy=device.healthy,
         cordoned=device.cordoned,
         closed=frozenset(_slots(device.uuid, device.closed)),
+        fail_closed=frozenset(device.fail_closed),
         message=device.message or device.reason,
         simulated=device.simulated,
         minor=device.minor,

@@ -5,9 +5,10 @@ reboot removes everything below /run. Then the plugin asks the agent to prepare 
 the earlier container and writes the pod's grant into the slot's page. The kubelet makes this call before the runtime
 creates the container, waits at most 30 s, and tries again later if the call fails.
 
-The request does not name the pod. The agent reports whether the pod may start without an agent (`failClosed`). The
-plugin stores this under the pod's UID, which it reads from the kubelet's checkpoint. If the container restarts while
-the agent is away, the stored value decides. At a first start without an agent, `onNoAgent` decides.
+The request does not name the pod. The agent reports whether the pod may start without an agent (`failClosed`): in its
+answer if it knows the pod by then, and in its snapshots. The plugin stores this under the pod's UID, and reads the UID
+of a container's pod from the kubelet's checkpoint. If the container restarts while the agent is away, the stored value
+decides. At a first start without an agent, `onNoAgent` decides.
 """
 
 import asyncio
@@ -26,8 +27,6 @@ from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.errors import Invalid, Unavailable, Unreadable
 
-FAIL_CLOSED = "device-plugin-fail-closed.json"
-
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +38,7 @@ class Starter:
         link: the connection to the agent.
         files: the hook's files on the node.
         checkpoint_file: the kubelet's checkpoint.
+        fail_closed: the pods that must not start without the hook.
         settings: returns the settings now in force.
     """
 
@@ -48,11 +48,11 @@ class Starter:
         link: AgentLink,
         files: HookFolder,
         checkpoint_file: Path,
+        fail_closed: FailClosedPods,
         settings: Callable[[], NodeSettings],
     ) -> None:
         self._root, self._link, self._files = root, link, files
-        self._checkpoint, self._settings = checkpoint_file, settings
-        self._fail_closed = FailClosedPods(root / FAIL_CLOSED)
+        self._checkpoint, self._fail_closed, self._settings = checkpoint_file, fail_closed, settings
 
     async def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Prepare the start of a container with these slots.

@@ -98,6 +98,7 @@ def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
         linked=gpu.linked,
         minor=gpu.minor,
         closed=advertised.closed,
+        fail_closed=advertised.fail_closed,
     )
 
 

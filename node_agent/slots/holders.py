@@ -59,6 +59,9 @@ class Holders(Protocol):
     def reserved_bytes(self, gpu: str) -> int:
         """Return how much of a GPU's memory the holders of its slots reserve."""
 
+    def fail_closed(self, gpu: str) -> list[str]:
+        """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
+
     @property
     def certain(self) -> bool:
         """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
@@ -90,6 +93,10 @@ class NoHolders:
     def reserved_bytes(self, gpu: str) -> int:
         """Return 0."""
         return 0
+
+    def fail_closed(self, gpu: str) -> list[str]:
+        """Return no pod."""
+        return []
 
     def waits_for(self) -> str:
         """Return an empty string."""

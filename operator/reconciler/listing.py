@@ -7,6 +7,7 @@ lost in between. The events of a watch come through kopf's handlers.
 """
 
 import asyncio
+import http
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -43,7 +44,10 @@ class Lists:
         class Response(aiohttp.ClientResponse):
             async def json(self, **options: Any) -> Any:
                 answer = await super().json(**options)
-                if "limit" in self.url.query:  # only lists have it
+                if "limit" in self.url.query and self.status == http.HTTPStatus.GONE:
+                    # The list took longer than the API server keeps its version. For kopf, 410 would be fatal.
+                    raise aiohttp.ClientPayloadError("the list has expired, so it begins again")
+                if "limit" in self.url.query and self.ok:  # only lists have it; kopf reads errors by this method, too
                     await take(self.url, answer)
                 return answer
 

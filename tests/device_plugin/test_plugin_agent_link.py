@@ -32,7 +32,7 @@ async def prepared(folder: Path, agent: Ending) -> agent_pb2.PreparedSlot | None
     agent_pb2_grpc.add_AgentServicer_to_server(agent, server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(f"unix:{folder}/agent.sock")
     await server.start()
-    link = AgentLink(folder, None, None, lambda _: None, 5.0)  # type: ignore[arg-type]  # only the folder is used
+    link = AgentLink(folder, None, None, None, lambda _: None, 5.0)  # type: ignore[arg-type]  # only the folder is used
     try:
         return await link.prepare(SLOT)
     finally:

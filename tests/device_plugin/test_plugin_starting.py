@@ -149,6 +149,24 @@ def test_an_agent_that_does_not_know_the_pod_yet_does_not_change_fail_closed(nod
     node.kubelet.start_container("pod", "main")  # the agent's last answer said that the pod is not failClosed
 
 
+def test_fail_closed_counts_that_the_agent_reports_after_the_start(node: Node) -> None:
+    node.agent.knows_pods = False
+    node.kubelet.admit("pod", "main", be=1)
+    node.kubelet.start_container("pod", "main")
+    node.agent.send(devices(fail_closed=["pod"]))
+    file = node.root / "device-plugin-fail-closed.json"
+    eventually(lambda: file.exists() and "pod" in file.read_text(), "the list is saved")
+    node.agent.send(devices())  # while a container restarts, the agent does not know who holds its slot
+    node.agent.stop()
+    with pytest.raises(StartFailed, match="failClosed"):
+        node.kubelet.start_container("pod", "main")
+    node.end_plugin()
+    node.plugin()
+    node.until_allocatable(3, hp=1)
+    with pytest.raises(StartFailed, match="failClosed"):
+        node.kubelet.start_container("pod", "main")
+
+
 def test_the_reason_of_an_agent_that_refuses_is_reported(node: Node) -> None:
     node.kubelet.admit("pod", "main", be=1)
     node.agent.refuses = "there is no such GPU here: it has fallen off the bus"

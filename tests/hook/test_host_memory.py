@@ -77,6 +77,7 @@ def test_memory_allocated_without_an_agent_counts_once_an_agent_serves(bare_mach
     assert client.do(f"alloc {300 * MIB}").result == OUT_OF_MEMORY
 
 
+@pytest.mark.quiet
 def test_a_silent_agent_delays_an_allocation_no_longer_than_a_launch(machine: Machine) -> None:
     machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
     os.kill(machine.agent_pid, signal.SIGSTOP)

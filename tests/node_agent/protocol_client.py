@@ -16,6 +16,7 @@ from typing import Self
 
 from orion.hook import join, layout
 from orion.hook.join import Welcome
+from tests.waiting import DEADLINE
 
 Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge | join.Job
 ANSWERS: dict[int, type[Answer]] = {
@@ -53,7 +54,7 @@ def hello(
     return bytes(message)
 
 
-def connect(directory: Path, timeout: float = 5.0) -> socket.socket:
+def connect(directory: Path, timeout: float = DEADLINE) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(timeout)
     folder = os.open(directory, os.O_PATH)
@@ -80,7 +81,7 @@ def connect_as_another_process(directory: Path) -> socket.socket:
         subprocess.run(command, check=True, pass_fds=[there.fileno()])
         _, (descriptor,), _, _ = socket.recv_fds(here, 1, 1)
     sock = socket.socket(fileno=descriptor)
-    sock.settimeout(5.0)
+    sock.settimeout(DEADLINE)
     return sock
 
 

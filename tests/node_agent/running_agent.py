@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import IO
 
+from tests.waiting import DEADLINE
+
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 """ The first of the GPUs that have only names. """
 
@@ -67,7 +69,7 @@ class AgentProcess:
     def _end(self, number: int) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        status = self.process.wait(10)
+        status = self.process.wait(DEADLINE)
         assert self.process.stderr is not None
         self._reader.join()  # ends with the agent, whose stderr no other process has
         self.process.stderr.close()

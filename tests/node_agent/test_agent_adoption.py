@@ -14,6 +14,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, current_grant, current_policy
+from tests.waiting import DEADLINE
 
 
 @pytest.mark.parametrize("end", ["kill", "terminate"])
@@ -61,7 +62,7 @@ def test_a_client_that_does_not_return_is_removed_and_its_neighbours_notified(ag
         agent.kill()
         agent.start()
         be.return_to_agent()
-        be.sock.settimeout(10)
+        be.sock.settimeout(DEADLINE)
         be.receive_until(set())
         with pytest.raises(Refused) as refusal:
             hp.return_to_agent()
@@ -118,8 +119,8 @@ def test_a_slot_ends_with_its_owner_under_the_next_agent_too(agent: AgentProcess
         agent.kill()
         owners[0].communicate()
         agent.start()
+        client.return_to_agent()  # the agent waits for it for a limited time
         eventually(lambda: not agent.slot(first.name).exists(), "the slot of the ended owner is closed")
-        client.return_to_agent()
         owners[1].communicate()
         while client.sock.recv(4096):
             pass

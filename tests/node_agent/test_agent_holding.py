@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+import pytest
+
 from orion.hook import layout
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
@@ -49,6 +51,7 @@ def gpu_for(pulls: dict[ProtocolClient, float]) -> Iterator[dict[ProtocolClient,
         worker.join()
 
 
+@pytest.mark.quiet
 def test_gpu_time_follows_the_weights(agent: AgentProcess) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{i}")).join()) for i in range(3)]
@@ -87,9 +90,13 @@ def test_no_slot_is_held_when_the_agent_ends_or_the_policy_does_not_gate(agent: 
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{i}")).join()) for i in range(2)]
         stack.enter_context(gpu_for(dict(zip(clients, (4.0, 1.0), strict=True))))
         eventually(lambda: is_held(clients[0]), "held")
-        held = current_grant(clients[0].grant).held
-        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000 & 0xFFFFFFFF
-        assert not held or 0 < held - now & 0xFFFFFFFF < 1_000
+
+        def ends_soon() -> bool:
+            held: int = current_grant(clients[0].grant).held
+            now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000 & 0xFFFFFFFF
+            return held != 0 and 0 < held - now & 0xFFFFFFFF < 1_000
+
+        eventually(ends_soon, "the hold ends by itself in less than a second")
         with AgentClient(agent.root) as administrator:
             administrator.set_policy(GPU, policy="none")
             eventually(lambda: not is_held(clients[0]), "no client waits under the policy none")

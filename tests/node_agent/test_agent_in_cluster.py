@@ -174,9 +174,12 @@ def test_without_the_operator_the_known_state_stays_valid(node: Node) -> None:
     assert time.monotonic() - begin < 10
     # Only the kubelet has named the pod, so the agent knows neither the pod's grant nor whether it must fail closed.
     assert (prepared.pod, prepared.fail_closed, prepared.slot.memory_limit_bytes) == ("", False, 0)
-    node.pods.put("unknown", grant(memoryLimitBytes=2 * MIB))
+    node.pods.put("unknown", grant(memoryLimitBytes=2 * MIB, failClosed=True))
     node.pods.away = False
     eventually(lambda: node.slot("be-1").memory_limit_bytes == 2 * MIB, "the grant, once it is known", SECONDS)
+    with AgentClient(node.agent.root) as administrator:
+        devices = (message.devices for message in administrator.watch_devices())
+        assert any(len(device.fail_closed) == 2 for (device,) in devices), "the plugin is notified of both pods"
 
 
 def test_the_next_agent_knows_the_holders_without_kubelet_and_operator(stopped_node: Node) -> None:

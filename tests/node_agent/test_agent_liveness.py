@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from orion.hook import layout
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.processes import liveness
@@ -39,6 +41,7 @@ def other_process(directory: Path) -> Iterator[tuple[subprocess.Popen[str], tupl
             process.kill()
 
 
+@pytest.mark.quiet
 def test_a_killed_client_is_removed_at_once(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-0")).join() as be, other_process(agent.slot("hp-0")) as (hp, key):
         be.receive_until({key})

@@ -276,6 +276,7 @@ async def test_a_new_request_after_a_start_waits_for_free_slots(in_cluster: Case
     assert (in_cluster.asked, in_cluster.pending) == (False, "ClientsPresent")
 
 
+@pytest.mark.quiet
 async def test_starts_do_not_wait_if_there_was_an_agent_before(in_cluster: Case) -> None:
     in_cluster.agent.save_all()
     began = time.monotonic()

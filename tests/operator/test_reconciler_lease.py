@@ -81,6 +81,7 @@ async def test_the_end_of_a_holder_does_not_wait_for_a_busy_api_server(script: S
     assert not one.mine()
 
 
+@pytest.mark.quiet
 async def test_a_holder_that_cannot_renew_stops_in_time(script: ScriptedApi, api: ApiServer) -> None:
     leases = Leases()
     script.answer = leases.answer

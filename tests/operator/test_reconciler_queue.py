@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from orion.operator.reconciler.work_queue import WorkQueue
+from tests.waiting import DEADLINE
 
 
 async def taken(queue: WorkQueue[str], within: float = 5.0) -> str:
@@ -123,7 +124,7 @@ async def test_a_worker_that_is_cancelled_while_objects_arrive_ends(between: int
         await asyncio.sleep(0)
     for worker in workers:
         worker.cancel()
-    _, pending = await asyncio.wait(workers, timeout=1)
+    _, pending = await asyncio.wait(workers, timeout=DEADLINE)
     for worker in pending:
         worker.cancel()
     assert not pending

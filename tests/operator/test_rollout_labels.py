@@ -199,6 +199,16 @@ def test_a_kubelet_that_reports_nothing_does_not_keep_a_node_closed() -> None:
     assert cluster.label(slots=2) == ""
 
 
+def test_a_label_without_a_revision_goes_away() -> None:
+    cluster = full()
+    for label in ("a" * 32, "x"):  # of an older operator; by hand
+        cluster._labels["node"] = label
+        cluster.node()
+        assert cluster.label() == "ends-"
+        assert not cluster._labels["node"].endswith("."), "the API server refuses such a value"
+        assert cluster.label() == ""
+
+
 def test_time_without_the_lease_does_not_count() -> None:
     cluster = full()
     cluster.pod("new", "b")

@@ -121,6 +121,11 @@ class ClusterHolders:
         """Return how much of a GPU's memory the holders of its slots reserve."""
         return sum(row.memory_request_bytes for row in self.grants.held(gpu))
 
+    def fail_closed(self, gpu: str) -> list[str]:
+        """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
+        rows = self.grants.held(gpu)
+        return sorted({row.holder.uid for row in rows if row.fail_closed and row.holder is not None and row.holder.uid})
+
     @property
     def certain(self) -> bool:
         """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
