@@ -23,8 +23,8 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
-PAGE = 500
-""" Objects in one page of a list. """
+PAGE = 250
+""" Objects in one page of a list. A page is parsed without a pause. """
 _ATTEMPTS = 5
 _RETRY_AFTER_MAX_S = 30.0
 _CONNECT_S = 10.0

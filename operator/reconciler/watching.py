@@ -269,7 +269,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.watching.client_timeout = 330
     found.watching.connect_timeout = 5
     found.watching.inactivity_timeout = 70
-    found.watching.chunk_size = 200  # a page is parsed without a pause
+    found.watching.chunk_size = 100  # a page is parsed without a pause
     found.networking.request_timeout = 30
     found.networking.connect_timeout = 5
     found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
