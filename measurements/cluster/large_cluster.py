@@ -4,9 +4,9 @@
     python -m measurements.cluster.large_cluster --cluster FOLDER --output FILE
 
 API server, etcd and the operator, as a separate process, are real. Nodes and pods are objects without a kubelet. A pod
-is 4 KB, a node 9 KB, as JSON. Each agent is a TLS connection of its own, with a token of its own that the API server
-issues for a pod on the agent's node and reviews for the operator; the agents run in this process. When the operator
-starts again, each agent reads its new certificate and connects again, as real ones do.
+is 5.3 KB, a node 8.1 KB, as JSON. Each agent is a TLS connection of its own, with a token of its own that the API
+server issues for a pod on the agent's node and reviews for the operator; the agents run in this process. When the
+operator starts again, each agent reads its new certificate and connects again, as real ones do.
 
 A restart is over when the operator holds the Lease, nothing waits to be reconciled, and every agent has been sent the
 pods of its node. The script also measures resident memory, and writes and CPU time at rest.

@@ -201,7 +201,7 @@ def turn(bench: Bench, address: str, options: argparse.Namespace, phase: str) ->
         "sent_late": raw_data.rounded([row[1] for row in during]),
         "latencies": raw_data.rounded([row[2] for row in during]),
     }
-    p50, p99 = (1e3 * quantile(found["latencies"], part) for part in (0.5, 0.99))
+    p50, p99 = (1e3 * quantile(found["latencies"], part) for part in PARTS)
     say(f"  {phase}: {sum(seconds):.1f} s, {len(during)} requests, {len(found['failures'])} failed, "
         f"p50 {p50:.1f} ms, p99 {p99:.1f} ms")  # fmt: skip
     for when, failure in found["failures"]:

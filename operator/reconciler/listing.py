@@ -44,10 +44,12 @@ class Lists:
         class Response(aiohttp.ClientResponse):
             async def json(self, **options: Any) -> Any:
                 answer = await super().json(**options)
-                if "limit" in self.url.query and self.status == http.HTTPStatus.GONE:
+                if "limit" not in self.url.query:  # only lists have it
+                    return answer
+                if self.status == http.HTTPStatus.GONE:
                     # The list took longer than the API server keeps its version. For kopf, 410 would be fatal.
                     raise aiohttp.ClientPayloadError("the list has expired, so it begins again")
-                if "limit" in self.url.query and self.ok:  # only lists have it; kopf reads errors by this method, too
+                if self.ok:  # kopf reads errors by this method, too
                     await take(self.url, answer)
                 return answer
 

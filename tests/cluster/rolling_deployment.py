@@ -1,14 +1,33 @@
-"""A Deployment of one hp pod in a rolling update without a kubelet: the test does what kubelet and agent would do."""
+"""A Deployment of one hp pod in a rolling update without a kubelet: the test does what kubelet and agent would do.
 
+A test that uses it also imports the fixtures.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from kubernetes import client
 
-from tests.cluster.conftest import NODES_OF
+from testbed.access import Access
+from testbed.control_plane import ControlPlane
+from tests.cluster.conftest import NODES_OF, client_for
 from tests.cluster.operator_process import World
 from tests.waiting import DEADLINE, eventually
 
 HP, LABEL = "orion.gpu/hp", "orion.gpu/rollout"
+
+
+@pytest.fixture
+def control_plane(own_control_plane: ControlPlane) -> Access:
+    """A control plane for this test alone: the operators of other tests write the labels of all nodes, too."""
+    return own_control_plane.access
+
+
+@pytest.fixture
+def api(control_plane: Access) -> Iterator[client.ApiClient]:
+    with client_for(control_plane.kubeconfig) as administrator:
+        yield administrator
 
 
 class RollingDeployment:

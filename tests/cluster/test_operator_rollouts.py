@@ -1,31 +1,15 @@
 """A rolling update on a real control plane: the operator opens the old pod's node, and the scheduler uses it."""
 
 import signal
-from collections.abc import Iterator
 
 import pytest
-from kubernetes import client
 
-from testbed.access import Access
-from testbed.control_plane import ControlPlane
-from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.conftest import FakeNode
 from tests.cluster.operator_process import OperatorProcess, World
-from tests.cluster.rolling_deployment import HP, RollingDeployment
+from tests.cluster.rolling_deployment import HP, RollingDeployment, api, control_plane  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def control_plane(own_control_plane: ControlPlane) -> Access:
-    """A control plane for this test alone: the operators of other tests write the labels of all nodes, too."""
-    return own_control_plane.access
-
-
-@pytest.fixture
-def api(control_plane: Access) -> Iterator[client.ApiClient]:
-    with client_for(control_plane.kubeconfig) as administrator:
-        yield administrator
 
 
 def test_the_old_pods_node_is_open_until_the_new_pod_has_its_slot(

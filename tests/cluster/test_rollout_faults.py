@@ -15,12 +15,11 @@ import pytest
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
-from testbed.access import Access
 from testbed.control_plane import ControlPlane
-from tests.cluster.conftest import FakeNode, client_for
+from tests.cluster.conftest import FakeNode
 from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
-from tests.cluster.rolling_deployment import HP, RollingDeployment
+from tests.cluster.rolling_deployment import HP, RollingDeployment, api, control_plane  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -102,22 +101,10 @@ def leader_killed(made: Operators) -> Iterator[Fault]:
 
 
 @pytest.fixture
-def control_plane(own_control_plane: ControlPlane) -> Access:
-    """A control plane for this test alone."""
-    return own_control_plane.access
-
-
-@pytest.fixture
-def api(control_plane: Access) -> Iterator[client.ApiClient]:
-    with client_for(control_plane.kubeconfig) as administrator:
-        yield administrator
-
-
-@pytest.fixture
 def operators(
     own_control_plane: ControlPlane,
     world: World,
-    api: client.ApiClient,
+    api: client.ApiClient,  # noqa: F811
     kubeconfig_for: Callable[..., Path],
     tmp_path: Path,
 ) -> Operators:

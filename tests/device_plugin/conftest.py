@@ -58,6 +58,13 @@ class Node:
         if hp is not None:
             eventually(lambda: self.kubelet.allocatable(HP) == hp, f"{hp} of {HP} are allocatable", seconds)
 
+    def replace_plugin(self, be: int = 3, hp: int = 1) -> PluginProcess:
+        """End the newest plugin, start another, and wait until the kubelet could allocate this many of its slots."""
+        self.end_plugin()
+        plugin = self.plugin()
+        self.until_allocatable(be, hp)
+        return plugin
+
     def until_connected(self) -> None:
         """Wait until the newest plugin is connected to the agent; after that no container waits for the agent."""
         metrics = self.plugins[-1].metrics

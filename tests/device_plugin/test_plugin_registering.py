@@ -258,9 +258,7 @@ def test_a_dead_agents_last_snapshot_is_used_by_the_next_plugin_too(node: Node) 
     node.agent.stop()
     node.plugins[0].until_logged("agent: disconnected")
     assert node.kubelet.allocatable(BE) == 8
-    node.end_plugin()
-    plugin = node.plugin()
-    node.until_allocatable(8, hp=2)
+    plugin = node.replace_plugin(be=8, hp=2)
     assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0
     node.agent.snapshot = devices(1)
     node.agent.start()

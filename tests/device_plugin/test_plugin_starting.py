@@ -46,9 +46,7 @@ def test_a_container_with_two_slots_of_a_gpu_is_accepted_and_never_starts(node: 
     for _ in range(2):
         with pytest.raises(StartFailed, match=r"two slots of one GPU.*delete the pod"):
             node.kubelet.start_container("greedy", "main")
-        node.end_plugin()
-        node.plugin()
-        node.until_allocatable(3, hp=1)
+        node.replace_plugin()
     # A kubelet that has just started calls no plugin. The answer itself then prevents the start.
     node.plugins[-1].end()
     node.kubelet.restart()
@@ -124,9 +122,7 @@ def test_fail_closed_waits_for_the_agent_at_every_later_start(node: Node) -> Non
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.kubelet.start_container("open", "main")
-    node.end_plugin()
-    node.plugin()
-    node.until_allocatable(3, hp=1)
+    node.replace_plugin()
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("closed", "main")
     node.agent.start()
@@ -160,9 +156,7 @@ def test_fail_closed_counts_that_the_agent_reports_after_the_start(node: Node) -
     node.agent.stop()
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("pod", "main")
-    node.end_plugin()
-    node.plugin()
-    node.until_allocatable(3, hp=1)
+    node.replace_plugin()
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("pod", "main")
 
