@@ -23,7 +23,7 @@ from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.annotations import ON_PODS, PRIORITY_LABEL
 from orion.operator.reconciler.listing import paths
-from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.records import Named, PodRecord, pod_record
 from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import Intake, WatchedPods
 
@@ -49,13 +49,13 @@ class _Listed:
 
 @dataclass(slots=True)
 class _Lists:
-    """All objects of the API server. `others` are bodies without spec and status."""
+    """All objects of the API server."""
 
     of: dict[str, _Listed] = field(default_factory=dict)
     older: set[Named] = field(default_factory=set)
     """ Pods of ours without the label. """
-    others: list[dict[str, Any]] = field(default_factory=list)
-    """ Pods that do not concern Orion, in namespaces with shares. """
+    others: list[PodRecord] = field(default_factory=list)
+    """ Pods that do not concern Orion, in namespaces with shares: what their metadata says. """
 
 
 class Resync:
@@ -167,8 +167,8 @@ class Resync:
         with contextlib.suppress(ApiError):  # the next comparison tries again
             await self._read(lists.older)
             await self._read(self._intake.ended_without_label())
-        for number, body in enumerate(lists.others):
-            self._intake.other_pod(body)
+        for number, pod in enumerate(lists.others):
+            self._intake.other_pod(pod)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
@@ -216,4 +216,4 @@ def _sort(meta: dict[str, Any], lists: _Lists) -> None:
         lists.older.add(Named(meta["namespace"], meta["name"]))
     elif meta["namespace"] in lists.of[SHARES].namespaces:
         kept = ("namespace", "name", "uid", "resourceVersion", "labels", "creationTimestamp", "deletionTimestamp")
-        lists.others.append({"metadata": {key: meta[key] for key in kept if key in meta}})
+        lists.others.append(pod_record({"metadata": {key: meta[key] for key in kept if key in meta}}))

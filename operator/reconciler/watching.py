@@ -82,11 +82,14 @@ class Intake:
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_pod(new.at))
 
-    def other_pod(self, body: Mapping[str, Any]) -> None:
-        """Process the metadata of a pod without annotations of Orion. It says nothing new about a pod with slots."""
-        old = self._state.pod(Named(body["metadata"]["namespace"], body["metadata"]["name"]))
-        if old is None or old.priority is None:
-            self.pod({"type": "ADDED", "object": body})
+    def other_pod(self, new: records.PodRecord) -> None:
+        """Process a pod without annotations of Orion, of which only the metadata was read.
+
+        It says nothing new about a pod with slots.
+        """
+        old = self._state.pod(new.at)
+        if (old is None or old.priority is None) and self._is_newer({"type": "ADDED"}, new, old):
+            self._controller.changed(self._state.put_pod(new))
 
     def ended_without_label(self) -> set[Named]:
         """Return the pods in memory that have ended and lack the label."""
