@@ -5,7 +5,7 @@ GPUs are written at most every 30 s, and measured figures only if one has change
 the figures of a thousand shares would keep the API server busy with writes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -102,19 +102,19 @@ def _fail_closed(state: State, pod: records.PodRecord, governance: Governance) -
 
 
 def _share(state: State, record: records.ShareRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
-    governed = state.governed(record)
-    status = share_status(record, governed, state.usage(governed.pods), now)
+    governed, old = state.governed(record), record.read_status()
+    before = conditions_of(old)
+    status = share_status(record, before, governed, state.usage(governed.pods), now)
     plain = status.plain()
-    soon = _urgency(record.status, plain)
+    soon = _urgency(old, plain)
     if soon is None:
         return
     wait = record.written + soon - monotonic
     if wait > 0:
         yield writes.RequeueAfter(wait)
         return
-    yield from _share_events(record, status.conditions or [])
-    before = (record.status.get("pods") or {}).get("unannotated", 0)
-    if governed.unannotated and not before:
+    yield from _share_events(record, before, status.conditions or [])
+    if governed.unannotated and not (old.get("pods") or {}).get("unannotated", 0):
         note = (
             f"Orion does not manage {names(governed.unannotated)}: the selector matches these pods, but they lack the "
             "annotation orion/priority; create them again with it"
@@ -122,7 +122,7 @@ def _share(state: State, record: records.ShareRecord, now: datetime, monotonic: 
         yield writes.PostEvent(
             writes.share_reference(record.at, record.uid), True, "PodsWithoutAnnotation", "Govern", note
         )
-    patch = merge_patch(record.status, plain)
+    patch = merge_patch(old, plain)
     yield writes.PatchShare(record.at, {"metadata": {"resourceVersion": str(record.version)}, "status": patch})
 
 
@@ -150,10 +150,12 @@ def _messages(status: Mapping[str, Any]) -> list[Any]:
     return [condition.get("message") for condition in status.get("conditions") or ()]
 
 
-def _share_events(record: records.ShareRecord, conditions: list[Condition]) -> Iterator[writes.Write]:
-    before = {condition.type: condition for condition in conditions_of(record.status)}
-    for condition in conditions:
-        old = before.get(condition.type)
+def _share_events(
+    record: records.ShareRecord, before: Sequence[Condition], after: Sequence[Condition]
+) -> Iterator[writes.Write]:
+    known = {condition.type: condition for condition in before}
+    for condition in after:
+        old = known.get(condition.type)
         is_good, was_good = _good(condition), old is None or _good(old)
         if is_good and was_good:
             continue

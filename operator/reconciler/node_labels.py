@@ -31,7 +31,7 @@ def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
     if not devices:
         return {}
     labels = {annotations.GPUS: str(usable_gpus(devices))}
-    memories = [each.status.memory.total.bytes for each in devices if each.status.memory and each.status.memory.total]
+    memories = [each.status.memory.total for each in devices if each.status.memory]
     if memories:
         labels[annotations.GPU_MEMORY] = str(min(memories) // _MIB)
     modes = {device.status.mode.value for device in devices if device.status.mode}

@@ -14,8 +14,8 @@ other programs remove `managedFields`.
 from datetime import datetime
 from typing import Any
 
-from orion.crds.conditions import ConditionType, with_condition
-from orion.crds.device import GPUDeviceStatus
+from orion.crds.conditions import Condition, ConditionType, with_condition
+from orion.operator.reconciler.reports import ReportedStatus
 
 NODE_GONE = "NodeGone"
 
@@ -25,10 +25,10 @@ FIELDS_OF_LIVE_AGENTS = (
 """ Fields of a GPUDevice's status that are valid only while an agent updates them. """
 
 
-def orphan_status(status: GPUDeviceStatus, now: datetime) -> dict[str, Any]:
+def orphan_status(status: ReportedStatus, now: datetime) -> dict[str, Any]:
     """Return the merge patch of the status of a GPU whose node is gone."""
     message = f"node {status.node} is gone; the GPU belongs to the node whose agent finds it next"
-    conditions = status.conditions or []
+    conditions = [Condition.model_validate(each, from_attributes=True) for each in status.conditions or ()]
     for kind in (ConditionType.READY, ConditionType.HOOK_INJECTED):
         conditions = with_condition(conditions, kind, None, NODE_GONE, message, status.observed_generation, now)
     return {

@@ -158,5 +158,5 @@ def _fits(gpu: DeviceRecord, needed: int) -> bool:
     memory = gpu.status.memory
     if memory is None or not needed:
         return True
-    taken = max(each.bytes if each is not None else 0 for each in (memory.reserved, memory.used))
-    return memory.total.bytes - taken >= needed
+    taken = max(memory.reserved or 0, memory.used or 0)
+    return memory.total - taken >= needed

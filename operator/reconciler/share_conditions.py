@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orion.crds.clients import ClientRow
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.decimals import Number
-from orion.crds.device import AppliedPolicy
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShareSpec
@@ -15,6 +13,7 @@ from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
 from orion.operator.reconciler.records import DeviceRecord, PodRecord, ShareRecord
+from orion.operator.reconciler.reports import ReportedClient, ReportedPolicy
 from orion.operator.reconciler.usage import STOPPED, Usage
 
 REASON_PENDING = "GrantsPending"
@@ -118,9 +117,9 @@ def over_reserved(spec: GPUShareSpec, found: Usage) -> Finding | None:
 def _over_reserved(device: DeviceRecord) -> tuple[int, int] | None:
     """Return the memory that a GPU's pods reserve and the GPU's memory, in bytes; None: the GPU has enough."""
     memory = device.status.memory
-    if memory is None or memory.reserved is None or not 0 < memory.total.bytes < memory.reserved.bytes:
+    if memory is None or memory.reserved is None or not 0 < memory.total < memory.reserved:
         return None
-    return memory.reserved.bytes, memory.total.bytes
+    return memory.reserved, memory.total
 
 
 def hook_injected(found: Usage) -> Finding:
@@ -154,7 +153,7 @@ def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
     return Finding(False, "Applied", "no GPU of these pods uses another share's policy")
 
 
-def _differs(spec: GPUShareSpec, applied: AppliedPolicy) -> bool:
+def _differs(spec: GPUShareSpec, applied: ReportedPolicy) -> bool:
     own_slowdown, their_slowdown = spec.max_slowdown, applied.max_slowdown
     own_share, their_share = spec.minimum_share, applied.minimum_share
     return (
@@ -164,7 +163,7 @@ def _differs(spec: GPUShareSpec, applied: AppliedPolicy) -> bool:
     )
 
 
-def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], before: Sequence[Condition]) -> Finding:
+def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], before: Sequence[Condition]) -> Finding:
     """Return whether pods get less than their share specifies. `rows` are the clients, worst first."""
     spec = record.share.spec if record.share else None
     if spec is None:
@@ -182,7 +181,7 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ClientRow], befor
     return _slowed(spec, rows, was) or Finding(False, "AsAsked", "every pod gets what the share specifies")
 
 
-def _slowed(spec: GPUShareSpec, rows: Sequence[ClientRow], before: str) -> Finding | None:
+def _slowed(spec: GPUShareSpec, rows: Sequence[ReportedClient], before: str) -> Finding | None:
     limit = spec.max_slowdown
     if limit is None:
         return None
@@ -201,7 +200,7 @@ def not_enforced(record: ShareRecord, found: Usage) -> Finding:
     )
 
 
-def _who(rows: Sequence[ClientRow]) -> str:
+def _who(rows: Sequence[ReportedClient]) -> str:
     """Describe the first process of the rows, with the number of the others."""
     row = rows[0]
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from orion.crds.clients import ClientRow
 from orion.crds.conditions import Condition, ConditionType, with_condition
 from orion.crds.share_status import NAMES_MAX, ROWS_MAX, ClientCounts, GPUShareStatus, PodCounts
 from orion.errors import Unreadable
 from orion.operator.reconciler import share_conditions
 from orion.operator.reconciler.records import ShareRecord
+from orion.operator.reconciler.reports import ReportedClient, client_row
 from orion.operator.reconciler.share_conditions import Finding, Governed
-from orion.operator.reconciler.usage import STOPPED, Usage, with_place, without_grant, worst_first
+from orion.operator.reconciler.usage import STOPPED, Usage, without_grant, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
@@ -25,16 +25,18 @@ def conditions_of(status: dict[str, Any]) -> list[Condition]:
     return found
 
 
-def share_status(record: ShareRecord, governed: Governed, found: Usage, now: datetime) -> GPUShareStatus:
+def share_status(
+    record: ShareRecord, before: Sequence[Condition], governed: Governed, found: Usage, now: datetime
+) -> GPUShareStatus:
     """Return the desired status of a share.
 
     Args:
-        record: the share. Unchanged conditions keep the transition times in the share's status.
+        record: the share.
+        before: the conditions in its status. Those that do not change keep their transition times.
         governed: the pods of the share.
         found: what the node agents report about these pods.
         now: the transition time of conditions that change.
     """
-    before = conditions_of(record.status)
     clients = worst_first(found.clients)
     rows = [row for _, row in clients]
     missing = len(without_grant(record, found).difference(governed.not_admitted))
@@ -51,7 +53,7 @@ def share_status(record: ShareRecord, governed: Governed, found: Usage, now: dat
         pods=_pods(governed, missing),
         gpus=len(found.devices),
         client_counts=_clients(rows, found),
-        clients=[with_place(*each) for each in clients[:ROWS_MAX]] or None,
+        clients=[client_row(row, gpu.status.node, gpu.status.uuid) for gpu, row in clients[:ROWS_MAX]] or None,
     )
 
 
@@ -74,7 +76,7 @@ def _pods(governed: Governed, missing: int) -> PodCounts:
     )
 
 
-def _clients(rows: Sequence[ClientRow], found: Usage) -> ClientCounts:
+def _clients(rows: Sequence[ReportedClient], found: Usage) -> ClientCounts:
     return ClientCounts(
         total=found.processes,
         stopped=sum(row.state == STOPPED for row in rows),

@@ -117,7 +117,7 @@ class State:
             record.written = old.written
             if old.generation == record.generation:
                 # Only the status has changed, so grants and governance stay valid.
-                old.status, old.version = record.status, record.version
+                old.status_text, old.version = record.status_text, record.version
                 return keys
         space.records[record.at.name] = record
         space.changed[record.at.name] = None

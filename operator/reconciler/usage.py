@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from orion.crds.clients import ClientRow, PodReference
-from orion.crds.device import SlotRow, UnmanagedProcess
 from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
+from orion.operator.reconciler.reports import ReportedClient, ReportedPod, ReportedProcess, ReportedSlot
 
 STOPPED = "stopped"
 
-Client = tuple[DeviceRecord, ClientRow]
+Client = tuple[DeviceRecord, ReportedClient]
 """ The row of a process, and its GPU. """
 
 
@@ -19,9 +18,9 @@ class Usage:
 
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     """ The GPUs on which one of the pods holds a slot, by name. """
-    slots: list[tuple[DeviceRecord, SlotRow]] = field(default_factory=list)
+    slots: list[tuple[DeviceRecord, ReportedSlot]] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
-    unmanaged: list[tuple[DeviceRecord, UnmanagedProcess]] = field(default_factory=list)
+    unmanaged: list[tuple[DeviceRecord, ReportedProcess]] = field(default_factory=list)
 
     @property
     def processes(self) -> int:
@@ -32,6 +31,7 @@ class Usage:
 def named_pods(device: DeviceRecord) -> set[Named]:
     """Return the pods that a GPU's status names."""
     status = device.status
+    rows: tuple[ReportedSlot | ReportedClient | ReportedProcess, ...]
     rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.unmanaged or ()))
     return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
 
@@ -61,7 +61,7 @@ def without_grant(share: ShareRecord, found: Usage) -> set[str]:
     return {row.pod.name for row in rows if row.pod is not None}
 
 
-def _is_one(pod: PodReference | None, uids: Mapping[tuple[str, str], str]) -> bool:
+def _is_one(pod: ReportedPod | None, uids: Mapping[tuple[str, str], str]) -> bool:
     """Return whether a row belongs to one of the pods. An earlier pod of the same name has another uid."""
     if pod is None:
         return False
@@ -72,11 +72,6 @@ def _is_one(pod: PodReference | None, uids: Mapping[tuple[str, str], str]) -> bo
 def worst_first(clients: Iterable[Client]) -> list[Client]:
     """Return clients, worst first: those with a message, then stopped ones, then by slowdown, gated time and name."""
     return sorted(clients, key=_sort_key)
-
-
-def with_place(device: DeviceRecord, row: ClientRow) -> ClientRow:
-    """Return the row of a client with its node and GPU."""
-    return row.model_copy(update={"node": row.node or device.status.node, "gpu": row.gpu or device.status.uuid})
 
 
 def _sort_key(client: Client) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:
