@@ -17,7 +17,8 @@ from testbed.node_settings import CONTAINERD_SOCKET
 from testbed.packages import Runtime
 from testbed.process import tether
 
-SIMULATED_GPUS = "/run/orion-sim"  # new at each start of the node, like the memory of a GPU
+SIMULATED_GPUS = "/dev/shm/orion-sim"
+""" New at each start of the node, like the memory of a GPU. Tests fill /run, where no GPU takes space. """
 
 
 class Inside:
