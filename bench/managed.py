@@ -103,20 +103,20 @@ class ManagedGPU:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def client_environment(self, role: str, weight: float = 0.0, all_gpus: bool = False) -> dict[str, str]:
+    def client_environment(self, role: str, request: float = 0.0, all_gpus: bool = False) -> dict[str, str]:
         """Open a slot and return the environment of its clients.
 
         Args:
             role: "hp" or "be".
-            weight: Weight of a be slot among the be slots; 0: the agent's default.
+            request: The part of the GPU's time that a be slot requests; 0: none.
             all_gpus: Open a slot on each other GPU of the machine, too: the clients are the ranks of a job.
         """
-        slot = self._open(self.gpu.uuid, role, weight)
+        slot = self._open(self.gpu.uuid, role, request)
         seen = self._root / "clients" / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
         (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
         for other in self._others if all_gpus else ():
-            (seen / "slots" / other).symlink_to(self._open(other, role, weight).directory)
+            (seen / "slots" / other).symlink_to(self._open(other, role, request).directory)
         return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
 
     def wait_for_clients(self, count: int) -> None:
@@ -143,15 +143,20 @@ class ManagedGPU:
         """
         self._ask(self._stub.SetPolicy, agent_pb2.SetPolicyRequest(gpu=self.gpu.uuid, policy=policy, fields=fields))
 
+    def set_grant(self, slot: str, request: float = 0.0, limit: float = 0.0) -> None:
+        """Change the request and the limit of a slot, as parts of the GPU's time; 0: no change."""
+        asked = agent_pb2.SetGrantRequest(gpu=self.gpu.uuid, name=slot, request=request, limit=limit)
+        self._ask(self._stub.SetGrant, asked)
+
     def snapshot(self) -> agent_pb2.Gpu:
         """Return the agent's current view of the GPU, its slots and clients."""
         gpus = self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus
         current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
         return current
 
-    def _open(self, gpu: str, role: str, weight: float) -> agent_pb2.Slot:
-        request = agent_pb2.OpenSlotRequest(gpu=gpu, role=role.upper(), owner_process_id=os.getpid(), weight=weight)
-        opened: agent_pb2.Slot = self._ask(self._stub.OpenSlot, request)
+    def _open(self, gpu: str, role: str, request: float) -> agent_pb2.Slot:
+        asked = agent_pb2.OpenSlotRequest(gpu=gpu, role=role.upper(), owner_process_id=os.getpid(), request=request)
+        opened: agent_pb2.Slot = self._ask(self._stub.OpenSlot, asked)
         return opened
 
     def _start(self) -> None:

@@ -130,6 +130,38 @@ def services(
     return controller.run_to_exit(scenario, output, only or [], device, limit)
 
 
+@app.command(name="quotas")
+def quotas(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.yaml", help="See bench/scenarios/quotas.yaml.")],
+    output: Annotated[Path, typer.Option(help="The folder for results. An existing one is continued.")] = Path(
+        "results/quotas"
+    ),
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Use simulated GPUs and stand-ins. The figures are not results.")
+    ] = False,
+    only: Annotated[str | None, typer.Option(metavar="SETTING", help="Only this setting.")] = None,
+    stop_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Start no run that would end later than this.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Measure whether be slots get the GPU time that their requests and limits say, in each second.
+
+    A repeated command makes what is missing. At the end it prints a table of all settings.
+    """
+    extras.require("numpy", "the table is made with it")
+    from orion.bench.commandline import say
+    from orion.bench.quotas import report as table
+    from orion.bench.quotas import runs
+    from orion.bench.quotas import scenario as scenarios
+
+    limit = math.inf if stop_after is None else stop_after
+    runs.run(scenarios.read(scenario), output, simulated, only, limit, lambda line: None if as_json else say(line))
+    found = table.analysed(output)
+    typer.echo(json.dumps({"settings": found}, indent=2) if as_json else table.markdown(found), nl=as_json)
+    return 0
+
+
 @app.command(name="report")
 def report(
     folder: Annotated[

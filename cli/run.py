@@ -40,6 +40,13 @@ def _size(text: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+def _part(value: float | None) -> float | None:
+    # Not by `min` and `max`: click lets NaN pass.
+    if value is not None and not 0.001 <= value <= 1:
+        raise typer.BadParameter(f"{value:g} is not a part of the GPU's time: give a number from 0.001 to 1")
+    return value
+
+
 Command = Annotated[list[str], typer.Argument(help="The program and its arguments, after --.", metavar="CMD")]
 Memory = Annotated[
     int | None,
@@ -54,10 +61,22 @@ Gpu = Annotated[
     str,
     typer.Option(metavar="UUID|INDEX|all", help="The GPU to use. If you name one, the program sees only that one."),
 ]
-Weight = Annotated[
+Request = Annotated[
     float | None,
     typer.Option(
-        min=0.01, max=100, help="be: programs divide the time of be in proportion to their weights.", show_default="1"
+        callback=_part,
+        metavar="PART",
+        help="be: the part of the GPU's time that the program gets at least, 0.001 to 1, of what hp leaves.",
+        show_default="none",
+    ),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option(
+        callback=_part,
+        metavar="PART",
+        help="The part of the GPU's time that the program gets at most, 0.001 to 1; for hp it is not enforced yet.",
+        show_default="no limit",
     ),
 ]
 Profile = Annotated[
@@ -72,7 +91,8 @@ def run(
     priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: runs while hp is idle.")],
     memory: Memory = None,
     gpu: Gpu = "all",
-    weight: Weight = None,
+    request: Request = None,
+    limit: Limit = None,
     *,
     changes: dict[str, Any],
     profile: Profile = None,
@@ -85,25 +105,27 @@ def run(
 
     [bold]orion run --priority be --memory 8GiB -- python train.py[/bold]
 
-    hp decides how the GPU is shared: --policy, --max-slowdown, --sharing-cost and --minimum-share need
-    --priority hp. They stay in force until you change them ([bold]orion policy[/bold]).
+    hp decides how the GPU is shared: --policy, --max-slowdown and --sharing-cost need --priority hp. They stay
+    in force until you change them ([bold]orion policy[/bold]).
     """  # fmt: skip
     from orion import hook
 
     with _silent_grpc():
         from orion.cli import agents, launching, slot_choice
 
-    _check_options(priority, weight, changes)
+    _check_options(priority, request, limit, changes)
+    if priority is Priority.HP and limit is not None:
+        typer.echo("orion: --limit of hp has no effect yet, because no policy of this version limits hp", err=True)
     program = shutil.which(command[0])
     if program is None:
         raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
-    rows = _rows(profile)
+    rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
     snapshot = agents.find_or_start(place, simulated)
     gpus = slot_choice.choose_gpus(snapshot, gpu)
     on_simulated = _are_simulated(gpus, simulated, place)
-    client_root = slot_choice.take_slots(place, gpus, priority.value, memory or 0, weight or 0.0, changes, rows)
+    client_root = slot_choice.take_slots(place, gpus, priority.value, limits, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
     if gpu != "all":
@@ -119,10 +141,12 @@ def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
     return loading.read_rows(profile)
 
 
-def _check_options(priority: Priority, weight: float | None, changes: dict[str, Any]) -> None:
-    """Refuse options that need the other priority."""
-    if priority is Priority.HP and weight is not None:
-        raise Invalid("--weight divides the time that be gets: give it with --priority be")
+def _check_options(priority: Priority, request: float | None, limit: float | None, changes: dict[str, Any]) -> None:
+    """Refuse options that need the other priority, and those that contradict each other."""
+    if priority is Priority.HP and request is not None:
+        raise Invalid("--request of hp is a part of the GPU's policy: give it to `orion policy set`")
+    if request is not None and limit is not None and request > limit:
+        raise Invalid(f"--request {request:g} is above --limit {limit:g}: lower the request or raise the limit")
     if priority is Priority.BE and changes:
         flag = f"--{next(iter(changes)).replace('_', '-')}"
         raise Invalid(f"{flag} is a decision of hp: give it with --priority hp, or to `orion policy set`")

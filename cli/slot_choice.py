@@ -11,12 +11,25 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orion.cli import agents, launching
 from orion.errors import Exhausted, Invalid, NotFound
 from orion.node_agent.api import agent_pb2
+
+
+@dataclass(frozen=True)
+class SlotLimits:
+    """What each slot of a program may use; 0: not set."""
+
+    memory_bytes: int = 0
+    """ For each process of the slot. """
+    request: float = 0.0
+    """ The part of the GPU's time that the slot gets at least. """
+    limit: float = 0.0
+    """ The part of the GPU's time that the slot gets at most. """
 
 
 def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu") -> list[agent_pb2.Gpu]:
@@ -43,8 +56,7 @@ def take_slots(
     root: Path,
     gpus: list[agent_pb2.Gpu],
     priority: str,
-    memory_limit: int,
-    weight: float = 0.0,
+    limits: SlotLimits,
     policy: Mapping[str, Any] | None = None,
     profile: Sequence[agent_pb2.ProfileRow] = (),
 ) -> Path:
@@ -54,8 +66,7 @@ def take_slots(
         root: the agent's.
         gpus: to use.
         priority: ``hp`` or ``be``.
-        memory_limit: bytes for each process of the slot; 0 for none.
-        weight: of the slot among be slots; 0 for the usual one.
+        limits: of each slot.
         policy: changes of the GPUs' policies, as `AgentClient.set_policy` takes them.
         profile: rows for the slots; none leaves the profile that they have.
     """
@@ -69,7 +80,13 @@ def take_slots(
                 agent.set_policy(uuid, **policy)
         taken = [
             agent.open_slot(
-                uuid, role, name=name, memory_limit_bytes=memory_limit, owner_process_id=os.getpid(), weight=weight
+                uuid,
+                role,
+                name=name,
+                memory_limit_bytes=limits.memory_bytes,
+                owner_process_id=os.getpid(),
+                request=limits.request,
+                limit=limits.limit,
             )
             for uuid, name in names.items()
         ]

@@ -76,11 +76,11 @@ def _bar(share: float, console: Console) -> RenderableType:
 def _policy(gpu: agent_pb2.Gpu) -> str:
     """Return the GPU's policy, and the settings that differ from the default."""
     parts = [gpu.policy, f"window {gpu.window_us} us"]
-    slowdown, share = gpu.settings.fields["max_slowdown"], gpu.settings.fields["minimum_share"]
+    slowdown, request = gpu.settings.fields["max_slowdown"], gpu.settings.fields.get("request", 1.0)
     if gpu.policy == "orion" and slowdown > 1:
         parts.append(f"max slowdown {slowdown:g}")
-    if share:
-        parts.append(f"be at least {share:.0%}")
+    if request < 1:
+        parts.append(f"hp request {request:g}")
     return ", ".join(parts)
 
 

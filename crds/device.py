@@ -97,8 +97,11 @@ class SlotRow(Model):
     memory_limit: Memory | None = None
     """ The device memory that each process of the slot may allocate. Unit: bytes. """
 
-    weight: Number | None = None
-    """ be: the slot's weight. The be slots of a GPU divide the time that hp leaves in proportion to their weights. """
+    compute_request: Number | None = None
+    """ be: the part of the time that the slot gets at least, of the time that hp leaves; absent: no request. """
+
+    compute_limit: Number | None = None
+    """ The part of the GPU's time that the slot gets at most; absent: no limit. """
 
     clients: Count = 0
     """ The number of processes that have joined the slot. """
@@ -116,8 +119,8 @@ class AppliedPolicy(Model):
     max_slowdown: Number | None = None
     """ The accepted slowdown of hp's work, as a factor of the time that the work takes alone. """
 
-    minimum_share: Number | None = None
-    """ The fraction of the time for which be runs, however busy hp is. """
+    request: Number | None = None
+    """ The part of the GPU's time that hp is sure of; be is sure of the rest, however busy hp is. """
 
     window: Duration | None = None
     """ The be work that may be in flight, in expected time. """

@@ -25,7 +25,8 @@ FORMAT = 1
 
 _Bytes = Annotated[int, Field(ge=1, le=2**63 - 1)]
 _Milli = Annotated[int, Field(ge=0, le=100_000)]
-
+_Part = Annotated[int, Field(ge=0, le=1_000)]
+""" A part of a GPU's time, in thousandths. """
 
 _Fields = create_model("_Fields", __base__=Model, **policy_fields.granted())
 
@@ -44,10 +45,9 @@ class ContainerGrant(Model):
 
     memory_limit_bytes: _Bytes | None = None
     memory_request_bytes: _Bytes | None = None
-    compute_request_milli: _Milli | None = None
-    compute_limit_milli: _Milli | None = None
+    compute_request_milli: _Part | None = None
+    compute_limit_milli: _Part | None = None
     sm_share_milli: _Milli | None = None
-    weight_milli: _Milli | None = None
 
 
 class PodGrant(Model):
@@ -128,7 +128,6 @@ def _container(spec: GPUShareSpec, slots: int) -> ContainerGrant:
         compute_request_milli=_milli(compute.request if compute else None),
         compute_limit_milli=_milli(compute.limit if compute else None),
         sm_share_milli=_milli(spec.sm_share),
-        weight_milli=_milli(spec.weight),
     )
 
 

@@ -2,7 +2,7 @@
 
 Common fields (priority, maxSlowdown, memory) are at the top level, rarely used ones in `tuning`. A field that only one
 priority can use has no default in the schema: the API server would add the default to every object, so a rule such as
-"weight is for be" would reject objects that did not set the field. The field's description gives the default instead.
+"slo is for hp" would reject objects that did not set the field. The field's description gives the default instead.
 
 Rejected: a field `policy` in best-effort shares. The share of the hp pod decides how its GPU is shared, and an error is
 better than a setting without an effect.
@@ -36,21 +36,24 @@ def _time(least: str, most: str, example: str) -> Between:
 
 
 Slowdown = Annotated[Number, _number(1, 100, "1.3")]
-Floor = Annotated[Number, _number(0, 0.5, "0.1")]
 PartOfGPU = Annotated[Number, _number(0.001, 1, "0.5")]
 MemoryAmount = Annotated[Memory, Between(Memory("1Mi"), Memory("16Ti"), "an amount of memory", "8Gi or 8GiB")]
 
 
 class Compute(Model):
-    """The GPU time of a slot, as a fraction of the GPU's time: 1 is a whole GPU, 0.5 is half of one."""
+    """The GPU time of a slot, as a part of the GPU's time: 1 is a whole GPU, 0.5 is half of one."""
 
     request: PartOfGPU | None = None
-    """ The GPU time that the slot should get at least. Unit: GPUs. Default: no guarantee.
-    The grant records the value, but no policy of this version guarantees time. """
+    """ The part of the time that the slot gets at least, whenever it wants the time. be: a part of the time that hp
+    leaves. Requests that add up to more than that are scaled, and slots without a request share what the requests
+    leave, at least 0.01 each. hp: hp is sure of this part of a saturated GPU, and the floors of be hold within the
+    rest; at least 0.5; policies orion and gate only. Unit: a part such as 0.4, in steps of a thousandth.
+    Default: none for be; 1 for hp, so be has no floor. """
 
     limit: PartOfGPU | None = None
-    """ The GPU time that the slot should get at most. Unit: GPUs. Default: no limit.
-    The grant records the value, but no policy of this version limits time. """
+    """ The part of the time that the slot gets at most, measured over 1 s, also on a GPU that is otherwise idle.
+    Priority hp: the grant records the value, but no policy of this version limits hp. Unit: a part such as 0.6, in
+    steps of a thousandth. Default: no limit. """
 
     rules = COMPUTE
 
@@ -132,12 +135,8 @@ class GPUShareSpec(Model):
     only hp uses. Priority hp and policy orion only; it takes effect in mode mps only. Unit: a factor such as 1.3, in
     steps of a thousandth. Default: 1, no overlap. """
 
-    minimum_share: Floor | None = None
-    """ The fraction of the time for which be runs, however busy hp is; priority hp and policies orion and gate only.
-    Unit: a part of the time such as 0.1, in steps of a thousandth. Default: 0, no floor. """
-
     compute: Compute | None = None
-    """ The GPU time of each slot. Default: neither guaranteed nor limited. """
+    """ The GPU time of each slot. Default: hp is sure of all of it, be of none; neither is limited. """
 
     memory: DeviceMemory | None = None
     """ The device memory of each slot. Default: not limited. """
@@ -145,10 +144,6 @@ class GPUShareSpec(Model):
     sm_share: PartOfGPU | None = None
     """ The fraction of the GPU's SMs that a slot may use; mode mps only. The grant records the value, but no policy of
     this version limits the SMs of a slot. Unit: a part such as 0.5, in steps of a thousandth. Default: all. """
-
-    weight: Annotated[Number, _number(0.01, 100, "2")] | None = None
-    """ The weight of each slot. The be slots of a GPU divide the time that hp leaves in proportion to their weights.
-    Priority be only. Unit: none; twice the weight is twice the time. Default: 1. """
 
     slo: Objective | None = None
     """ A latency objective, for documentation only; priority hp only. Default: none. """

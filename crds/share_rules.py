@@ -8,7 +8,7 @@ from orion.crds.durations import Duration
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
-from orion.hook.policy_table import RELEASE
+from orion.hook.policy_table import HP_REQUEST_LEAST, RELEASE
 
 if TYPE_CHECKING:
     from orion.crds.share import GPUShareSpec
@@ -107,6 +107,21 @@ _BUDGET = Rule(
 )
 
 
+def _hp_request_is_possible(spec: "GPUShareSpec") -> bool:
+    request = member(spec, "compute.request")
+    return spec.priority is Priority.BE or request is None or request.value >= HP_REQUEST_LEAST
+
+
+_HP_REQUEST = Rule(
+    "self.priority == 'be' || !(has(self.compute) && has(self.compute.request)) || "
+    f"self.compute.request >= {HP_REQUEST_LEAST}",
+    f"spec.compute.request of priority hp is at least {HP_REQUEST_LEAST}: be is sure of the rest, so a lower request "
+    "would put be first; raise spec.compute.request, or set spec.priority to be",
+    "compute.request",
+    _hp_request_is_possible,
+)
+
+
 def _rules_of_policy_fields() -> list[Rule]:
     """Return one rule for each field of the policy table; the two fields of `tuning.linger` share one rule."""
     users = {".".join(row.share.split(".")[:2]): row.policies for row in RELEASE.rows if row.share}
@@ -119,11 +134,11 @@ def _rules_of_policy_fields() -> list[Rule]:
 SPEC = (
     *_only_for(
         Priority.HP,
-        ("policy", "max_slowdown", "minimum_share", "tuning"),
+        ("policy", "max_slowdown", "tuning"),
         "the hp pod of a GPU decides how it is shared",
     ),
     *_only_for(Priority.HP, ("slo",), "a be pod waits for hp, so it cannot have a latency objective"),
-    *_only_for(Priority.BE, ("weight",), "weights divide the time that hp leaves among be pods"),
+    _HP_REQUEST,
     *_rules_of_policy_fields(),
     _BUDGET,
 )

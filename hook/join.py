@@ -29,6 +29,7 @@ class MessageType(IntEnum):
     REPORT = 3
     SUSPECT = 4
     LEARNT = 5
+    TURN = 6
     WELCOME = 16
     REFUSED = 17
     NEIGHBOURS = 18
@@ -45,6 +46,13 @@ class Refusal(IntEnum):
     RATE = 3
     PAGES = 4
     SLOT = 5
+
+
+class TurnWish(IntEnum):
+    """What a be client wants about its slot's turns."""
+
+    HANDED_BACK = 1
+    WANTED = 2
 
 
 class ReportCode(IntEnum):
@@ -93,6 +101,12 @@ class Suspect(LittleEndianStructure):
     """A be client reports that it waits for an hp client whose heartbeat is stale."""
 
     _fields_ = [("head", Message), ("client_index", c_uint32), ("generation", c_uint32)]
+
+
+class Turn(LittleEndianStructure):
+    """A be client hands back the rest of its slot's turn, or asks for a turn."""
+
+    _fields_ = [("head", Message), ("wish", c_uint32), ("reserved", c_uint32)]
 
 
 class Welcome(LittleEndianStructure):

@@ -15,7 +15,7 @@ from typing import Any
 from orion.hook import policy_table
 from orion.hook.policy_table import Table
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """ Raise this number with every change of a field's offset or meaning; hook and agent may be one version apart. """
 
 BENCH_LAYOUTS = 0x10000
@@ -125,9 +125,14 @@ class Grant(LittleEndianStructure):
         ("compute_limit_milli", c_uint32),
         ("sm_share_milli", c_uint32),
         ("spare_milli", c_uint32),
-        ("weight_milli", c_uint32),
-        ("held", c_uint32),
-        ("spare", c_uint64 * 9),
+        ("retired", c_uint32 * 2),
+        ("turn_begin_ns", c_uint64),
+        ("turn_end_ns", c_uint64),
+        ("next_begin_ns", c_uint64),
+        ("next_end_ns", c_uint64),
+        ("cycle_ns", c_uint64),
+        ("plan_until_ns", c_uint64),
+        ("spare", c_uint64 * 3),
     ]
 
 
@@ -137,7 +142,8 @@ class GrantPage(LittleEndianStructure):
     _fields_ = [
         ("header", PageHeader),
         ("current", c_uint32),
-        ("spare", c_uint32 * 15),
+        ("plan", c_uint32),
+        ("spare", c_uint32 * 14),
         ("copy", Grant * 2),
         ("unused", c_uint8 * 3712),
     ]
@@ -203,7 +209,8 @@ class RecordPage(LittleEndianStructure):
         ("long_kernel_name", c_char * 128),
         ("fault", c_uint64),
         ("launches_counted_ns", c_uint64),
-        ("unused", c_uint8 * 3384),
+        ("piece_ns", c_uint64),
+        ("unused", c_uint8 * 3376),
     ]
 
 

@@ -36,13 +36,17 @@ def _kinds() -> str:
 
 
 def _members(table: Table) -> dict[str, str]:
-    sentences = {row.word: row.sentence for row in table.all_rows}
+    sentences = {row.word: _sentence(row) for row in table.all_rows}
     members = {}
     for name, size, count in table.words():
         array = f"[{count}]" if count > 1 else ""
         said = f" /* {sentences[name]} */" if name in sentences else ""
         members[name] = f"    uint{8 * size}_t {name}{array};{said}\n"
     return members
+
+
+def _sentence(row: Row) -> str:
+    return f"1 - {row.name}. {row.sentence}" if row.rest_word else row.sentence
 
 
 def _structure() -> str:
@@ -57,21 +61,21 @@ def _structure() -> str:
     )
 
 
-def _figure(row: Row, value: float) -> str:
-    return f"{row.to_page(value)}u" if row.unit.size == 4 else f"UINT64_C({row.to_page(value)})"
+def _figure(row: Row, word: int) -> str:
+    return f"{word}u" if row.unit.size == 4 else f"UINT64_C({word})"
 
 
 def _bounds(rows: Iterable[Row]) -> str:
     return "".join(
-        f"#define ORION_{row.word.upper()}_LEAST {_figure(row, row.least)}\n"
-        f"#define ORION_{row.word.upper()}_MOST {_figure(row, row.most)}\n"
+        f"#define ORION_{row.word.upper()}_{end} {_figure(row, word)}\n"
         for row in rows
+        for end, word in zip(("LEAST", "MOST"), row.page_bounds, strict=True)
     )
 
 
 def _defaults() -> str:
     def initialisers(rows: Iterable[Row]) -> str:
-        return "".join(f"        .{row.word} = {_figure(row, row.default)},\n" for row in rows)
+        return "".join(f"        .{row.word} = {_figure(row, row.to_page(row.default))},\n" for row in rows)
 
     return (
         "/* The policy if users set nothing. */\n"

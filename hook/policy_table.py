@@ -52,6 +52,8 @@ class Row:
         default: the value if users set none.
         sentence: tells users what the field does; omits unit, bounds and default.
         default_is: what the default means, if its number does not show it.
+        rest_word: the name of the word without the unit, if the page stores the rest to 1 of a ratio; empty: the page
+            stores the ratio.
         by_hp: whether `orion run --priority hp` has an option for it.
         share: the field's path in a GPUShare's spec; empty: a GPUShare does not have it.
         policies: the policies that use the field.
@@ -64,6 +66,7 @@ class Row:
     default: float
     sentence: str
     default_is: str = ""
+    rest_word: str = ""
     by_hp: bool = False
     share: str = ""
     policies: tuple[str, ...] = ("orion", "gate")
@@ -76,12 +79,12 @@ class Row:
     @property
     def word(self) -> str:
         """The name in the page."""
-        return f"{self.stem}{self.unit.page_suffix}"
+        return f"{self.rest_word or self.stem}{self.unit.page_suffix}"
 
     @property
     def granted(self) -> str:
         """The name in a pod's grant, where all values are integers, so ratios are in thousandths."""
-        return self.word if self.unit is Unit.RATIO else self.name
+        return f"{self.stem}{self.unit.page_suffix}" if self.unit is Unit.RATIO else self.name
 
     @property
     def kind(self) -> type[int] | type[float]:
@@ -90,15 +93,27 @@ class Row:
 
     def to_page(self, value: float) -> int:
         """Return a user's value in the unit of the page."""
-        return round(value * self.unit.factor)
+        return self._stored(round(value * self.unit.factor))
 
     def from_page(self, word: int) -> float:
         """Return a value of the page in the unit for users."""
-        return word / self.unit.factor if self.kind is float else word // self.unit.factor
+        return self._stored(word) / self.unit.factor if self.kind is float else word // self.unit.factor
 
-    def within(self, word: int) -> int:
-        """Return a value of the page, limited to the field's bounds."""
-        return min(max(word, self.to_page(self.least)), self.to_page(self.most))
+    def from_grant(self, value: int) -> int:
+        """Return a value of a grant in the unit of the page, limited to the field's bounds."""
+        word = self._stored(value) if self.unit is Unit.RATIO else self.to_page(value)
+        least, most = self.page_bounds
+        return min(max(word, least), most)
+
+    @property
+    def page_bounds(self) -> tuple[int, int]:
+        """The lowest and the highest valid value in the page."""
+        least, most = sorted((self.to_page(self.least), self.to_page(self.most)))
+        return least, most
+
+    def _stored(self, amount: int) -> int:
+        """Convert between a value and the rest to 1, if the page stores the rest; the same in both directions."""
+        return self.unit.factor - amount if self.rest_word else amount
 
 
 @dataclass(frozen=True)
@@ -175,7 +190,7 @@ class Table:
 
 
 _SLOWDOWN_MOST = 100
-_SHARE_MOST = 0.5
+HP_REQUEST_LEAST = 0.5
 _SMS_MOST = 65_535
 _MINUTE_US = 60_000_000
 
@@ -225,10 +240,10 @@ RELEASE = Table(
             share="tuning.overlapSMs", policies=("orion",),
         ),
         Row(
-            "minimum_share", Unit.RATIO, 0, _SHARE_MOST, 0,
-            "be runs for at least this share of the time, however busy hp is.",
-            "no floor", by_hp=True,
-            share="minimumShare",
+            "request", Unit.RATIO, HP_REQUEST_LEAST, 1, 1,
+            "hp is sure of this part of the GPU's time; be is sure of the rest, however busy hp is.",
+            "no floor for be", rest_word="minimum_share",
+            share="compute.request",
         ),
         Row(
             "long_kernel", Unit.MICROSECONDS, 1, _MINUTE_US, 5_000,

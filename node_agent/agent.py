@@ -24,7 +24,7 @@ from orion.node_agent.sharing.served import ServedGpu
 from orion.node_agent.slots import knowledge
 from orion.node_agent.slots.holders import Holders, NoHolders
 from orion.node_agent.slots.owners import Owners
-from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
+from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.root import Root
 from orion.node_agent.state.state_file import RememberedGpu, StateFile
 
@@ -137,7 +137,8 @@ class Agent:
         role: layout.Role,
         memory_limit_bytes: int,
         owner_process_id: int,
-        weight_milli: int = WEIGHT_MILLI,
+        request_milli: int = 0,
+        limit_milli: int = 0,
     ) -> Slot:
         """Open a slot, or find the open slot of that name; an empty name chooses a free one.
 
@@ -158,7 +159,7 @@ class Agent:
             if len(shared_gpu.slots) >= _SLOTS_MAX:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
-        slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli)
+        slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
         self._owners.set(slot, owner)
         self.save(self.gpu(uuid))
         _log.info("slot: %s %s opened for process %s", uuid, name, owner_process_id or "any")
@@ -199,13 +200,18 @@ class Agent:
         gpu = self.gpu(uuid)
         slot = gpu.shared_gpu.slot(name)
         gpu.joining.forget_all(slot)
-        slot.set(memory_limit_bytes=0, weight_milli=WEIGHT_MILLI)
+        slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
         self.save(gpu)
         _log.info("slot: %s %s reset for another container", uuid, name)
         return slot
 
     def set_grant(
-        self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
+        self,
+        uuid: str,
+        name: str,
+        memory_limit_bytes: int | None = None,
+        request_milli: int | None = None,
+        limit_milli: int | None = None,
     ) -> Slot:
         """Change a slot's grant; None leaves a value unchanged.
 
@@ -213,7 +219,7 @@ class Agent:
             NotFound: there is no such GPU or slot.
         """
         slot = self.gpu(uuid).shared_gpu.slot(name)
-        if slot.set(memory_limit_bytes=memory_limit_bytes, weight_milli=weight_milli):
+        if slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli):
             self.save(self.gpu(uuid))
         return slot
 
@@ -244,7 +250,11 @@ class Agent:
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:
             slot = self._open(served, each.name, each.role, each.permanent)
-            slot.set(memory_limit_bytes=each.memory_limit_bytes, weight_milli=each.weight_milli)
+            slot.set(
+                memory_limit_bytes=each.memory_limit_bytes,
+                request_milli=each.request_milli,
+                limit_milli=each.limit_milli,
+            )
             slot.holder_text = each.holder
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))

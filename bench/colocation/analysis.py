@@ -224,8 +224,8 @@ def unfairness(one: Measured) -> float | None:
     if one.shares is None or len(one.shares) < 2:
         return None
     got = np.asarray([share.mean() for share in one.shares])
-    weights = np.asarray([client.weight for client in one.run.be])
-    fair = got.sum() * weights / weights.sum()
+    parts = np.asarray([client.part for client in one.run.be])
+    fair = got.sum() * parts / parts.sum()
     return float(np.max(np.abs(got / fair - 1))) if got.sum() > 0 else 1.0
 
 
@@ -235,14 +235,14 @@ def _client_shares(runs: Sequence[Measured]) -> list[ClientShare]:
     clients = runs[0].run.be
     if not rows or len(clients) < 2 or any(len(row) != len(clients) for row in rows):
         return []
-    weights = sum(client.weight for client in clients)
+    whole = sum(client.part for client in clients)
     return [
         ClientShare(
             id=client.id,
-            weight=client.weight,
+            request=client.request,
             gpu_time=[row[index] for row in rows],
             part=[row[index] / max(sum(row), 1e-12) for row in rows],
-            fair=client.weight / weights,
+            fair=client.part / whole,
         )
         for index, client in enumerate(clients)
     ]

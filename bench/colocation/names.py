@@ -46,12 +46,12 @@ def of_load(load: Load) -> str:
 
 
 def of_be(entry: BestEffort) -> str:
-    """Return the name of a be entry, with its count and weights."""
+    """Return the name of a be entry, with its count and requests."""
     words = _load(entry)
     if entry.count > 1:
         words.append(f"x{entry.count}")
-    if len(set(entry.weights)) > 1:
-        words += ["weights", *(f"{weight:g}" for weight in entry.weights)]
+    if len(set(entry.requests)) > 1:
+        words += ["requests", *(f"{request:g}" for request in entry.requests)]
     return slug("-".join(words))
 
 

@@ -42,8 +42,8 @@ class Post:
     role: str
     index: int
     """Index of its slot, among the slots of its role."""
-    weight: float
-    """Weight of the slot; 0: the agent's default."""
+    request: float
+    """The part of the GPU's time that the slot requests; 0: none."""
     clients: tuple[Client, ...]
     threads: Literal["no", "plain", "scheduled"]
     """no: one client; plain: clients are threads without Orion; scheduled: threads that Orion schedules."""
@@ -96,14 +96,14 @@ def _post(run: PlannedRun, role: str, index: int, simulated: bool) -> Post:
     spec = run.spec
     side: Side = spec.hp if role == "hp" else spec.be
     hooked = isinstance(spec, Orion)
-    weights = run.entry.weights if run.entry and role == "be" and hooked else []
+    requests = run.entry.requests if run.entry and role == "be" and hooked else []
     return Post(
         mode="mps" if needs_mps(spec) else "timeslice",
         domain=spec.domain if isinstance(spec, Orion) else None,
         baselines=isinstance(spec, Orion) and spec.baselines,
         role=role,
         index=index,
-        weight=weights[index] if weights else 0.0,
+        request=requests[index] if requests else 0.0,
         clients=(_client(run, role, simulated),),
         threads="no",
         environment=_environment(spec, side, role),
@@ -117,7 +117,7 @@ def _threads(run: PlannedRun, simulated: bool) -> Post:
     clients = [_client(run, "hp", simulated)] + [_client(run, "be", simulated)] * count
     return Post(
         mode="timeslice", domain=None, baselines=isinstance(run.spec, Orion) and run.spec.baselines,
-        role="hp", index=0, weight=0.0,
+        role="hp", index=0, request=0.0,
         clients=tuple(clients), threads="scheduled" if isinstance(run.spec, Orion) else "plain",
         environment=_environment(run.spec, run.spec.hp, "hp"),
         prefix=tuple(run.spec.hp.prefix), service=(),

@@ -152,7 +152,7 @@ class Roster:
             return gpu.preloaded_environment(post.baselines)
         if post.domain is None:
             return gpu.environment(post.ranks)
-        return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.weight, post.ranks)
+        return gpu.slot_environment(post.domain, post.baselines, post.role, post.index, post.request, post.ranks)
 
     def _wait_until_ready(self, post: Post) -> None:
         workers = self._filled[post]

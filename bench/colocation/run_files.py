@@ -75,8 +75,13 @@ class BestEffort(Workload):
     ends: list[float] = []
     amount: float = Field(default=1.0, gt=0)
     """Units that a step processes."""
-    weight: float = Field(default=1.0, gt=0)
-    """Weight among the be clients of the run."""
+    request: float = Field(default=0.0, ge=0, le=1)
+    """The part of the GPU's time that the client's slot requests; 0: none."""
+
+    @property
+    def part(self) -> float:
+        """The client's part of be's GPU time, in proportion to the parts of the other be clients of the run."""
+        return self.request or 0.01
 
 
 class Disturbance(_Record):

@@ -299,7 +299,7 @@ class Runner:
         several = f"#{number}" if run.entry.count > 1 and run.kind != "be-alone" else ""
         name = f"{run.be_id}{several}"
         fields = {"id": name, **load, "about": worker.about, "ends": ends, "amount": worker.about["amount"]}
-        fields["weight"] = run.entry.weights[number] if run.entry.weights and run.kind in PAIRED else 1.0
+        fields["request"] = run.entry.requests[number] if run.entry.requests and run.kind in PAIRED else 0.0
         return fields
 
 

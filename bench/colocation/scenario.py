@@ -34,13 +34,13 @@ class BestEffort(Load):
     """One be entry: a workload that one or several equal processes run."""
 
     count: int = Field(default=1, ge=1, le=64)
-    weights: list[Annotated[float, Field(gt=0)]] = []
-    """ Weights of the be slots under Orion, one for each process; empty: the agent's default for all. """
+    requests: list[Annotated[float, Field(ge=0.001, le=1)]] = []
+    """ Requests of GPU time of the be slots under Orion, one for each process; empty: none has a request. """
 
     @model_validator(mode="after")
     def _one_each(self) -> Self:
-        if self.weights and len(self.weights) != self.count:
-            raise ValueError(f"there are {len(self.weights)} weights for a count of {self.count}")
+        if self.requests and len(self.requests) != self.count:
+            raise ValueError(f"there are {len(self.requests)} requests for a count of {self.count}")
         return self
 
 

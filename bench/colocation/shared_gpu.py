@@ -56,7 +56,7 @@ class SharedGPU:
         return {**self._machine(), **self._sharing(), **self._visible(ranks)}
 
     def slot_environment(
-        self, domain: str, baselines: bool, role: str, index: int, weight: float, ranks: int = 1
+        self, domain: str, baselines: bool, role: str, index: int, request: float, ranks: int = 1
     ) -> Environment:
         """Return the environment of hooked clients in one slot.
 
@@ -65,12 +65,12 @@ class SharedGPU:
             baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
             role: "hp" or "be".
             index: Index of the slot, among the slots of the role.
-            weight: Weight of the slot; 0: the agent's default.
+            request: The part of the GPU's time that the slot requests; 0: none.
             ranks: Number of GPUs that a client and the processes that it starts use.
         """
-        key = (domain, role, index, weight, ranks)
+        key = (domain, role, index, request, ranks)
         if key not in self._slots:
-            self._slots[key] = self.agent(domain, baselines).client_environment(role, weight, ranks > 1)
+            self._slots[key] = self.agent(domain, baselines).client_environment(role, request, ranks > 1)
         return {**self._slots[key], **self._sharing(), **self._visible(ranks)}
 
     def preloaded_environment(self, baselines: bool) -> Environment:

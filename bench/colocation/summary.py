@@ -45,13 +45,14 @@ class ClientShare(_Model):
     """How much of the GPU one of several be clients got; lists have one value for each round."""
 
     id: str
-    weight: float
+    request: float
+    """The part of the GPU's time that its slot requests; 0: none."""
     gpu_time: list[float]
     """The client's share of the GPU's time: its throughput divided by that of the same workload alone."""
     part: list[float]
     """The client's GPU time divided by that of all be clients together."""
     fair: float
-    """The part that the client should have: its weight divided by the sum of the weights."""
+    """The part that the client should have: its request by the sum of the requests; without requests, an equal part."""
 
 
 class Hiccups(_Model):

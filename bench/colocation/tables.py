@@ -24,7 +24,8 @@ over rounds and, within rounds, over blocks of consecutive requests. Latency cou
 * **hp + be**: the sum of both throughputs, each divided by its capacity alone;
 * **hp GPU time**: the time of the same requests from start to end, without queueing;
 * **unfairness**: the largest deviation of a be client from its fair share of be's GPU time. A client's GPU time is its
-  throughput divided by that of the same work alone. A fair share is in proportion to the weight;
+  throughput divided by that of the same work alone. A fair share is in proportion to the request, or equal without
+  requests;
 * **of the ceiling**: hp + be divided by the value of a queueing model at the same hp p99. The model uses closed loops
   of the same round;
 * **hiccups**: the number of requests whose service took more than 2.5 x the median of their run + 8 ms, and the longest
@@ -130,13 +131,19 @@ def _shares(pair: PairFigures) -> list[str]:
     if not several:
         return []
     lines = [
-        "| system | be client | weight | GPU time | part of be's GPU time | fair part | deviation |",
+        "| system | be client | request | GPU time | part of be's GPU time | fair part | deviation |",
         "|---" * 7 + "|",
     ]
     for system in several:
         for client in system.be_clients:
             off = [100 * (part / client.fair - 1) for part in client.part]
-            cells = [system.system, client.id, f"{client.weight:g}", _range(client.gpu_time), _range(client.part)]
+            cells = [
+                system.system,
+                client.id,
+                f"{client.request:g}" if client.request else "none",
+                _range(client.gpu_time),
+                _range(client.part),
+            ]
             lines.append(f"| {' | '.join(cells)} | {client.fair:.3g} | {min(off):+.1f} to {max(off):+.1f} % |")
     return [*lines, ""]
 

@@ -116,7 +116,7 @@ class Cluster:
 
     async def _make_share(self, namespace: str, name: str) -> None:
         selector = {"matchLabels": {"app": name}}
-        spec = {"priority": "be", "selector": selector, "memory": {"limit": "4Gi"}, "weight": 2}
+        spec = {"priority": "be", "selector": selector, "memory": {"limit": "4Gi"}, "compute": {"request": 0.4}}
         body = {"apiVersion": API_VERSION, "kind": "GPUShare", **_object(name), "spec": spec}
         await self._make(f"{_SHARES}/namespaces/{namespace}/gpushares", body)
 

@@ -49,7 +49,7 @@ def share(number: int, namespaces: int) -> dict[str, Any]:
         "memory": {"limit": "16Gi"},
         "failClosed": False,
     }
-    spec |= {"policy": "orion", "maxSlowdown": 1.3} if priority == "hp" else {"weight": 2}
+    spec |= {"policy": "orion", "maxSlowdown": 1.3} if priority == "hp" else {"compute": {"request": 0.4}}
     metadata = {
         "name": f"share-{number}",
         "namespace": namespace_of(number, namespaces),

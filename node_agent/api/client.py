@@ -78,18 +78,20 @@ class AgentClient:
         name: str = "",
         memory_limit_bytes: int = 0,
         owner_process_id: int = 0,
-        weight: float = 0,
+        request: float = 0,
+        limit: float = 0,
     ) -> agent_pb2.Slot:
         """Open a slot, or find the open slot of that name; see `OpenSlotRequest`."""
-        request = agent_pb2.OpenSlotRequest(
+        asked = agent_pb2.OpenSlotRequest(
             gpu=gpu,
             name=name,
             role=role,
             memory_limit_bytes=memory_limit_bytes,
             owner_process_id=owner_process_id,
-            weight=weight,
+            request=request,
+            limit=limit,
         )
-        return self._ask(self._stub.OpenSlot, request, agent_pb2.Slot)
+        return self._ask(self._stub.OpenSlot, asked, agent_pb2.Slot)
 
     def close_slot(self, gpu: str, name: str) -> None:
         """Close a slot."""
@@ -111,11 +113,19 @@ class AgentClient:
             raise self._explained(error) from None
 
     def set_grant(
-        self, gpu: str, name: str, *, memory_limit_bytes: int | None = None, weight: float = 0
+        self,
+        gpu: str,
+        name: str,
+        *,
+        memory_limit_bytes: int | None = None,
+        request: float = 0,
+        limit: float = 0,
     ) -> agent_pb2.Slot:
         """Change a slot's grant; running clients follow it. Values that are not given do not change."""
-        request = agent_pb2.SetGrantRequest(gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, weight=weight)
-        return self._ask(self._stub.SetGrant, request, agent_pb2.Slot)
+        asked = agent_pb2.SetGrantRequest(
+            gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, request=request, limit=limit
+        )
+        return self._ask(self._stub.SetGrant, asked, agent_pb2.Slot)
 
     def set_policy(self, gpu: str, *, policy: str = "", **fields: float) -> agent_pb2.Gpu:
         """Change a GPU's policy. Fields that are not given do not change; `hook/policy_table.py` has the fields."""

@@ -102,6 +102,11 @@ class Jobs:
             if job.page is not None:
                 job.page.close()
 
+    def spans_gpus(self, name: str) -> bool:
+        """Return whether the clients of a job use several GPUs."""
+        job = self._jobs.get(name)
+        return job is not None and len({client.slot.gpu for client in job.clients}) > 1
+
     def close(self) -> None:
         """Close all pages; clients that have them continue to use them."""
         for job in self._jobs.values():

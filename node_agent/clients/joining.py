@@ -48,6 +48,7 @@ class Joining:
         pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file; called before the agent sends a client its index.
         on_change: called when clients joined or left.
+        on_turn: called with a be slot and a `join.TurnWish` of one of its clients.
     """
 
     def __init__(
@@ -58,12 +59,13 @@ class Joining:
         pending_max: int,
         save: Callable[[], None],
         on_change: Callable[[], None],
+        on_turn: Callable[[Slot, int], None],
     ) -> None:
         self._shared_gpu = shared_gpu
         self._counters = counters
         self._jobs = jobs
         self._pending_max = pending_max
-        self._save, self._on_change = save, on_change
+        self._save, self._on_change, self._on_turn = save, on_change, on_turn
         self._loop = asyncio.get_running_loop()
         self._neighbours = Neighbours(shared_gpu)
         self._entrances: dict[str, Entrance] = {}
@@ -187,6 +189,8 @@ class Joining:
         else:
             if isinstance(message, join.Suspect):
                 self._suspect(message.client_index, message.generation)
+            elif isinstance(message, join.Turn) and slot.role is layout.Role.BE:
+                self._on_turn(slot, message.wish)
             connection.close()
 
     def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from orion.errors import Invalid
 from orion.hook import join, layout
 
-FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt
+FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.HELLO: join.Hello,
@@ -19,6 +19,7 @@ _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.REPORT: join.Report,
     join.MessageType.SUSPECT: join.Suspect,
     join.MessageType.LEARNT: join.Learnt,
+    join.MessageType.TURN: join.Turn,
 }
 _LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
 

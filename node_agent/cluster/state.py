@@ -54,7 +54,12 @@ class HolderState:
     memory_request_bytes: int = 0
     """ How much of the GPU's memory the slot reserves; 0: nothing. """
 
-    weight_milli: int = 1_000
+    request_milli: int = 0
+    """ The part of the GPU's time that a be slot is sure to get, in thousandths; 0: none. """
+
+    limit_milli: int = 0
+    """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
+
     fail_closed: bool = False
     problems: tuple[Problem, ...] = ()
 

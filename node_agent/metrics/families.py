@@ -48,9 +48,9 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
 )  # fmt: skip
 
 _POLICY_RATIOS = (
-    ("max_slowdown", "How much longer hp's work may take than alone.", "max_slowdown_milli"),
-    ("sharing_cost", "Slowdown that sharing a context by itself causes hp, if known.", "sharing_cost_milli"),
-    ("minimum_share", "Minimum share of the time that be gets.", "minimum_share_milli"),
+    ("orion_gpu_max_slowdown_ratio", "How much longer hp's work may take than alone.", "max_slowdown"),
+    ("orion_gpu_sharing_cost_ratio", "Slowdown that sharing a context by itself causes hp, if known.", "sharing_cost"),
+    ("orion_gpu_request_ratio", "Part of the GPU's time that hp is sure of.", "request"),
 )
 
 _BUCKET_ENDS = [2**exponent * 1e-6 for exponent in range(layout.WAIT_BUCKETS - 1)]
@@ -127,12 +127,21 @@ def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tupl
 
 
 def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
-    weight = GaugeMetricFamily("orion_slot_weight", "Weight of a be slot.", labels=_SLOT_LABELS)
-    held = GaugeMetricFamily("orion_slot_held", "1 while a be slot waits for other slots.", labels=_SLOT_LABELS)
+    request = GaugeMetricFamily(
+        "orion_slot_request_ratio", "Part of the time that a be slot gets at least; 0: none.", labels=_SLOT_LABELS
+    )
+    limit = GaugeMetricFamily(
+        "orion_slot_limit_ratio", "Part of the time that a be slot gets at most; 0: no limit.", labels=_SLOT_LABELS
+    )
+    turns = GaugeMetricFamily(
+        "orion_slot_takes_turns", "1 while a be slot takes turns with others.", labels=_SLOT_LABELS
+    )
     for slot in (slot for view in gpus for slot in view.slots if slot.role is layout.Role.BE):
-        weight.add_metric([slot.gpu, slot.name], slot.grant.weight_milli * 1e-3)
-        held.add_metric([slot.gpu, slot.name], bool(slot.grant.held))
-    yield from (weight, held)
+        labels = [slot.gpu, slot.name]
+        request.add_metric(labels, slot.grant.request_milli / 1_000)
+        limit.add_metric(labels, slot.grant.limit_milli / 1_000)
+        turns.add_metric(labels, slot.grant.plan is not None)
+    yield from (request, limit, turns)
 
 
 def _conditions(gpus: Iterable[GpuView]) -> Metric:
@@ -171,9 +180,7 @@ def _gpus(gpus: Iterable[GpuView]) -> Iterator[Metric]:
     window = GaugeMetricFamily("orion_gpu_window_seconds", "Expected be work allowed in flight.", labels=["gpu"])
     total = GaugeMetricFamily("orion_gpu_memory_bytes", "The GPU's memory.", labels=["gpu"])
     used = GaugeMetricFamily("orion_gpu_memory_used_bytes", "Memory in use, as the device reports it.", labels=["gpu"])
-    ratios = [
-        GaugeMetricFamily(f"orion_gpu_{name}_ratio", sentence, labels=["gpu"]) for name, sentence, _ in _POLICY_RATIOS
-    ]
+    ratios = [GaugeMetricFamily(name, sentence, labels=["gpu"]) for name, sentence, _ in _POLICY_RATIOS]
     info = InfoMetricFamily("orion_gpu", "Model and policy of the GPU.", labels=["gpu"])
     for view in gpus:
         gpu = [view.gpu.uuid]
@@ -184,8 +191,9 @@ def _gpus(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         simulated = str(view.gpu.simulated).lower()
         policy = view.policy.name
         info.add_metric(gpu, {"model": view.gpu.model, "policy": policy, "simulated": simulated})
+        values = view.policy.values()
         for family, (_, _, field) in zip(ratios, _POLICY_RATIOS, strict=True):
-            family.add_metric(gpu, getattr(view.policy, field) * 1e-3)
+            family.add_metric(gpu, values[field])
         for role in (layout.Role.HP, layout.Role.BE):
             count = sum(len(slot.clients) for slot in view.slots if slot.role is role)
             clients.add_metric([*gpu, role.name.lower()], count)

@@ -16,12 +16,15 @@ from functools import partial
 from typing import ClassVar
 
 from orion.hook import layout
-from orion.node_agent.pages import descriptors
+from orion.node_agent.pages import descriptors, futex
+from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
 _HEADER = struct.Struct("<QII48s")
-_GRANT = struct.Struct("<QII2Q4I2I")
+_GRANT = struct.Struct("<QII2Q4I2I6Q")
 _PLACE = struct.Struct("<II")
+_NO_PLAN = (0,) * 6
+
 
 _fence_lock = threading.Lock()
 
@@ -55,15 +58,17 @@ class Grant:
     role: layout.Role
     window_share_ns: int
     memory_limit_bytes: int
-    weight_milli: int = 1_000
-    held: int = 0
-    """ be: until when the slot must wait for other slots, as the low 32 bits of CLOCK_MONOTONIC in milliseconds. The
-    agent may renew this time. 0: the slot need not wait. """
+    request_milli: int = 0
+    """ The part of the GPU's time that the slot is sure to get, in thousandths; 0: none. """
+    limit_milli: int = 0
+    """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
+    plan: Plan | None = None
+    """ be: its turns; None: the slot waits for no other slot. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
-    limits = (grant.window_share_ns, grant.memory_limit_bytes, 0, 0, 0, 0)
-    return _GRANT.pack(sequence, grant.role, 0, *limits, grant.weight_milli, grant.held)
+    limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
+    return _GRANT.pack(sequence, grant.role, 0, *limits, 0, 0, *(grant.plan.words if grant.plan else _NO_PLAN))
 
 
 class _AgentPage:
@@ -141,9 +146,16 @@ class GrantPage(_AgentPage):
     copy_offset = layout.offset(layout.GrantPage, "copy")
     copy_size = layout.GrantPage.copy.size // 2
 
+    _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan")
+
     def write(self, grant: Grant) -> None:
         """Make ``grant`` the current one."""
         self._publish(partial(_grant_structure, grant))
+
+    def announce_plan(self) -> None:
+        """Wake the clients that wait for their turn: the plan has changed."""
+        self._words[self._plan // 4] = (self._words[self._plan // 4] + 1) & 0xFFFFFFFF
+        futex.wake_all(self._memory, self._plan)
 
 
 class BusyPage:
@@ -229,6 +241,7 @@ class RecordPage:
     _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
     _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
     _counted: ClassVar[int] = layout.offset(layout.RecordPage, "launches_counted_ns") // 8
+    _piece: ClassVar[int] = layout.offset(layout.RecordPage, "piece_ns") // 8
     _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
     _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
     _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
@@ -261,6 +274,11 @@ class RecordPage:
     def gpu_ns(self) -> int:
         """Expected time of all be work that has completed, in nanoseconds."""
         return self._words[self._gpu]
+
+    @property
+    def piece_ns(self) -> int:
+        """About the longest be work, lately, that no stop could interrupt, in nanoseconds."""
+        return self._words[self._piece]
 
     @property
     def shares_context(self) -> bool:

@@ -1,6 +1,7 @@
 """Converts snapshots into the messages of `api/agent.proto`."""
 
 import os
+import time
 from collections.abc import Iterable
 from importlib import metadata
 
@@ -60,10 +61,11 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         memory_limit_bytes=view.grant.memory_limit_bytes,
         window_share_us=view.grant.window_share_ns // 1000,
         clients=[_client(client) for client in view.clients],
-        weight=view.grant.weight_milli / 1_000,
-        held=bool(view.grant.held),
+        held=view.grant.plan is not None and not view.grant.plan.has_turn(time.monotonic_ns()),
         profile_kernels=view.profile_kernels,
         learnt_kernels=view.learnt_kernels,
+        request=view.grant.request_milli / 1_000,
+        limit=view.grant.limit_milli / 1_000,
     )
 
 

@@ -9,17 +9,53 @@ from orion.errors import Invalid
 from orion.hook import join, layout
 from orion.node_agent.pages.policy_changes import PolicyChanges
 
-WEIGHT_LEAST, WEIGHT_MOST = 0.01, 100.0
+PART_LEAST, PART_MOST = 0.001, 1.0
+""" Bounds of requests and limits, which are parts of a GPU's time. """
 
 _U64 = 2**64 - 1
 
 # In protobuf, 0 is the same as an unset field.
 _Zero = BeforeValidator(lambda value: value or None)
-_Weight = Annotated[Annotated[float, Field(ge=WEIGHT_LEAST, le=WEIGHT_MOST, allow_inf_nan=False)] | None, _Zero]
+_Part = Annotated[Annotated[float, Field(ge=PART_LEAST, le=PART_MOST, allow_inf_nan=False)] | None, _Zero]
 
 
 class _Request(BaseModel):
     pass
+
+
+class _Time(_Request):
+    """The GPU time of a slot; None: not given."""
+
+    request: _Part = None
+    limit: _Part = None
+
+    @property
+    def request_milli(self) -> int | None:
+        """The request in thousandths."""
+        return None if self.request is None else round(self.request * 1_000)
+
+    @property
+    def limit_milli(self) -> int | None:
+        """The limit in thousandths."""
+        return None if self.limit is None else round(self.limit * 1_000)
+
+    def refuse_for(self, role: layout.Role, request_milli: int = 0, limit_milli: int = 0) -> None:
+        """Refuse times that a slot cannot have.
+
+        Args:
+            role: the slot's.
+            request_milli: applies if no request is given; 0: none.
+            limit_milli: applies if no limit is given; 0: none.
+
+        Raises:
+            Invalid: the request is above the limit, or it is for hp.
+        """
+        if self.request is not None and role is layout.Role.HP:
+            raise Invalid("request: that of hp is a part of the GPU's policy, not of a slot: set the policy's request")
+        request, limit = self.request_milli or request_milli, self.limit_milli or limit_milli
+        if limit and request > limit:
+            asked = f"{request / 1_000:g} is above the limit {limit / 1_000:g}"
+            raise Invalid(f"request: {asked}; lower the request or raise the limit")
 
 
 class SlotRequest(_Request):
@@ -29,7 +65,7 @@ class SlotRequest(_Request):
     name: str = Field(min_length=1, max_length=63)
 
 
-class OpenSlotRequest(_Request):
+class OpenSlotRequest(_Time):
     """Opens a slot, or finds the open slot of that name; an empty name chooses a free one."""
 
     gpu: str = Field(min_length=1, max_length=47)
@@ -37,14 +73,12 @@ class OpenSlotRequest(_Request):
     role: Literal[layout.Role.HP, layout.Role.BE]
     memory_limit_bytes: int = Field(ge=0, le=_U64)
     owner_process_id: int = Field(ge=0, lt=2**31)
-    weight: _Weight = None
 
 
-class SetGrantRequest(SlotRequest):
+class SetGrantRequest(SlotRequest, _Time):
     """Changes a slot's grant; None leaves a value unchanged."""
 
     memory_limit_bytes: int | None = Field(default=None, ge=0, le=_U64)
-    weight: _Weight = None
 
 
 class SetPolicyRequest(_Request):

@@ -70,13 +70,16 @@ class AgentService(agent_pb2_grpc.AgentServicer):
     async def OpenSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
         """Open or find a slot."""
         asked = requests.check(requests.OpenSlotRequest, request)
+        role = layout.Role(asked.role)
+        asked.refuse_for(role)
         slot = self._agent.open_slot(
             asked.gpu,
             asked.name,
-            layout.Role(asked.role),
+            role,
             asked.memory_limit_bytes,
             asked.owner_process_id,
-            _milli(asked.weight or 1.0),
+            asked.request_milli or 0,
+            asked.limit_milli or 0,
         )
         return self._slot(slot.gpu, slot.name)
 
@@ -106,8 +109,9 @@ class AgentService(agent_pb2_grpc.AgentServicer):
     async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
         """Change a slot's grant."""
         asked = requests.check(requests.SetGrantRequest, request)
-        weight_milli = None if asked.weight is None else _milli(asked.weight)
-        self._agent.set_grant(asked.gpu, asked.name, asked.memory_limit_bytes, weight_milli)
+        slot = self._agent.gpu(asked.gpu).shared_gpu.slot(asked.name)
+        asked.refuse_for(slot.role, slot.grant.request_milli, slot.grant.limit_milli)
+        self._agent.set_grant(asked.gpu, asked.name, asked.memory_limit_bytes, asked.request_milli, asked.limit_milli)
         return self._slot(asked.gpu, asked.name)
 
     @_answering
@@ -180,7 +184,3 @@ class AdministratorsServer:
         await self._server.stop(grace=0.2)
         with contextlib.suppress(OSError):
             self.path.unlink()
-
-
-def _milli(weight: float) -> int:
-    return round(weight * 1_000)

@@ -11,7 +11,7 @@ from orion.node_agent.sharing.served import ServedGpu
 _LOOK_SECONDS = 0.1
 _CONTENDED_LOOK_SECONDS = 0.025
 """ The interval while several be slots share a GPU. It is longer if checks would cost more than `_LOOKING_MAX`. """
-_LOOKING_MAX = 0.01
+_LOOKING_MAX = 0.03
 """ The maximum part of a CPU core that the checks may use. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000

@@ -1,11 +1,16 @@
 """Questions about a GPU's policy: does it gate be, does it grant overlap, and can its budget be kept."""
 
+from collections.abc import Iterable
+
 from orion.hook import layout
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.slots.slot import Slot
 
 
-def gates(policy: Policy) -> bool:
-    """Return whether be waits for hp under this policy. Only then can be slots also wait for each other."""
+def takes_turns(policy: Policy, slots: Iterable[Slot]) -> bool:
+    """Return whether be slots wait for each other. Under the policy none they do if one has a request or a limit."""
+    if policy.kind == layout.PolicyKind.NONE:
+        return any(slot.grant.request_milli or slot.grant.limit_milli for slot in slots if slot.role is layout.Role.BE)
     return policy.kind in (layout.PolicyKind.GATE, layout.PolicyKind.ORION)
 
 

@@ -1,24 +1,23 @@
 """One GPU with everything that serves it: its shared state, its sockets, and the actions of each check."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from orion.errors import Conflict, Invalid
-from orion.hook import layout
+from orion.hook import join
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.conditions import Conditions
-from orion.node_agent.sharing.fairness import Fairness
+from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
+from orion.node_agent.slots.slot import Slot
 
-_HOLD_MS, _HOLD_STEP_MS = 500, 250
-""" The agent makes a slot wait for limited times, which it renews, so that a slot does not wait forever if the agent
-dies. Each time is between the first value and the sum of both values. """
 _CONDITIONS_NS = 1_000_000_000
 
 Notify = Callable[["ServedGpu"], None]
@@ -46,15 +45,16 @@ class ServedGpu:
         changed: Notify,
     ) -> None:
         self.shared_gpu = shared_gpu
-        self.joining = Joining(self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self))
+        self.joining = Joining(
+            self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self), self._wishes
+        )
+        self._jobs = jobs
         self.activity = Activity(self.shared_gpu)
-        self.fairness = Fairness()
+        self.turns = Turns()
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
         self.text = ""
         """ The GPU's part of the state file. """
-        self.contended = False
-        """ Several be slots want the GPU, so checks must be frequent. """
         self.deciding_share = ""
         """ NAMESPACE/NAME of the GPUShare that decides the policy; empty: none does, so administrators may set it. """
         self._conditions_ns = 0
@@ -64,7 +64,7 @@ class ServedGpu:
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
-        self._hold(look)
+        self._plan(look)
         if now_ns - self._conditions_ns > _CONDITIONS_NS:
             self._conditions_ns = now_ns
             self.conditions.look()
@@ -141,21 +141,40 @@ class ServedGpu:
 
     def release_all(self) -> None:
         """Let no slot wait for another one."""
-        self.fairness.rest()
-        for slot in self.shared_gpu.slots.values():
-            slot.set(held=0)
+        self.turns.rest()
+        self._publish()
 
-    def _hold(self, look: Look) -> None:
-        """Let the slots wait that are ahead of their share of the time."""
-        self.contended = len(look.demands) > 1 and policies.gates(self.shared_gpu.policy)
-        if not self.contended:
+    @property
+    def contended(self) -> bool:
+        """Whether be slots take turns, so that checks must be frequent."""
+        return bool(self.turns.plans)
+
+    def _plan(self, look: Look) -> None:
+        """Plan the turns of the be slots."""
+        slots = self.shared_gpu.slots
+        # The ranks of a job must be able to run at the same time on all of its GPUs, and turns of different GPUs would
+        # not overlap: a collective would wait for ever.
+        joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
+        if joint or not policies.takes_turns(self.shared_gpu.policy, slots.values()):
             self.release_all()
             return
-        held = self.fairness.look(look.now_ns, look.elapsed_ns, look.available_ns, look.demands)
-        until_ms = (look.now_ns // 1_000_000 // _HOLD_STEP_MS + 1) * _HOLD_STEP_MS + _HOLD_MS
-        for slot in self.shared_gpu.slots.values():
-            if slot.role is layout.Role.BE and (slot.grant.held or slot.name in held):
-                slot.set(held=(until_ms & 0xFFFFFFFF or 1) if slot.name in held else 0)
+        self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
+        self._publish()
+
+    def _wishes(self, slot: Slot, wish: int) -> None:
+        """A client hands back its slot's turn, or asks for one."""
+        now = time.monotonic_ns()
+        if wish == join.TurnWish.WANTED:
+            changed = self.turns.ask(slot.name, now)
+        else:
+            idle = not any(client.record.wants_gpu for client in self.shared_gpu.of_slot(slot))
+            changed = idle and self.turns.hand_back(slot.name, now)
+        if changed:
+            self._publish()
+
+    def _publish(self) -> None:
+        for name, slot in self.shared_gpu.slots.items():
+            slot.set_plan(self.turns.plans.get(name))
 
 
 class ServesGpus(Protocol):

@@ -1,14 +1,12 @@
-"""Divides the window among the be clients that use it, and detects which clients are active.
+"""Divides the window among the clients of each be slot, and reads what the clients of a GPU do.
 
-A GPU has one window: the be work for which an hp client may have to wait. The agent gives each be client a share of the
-window, so a client need not read the other clients' pages at a launch. The agent divides the window first among the
-slots and then among a slot's clients, so a tenant gains nothing by many processes. A share is at least 50 us, because a
-client with less could start no launch at once. So with very many clients, the sum of the shares exceeds the window.
+A GPU has one window: the be work for which an hp client may have to wait. The slots take turns (turns.py), and the slot
+that has the turn has the whole window. The agent divides it among the slot's clients, so that a tenant gains nothing by
+many processes, and no client reads the pages of another at a launch. A client's share is at least 50 us, because with
+less it could start no launch at once. So with very many clients, the sum of the shares exceeds the window.
 
-Two alternatives are worse. A wider window while hp is idle for long gives no throughput, because with the valve a be
-process queues 32 windows ahead, whatever the window is. It also delays hp when hp returns, which cannot be predicted.
-Division by weight has no effect: with work queued ahead, the window does not decide who gets how much time (fairness.py
-does).
+Rejected: a wider window while hp is idle for long. It gives no throughput, because with the valve a be process queues
+32 windows ahead, whatever the window is. It also delays hp when hp returns, which cannot be predicted.
 """
 
 import time
@@ -18,7 +16,7 @@ from dataclasses import dataclass, field
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.sharing.fairness import Demand
+from orion.node_agent.sharing.turns import Demand
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000
@@ -36,14 +34,16 @@ class Look:
     hp_busy_ns: int = 0
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
+    together: bool = False
+    """ The contexts of be clients run together (MPS). """
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
-    """ What the active be slots did and want, by slot name. """
+    """ What the be slots that have clients did and want, by slot name. """
 
     @property
-    def available_ns(self) -> int:
-        """The time that hp left to be."""
-        return 0 if self.hp_lingers else self.elapsed_ns - self.hp_busy_ns
+    def left(self) -> float:
+        """The part of the time that hp left to be."""
+        return 0.0 if self.hp_lingers or not self.elapsed_ns else 1.0 - self.hp_busy_ns / self.elapsed_ns
 
 
 class Activity:
@@ -64,14 +64,15 @@ class Activity:
         for client in self._shared_gpu.clients.values():
             record = client.record
             launches, wants = record.launches, record.wants_gpu
-            if launches != client.last_launches or wants:
+            launched = launches != client.last_launches
+            if launched or wants:
                 client.last_launches = launches
                 client.last_wanted_ns = now
                 look.anything = True
             if client.role is layout.Role.HP:
                 self._look_at_hp(client, look)
             else:
-                self._look_at_be(client, look, wants)
+                self._look_at_be(client, look, launched, wants)
         look.hp_busy_ns = min(look.hp_busy_ns, look.elapsed_ns)
         self._rate(look.elapsed_ns, look.hp_busy_ns)
         return look
@@ -84,40 +85,31 @@ class Activity:
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
 
     @staticmethod
-    def _look_at_be(client: Client, look: Look, wants: bool) -> None:
+    def _look_at_be(client: Client, look: Look, launched: bool, wants: bool) -> None:
+        look.together |= client.record.shares_context
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
-        if look.now_ns - client.last_wanted_ns > _ACTIVE_NS:
-            return
-        slot = client.slot
-        others = look.demands.get(slot.name)
-        if others is not None:
-            reported, wants = reported + others.reported_ns, wants or others.waiting
-        look.demands[slot.name] = Demand(slot.grant.weight_milli, reported, wants)
+        grant, others = client.slot.grant, look.demands.get(client.slot.name, Demand())
+        look.demands[client.slot.name] = Demand(
+            request=grant.request_milli / 1_000,
+            limit=(grant.limit_milli or 1_000) / 1_000,
+            reported_ns=reported + others.reported_ns,
+            piece_ns=max(client.record.piece_ns, others.piece_ns),
+            launched=launched or others.launched,
+            waiting=wants or others.waiting,
+        )
 
     def share_out(self) -> None:
-        """Update each be client's part of the window.
-
-        An inactive slot has the share that it would get if it were active: it may launch before the next check.
-        """
+        """Update each be client's part of the window."""
         since = time.monotonic_ns() - _ACTIVE_NS
-        wanting: Counter[str] = Counter()
-        joined: Counter[str] = Counter()
+        active: Counter[str] = Counter()
         for client in self._shared_gpu.clients.values():
-            if client.role is layout.Role.BE:
-                wanting[client.slot.name] += client.last_wanted_ns >= since
-                joined[client.slot.name] += client.joined_ns >= since > client.last_wanted_ns
-        active_slots = sum(count > 0 for count in wanting.values())
+            active[client.slot.name] += client.last_wanted_ns >= since or client.joined_ns >= since
         for slot in self._shared_gpu.slots.values():
-            if slot.role is not layout.Role.BE:
-                continue
-            slots = active_slots + (wanting[slot.name] == 0)
-            clients = max(1, wanting[slot.name] + joined[slot.name])
-            share = self._shared_gpu.policy.window_ns // (slots * clients)
-            share = max(share, _SMALLEST_SHARE_NS)
-            if share != slot.grant.window_share_ns:
-                slot.set(window_share_ns=share)
+            if slot.role is layout.Role.BE:
+                share = self._shared_gpu.policy.window_ns // max(1, active[slot.name])
+                slot.set(window_share_ns=max(share, _SMALLEST_SHARE_NS))
 
     def _rate(self, elapsed_ns: int, busy_ns: int) -> None:
         self._samples.append((elapsed_ns, busy_ns))

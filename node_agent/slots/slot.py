@@ -8,18 +8,18 @@ import contextlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from orion.hook import layout
 from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import pages
+from orion.node_agent.pages.plans import Plan
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.slots.knowledge import Knowledge
 
 SOCKET = "agent.sock"
-
-WEIGHT_MILLI = 1_000
-""" The default weight. """
 
 JOINS_BURST = 512
 """ How many clients may join a slot at once: all clients of a GPU. """
@@ -68,18 +68,24 @@ class Slot:
         *,
         window_share_ns: int | None = None,
         memory_limit_bytes: int | None = None,
-        weight_milli: int | None = None,
-        held: int | None = None,
+        request_milli: int | None = None,
+        limit_milli: int | None = None,
     ) -> bool:
         """Change the given values of the grant; return whether any differed."""
-        before = self.grant
-        grant = pages.Grant(
-            self.role,
-            before.window_share_ns if window_share_ns is None else window_share_ns,
-            before.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
-            before.weight_milli if weight_milli is None else weight_milli,
-            before.held if held is None else held,
-        )
+        given: dict[str, Any] = {
+            "window_share_ns": window_share_ns,
+            "memory_limit_bytes": memory_limit_bytes,
+            "request_milli": request_milli,
+            "limit_milli": limit_milli,
+        }
+        return self._write(replace(self.grant, **{name: each for name, each in given.items() if each is not None}))
+
+    def set_plan(self, plan: Plan | None) -> None:
+        """Change the slot's turns; None: it waits for no other slot."""
+        if self._write(replace(self.grant, plan=plan)):
+            self.page.announce_plan()
+
+    def _write(self, grant: pages.Grant) -> bool:
         if grant == self.grant:
             return False
         self.grant = grant
@@ -108,7 +114,8 @@ class Slot:
                 "role": int(self.role),
                 "permanent": self.permanent,
                 "memory_limit_bytes": self.grant.memory_limit_bytes,
-                "weight_milli": self.grant.weight_milli,
+                "request_milli": self.grant.request_milli,
+                "limit_milli": self.grant.limit_milli,
                 "owner": owner,
                 "holder": self.holder_text,
             }

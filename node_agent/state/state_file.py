@@ -52,7 +52,8 @@ class RememberedSlot(BaseModel):
     role: layout.Role
     permanent: bool
     memory_limit_bytes: int = Field(ge=0)
-    weight_milli: int = Field(default=1_000, gt=0)
+    request_milli: int = Field(default=0, ge=0, le=1_000)
+    limit_milli: int = Field(default=0, ge=0, le=1_000)
     owner: tuple[int, int] | None
     holder: str = ""
     """ JSON of the slot's holder, written and read by cluster/holders/grants.py. """

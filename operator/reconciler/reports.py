@@ -110,7 +110,7 @@ class ReportedPolicy:
     name: PolicyName
     share: str | None
     max_slowdown: Number | None
-    minimum_share: Number | None
+    request: Number | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,11 +155,11 @@ def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
 
 def _differs(spec: GPUShareSpec, applied: ReportedPolicy) -> bool:
     own_slowdown, their_slowdown = spec.max_slowdown, applied.max_slowdown
-    own_share, their_share = spec.minimum_share, applied.minimum_share
+    own_request, their_request = spec.compute and spec.compute.request, applied.request
     return (
         (spec.policy or PolicyName.ORION) is not applied.name
         or (own_slowdown or Number(1)).milli != (their_slowdown or Number(1)).milli
-        or (own_share or Number(0)).milli != (their_share or Number(0)).milli
+        or (own_request or Number(1)).milli != (their_request or Number(1)).milli
     )
 
 

@@ -109,8 +109,9 @@ def _bounds(kind: Any) -> Between:
     return next(each for each in get_args(kind) if isinstance(each, Between))
 
 
-_FromDefaultWeight = Annotated[Number, Between(Number(1), Number(100), "a number", "2")]
-""" A pod that no share governs has the weight 1, so no ceiling is below it. """
+_LEAST = 0.01
+_FromLeastRequest = Annotated[Number, Between(Number(_LEAST), Number(1), "a number", "0.2")]
+""" A be pod without a request is sure of 0.01, so no ceiling is below it. """
 
 OF_PRIORITY = Ceiling(
     f"{PREFIX}max-priority",
@@ -123,8 +124,7 @@ OF_PRIORITY = Ceiling(
 CEILINGS = (
     OF_PRIORITY,
     _number("max-slowdown", "maxSlowdown", 1.0, share_kind.Slowdown, Priority.HP),
-    _number("max-minimum-share", "minimumShare", 0.0, share_kind.Floor, Priority.HP),
+    _number("max-request", "compute.request", _LEAST, _FromLeastRequest, Priority.BE),
     replace(_number("max-time", "compute.limit", 1.0, share_kind.PartOfGPU), needs_share=True),
-    _number("max-weight", "weight", 1.0, _FromDefaultWeight, Priority.BE),
     _memory("max-memory", "memory.limit"),
 )

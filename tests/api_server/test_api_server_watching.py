@@ -57,8 +57,8 @@ async def test_changes_are_followed(script: ScriptedApi, watch: Watch) -> None:
     script.put(share("a"))
     script.put(share("b"))
     await eventually_async(lambda: names(watch) == ["a", "b"])
-    script.put(share("a", generation=2, weight=3))
-    await eventually_async(lambda: watch.of("team").claiming("a", {})[0].spec.weight == Number(3))
+    script.put(share("a", generation=2, smShare=0.3))
+    await eventually_async(lambda: watch.of("team").claiming("a", {})[0].spec.sm_share == Number(0.3))
     script.delete("b")
     await eventually_async(lambda: names(watch) == ["a"])
     assert script.lists == 1

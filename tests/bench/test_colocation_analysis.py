@@ -189,12 +189,12 @@ def test_several_be_clients_add_up_and_their_fairness_is_reported(tmp_path: Path
     unfair = system(analysed(RunFolder(tmp_path)), "gate").unfairness
     assert unfair is not None
     assert unfair.median == pytest.approx(1 - 0.5 / 0.875, abs=0.02)
-    for index, weight in enumerate((1.0, 2.0, 2.0, 2.0)):
-        fields["be"][index]["weight"] = weight
+    for index, request in enumerate((0.1, 0.2, 0.2, 0.2)):
+        fields["be"][index]["request"] = request
     path.write_bytes(gzip.compress(json.dumps(fields).encode()))
-    weighted = system(analysed(RunFolder(tmp_path)), "gate").unfairness
-    assert weighted is not None
-    assert weighted.median < 0.02
+    requested = system(analysed(RunFolder(tmp_path)), "gate").unfairness
+    assert requested is not None
+    assert requested.median < 0.02
 
 
 def test_training_is_compared_by_its_iterations(tmp_path: Path) -> None:

@@ -130,9 +130,9 @@ def test_orion_with_other_settings_uses_the_same_processes() -> None:
 
 
 def test_equal_be_clients_have_separate_slots_and_be_alone_has_one_client() -> None:
-    plan = planned(experiment(be=[{**BE[0], "count": 3, "weights": [2, 1, 1]}], systems=["gate", "timeslice"]))
+    plan = planned(experiment(be=[{**BE[0], "count": 3, "requests": [0.4, 0.2, 0.2]}], systems=["gate", "timeslice"]))
     by_system = {run.system: posts_of(run, simulated=True) for run in runs(plan) if run.round == 0}
-    assert [(post.index, post.weight) for post in by_system["gate"][1:]] == [(0, 2.0), (1, 1.0), (2, 1.0)]
+    assert [(post.index, post.request) for post in by_system["gate"][1:]] == [(0, 0.4), (1, 0.2), (2, 0.2)]
     assert len(by_system["timeslice"]) == 4
     assert len(by_system["be-alone"]) == 1
 

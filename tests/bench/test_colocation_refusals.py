@@ -40,7 +40,7 @@ def test_an_unknown_policy_is_rejected(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"minimum_share": 0.7}, "systems.mine.minimum_share: it must be less than or equal to 0.5, not 0.7"),
+        ({"request": 0.4}, "systems.mine.request: it must be greater than or equal to 0.5, not 0.4"),
         ({"window_us": 9}, "systems.mine.window_us: it must be greater than or equal to 50, not 9"),
         ({"linger_floor_us": 9000}, "systems.mine: linger_floor_us 9000 must not exceed linger_ceiling_us 2000"),
     ],

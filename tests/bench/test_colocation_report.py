@@ -198,8 +198,8 @@ def test_training_and_fairness_are_judged(tmp_path: Path) -> None:
     assert judged["fairness"].status == "met"
     assert "beside one" in judged["fairness"].figures
     text = (tmp_path / "report.md").read_text()
-    assert "| system | be client | weight | GPU time | part of be's GPU time | fair part | deviation |" in text
-    assert "| orion | four-0 | 1 | " in text
+    assert "| system | be client | request | GPU time | part of be's GPU time | fair part | deviation |" in text
+    assert "| orion | four-0 | none | " in text
 
 
 @pytest.mark.usefixtures("without_plots")

@@ -183,18 +183,19 @@ def test_a_process_that_hangs_fails_only_its_run(
 
 
 @pytest.mark.timeout(200)
-def test_weighted_be_slots_a_training_hp_and_threads_can_be_measured(
+def test_be_slots_with_requests_a_training_hp_and_threads_can_be_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(
         tmp_path, ["orion", "gate-in-threads", "plain-streams"], arrivals={"kind": "closed"},
-        hp={"workload": "simulated-training", "options": {"stall_ms": 2}}, be=[{**BE, "count": 2, "weights": [2, 1]}],
+        hp={"workload": "simulated-training", "options": {"stall_ms": 2}},
+        be=[{**BE, "count": 2, "requests": [0.4, 0.2]}],
     )  # fmt: skip
     assert measured(path, tmp_path / "out") == 0, capsys.readouterr().err
     folder = tmp_path / "out" / "runs" / "simulated-training-stall-ms-2-closed" / "0"
     for system in ("orion", "gate-in-threads", "plain-streams"):
         (run,) = (read(found) for found in folder.rglob(f"{system}.json.gz"))
-        assert [be["weight"] for be in run["be"]] == [2, 1]
+        assert [be["request"] for be in run["be"]] == [0.4, 0.2]
         assert all(be["ends"] for be in run["be"])
         assert run["arrivals"] == []
         assert len(run["ends"]) == len(run["starts"]) >= 20

@@ -24,7 +24,7 @@ ROWS = {row.name: row for row in RELEASE.rows}
 POLICY_FIELDS = {
     "maxSlowdown": "max_slowdown",
     "sharingCost": "sharing_cost",
-    "minimumShare": "minimum_share",
+    "request": "request",
     "windowMicroseconds": "window_us",
     "overlapSMs": "overlap_sms",
     "longKernelMicroseconds": "long_kernel_us",

@@ -75,7 +75,7 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
         ("node.kubeletRoot", "/"),
         ("fullnameOverride", "1st"),
         ("node.maxUnavailable", "0%"),
-        ("node.agent.policy.minimumShare", 0.6),
+        ("node.agent.policy.request", 0.4),
         ("node.agent.metricsPort", 65536),
         ("mps.refreshMilliseconds", 1),
         ("webhook.timeoutSeconds", 31),

@@ -105,7 +105,7 @@ def another(path: str, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return value + 1 if key != "minimumShare" else 0.25
+        return value + 1 if not path.endswith("policy.request") else 0.75
     if isinstance(value, str):
         return f"{value}x" if value not in ("", "/") else "other"
     raise AssertionError(f"name another value of {path} in CHANGED")

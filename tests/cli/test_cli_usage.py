@@ -41,14 +41,31 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["agent", "--hp-slots", "-1"], "--hp-slots", "0", id="slots"),
         pytest.param(["agent", "--policy", "best"], "'best'", "'orion', 'gate'", id="policy"),
         pytest.param(["agent", "--max-slowdown", "0.9"], "--max-slowdown", "or equal to 1", id="slowdown"),
-        pytest.param(["agent", "--minimum-share", "0.7"], "--minimum-share", "or equal to 0.5", id="minimum-share"),
+        pytest.param(["agent", "--request", "0.4"], "--request", "or equal to 0.5", id="request"),
         pytest.param(["policy", "set", "0", "--sharing-cost", "x"], "--sharing-cost", "number", id="sharing-cost"),
         pytest.param(["policy", "set", "0"], "nothing to change", "policy set --help", id="no-change"),
         pytest.param(["policy", "set", "--max-slowdown", "1.2"], "GPU", "", id="no-gpu"),
         pytest.param(
             ["run", "--priority", "be", "--max-slowdown", "2", "--", "true"], "--max-slowdown", "--priority hp", id="be"
         ),
-        pytest.param(["run", "--priority", "hp", "--weight", "2", "--", "true"], "--weight", "--priority be", id="hp"),
+        pytest.param(
+            ["run", "--priority", "hp", "--request", "0.9", "--", "true"], "--request", "orion policy set", id="hp"
+        ),
+        pytest.param(
+            ["run", "--priority", "be", "--request", "0", "--", "true"], "--request", "from 0.001 to 1", id="no time"
+        ),
+        pytest.param(
+            ["run", "--priority", "be", "--limit", "1.5", "--", "true"], "--limit", "from 0.001 to 1", id="two GPUs"
+        ),
+        pytest.param(
+            ["run", "--priority", "be", "--request", "nan", "--", "true"], "--request", "from 0.001 to 1", id="NaN"
+        ),
+        pytest.param(
+            ["run", "--priority", "be", "--request", "0.6", "--limit", "0.5", "--", "true"],
+            "--request 0.6 is above --limit 0.5",
+            "lower the request",
+            id="order",
+        ),
         pytest.param(["doctor", "--verbose"], "--verbose", "--json", id="doctor"),
         pytest.param(["doctr"], "doctr", "doctor", id="command"),
     ],

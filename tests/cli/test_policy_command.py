@@ -29,12 +29,12 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_running_agents_policy_is_shown_and_changed(root: Path) -> None:
     assert run(root, "--priority", "be").returncode == 0
     assert (policies(root)["policy"], policies(root)["max_slowdown"]) == ("orion", 1.0)
-    done = orion("policy", "set", "0", "--max-slowdown", "1.2", "--minimum-share", "0.05", "--root", str(root))
+    done = orion("policy", "set", "0", "--max-slowdown", "1.2", "--request", "0.95", "--root", str(root))
     assert done.returncode == 0, done.stderr
     lines = {tuple(line.split()) for line in done.stdout.splitlines()}
-    assert {("max_slowdown", "1.2"), ("minimum_share", "0.05"), ("window_us", "400")} <= lines
+    assert {("max_slowdown", "1.2"), ("request", "0.95"), ("window_us", "400")} <= lines
     changed = policies(root)
-    assert (changed["max_slowdown"], changed["minimum_share"], changed["policy"]) == (1.2, 0.05, "orion")
+    assert (changed["max_slowdown"], changed["request"], changed["policy"]) == (1.2, 0.95, "orion")
     assert orion("policy", "set", "all", "--policy", "gate", "--root", str(root)).returncode == 0
     assert policies(root) == changed | {"policy": "gate"}
     assert "policy  gate" in orion("top", "--once", "--root", str(root)).stdout
@@ -62,10 +62,10 @@ def test_options_of_an_hp_run_set_the_gpus_policy(root: Path) -> None:
     assert policies(root)["max_slowdown"] == 1.3
 
 
-@pytest.mark.parametrize("option", [[], ["--weight", "2.5"]])
-def test_a_be_programs_weight_is_set_on_its_slot(root: Path, option: list[str]) -> None:
+@pytest.mark.parametrize("options", [[], ["--request", "0.4", "--limit", "0.6"]])
+def test_a_be_programs_request_and_limit_are_set_on_its_slot(root: Path, options: list[str]) -> None:
     script = f"from orion.cli import agents; from pathlib import Path; snapshot = agents.ask(Path({str(root)!r}));"
-    script += "print(*[slot.weight for slot in snapshot.gpus[0].slots if slot.role == 2])"
+    script += "print(*[(slot.request, slot.limit) for slot in snapshot.gpus[0].slots if slot.role == 2])"
     command = [
         "run",
         "--simulated",
@@ -73,11 +73,17 @@ def test_a_be_programs_weight_is_set_on_its_slot(root: Path, option: list[str]) 
         str(root),
         "--priority",
         "be",
-        *option,
+        *options,
         "--",
         sys.executable,
         "-c",
         script,
     ]
     done = orion(*command)
-    assert done.stdout.split() == [option[1] if option else "1.0"], done.stderr
+    assert done.stdout.strip() == ("(0.4, 0.6)" if options else "(0.0, 0.0)"), done.stderr
+
+
+def test_a_limit_of_hp_is_recorded_with_a_word_that_it_has_no_effect_yet(root: Path) -> None:
+    done = run(root, "--priority", "hp", "--limit", "0.6")
+    assert done.returncode == 0
+    assert "--limit of hp has no effect yet" in done.stderr

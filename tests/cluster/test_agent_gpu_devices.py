@@ -61,7 +61,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     assert view.condition(uuid, "HookInjected") == ("Unknown", "NoClients")
     at_rest = view.device(other)["metadata"]["resourceVersion"]
 
-    view.pod("train", node.node, memory={"limit": "512Mi"}, weight=2)
+    view.pod("train", node.node, memory={"limit": "512Mi"}, compute={"request": 0.4})
     node.kubelet.give("train", (uuid, "be-3"), namespace=view.namespace)
     eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
     worker = node.start("be-3")
@@ -71,7 +71,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     reference = {"namespace": view.namespace, "name": "train", "container": "main"}
     assert slot["pod"] | reference == slot["pod"]
     assert (slot["name"], slot["share"], slot["generation"]) == ("be-3", "train", 1)
-    assert (slot["memoryLimit"], slot["weight"]) == ("512Mi", 2)
+    assert (slot["memoryLimit"], slot["computeRequest"]) == ("512Mi", 0.4)
     (row,) = status["clients"]
     assert (row["processId"], row["slot"], row["priority"], row["pod"]) == (worker.pid, "be-3", "be", slot["pod"])
     assert view.condition(uuid, "HookInjected") == ("True", "Joined")

@@ -72,10 +72,10 @@ FIELDS: dict[str, tuple[str, str, str, dict[str, Any], dict[str, Any], str]] = {
     # The ceiling and its value; a share's priority, a spec above the ceiling and one below; how the sentence begins.
     "slowdown": ("max_slowdown", "1.3", "hp", {"maxSlowdown": 1.31}, {"maxSlowdown": 1.3}, "spec.maxSlowdown is 1.31"),
     "whole slowdown": ("max_slowdown", "2", "hp", {"maxSlowdown": 3}, {"maxSlowdown": 2}, "spec.maxSlowdown is 3"),
-    "floor": ("max_minimum_share", "0.1", "hp", {"minimumShare": 0.2}, {}, "spec.minimumShare is 0.2"),
     "time": ("max_time", "0.5", "be", {"compute": {"limit": 1}}, HALF, "spec.compute.limit is 1"),
     "no time": ("max_time", "0.5", "be", {"compute": None}, HALF, "spec.compute.limit is not set"),
-    "weight": ("max_weight", "4", "be", {"weight": 5}, {"weight": 4}, "spec.weight is 5"),
+    "request": ("max_request", "0.4", "be", {"compute": {"request": 0.5}}, {"compute": {"request": 0.4}},
+                "spec.compute.request is 0.5"),
     "memory": ("max_memory", "20Gi", "be", {"memory": {"limit": "21Gi"}}, MEMORY, "spec.memory.limit is 21Gi"),
     "GiB": ("max_memory", "20GiB", "be", {"memory": {"limit": "22GB"}}, MEMORY, "spec.memory.limit is 22GB"),
     "bytes": ("max_memory", "8589934592", "be", {"memory": {"limit": 8589934593}}, MEMORY, "spec.memory.limit is 85"),
@@ -193,9 +193,8 @@ def test_the_default_of_the_installation_applies_to_a_namespace_without_the_anno
 WRONG = {
     "max-priority": ("high", "must be hp or be"),
     "max-slowdown": ("0.5", "must be a number from 1 to 100"),
-    "max-minimum-share": ("1", "must be a number from 0 to 0.5"),
     "max-time": ("50%", "must be a number from 0.001 to 1"),
-    "max-weight": ("-1", "must be a number from 1 to 100"),
+    "max-request": ("0", "must be a number from 0.01 to 1"),
     "max-memory": ("20 gigabytes\nor so", "must be an amount of memory from 1Mi to 16Ti"),
     "max-memry": ("20Gi", "a Namespace cannot have the annotation orion/max-memry: the ceilings of Orion are"),
 }

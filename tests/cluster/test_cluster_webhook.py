@@ -155,7 +155,7 @@ def test_a_pod_that_reserves_more_memory_than_any_gpu_has_waits_for_larger_gpus(
 def test_a_share_and_a_pod_can_be_applied_together(kubectl: Kubectl, admitted: str, webhook: RunningWebhook) -> None:
     for turn in range(10):
         name = f"together-{turn}"
-        both = [share(name, "be", weight=2), pod(name, "be", annotations={"orion/share": name})]
+        both = [share(name, "be", compute={"request": 0.4}), pod(name, "be", annotations={"orion/share": name})]
         kubectl("apply", "-n", admitted, "-f", "-", given="\n---\n".join(map(json.dumps, both)))
     assert "orion_webhook_second_looks_total" in webhook.read("metrics")
 

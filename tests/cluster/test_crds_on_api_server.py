@@ -105,16 +105,16 @@ def test_defaults_are_filled_in(shares: Shares) -> None:
 def test_the_priority_of_a_share_cannot_be_changed(shares: Shares) -> None:
     shares.create(TABLE["valid"]["be"])
     with pytest.raises(client.ApiException) as refused:
-        shares.patch("train", {"spec": {"priority": "hp", "weight": None}})
+        shares.patch("train", {"spec": {"priority": "hp", "compute": None}})
     assert "spec.priority cannot be changed" in refusal(refused.value)
-    assert shares.patch("train", {"spec": {"weight": 3}})["spec"]["weight"] == 3
+    assert shares.patch("train", {"spec": {"compute": {"request": 0.3}}})["spec"]["compute"] == {"request": 0.3}
 
 
 def test_a_strict_write_with_an_unknown_field_is_refused(shares: Shares) -> None:
-    share = patched(TABLE["valid"]["be"], {"spec": {"wieght": 1}})
+    share = patched(TABLE["valid"]["be"], {"spec": {"compuet": {}}})
     with pytest.raises(client.ApiException) as refused:
         shares.create(share)
-    assert "spec.wieght" in refusal(refused.value)
+    assert "spec.compuet" in refusal(refused.value)
 
 
 def test_status_is_a_subresource(shares: Shares) -> None:
@@ -129,9 +129,9 @@ def test_status_is_a_subresource(shares: Shares) -> None:
     }
     status = {"observedGeneration": generation, "conditions": [condition], "pods": {"governed": 3}}
     assert "status" not in shares.patch("train", {"status": status})
-    written = shares.patch_status("train", {"status": status, "spec": {"weight": 7}})
+    written = shares.patch_status("train", {"status": status, "spec": {"compute": {"request": 0.7}}})
     assert written["metadata"]["generation"] == generation
-    assert written["spec"]["weight"] == 2
+    assert written["spec"]["compute"] == {"request": 0.2}
     assert written["status"]["conditions"] == [condition]
     assert written["status"]["pods"] == {
         "governed": 3, "running": 0, "granted": 0, "unannotated": 0,

@@ -1,5 +1,6 @@
 """GPUShares and the node agent agree: the same names, the same bounds, the same defaults."""
 
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -10,11 +11,11 @@ from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.grant import ContainerGrant, GrantedPolicy
 from orion.crds.policy import PolicyName, Priority
-from orion.crds.share import GPUShareSpec, Linger, Tuning
+from orion.crds.share import Compute, GPUShareSpec, Linger, Tuning
 from orion.hook import layout
 from orion.hook.policy_table import RELEASE
 from orion.node_agent.pages.policy_changes import PolicyChanges
-from orion.node_agent.service.requests import WEIGHT_LEAST, WEIGHT_MOST
+from orion.node_agent.service.requests import PART_LEAST, PART_MOST
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 
@@ -39,7 +40,6 @@ def test_a_containers_grant_has_the_names_of_the_page() -> None:
     ("model", "field", "of", "asked", "unit"),
     [
         (GPUShareSpec, "max_slowdown", Number, "max_slowdown", Decimal(1)),
-        (GPUShareSpec, "minimum_share", Number, "minimum_share", Decimal(1)),
         (Tuning, "sharing_cost", Number, "sharing_cost", Decimal(1)),
         (Tuning, "window", Duration, "window_us", Decimal(1_000)),
         (Tuning, "long_kernel", Duration, "long_kernel_us", Decimal(1_000)),
@@ -61,10 +61,17 @@ def test_bounds_are_the_agents(model: Any, field: str, of: Any, asked: str, unit
                 assert _takes(adapter, step) == _takes(TypeAdapter(PolicyChanges), request), step
 
 
-def test_limits_of_shares_and_weights_are_the_agents() -> None:
-    weight: TypeAdapter[Any] = TypeAdapter(GPUShareSpec.model_fields["weight"].rebuild_annotation())
-    assert all(_takes(weight, edge) for edge in (WEIGHT_LEAST, WEIGHT_MOST))
-    assert not any(_takes(weight, edge) for edge in (WEIGHT_LEAST * 0.9, WEIGHT_MOST * 1.1))
+@pytest.mark.parametrize("field", ["request", "limit"])
+def test_bounds_of_gpu_time_are_the_agents(field: str) -> None:
+    part: TypeAdapter[Any] = TypeAdapter(Compute.model_fields[field].rebuild_annotation())
+    assert all(_takes(part, edge) for edge in (PART_LEAST, PART_MOST))
+    assert not any(_takes(part, edge) for edge in (0, PART_LEAST * 0.9, PART_MOST * 1.1, math.nan, math.inf))
+
+
+@pytest.mark.parametrize("part", [0.499, 0.5, 0.9, 1])
+def test_bounds_of_the_request_of_hp_are_the_agents(part: float) -> None:
+    share = {"priority": "hp", "compute": {"request": part}}
+    assert _takes(TypeAdapter(GPUShareSpec), share) == _takes(TypeAdapter(PolicyChanges), {"request": part})
 
 
 def test_defaults_that_descriptions_name_are_the_agents() -> None:
@@ -77,7 +84,6 @@ def test_defaults_that_descriptions_name_are_the_agents() -> None:
         (Tuning, "long_kernel", f"{row['long_kernel_us'].default / 1_000:g}ms"),
         (GPUShareSpec, "policy", RELEASE.names[0]),
         (GPUShareSpec, "max_slowdown", f"{row['max_slowdown'].default:g}"),
-        (GPUShareSpec, "minimum_share", f"{row['minimum_share'].default:g}"),
     ):
         assert f"Default: {default}" in " ".join(str(model.model_fields[field].description).split()), field
 

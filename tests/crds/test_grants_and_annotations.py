@@ -21,14 +21,13 @@ spec:
   priority: hp
   policy: orion
   maxSlowdown: 1.3
-  minimumShare: 0.05
-  compute: {request: 0.3, limit: 0.6}
+  compute: {request: 0.6, limit: 0.8}
   memory: {limit: 8Gi}
   smShare: 1
   failClosed: true
   tuning: {window: 0.5ms, linger: {floor: 20us}, sharingCost: 1.07, overlapSMs: 66, longKernel: 5ms}
 """
-BE = "{metadata: {name: train}, spec: {priority: be, weight: 2.5, memory: {request: 1Gi, limit: 2GB}}}"
+BE = "{metadata: {name: train}, spec: {priority: be, compute: {request: 0.4}, memory: {request: 1Gi, limit: 2GB}}}"
 
 
 def share(text: str) -> GPUShare:
@@ -46,7 +45,7 @@ def test_a_share_becomes_a_grant_in_the_units_of_the_pages() -> None:
             policy=PolicyName.ORION,
             max_slowdown_milli=1_300,
             sharing_cost_milli=1_070,
-            minimum_share_milli=50,
+            request_milli=600,
             window_us=500,
             linger_floor_us=20,
             linger_ceiling_us=2_000,
@@ -58,8 +57,8 @@ def test_a_share_becomes_a_grant_in_the_units_of_the_pages() -> None:
                 slots=2,
                 memory_limit_bytes=8 * 2**30,
                 memory_request_bytes=8 * 2**30,
-                compute_request_milli=300,
-                compute_limit_milli=600,
+                compute_request_milli=600,
+                compute_limit_milli=800,
                 sm_share_milli=1_000,
             )
         },
@@ -70,7 +69,7 @@ def test_a_be_grant_has_no_policy() -> None:
     grant = granted(Priority.BE, share(BE), {"a": 1, "b": 1})
     assert grant.policy is None
     assert grant.containers["a"] == grant.containers["b"]
-    assert grant.containers["a"].weight_milli == 2_500
+    assert grant.containers["a"].compute_request_milli == 400
     assert grant.containers["a"].memory_limit_bytes == 2 * 10**9
     assert grant.containers["a"].memory_request_bytes == 2**30
 

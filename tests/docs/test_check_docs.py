@@ -120,7 +120,11 @@ def test_a_good_page_passes() -> None:
         ("orion/priority`", "orion/prioritys`", "contains orion/prioritys"),
         ("orion_gpu_clients", "orion_gpu_cliente", "contains orion_gpu_cliente"),
         ("spec: {priority: hp,", "spec: {priority: high,", "spec.priority"),
-        ("spec: {priority: hp,", "spec: {priority: hp, weight: 2,", "spec.weight is for priority be only"),
+        (
+            "spec: {priority: hp,",
+            "spec: {priority: hp, compute: {request: 0.2},",
+            "spec.compute.request of priority hp is at least",
+        ),
         ("spec: {priority: hp,", "spec: {priority: hp, maxSlowdwn: 2,", "maxSlowdwn"),
         ("kind: GPUShare", "kind: GPUShares", "there is no kind GPUShares"),
         ("orion/priority: hp", "orion/priority: high", "must be hp or be"),

@@ -1,4 +1,4 @@
-"""be slots share a GPU's time by their weights, in real processes, whatever their kernels are like.
+"""be slots share a GPU's time by their requests, in real processes, whatever their kernels are like.
 
 The test uses the times that the hooks report, because the agent has only these. It prints what the GPU really gave. The
 two differ where the hooks learn durations while several contexts are time-sliced.
@@ -17,10 +17,12 @@ LOADS = {"be-0": "loop 30 5000 1", "be-1": "loop 30 1000 4", "be-2": "flood 30 2
 SECONDS = 6.0
 
 
-@pytest.mark.parametrize("heavy", [1.0, 2.0])
-def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -> None:
+@pytest.mark.parametrize("heavy", [0.2, 0.4])
+def test_reported_gpu_time_is_shared_by_request(machine: Machine, heavy: float) -> None:
     clients = {slot: _traced(machine, slot) for slot in LOADS}
-    machine.agent.set_grant(machine.uuids[0], "be-1", weight=heavy)
+    requests = {slot: heavy if slot == "be-1" else 0.2 for slot in LOADS}
+    for slot, request in requests.items():
+        machine.agent.set_grant(machine.uuids[0], slot, request=request)
     for slot, client in clients.items():
         warm(client, int(LOADS[slot].split()[2]))
     for slot, client in clients.items():
@@ -37,10 +39,9 @@ def test_reported_gpu_time_is_shared_by_weight(machine: Machine, heavy: float) -
     true = [_traced_seconds(machine, slot, began, ended) for slot in LOADS]
     figure("GPU time reported, over the time that there was", [sum(gained.values()) / SECONDS], "x")
     figure("GPU time given to each", true, "s")
-    weights = {slot: heavy if slot == "be-1" else 1.0 for slot in LOADS}
-    fair = {slot: sum(gained.values()) * weight / sum(weights.values()) for slot, weight in weights.items()}
+    fair = {slot: sum(gained.values()) * request / sum(requests.values()) for slot, request in requests.items()}
     off = [gained[slot] / fair[slot] for slot in LOADS]
-    figure(f"share over fair share, weights {list(weights.values())}", off, "x")
+    figure(f"share over fair share, requests {list(requests.values())}", off, "x")
     assert all(abs(each - 1) < 0.15 for each in off), gained
     assert sum(true) > 0.6 * SECONDS
 

@@ -1,4 +1,4 @@
-"""The floor for be (`minimum_share`), in real processes; hook/test/test_floor.c tests its exact times."""
+"""The floor for be (1 - `request` of hp), in real processes; hook/test/test_floor.c tests its exact times."""
 
 import time
 
@@ -37,7 +37,7 @@ def test_be_runs_at_its_floor_beside_hp_clients_that_are_never_idle(machine: Mac
     machine.agent.set_policy(machine.uuids[0], policy="gate", **LINGER)
     never_idle(machine, first, 1.5)
     assert ran(be, 1.0, first) == 0
-    machine.agent.set_policy(machine.uuids[0], minimum_share=SHARE)
+    machine.agent.set_policy(machine.uuids[0], request=1 - SHARE)
     never_idle(machine, first, 3.5)
     never_idle(machine, second, 3.0, phase=CYCLE // 2)
     number = ran(be, 2.0, first, second)

@@ -33,6 +33,7 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_ready": join.Ready,
     "orion_report_message": join.Report,
     "orion_suspect": join.Suspect,
+    "orion_turn": join.Turn,
     "orion_welcome": join.Welcome,
     "orion_refused": join.Refused,
     "orion_client_index": join.Place,
@@ -54,6 +55,7 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_CLASS_", layout.KernelClass),
     ("ORION_REFUSED_", join.Refusal),
     ("ORION_REPORT_", join.ReportCode),
+    ("ORION_TURN_", join.TurnWish),
 ]
 BARE: dict[str, type[IntEnum]] = {
     "orion_busy_state": layout.BusyState,
@@ -83,9 +85,9 @@ def _python_value(enumeration: str, name: str) -> int:
 
 def _constant(name: str) -> int:
     for row in policy_table.RELEASE.rows:
-        bounds = {"LEAST": row.least, "MOST": row.most}
+        bounds = dict(zip(("LEAST", "MOST"), row.page_bounds, strict=True))
         if name.removesuffix("_LEAST").removesuffix("_MOST") == row.word.upper():
-            return row.to_page(bounds[name.rpartition("_")[2]])
+            return bounds[name.rpartition("_")[2]]
     (value,) = {getattr(module, name) for module in (layout, join) if hasattr(module, name)}
     return int(value)
 

@@ -106,7 +106,7 @@ def test_a_gpu_that_a_dra_driver_gave_to_a_pod_gets_no_further_pods(
         pod["spec"] |= driver.claim(tenants.namespace, "theirs")
         tenants.create(pod)
         eventually(lambda: orion.allocatable(node) == {name: count // 2 for name, count in advertised.items()})
-        assert DRIVER in occupants.gpus.condition(given.uuid, "Ready")["message"]
+        eventually(lambda: DRIVER in occupants.gpus.condition(given.uuid, "Ready")["message"])
         occupants.books.settle()
         tenants.delete("theirs")
     eventually(lambda: orion.allocatable(node) == advertised)

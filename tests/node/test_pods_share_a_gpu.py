@@ -44,7 +44,7 @@ TAKES_PART_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Scene:
-    """The pods of all tests: hp pod `serve`; be pods `extra` and two of the Deployment `train`, each with weight 1."""
+    """The pods of all tests: hp pod `serve`; be pods `extra` and two of the Deployment `train`, without requests."""
 
     tenants: Tenants
     gpus: GpuNode
@@ -163,13 +163,13 @@ def test_be_pods_share_equally_what_hp_leaves(scene: Scene) -> None:
     eventually(lambda: min(parts(scene).values()) > 0.2)
 
 
-def test_a_changed_weight_reaches_the_running_program(scene: Scene) -> None:
+def test_a_changed_request_reaches_the_running_program(scene: Scene) -> None:
     (device,) = (device for device, holder in scene.books.held().items() if holder.pod == "extra")
     try:
-        reach(scene, "extra", {"weight": 4}, lambda: scene.gpus.slot(device).weight == 4)
+        reach(scene, "extra", {"compute": {"request": 0.8}}, lambda: scene.gpus.slot(device).request == 0.8)
         eventually(lambda: parts(scene)["extra"] > 0.5)
     finally:
-        reach(scene, "extra", {"weight": 1}, lambda: scene.gpus.slot(device).weight == 1)
+        reach(scene, "extra", {"compute": None}, lambda: scene.gpus.slot(device).request == 0)
 
 
 def test_a_changed_memory_limit_reaches_the_running_programs(scene: Scene) -> None:

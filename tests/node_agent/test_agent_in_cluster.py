@@ -24,22 +24,31 @@ MIB = 1 << 20
 
 
 def test_a_grant_applies_before_its_container_starts_and_follows_changes(node: Node) -> None:
-    prepared = node.run("a", "be-3", grant(memoryLimitBytes=64 * MIB, weightMilli=2_500, failClosed=True))
+    asked = grant(memoryLimitBytes=64 * MIB, computeRequestMilli=250, computeLimitMilli=600, failClosed=True)
+    prepared = node.run("a", "be-3", asked)
     assert (prepared.pod, prepared.fail_closed) == ("default/a", True)
-    assert (prepared.slot.memory_limit_bytes, prepared.slot.weight) == (64 * MIB, 2.5)
+    assert (prepared.slot.memory_limit_bytes, prepared.slot.request, prepared.slot.limit) == (64 * MIB, 0.25, 0.6)
     with ProtocolClient(node.agent.slot("be-3")).join() as client:
-        assert current_grant(client.grant).memory_limit_bytes == 64 * MIB
+        page = current_grant(client.grant)
+        assert page.memory_limit_bytes == 64 * MIB
+        assert (page.compute_request_milli, page.compute_limit_milli) == (250, 600)
         node.pods.put("a", grant(memoryLimitBytes=32 * MIB))
         eventually(lambda: current_grant(client.grant).memory_limit_bytes == 32 * MIB, "the page follows the grant", 10)
-        assert current_grant(client.grant).weight_milli == 1_000
-        assert current_grant(client.grant).role == layout.Role.BE
+        page = current_grant(client.grant)
+        assert (page.compute_request_milli, page.compute_limit_milli, page.role) == (0, 0, layout.Role.BE)
+
+
+def test_a_limit_of_hp_is_on_its_page_but_its_request_is_not(node: Node) -> None:
+    node.run("a", "hp-0", grant("hp", computeRequestMilli=900, computeLimitMilli=950))
+    with ProtocolClient(node.agent.slot("hp-0")).join() as client:
+        page = current_grant(client.grant)
+        assert (page.compute_request_milli, page.compute_limit_milli) == (0, 950)
 
 
 def test_options_that_a_grant_does_not_set_are_the_defaults(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     assert node.run("b", "be-0").slot.memory_limit_bytes == 0
     assert node.run("c", "be-0", grant(container="another", memoryLimitBytes=MIB)).slot.memory_limit_bytes == 0
-    assert node.run("d", "be-0", grant(weightMilli=0)).slot.weight == 0.01
 
 
 def test_the_next_holder_of_a_slot_gets_its_own_grant(node: Node) -> None:

@@ -106,7 +106,8 @@ def test_metrics_show_overlap(stopped_agent: AgentProcess, address: str) -> None
         AgentClient(stopped_agent.root) as administrator,
     ):
         be.receive_until({hp.key})
-        administrator.set_policy(GPU, max_slowdown=1.25, minimum_share=0.1)
+        administrator.set_policy(GPU, max_slowdown=1.25, request=0.9)
+        administrator.set_grant(GPU, "be-0", request=0.4)
         for name, number in (("gpu_ns", 2_500_000_000), ("overlapped_launches", 3), ("partitioned_launches", 2)):
             be.record.set(layout.RecordPage, name, number)
         be.record.set(layout.RecordPage, "long_kernel_ns", 50_000_000)
@@ -122,6 +123,7 @@ def test_metrics_show_overlap(stopped_agent: AgentProcess, address: str) -> None
         assert value(samples, "orion_client_slowdown_ratio", slot="hp-0") == 1.05
         assert value(samples, "orion_client_control_periods_total", slot="hp-0") == 4
         assert value(samples, "orion_gpu_max_slowdown_ratio") == 1.25
-        assert value(samples, "orion_gpu_minimum_share_ratio") == 0.1
-        assert value(samples, "orion_slot_weight", slot="be-0") == 1
+        assert value(samples, "orion_gpu_request_ratio") == 0.9
+        assert value(samples, "orion_slot_request_ratio", slot="be-0") == 0.4
+        assert value(samples, "orion_slot_limit_ratio", slot="be-0") == 0
         assert value(samples, "orion_condition", reason="LongKernels") == 1

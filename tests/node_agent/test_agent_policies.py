@@ -22,7 +22,7 @@ def test_given_fields_reach_the_page_and_other_fields_keep_their_values(agent: A
         assert (policy.kind, policy.max_slowdown_milli, policy.sharing_cost_milli) == (2, 1_000, 1_000)
         assert policy.long_kernel_ns == 5_000_000
         gpu = administrator.set_policy(
-            GPU, policy="gate", max_slowdown=1.2, sharing_cost=1.073, overlap_sms=60, minimum_share=0.05,
+            GPU, policy="gate", max_slowdown=1.2, sharing_cost=1.073, overlap_sms=60, request=0.95,
             long_kernel_us=2_000,
         )  # fmt: skip
         assert (gpu.settings.policy, gpu.settings.fields["max_slowdown"]) == ("gate", 1.2)
@@ -35,7 +35,7 @@ def test_given_fields_reach_the_page_and_other_fields_keep_their_values(agent: A
         administrator.set_policy(GPU, window_us=500)
         policy = current_policy(client.policy)
         assert {name: getattr(policy, name) for name in expected} == expected | {"window_ns": 500_000}
-        administrator.set_policy(GPU, overlap_sms=0, minimum_share=0.0)
+        administrator.set_policy(GPU, overlap_sms=0, request=1.0)
         policy = current_policy(client.policy)
         assert (policy.overlap_sms, policy.minimum_share_milli) == (0, 0)
 
@@ -76,12 +76,21 @@ REFUSED: list[tuple[Ask, str]] = [
     (lambda agent: agent.set_policy(GPU, max_slowdown=math.nan), "^max_slowdown: "),
     (lambda agent: agent.set_policy(GPU, max_slowdown=math.inf), "^max_slowdown: "),
     (lambda agent: agent.set_policy(GPU, sharing_cost=-1), "^sharing_cost: "),
-    (lambda agent: agent.set_policy(GPU, minimum_share=0.6), "^minimum_share: .*equal to 0.5"),
-    (lambda agent: agent.set_policy(GPU, minimum_share=-0.1), "^minimum_share: "),
+    (lambda agent: agent.set_policy(GPU, request=0.4), "^request: .*equal to 0.5"),
+    (lambda agent: agent.set_policy(GPU, request=0), "^request: .*equal to 0.5"),
+    (lambda agent: agent.set_policy(GPU, request=1.5), "^request: .*equal to 1"),
+    (lambda agent: agent.set_policy(GPU, request=math.nan), "^request: "),
     (lambda agent: agent.set_policy(GPU, overlap_sms=2**31), "^overlap_sms: "),
     (lambda agent: agent.set_policy(GPU, overlap_sms=1.5), "^overlap_sms: "),
-    (lambda agent: agent.set_grant(GPU, "be-0", weight=-1), "^weight: "),
-    (lambda agent: agent.set_grant(GPU, "be-0", weight=1e9), "^weight: .*equal to 100"),
+    (lambda agent: agent.set_grant(GPU, "be-0", request=-1), "^request: .*equal to 0.001"),
+    (lambda agent: agent.set_grant(GPU, "be-0", request=1.5), "^request: .*equal to 1"),
+    (lambda agent: agent.set_grant(GPU, "be-0", request=math.nan), "^request: .*finite"),
+    (lambda agent: agent.set_grant(GPU, "be-0", limit=1.5), "^limit: .*equal to 1"),
+    (lambda agent: agent.set_grant(GPU, "be-0", request=0.6, limit=0.5), "^request: 0.6 is above the limit 0.5; lower"),
+    (lambda agent: agent.set_grant(GPU, "hp-0", request=0.6), "^request: that of hp is a part of the GPU's policy"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.BE, request=math.nan), "^request: .*finite"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.BE, request=0.6, limit=0.5), "^request: 0.6 is above the limit 0.5"),
+    (lambda agent: agent.open_slot(GPU, agent_pb2.HP, request=0.6), "^request: that of hp is a part of the GPU's"),
 ]
 
 
@@ -107,22 +116,28 @@ def test_a_budget_below_the_cost_of_mps_is_refused_with_the_value(agent: AgentPr
         assert administrator.set_policy(GPU, policy="gate", max_slowdown=1.05).policy == "gate"
 
 
-def test_weights_are_kept_over_agents_and_end_with_the_container(agent: AgentProcess) -> None:
+def test_requests_and_limits_are_kept_over_agents_and_end_with_the_container(agent: AgentProcess) -> None:
     with ProtocolClient(agent.slot("be-1")).join() as client:
         with AgentClient(agent.root) as administrator:
-            assert administrator.set_grant(GPU, "be-1", weight=2.5).weight == 2.5
-            assert current_grant(client.grant).weight_milli == 2_500
-            assert administrator.set_grant(GPU, "be-1", memory_limit_bytes=7).weight == 2.5
-            assert administrator.set_grant(GPU, "be-1", weight=3).memory_limit_bytes == 7
-            assert administrator.open_slot(GPU, agent_pb2.BE, weight=0.5).weight == 0.5
+            assert administrator.set_grant(GPU, "be-1", request=0.25).request == 0.25
+            assert current_grant(client.grant).compute_request_milli == 250
+            assert administrator.set_grant(GPU, "be-1", memory_limit_bytes=7).request == 0.25
+            changed = administrator.set_grant(GPU, "be-1", request=0.3, limit=0.5)
+            assert (changed.memory_limit_bytes, changed.request, changed.limit) == (7, 0.3, 0.5)
+            with pytest.raises(RequestRefused, match=r"^request: 0\.6 is above the limit 0\.5"):
+                administrator.set_grant(GPU, "be-1", request=0.6)
+            opened = administrator.open_slot(GPU, agent_pb2.BE, request=0.4, limit=0.4)
+            assert (opened.request, opened.limit) == (0.4, 0.4)
             administrator.set_policy(GPU, max_slowdown=1.5)
         agent.terminate()
         agent.start()
         client.return_to_agent()
-        assert current_grant(client.grant).weight_milli == 3_000
+        page = current_grant(client.grant)
+        assert (page.compute_request_milli, page.compute_limit_milli) == (300, 500)
         assert current_policy(client.policy).max_slowdown_milli == 1_500
     with AgentClient(agent.root) as administrator:
-        assert administrator.prepare_slot(GPU, "be-1").slot.weight == 1
+        slot = administrator.prepare_slot(GPU, "be-1").slot
+        assert (slot.request, slot.limit) == (0, 0)
 
 
 def test_the_state_of_an_older_agent_is_used(agent: AgentProcess) -> None:
@@ -133,7 +148,8 @@ def test_the_state_of_an_older_agent_is_used(agent: AgentProcess) -> None:
     old = ("kind", "window_ns", "linger_floor_ns", "linger_ceiling_ns", "stall_ns")
     gpu["policy"] = {name: gpu["policy"][name] for name in old} | {"kind": 1}
     for slot in gpu["slots"]:
-        del slot["weight_milli"]
+        del slot["request_milli"], slot["limit_milli"]
+        slot["weight_milli"] = 2_500
     path.write_text(json.dumps(state))
     agent.start()
     with AgentClient(agent.root) as administrator:
@@ -143,4 +159,4 @@ def test_the_state_of_an_older_agent_is_used(agent: AgentProcess) -> None:
             1,
             5_000,
         )
-        assert {slot.weight for slot in now.slots} == {1}
+        assert {(slot.request, slot.limit) for slot in now.slots} == {(0, 0)}

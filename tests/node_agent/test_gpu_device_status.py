@@ -69,7 +69,7 @@ def test_a_gpu_without_clients_is_ready() -> None:
     assert (status.node, status.uuid, status.index, status.health) == ("a-node", UUID, 3, "Healthy")
     assert (status.observed_generation, status.mode, status.client_count) == (4, Mode.TIMESLICE, 0)
     assert status.policy is not None
-    assert status.policy.plain() == {"name": "orion", "maxSlowdown": 1, "minimumShare": 0, "window": "400us"}
+    assert status.policy.plain() == {"name": "orion", "maxSlowdown": 1, "request": 1, "window": "400us"}
     assert conditions(status) == {
         "Ready": ("True", "Advertised"),
         "HookInjected": ("Unknown", "NoClients"),
@@ -96,7 +96,7 @@ def test_health_and_readiness_follow_the_verdict(verdict: Verdict, health: str, 
 
 def test_holders_and_clients_of_a_slot_are_reported() -> None:
     slot = HolderState(
-        UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 2_500,
+        UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 400, 500,
         problems=(Problem("RoleDiffers", "its grant is for hp"),),
     )  # fmt: skip
     worker = client(memory_bytes=5 * MIB - 1, slowdown_milli=1_234, reported={"LongKernels": "runs kernels of 9 ms"})
@@ -104,7 +104,7 @@ def test_holders_and_clients_of_a_slot_are_reported() -> None:
     pod = {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0", "container": "main"}
     assert status["heldSlots"] == [
         {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
-         "weight": 2.5, "clients": 1}
+         "computeRequest": 0.4, "computeLimit": 0.5, "clients": 1}
     ]  # fmt: skip
     assert status["memory"] == {"total": "141Gi", "used": "9Mi", "reserved": "6Gi"}
     assert status["slots"] == {"hp": {"total": 1, "held": 0}, "be": {"total": 8, "held": 1}}

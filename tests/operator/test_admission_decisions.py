@@ -190,7 +190,7 @@ def test_the_requested_slots_give_the_priority() -> None:
 
 
 def test_a_named_share_gives_the_priority() -> None:
-    decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", weight=2))
+    decision = decide(pod(annotations={"orion/share": "train"}), share("train", "be", compute={"request": 0.4}))
     assert "orion.gpu/be" in decision.pod["spec"]["containers"][0]["resources"]["limits"]
 
 

@@ -406,7 +406,7 @@ def test_the_same_message_after_another_state_is_a_new_event() -> None:
 
 def test_an_unreadable_share_changes_no_grant_and_is_reported() -> None:
     cluster = reconciled(share(memory={"limit": "1Gi"}), pinned("s"))
-    cluster.put(share(memory={"limit": "1Gi"}, weight="heavy"))
+    cluster.put(share(memory={"limit": "1Gi"}, compute="heavy"))
     Reconciler(cluster, state_of(cluster)).run()
     assert condition(cluster, "Ready")[:2] == ("False", "Unreadable")
     assert grant_of(cluster) == ""  # the agent keeps the grant that it has
@@ -464,9 +464,9 @@ def test_a_share_that_reserves_no_memory_is_ready_on_an_over_reserved_gpu() -> N
 
 NOT_ENFORCED: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
     "compute": (
-        {"compute": {"request": 0.2, "limit": 0.5}},
+        {"compute": {"request": 0.5, "limit": 0.5}, "smShare": 0.5},
         "timeslice",
-        ("True", "NoPolicy", "spec.compute.request and spec.compute.limit, in any mode; remove them"),
+        ("True", "NoPolicy", "enforces spec.compute.limit and spec.smShare, in any mode; remove them"),
     ),
     "slo": ({"slo": {"latency": "20ms"}}, "mps", ("True", "NoPolicy", "enforces spec.slo, in any mode; remove it")),
     "smShare": ({"smShare": 0.5}, "mps", ("True", "NoPolicy", "enforces spec.smShare, in any mode")),
@@ -494,6 +494,12 @@ NOT_ENFORCED: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
         ("True", "NoPolicy", "remove it; spec.maxSlowdown has an effect in mode mps only"),
     ),
 }
+
+
+def test_requests_and_limits_of_be_have_their_effect() -> None:
+    gpu = device(mode="timeslice", heldSlots=[slot("p", "be-0")])
+    cluster = reconciled(share(compute={"request": 0.2, "limit": 0.5}), pod("p"), gpu)
+    assert condition(cluster, "NotEnforced")[:2] == ("False", "Enforced")
 
 
 @pytest.mark.parametrize("case", NOT_ENFORCED)

@@ -21,7 +21,8 @@
  * generation and rank. The agent answers WELCOME + fds policy and grant, and the client maps these over the old pages.
  *
  * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
- * then checks whether the hp client's process is stopped.
+ * then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands back the rest of
+ * its slot's turn, or asks for a turn.
  *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
  * unknown type. The agent closes the connection when it gets a message of unknown type. */
@@ -42,6 +43,7 @@ enum orion_message_type {
     ORION_REPORT = 3,
     ORION_SUSPECT = 4,
     ORION_LEARNT = 5,
+    ORION_TURN = 6,
     ORION_WELCOME = 16,
     ORION_REFUSED = 17,
     ORION_NEIGHBOURS = 18,
@@ -59,6 +61,7 @@ enum orion_refusal {
     ORION_REFUSED_PAGES = 4,
     ORION_REFUSED_SLOT = 5
 };
+enum orion_turn_wish { ORION_TURN_HANDED_BACK = 1, ORION_TURN_WANTED = 2 };
 enum orion_report { ORION_REPORT_UNKNOWN_FUNCTION = 1, ORION_REPORT_GIVEN_UP = 2, ORION_REPORT_PAGES = 3 };
 
 struct orion_message {
@@ -85,6 +88,11 @@ struct orion_report_message {
 struct orion_suspect {
     struct orion_message head;
     uint32_t client_index, generation;
+};
+struct orion_turn {
+    struct orion_message head;
+    uint32_t wish; /* enum orion_turn_wish */
+    uint32_t reserved;
 };
 struct orion_welcome {
     struct orion_message head;

@@ -98,21 +98,25 @@ struct orion_grant {
     uint64_t sequence;
     uint32_t role; /* enum orion_role; constant while the slot exists */
     uint32_t reserved;
-    uint64_t window_share_ns;    /* expected time of the work that each be client of the slot may have in flight */
-    uint64_t memory_limit_bytes; /* for each process of the slot; 0: no limit */
-    uint32_t compute_request_milli, compute_limit_milli, sm_share_milli, spare_milli; /* for later policies; 0: none */
-    uint32_t weight_milli; /* be: the slot's part of be's GPU time is proportional to this; 0: 1000 */
-    /* be: not 0 while the slot is ahead of its peers by more than a quantum; its clients then wait as if hp were busy.
-     * The value is the end of the wait, in CLOCK_MONOTONIC milliseconds (low 32 bits), so it ends even if the agent
-     * dies. */
-    uint32_t held;
-    uint64_t spare[9];
+    uint64_t window_share_ns;             /* expected time of the work that each be client of the slot may have in flight */
+    uint64_t memory_limit_bytes;          /* for each process of the slot; 0: no limit */
+    uint32_t compute_request_milli;       /* be: the part of the GPU's time that the slot is sure to get; 0: none */
+    uint32_t compute_limit_milli;         /* the most of the GPU's time that the slot may use; 0: no limit */
+    uint32_t sm_share_milli, spare_milli; /* for later policies; 0: none */
+    uint32_t retired[2];                  /* 0; agents of layout 4 write these, so no layout before 6 may use them */
+    /* be: this slot's turns (be/turns.h). The turn that is, or was last; then a turn that repeats every cycle_ns. An
+     * end that is not after its begin: no turn. Outside its turns the slot waits as if hp were busy. */
+    uint64_t turn_begin_ns, turn_end_ns;
+    uint64_t next_begin_ns, next_end_ns, cycle_ns;
+    uint64_t plan_until_ns; /* from then on the slot does not wait, so that it never waits for a dead agent; 0: no turns */
+    uint64_t spare[3];
 };
 
 struct orion_grant_page {
     struct orion_page_header header;
     _Atomic uint32_t current;
-    uint32_t spare[15];
+    _Atomic uint32_t plan; /* grows with each change of the turns, after the change; a futex: the agent wakes be clients */
+    uint32_t spare[14];
     struct orion_grant copy[2];
     uint8_t unused[3712];
 };
@@ -177,7 +181,8 @@ struct orion_record_page {
     char long_kernel_name[128];           /* be: that kernel's name, NUL-padded; written before long_kernel_ns */
     _Atomic uint64_t fault;               /* the CUresult with which the client first lost its context; 0: none */
     _Atomic uint64_t launches_counted_ns; /* when `launches` was counted; divide by the time between two counts */
-    uint8_t unused[3384];
+    _Atomic uint64_t piece_ns;            /* be: about the longest work between two waits at the valve, lately */
+    uint8_t unused[3376];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define ORION_LAYOUT_VERSION 4u
+#define ORION_LAYOUT_VERSION 5u
 
 enum orion_policy_kind {
     ORION_POLICY_ORION = 2, /* be waits while hp is busy, except when the maximum slowdown allows overlap */
@@ -32,7 +32,7 @@ struct orion_policy {
     uint32_t max_slowdown_milli; /* hp's work may take this many times as long as on a GPU of its own, such as 1.2. */
     uint32_t sharing_cost_milli; /* Sharing a context (MPS) alone makes hp's work take this many times as long, as measured, such as 1.07. */
     uint32_t overlap_sms; /* SMs that long be kernels may use while hp is busy. */
-    uint32_t minimum_share_milli; /* be runs for at least this share of the time, however busy hp is. */
+    uint32_t minimum_share_milli; /* 1 - request. hp is sure of this part of the GPU's time; be is sure of the rest, however busy hp is. */
     uint64_t long_kernel_ns; /* be kernels that take longer leave SMs to hp if contexts run together, and a condition names them. */
     uint64_t be_slice_ns; /* Time slice of a GPU's only active be client beside hp, if contexts are time-sliced. */
     uint64_t hp_slice_ns; /* Time slice of a GPU's only hp client beside be, if contexts are time-sliced. */

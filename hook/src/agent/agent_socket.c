@@ -57,3 +57,14 @@ int orion_agent_connect(const char *gpu)
     errno = kept;
     return -1;
 }
+
+void orion_agent_tell(const char *gpu, const void *message, size_t size)
+{
+    int kept = errno;
+    int fd = orion_agent_connect(gpu);
+    if (fd >= 0) {
+        send(fd, message, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        close(fd);
+    }
+    errno = kept;
+}

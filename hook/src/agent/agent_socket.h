@@ -3,7 +3,13 @@
 #ifndef ORION_AGENT_SOCKET_H
 #define ORION_AGENT_SOCKET_H
 
+#include <stddef.h>
+
 /* Returns a non-blocking SEQPACKET connection, or -1 with errno. The path may be longer than sun_path. */
 int orion_agent_connect(const char *gpu);
+
+/* Sends one message on a new connection, and closes it at once. For the program's threads and the watcher, which cannot use
+ * the connection of the hook's thread: its descriptor table is separate. Never blocks; changes no errno. */
+void orion_agent_tell(const char *gpu, const void *message, size_t size);
 
 #endif

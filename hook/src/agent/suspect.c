@@ -1,9 +1,5 @@
 #include "agent/suspect.h"
 
-#include <errno.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "agent/agent_socket.h"
 #include "orion/join.h"
 #include "system/system.h"
@@ -16,16 +12,10 @@ void orion_suspect_report(struct orion_gpu *gpu, uint32_t client_index, uint64_t
     if (gpu->client != 0) return;
     uint64_t asked = atomic_load(&gpu->suspected_ns[client_index]);
     if (now < asked + REPEAT_AFTER_NS || !atomic_compare_exchange_strong(&gpu->suspected_ns[client_index], &asked, now)) return;
-    int kept = errno;
-    int fd = orion_agent_connect(gpu->uuid);
-    if (fd >= 0) {
-        struct orion_suspect suspect = {
-            .head = {ORION_MESSAGE_MAGIC, ORION_SUSPECT},
-            .client_index = client_index,
-            .generation = atomic_load(&gpu->hp_generation[client_index]),
-        };
-        send(fd, &suspect, sizeof suspect, MSG_NOSIGNAL | MSG_DONTWAIT);
-        close(fd);
-    }
-    errno = kept;
+    struct orion_suspect suspect = {
+        .head = {ORION_MESSAGE_MAGIC, ORION_SUSPECT},
+        .client_index = client_index,
+        .generation = atomic_load(&gpu->hp_generation[client_index]),
+    };
+    orion_agent_tell(gpu->uuid, &suspect, sizeof suspect);
 }

@@ -7,9 +7,7 @@
 
 #include "process/gpu.h"
 
-/* The gated thread sends the message on a new connection and closes it at once. It cannot use the connection of the
- * hook's thread, whose descriptor table is separate, and it should not wake that thread. Sends at most one message
- * every 4 ms for each client index. Never blocks. */
+/* Sends at most one message every 4 ms for each client index. Never blocks. */
 void orion_suspect_report(struct orion_gpu *gpu, uint32_t client_index, uint64_t now);
 
 #endif

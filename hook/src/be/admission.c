@@ -34,13 +34,12 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process));
-    bool unprotected = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
     /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
      * wait into the stream before this work and another wait after it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
-    uint64_t limit = ahead || unprotected ? ORION_RUN_AHEAD * share : past_valve;
+    uint64_t limit = ahead || !orion_stops_exist(gpu) ? ORION_RUN_AHEAD * share : past_valve;
     if (!has_room(process, stream_record, work, stop, cost, limit)) {
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
@@ -127,7 +126,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
         sample = false;
     }
     while (!enter(process, stream_record, work, expected)) {
-        if (!orion_policy_admits(orion_gpu_policy(gpu))) return; /* the policy changed during the wait */
+        if (!orion_admits(gpu)) return; /* the policy changed during the wait */
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }

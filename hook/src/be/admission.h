@@ -7,6 +7,9 @@
 #ifndef ORION_ADMISSION_H
 #define ORION_ADMISSION_H
 
+#include "be/turns.h"
+#include "process/policy.h"
+
 struct orion_stream_record;
 struct orion_process;
 struct orion_work;
@@ -17,6 +20,12 @@ enum {
     ORION_ADMITTED_PARTITIONED = 1u << 9,
     ORION_ADMITTED_SPINS = 1u << 10 /* it may wait for other GPUs once it runs, so its time says nothing */
 };
+
+/* Whether anything can make the GPU's be launches wait: the policy, or turns, which hold under the policy `none`, too. */
+static inline bool orion_admits(const struct orion_gpu *gpu)
+{
+    return orion_policy_admits(orion_gpu_policy(gpu)) || orion_turns_planned(gpu);
+}
 
 /* Waits until the launch may be passed to the driver, and sets work->expected_ns, work->flags and work->elsewhere. The
  * policy may change during the wait. If the new policy lets every launch through, the function returns at once and sets

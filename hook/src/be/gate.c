@@ -4,6 +4,7 @@
 
 #include "agent/suspect.h"
 #include "be/stop.h"
+#include "be/turns.h"
 #include "process/notifier.h"
 #include "process/policy.h"
 #include "process/process.h"
@@ -12,7 +13,6 @@
 
 #define SUSPECT_POLL_NS ORION_MILLISECOND
 #define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
-#define HELD_POLL_NS ORION_MILLISECOND
 #define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* an hp thread refreshes its heartbeat every 2 ms while busy */
 
 static const struct orion_busy_page *neighbour(const struct orion_gpu *gpu, uint32_t i, uint32_t *client_index)
@@ -100,14 +100,6 @@ static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orio
     return must_wait_for(gpu, policy, page, client_index) ? state : ORION_IDLE;
 }
 
-/* The grant's `held` is the time at which the hold ends, so the hold ends even if the agent dies meanwhile. */
-bool orion_gate_held(const struct orion_gpu *gpu)
-{
-    uint32_t until_ms = orion_gpu_grant(gpu)->held;
-    if (__builtin_expect(until_ms == 0, 1) || !orion_policy_gates(orion_gpu_policy(gpu))) return false;
-    return (int32_t)(until_ms - (uint32_t)(orion_now() / ORION_MILLISECOND)) > 0;
-}
-
 bool orion_gate_hp_is_busy(const struct orion_gpu *gpu)
 {
     uint32_t count = orion_gpu_neighbours(gpu);
@@ -121,7 +113,7 @@ bool orion_gate_hp_is_busy(const struct orion_gpu *gpu)
 
 bool orion_gate_closed(const struct orion_gpu *gpu)
 {
-    return orion_gate_held(gpu) || (orion_gate_hp_is_busy(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
+    return orion_turns_hold(gpu) || (orion_gate_hp_is_busy(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
 }
 
 bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns)
@@ -184,7 +176,7 @@ static void sleep_once(struct orion_process *process, struct orion_gpu *gpu, uin
             atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
         return;
     }
-    if (orion_gate_held(gpu)) orion_sleep_precisely(HELD_POLL_NS);
+    orion_turns_sleep(gpu, most_ns);
 }
 
 /* A thread that waits here is perhaps the only one that sees this GPU's hp, so it tells the stops before and after. */

@@ -18,12 +18,9 @@
 
 struct orion_process;
 
-bool orion_gate_closed(const struct orion_gpu *gpu); /* whether be must wait for some hp client now */
+bool orion_gate_closed(const struct orion_gpu *gpu); /* whether be must wait for some hp client, or for its turn */
 /* Whether some hp client counts as busy. Baselines call this, and their own rules decide whether be waits. */
 bool orion_gate_hp_is_busy(const struct orion_gpu *gpu);
-/* Whether this be client must wait as if hp were busy, because its slot has had more GPU time than the other be
- * slots. */
-bool orion_gate_held(const struct orion_gpu *gpu);
 /* Waits until the gate is open, or until a budget is granted: then other rules apply. */
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu);
 

@@ -4,6 +4,7 @@
 #include "be/partition.h"
 #include "be/state.h"
 #include "be/stop.h"
+#include "be/turns.h"
 #include "be/window.h"
 #include "be/work.h"
 #include "learning/durations.h"
@@ -50,7 +51,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
 {
     struct orion_kernel_facts facts;
     struct orion_gpu *gpu = stream_record->gpu;
-    if (expected_ns == 0 || orion_gate_held(gpu)) return false;
+    if (expected_ns == 0 || orion_turns_hold(gpu)) return false;
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
     if (!every_hp_permits(gpu, facts.kernel_class)) return false;
     if (expected_ns <= orion_window_share(gpu)) return true;
@@ -59,7 +60,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
 
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu)
 {
-    return orion_policy_overlaps(gpu) && !orion_gate_held(gpu) && every_hp_permits(gpu, ORION_CLASS_UNKNOWN);
+    return orion_policy_overlaps(gpu) && !orion_turns_hold(gpu) && every_hp_permits(gpu, ORION_CLASS_UNKNOWN);
 }
 
 void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)

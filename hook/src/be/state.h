@@ -26,6 +26,10 @@ struct orion_be {
     uint64_t waited_ns, stuck_ns;
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     _Atomic uint64_t head_ns;        /* when the oldest work in flight began to run, estimated; written under the ledger */
+
+    /* See turns.c */
+    _Atomic uint64_t handed_back_ns, asked_ns; /* when this client last sent each message */
+    _Atomic uint64_t patience_ns;
 };
 _Static_assert(sizeof(struct orion_be) <= ORION_GPU_BE, "ORION_GPU_BE is too small");
 

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "be/gate.h"
+#include "be/turns.h"
 #include "learning/kernels.h"
 #include "streams/stream_records.h"
 
@@ -75,6 +76,12 @@ static inline enum orion_go orion_stop_may_go(const struct orion_stop *stop, str
 {
     if (__builtin_expect(stop->may_go != NULL, 0)) return stop->may_go(process, stream_record, work, expected_ns);
     return orion_gate_closed(stream_record->gpu) ? ORION_GO_NOT_NOW : ORION_GO_FREELY;
+}
+
+/* Whether anything can stop be launches of the GPU: an hp client, or turns. */
+static inline bool orion_stops_exist(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0 || orion_turns_planned(gpu);
 }
 
 /* Whether any stop may claim launches. In a process that has launched no collective this costs one load. */

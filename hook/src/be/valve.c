@@ -7,6 +7,7 @@
 #include "be/overlap.h"
 #include "be/state.h"
 #include "be/stop.h"
+#include "be/turns.h"
 #include "be/window.h"
 #include "be/work.h"
 #include "generated/driver.h"
@@ -65,13 +66,12 @@ static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be
 
 static bool is_closed(const struct orion_valve *valve) { return valve->page.words != NULL && atomic_load(valve->page.words) != 0; }
 
-/* Whether hp must be watched: there is an hp client, and there is work in flight that the valve can stop, or work that
+/* Whether hp and turns must be watched: there is an hp client or a plan, and there is work in flight that the valve can stop, or work that
  * another stop holds. A closed valve may hold work that is not counted, because its thread did not get the ledger. */
 static bool is_needed(struct orion_gpu *gpu)
 {
     if (is_closed(&orion_be(gpu)->valve)) return true;
-    return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) &&
-           atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+    return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) && orion_stops_exist(gpu);
 }
 
 /* While nothing is in flight, only launches and the other ranks of a job need this thread. */
@@ -139,6 +139,7 @@ static void *watch(void *argument)
         if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
         orion_stops_update(orion_the_process);
         while (!is_needed(gpu)) {
+            orion_turns_idle(gpu);
             park(orion_the_process, gpu);
             if (orion_stops_claim(orion_the_process)) break;
         }
@@ -189,7 +190,7 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
     struct orion_valve *valve = &orion_be(gpu)->valve;
     if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_stream_record_is_shared(process, stream_record))
         return false;
-    if (atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0) return false;
+    if (!orion_stops_exist(gpu)) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
     if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1))
@@ -213,6 +214,7 @@ static bool put_wait(struct orion_stream_record *stream_record)
 {
     struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
+    orion_turns_note_piece(stream_record->gpu, mine->past_valve_ns);
     uint32_t epoch = atomic_load(&valve->epoch);
     struct orion_relaxed relaxed = orion_capture_relax();
     CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), valve->page.address, 0,

@@ -39,7 +39,7 @@ void orion_work_begin(struct orion_work *work)
     work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
-    if (role == ORION_ROLE_BE && orion_policy_admits(orion_gpu_policy(gpu))) orion_admit(process, stream_record, work);
+    if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
     work->stream_record = stream_record;
     atomic_fetch_add(&stream_record->begun, 1);
     if (role != ORION_ROLE_HP) return;

@@ -5,11 +5,12 @@
 #include "process/policy.h"
 #include "system/system.h"
 
-/* Whether another be client of the GPU is active. The agent divides the window among the active clients, so a client whose
- * share is the whole window is the only active one. */
+/* Whether another be client of the GPU is active. Active slots take turns, and the agent divides the window among the
+ * active clients of a slot. */
 static bool other_is_active(const struct orion_gpu *gpu, uint32_t be_clients)
 {
-    return be_clients > 1 && orion_gpu_grant(gpu)->window_share_ns < orion_gpu_policy(gpu)->window_ns;
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    return be_clients > 1 && (grant->plan_until_ns != 0 || grant->window_share_ns < orion_gpu_policy(gpu)->window_ns);
 }
 
 /* Whether another client of this GPU forbids the process a slice of its own. */

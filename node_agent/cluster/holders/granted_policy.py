@@ -5,13 +5,14 @@ the values again to the bounds of the page.
 """
 
 from orion.crds.grant import GrantedPolicy
-from orion.hook.policy_table import RELEASE, Row, Unit
+from orion.hook.policy_table import RELEASE
 from orion.node_agent.pages.policy_words import Policy
 
 
 def as_page(granted: GrantedPolicy, default: Policy) -> Policy:
     """Return a GPUShare's policy for the page; options that the GPUShare does not set come from the default."""
-    words = {row.word: word for row in RELEASE.rows if (word := _word(row, granted)) is not None}
+    values = {row: getattr(granted, row.granted, None) for row in RELEASE.rows}
+    words = {row.word: row.from_grant(value) for row, value in values.items() if value is not None}
     policy = default.changed(RELEASE.number(granted.policy.value), words)
     floor, ceiling = policy.linger_floor_ns, policy.linger_ceiling_ns
     if floor <= ceiling:
@@ -19,11 +20,3 @@ def as_page(granted: GrantedPolicy, default: Policy) -> Policy:
     # One limit comes from the GPUShare and the other from the default: the GPUShare's value applies to both.
     of_share = "linger_floor_ns" in words
     return policy.changed(words={"linger_ceiling_ns": floor} if of_share else {"linger_floor_ns": ceiling})
-
-
-def _word(row: Row, granted: GrantedPolicy) -> int | None:
-    """Return an option in the page's unit, limited to its bounds; None: the grant does not set it."""
-    value = getattr(granted, row.granted, None)
-    if value is None:
-        return None
-    return row.within(value if row.unit is Unit.RATIO else row.to_page(value))

@@ -1,4 +1,4 @@
-"""Applies the holders' grants to the pages: each slot's limit and weight, and each GPU's policy.
+"""Applies the holders' grants to the pages: each slot's limits and request, and each GPU's policy.
 
 The slot decides the role (hp or be), even if the grant names another one. If a grant cannot be read, the last
 readable one of the same pod stays valid, and a problem is reported. If several hp pods request policies for one GPU,
@@ -24,9 +24,8 @@ from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Pro
 from orion.node_agent.pages.pages import printable
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
-from orion.node_agent.slots.slot import WEIGHT_MILLI, Slot
+from orion.node_agent.slots.slot import Slot
 
-_WEIGHT_LEAST_MILLI = 10
 _MESSAGE_MAX = 240
 
 
@@ -52,7 +51,12 @@ class GrantsSlots(ServesGpus, Protocol):
         """Reset a slot for another container."""
 
     def set_grant(
-        self, uuid: str, name: str, memory_limit_bytes: int | None = None, weight_milli: int | None = None
+        self,
+        uuid: str,
+        name: str,
+        memory_limit_bytes: int | None = None,
+        request_milli: int | None = None,
+        limit_milli: int | None = None,
     ) -> Slot:
         """Change a slot's grant; None leaves a value unchanged."""
 
@@ -150,7 +154,8 @@ class Grants:
             or before.resolved.holder != resolved.holder
         ):
             limits = _of_container(grant, resolved)
-            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, _weight(limits))
+            time = _request(slot, limits), limits.compute_limit_milli or 0
+            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time)
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, _role_differs(slot, resolved, grant))
         if resolved.others:
@@ -245,8 +250,9 @@ def _of_container(grant: PodGrant | None, resolved: ResolvedHolder) -> Container
     return (grant and grant.containers.get(resolved.holder.container)) or ContainerGrant()
 
 
-def _weight(limits: ContainerGrant) -> int:
-    return WEIGHT_MILLI if limits.weight_milli is None else max(limits.weight_milli, _WEIGHT_LEAST_MILLI)
+def _request(slot: Slot, limits: ContainerGrant) -> int:
+    """Return a be slot's request. The request of hp is a part of the GPU's policy, so an hp slot has none."""
+    return limits.compute_request_milli or 0 if slot.role is layout.Role.BE else 0
 
 
 def _share(granted: _GrantedHolder) -> str:
@@ -267,7 +273,8 @@ def _row(
         generation=grant.share_generation if grant else None,
         memory_limit_bytes=limits.memory_limit_bytes or 0,
         memory_request_bytes=limits.memory_request_bytes or limits.memory_limit_bytes or 0,
-        weight_milli=_weight(limits),
+        request_milli=_request(slot, limits),
+        limit_milli=limits.compute_limit_milli or 0,
         fail_closed=grant is not None and grant.fail_closed,
         problems=problems,
     )

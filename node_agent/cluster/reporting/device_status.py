@@ -109,7 +109,7 @@ def _policy(state: GpuState) -> AppliedPolicy:
         name=PolicyName(page.name),
         share=deciding.share if deciding else None,
         max_slowdown=Number.of_milli(page.max_slowdown_milli),
-        minimum_share=Number.of_milli(page.minimum_share_milli),
+        request=Number(page.values()["request"]),
         window=Duration.of(page.window_ns),
     )
 
@@ -132,9 +132,14 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             share=slot.share,
             generation=slot.generation,
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
-            weight=Number.of_milli(slot.weight_milli) if slot.priority is Priority.BE else None,
+            compute_request=_part(slot.request_milli),
+            compute_limit=_part(slot.limit_milli),
             clients=clients.get(slot.name, 0),
         )
+
+
+def _part(milli: int) -> Number | None:
+    return Number.of_milli(milli) if milli else None
 
 
 def _rows(seen: Seen) -> Iterator[ClientRow]:

@@ -1,0 +1,61 @@
+"""The scenario files of `orion bench quotas`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from orion.bench import scenario_files
+from orion.bench.workloads import check
+from orion.errors import Invalid
+
+Part = Annotated[float, Field(ge=0.001, le=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Client(_Strict):
+    """One be slot, and the closed loop that its processes run."""
+
+    workload: str
+    options: dict[str, Any] = {}
+    request: Part | None = None
+    limit: Part | None = None
+    processes: int = Field(default=1, ge=1, le=8)
+    later_request: Part | None = None
+    """ The request from the middle of the run on. """
+
+    @model_validator(mode="after")
+    def _is_known(self) -> "Client":
+        try:
+            check(self.workload, self.options)
+        except Invalid as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+class Setting(_Strict):
+    """Slots that use a GPU at the same time."""
+
+    name: str = Field(pattern="^[a-z0-9-]+$")
+    clients: list[Client] = Field(min_length=1, max_length=8)
+
+
+class Scenario(_Strict):
+    """What to measure."""
+
+    settle_seconds: float = Field(default=10.0, ge=1)
+    seconds: float = Field(default=20.0, ge=4)
+    alone_seconds: float = Field(default=2.0, ge=0.5)
+    settings: list[Setting] = Field(min_length=1)
+
+
+def read(path: Path) -> Scenario:
+    """Return the scenario of a file.
+
+    Raises:
+        Unreadable: the file cannot be read, or has a wrong field; the text names the field.
+    """
+    return scenario_files.read(path, Scenario, "a scenario of `orion bench quotas`", "has no settings")

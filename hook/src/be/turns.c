@@ -1,0 +1,120 @@
+#include "be/turns.h"
+
+#include "agent/agent_socket.h"
+#include "be/state.h"
+#include "orion/join.h"
+#include "system/system.h"
+
+#define NEVER UINT64_MAX
+#define PIECE_FADE 8u              /* a long piece is forgotten within about this many shorter ones */
+#define EARLIEST_CLOSE_PART 4u     /* however long the pieces are, the valve is open for this part of a turn */
+#define WORTH_NS ORION_MILLISECOND /* with less than this left, a turn is not handed back */
+#define AGAIN_NS (50 * ORION_MILLISECOND)
+#define IDLE_POLL_NS (50 * ORION_MICROSECOND)
+/* How long a client is idle before it hands its turn back. A client that comes back soon after gets more time. */
+#define PATIENCE_NS (500 * ORION_MICROSECOND)
+#define PATIENCE_MOST_NS (8 * ORION_MILLISECOND)
+#define SOON 4u
+
+struct turn { uint64_t begin, end; };
+
+/* Returns the turn that is not over at `now`; NEVER: the plan has none. */
+static struct turn turn_at(const struct orion_grant *grant, uint64_t now)
+{
+    if (now < grant->turn_end_ns) return (struct turn){grant->turn_begin_ns, grant->turn_end_ns};
+    uint64_t begin = grant->next_begin_ns, end = grant->next_end_ns, cycle = grant->cycle_ns;
+    if (end <= begin || cycle == 0) return (struct turn){NEVER, NEVER};
+    uint64_t past = now < end ? 0 : ((now - end) / cycle + 1) * cycle;
+    return (struct turn){begin + past, end + past};
+}
+
+/* Returns when this slot may launch again; `now`: it may launch now. */
+static uint64_t opens_at(const struct orion_gpu *gpu, const struct orion_grant *grant, uint64_t now)
+{
+    struct turn turn = turn_at(grant, now);
+    if (now < turn.begin) return turn.begin;
+    if (turn.end >= grant->plan_until_ns) return now; /* a turn that lasts */
+    struct turn next = turn_at(grant, turn.end);
+    uint64_t half_piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed) / 2;
+    uint64_t most = turn.end - turn.begin;
+    most -= most / EARLIEST_CLOSE_PART;
+    if (next.begin == turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
+    return next.begin;
+}
+
+bool orion_turns_hold(const struct orion_gpu *gpu)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    if (__builtin_expect(grant->plan_until_ns == 0, 1)) return false;
+    uint64_t now = orion_now();
+    return now < grant->plan_until_ns && opens_at(gpu, grant, now) > now;
+}
+
+void orion_turns_note_piece(struct orion_gpu *gpu, uint64_t expected_ns)
+{
+    _Atomic uint64_t *piece_ns = &gpu->record->piece_ns;
+    uint64_t piece = atomic_load_explicit(piece_ns, memory_order_relaxed);
+    piece -= piece / PIECE_FADE;
+    atomic_store_explicit(piece_ns, piece > expected_ns ? piece : expected_ns, memory_order_relaxed);
+}
+
+/* -- Messages to the agent ------------------------------------------------------------------------------------------- */
+
+static void tell(struct orion_gpu *gpu, enum orion_turn_wish wish)
+{
+    struct orion_turn message = {.head = {ORION_MESSAGE_MAGIC, ORION_TURN}, .wish = wish};
+    if (gpu->client == 0) orion_agent_tell(gpu->uuid, &message, sizeof message);
+}
+
+static void ask(struct orion_gpu *gpu, uint64_t now)
+{
+    struct orion_be *be = orion_be(gpu);
+    uint64_t asked = atomic_load(&be->asked_ns), patience = atomic_load_explicit(&be->patience_ns, memory_order_relaxed);
+    if (now < asked + AGAIN_NS && atomic_load(&be->handed_back_ns) < asked) return;
+    if (!atomic_compare_exchange_strong(&be->asked_ns, &asked, now)) return;
+    bool soon = now - atomic_load(&be->handed_back_ns) < SOON * (patience > PATIENCE_NS ? patience : PATIENCE_NS);
+    patience = soon ? 2 * patience : patience / 2;
+    patience = patience < PATIENCE_NS ? PATIENCE_NS : patience > PATIENCE_MOST_NS ? PATIENCE_MOST_NS : patience;
+    atomic_store_explicit(&be->patience_ns, patience, memory_order_relaxed);
+    tell(gpu, ORION_TURN_WANTED);
+}
+
+void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns)
+{
+    const struct orion_grant_page *page = gpu->grant;
+    /* The number is read first: if the plan changes after this, the futex does not sleep. */
+    uint32_t number = atomic_load_explicit(&page->plan, memory_order_acquire);
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    uint64_t now = orion_now();
+    if (now >= grant->plan_until_ns) return;
+    uint64_t opens = opens_at(gpu, grant, now);
+    if (opens == NEVER) ask(gpu, now), opens = grant->plan_until_ns;
+    if (opens <= now) return;
+    orion_futex_wait(&page->plan, number, opens - now < most_ns ? opens - now : most_ns, true);
+}
+
+/* Whether there is a turn to hand back, and it was not handed back yet. */
+static bool may_hand_back(const struct orion_be *be, const struct orion_grant *grant, uint64_t now)
+{
+    if (__builtin_expect(now >= grant->plan_until_ns, 1)) return false;
+    struct turn turn = turn_at(grant, now);
+    if (turn.begin == NEVER || turn.end - now < WORTH_NS) return false;
+    uint64_t handed_back = atomic_load(&be->handed_back_ns);
+    return now < turn.begin ? now > handed_back + AGAIN_NS : handed_back < turn.begin;
+}
+
+void orion_turns_idle(struct orion_gpu *gpu)
+{
+    struct orion_be *be = orion_be(gpu);
+    uint64_t now = orion_now();
+    if (!may_hand_back(be, orion_gpu_grant(gpu), now)) return;
+    uint64_t patience = atomic_load_explicit(&be->patience_ns, memory_order_relaxed);
+    uint64_t until = now + (patience > PATIENCE_NS ? patience : PATIENCE_NS);
+    for (; now < until; now = orion_now()) {
+        orion_sleep_precisely(IDLE_POLL_NS);
+        if (atomic_load(&be->in_flight_ns) > 0) return;
+    }
+    if (!may_hand_back(be, orion_gpu_grant(gpu), now)) return;
+    atomic_store(&be->handed_back_ns, now);
+    tell(gpu, ORION_TURN_HANDED_BACK);
+}

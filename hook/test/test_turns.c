@@ -1,0 +1,130 @@
+/* A slot waits outside its turns, as its grant says when they are, and no longer than its plan holds. */
+#include "check.h"
+
+#include <pthread.h>
+
+#include "be/gate.h"
+#include "be/state.h"
+#include "be/turns.h"
+#include "fake_driver.h"
+#include "process/gpu.h"
+#include "system/system.h"
+
+#define MS ORION_MILLISECOND
+#define CHECKS 200u
+
+static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
+static struct orion_policy_page policy;
+static struct orion_grant_page page;
+static struct orion_record_page record;
+static struct orion_gpu gpu = {.policy = &policy, .grant = &page, .neighbours = pages, .record = &record, .client = 1};
+static struct orion_grant *const grant = &page.copy[0];
+
+static void plan(uint64_t turn_begin, uint64_t turn_end, uint64_t begin, uint64_t end, uint64_t cycle, uint64_t until)
+{
+    *grant = (struct orion_grant){.turn_begin_ns = turn_begin,
+                                  .turn_end_ns = turn_end,
+                                  .next_begin_ns = begin,
+                                  .next_end_ns = end,
+                                  .cycle_ns = cycle,
+                                  .plan_until_ns = until};
+}
+
+/* In cycles of 10 ms the turn lasts from 2 to 6 ms. A check that crosses a border does not count. */
+static void turns_repeat(uint64_t closes_at)
+{
+    unsigned inside = 0, outside = 0;
+    uint64_t begin = orion_now() / (10 * MS) * (10 * MS);
+    plan(0, 0, begin + 2 * MS, begin + 6 * MS, 10 * MS, begin + 100 * ORION_SECOND);
+    while (inside < CHECKS || outside < CHECKS) {
+        uint64_t before = (orion_now() - begin) % (10 * MS);
+        bool open = !orion_gate_closed(&gpu);
+        uint64_t after = (orion_now() - begin) % (10 * MS);
+        bool is_inside = before >= 2 * MS && before < closes_at;
+        if (before > after || is_inside != (after >= 2 * MS && after < closes_at)) continue;
+        CHECK(open == is_inside);
+        is_inside ? inside++ : outside++;
+    }
+}
+
+static void the_turn_under_way_counts(void)
+{
+    uint64_t now = orion_now(), later = now + 100 * ORION_SECOND;
+    plan(now - MS, later, later, later + MS, 10 * MS, later + ORION_SECOND);
+    CHECK(!orion_gate_closed(&gpu));
+    plan(later, later + MS, later + MS, later + 2 * MS, 10 * MS, later + ORION_SECOND);
+    CHECK(orion_gate_closed(&gpu)); /* it has not begun */
+    plan(now - MS, now, 0, 0, 10 * MS, later);
+    CHECK(orion_gate_closed(&gpu)); /* there is no other one */
+    plan(now - MS, now, 0, 0, 10 * MS, now);
+    CHECK(!orion_gate_closed(&gpu)); /* the plan is over */
+    plan(now - MS, now, 0, 0, 0, 0);
+    CHECK(!orion_gate_closed(&gpu)); /* there is no plan */
+    plan(UINT64_MAX, 0, UINT64_MAX, 1, UINT64_MAX, UINT64_MAX);
+    CHECK(orion_gate_closed(&gpu)); /* no arithmetic overflows, and no value divides by zero */
+    plan(0, 0, 0, UINT64_MAX, 1, UINT64_MAX);
+    CHECK(!orion_gate_closed(&gpu));
+}
+
+/* A turn that the next turn follows at once does not end early. */
+static void a_lone_slot_never_waits(void)
+{
+    uint64_t begin = orion_now();
+    plan(0, 0, begin, begin + MS, MS, begin + 100 * ORION_SECOND);
+    while (orion_now() < begin + 20 * MS) CHECK(!orion_gate_closed(&gpu));
+}
+
+static void sleeps_until_the_turn_begins(void)
+{
+    uint64_t now = orion_now(), opens = now + 500 * ORION_SECOND;
+    plan(0, 0, opens, opens + ORION_SECOND, 10 * ORION_SECOND, now + 1000 * ORION_SECOND);
+    orion_turns_sleep(&gpu, MS);
+    CHECK(orion_now() < opens); /* the caller's bound holds */
+    opens = orion_now() + 30 * MS;
+    plan(0, 0, opens, opens + 100 * ORION_SECOND, 1000 * ORION_SECOND, now + 1000 * ORION_SECOND);
+    while (orion_gate_closed(&gpu)) orion_turns_sleep(&gpu, 500 * ORION_SECOND);
+    CHECK(orion_now() >= opens && orion_now() < opens + 100 * ORION_SECOND);
+}
+
+static void *give_the_turn(void *unused)
+{
+    (void)unused;
+    orion_sleep_precisely(20 * MS);
+    uint64_t now = orion_now();
+    page.copy[1] = *grant;
+    page.copy[1].turn_begin_ns = now;
+    page.copy[1].turn_end_ns = now + 100 * ORION_SECOND;
+    atomic_store(&page.current, 1);
+    atomic_fetch_add(&page.plan, 1);
+    orion_futex_wake_all(&page.plan, true);
+    return NULL;
+}
+
+static void a_new_plan_wakes(void)
+{
+    pthread_t agent;
+    uint64_t now = orion_now();
+    plan(0, 0, 0, 0, 10 * MS, now + 1000 * ORION_SECOND);
+    CHECK(pthread_create(&agent, NULL, give_the_turn, NULL) == 0);
+    while (orion_gate_closed(&gpu)) orion_turns_sleep(&gpu, 500 * ORION_SECOND);
+    CHECK(orion_now() < now + 100 * ORION_SECOND);
+    pthread_join(agent, NULL);
+    atomic_store(&page.current, 0);
+}
+
+int main(void)
+{
+    the_turn_under_way_counts();
+    turns_repeat(6 * MS);
+    orion_turns_note_piece(&gpu, 2 * MS);
+    turns_repeat(5 * MS); /* closes half a piece early, so that pieces end when the turn does, on average */
+    orion_turns_note_piece(&gpu, 100 * MS);
+    turns_repeat(3 * MS); /* but is open for a quarter of the turn */
+    a_lone_slot_never_waits();
+    for (unsigned i = 0; i < 100; i++) orion_turns_note_piece(&gpu, 0);
+    turns_repeat(6 * MS); /* long pieces are forgotten */
+    sleeps_until_the_turn_begins();
+    a_new_plan_wakes();
+    puts("turns: ok");
+    return 0;
+}

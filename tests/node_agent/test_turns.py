@@ -1,0 +1,229 @@
+"""Turns on a modelled GPU: shares of each second, time that slots hand back, debts, limits, and clients that lie."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.turns import PLAN_NS, Demand, Turns
+
+MS = 1_000_000
+STEP_NS = MS // 10
+HANDOVER_NS, REOPENED_NS = 3 * STEP_NS, 2 * STEP_NS
+""" A slot does nothing for so long after its turn has begun: after another slot's turn, and when it is alone. """
+
+
+@dataclass
+class Tenant:
+    """A slot on the modelled GPU.
+
+    Args:
+        request: the part of the time that it asks for; 0: none.
+        limit: the part that it may use.
+        honesty: the part of its GPU time that it reports.
+        awake_ns: it works so long, then sleeps for as long; 0: it always works.
+        piece_ns: its work runs on for so long after each of its turns.
+        stopped: it says that it has work, and does nothing.
+    """
+
+    request: float = 0.0
+    limit: float = 1.0
+    honesty: float = 1.0
+    awake_ns: int = 0
+    piece_ns: int = 0
+    stopped: bool = False
+    used: list[int] = field(default_factory=lambda: [0])
+    reported_ns: float = 0.0
+    handed_back: bool = False
+    running_until_ns: int = 0
+
+    def is_awake(self, now_ns: int) -> bool:
+        return not self.awake_ns or now_ns // self.awake_ns % 2 == 0
+
+    def demand(self, now_ns: int) -> Demand:
+        total = self.used[-1] * self.honesty
+        reported, self.reported_ns = int(total - self.reported_ns), total
+        awake = self.is_awake(now_ns)
+        return Demand(self.request, self.limit, reported, self.piece_ns, awake and not self.stopped, awake)
+
+
+def run(tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1) -> dict[str, Tenant]:
+    """Let the tenants use the GPU; hp takes the first part of each 5 ms."""
+    turns, dice = Turns(), random.Random(seed)
+    named = {f"be-{index}": each for index, each in enumerate(tenants)}
+    now = looked = 1_000_000 * MS
+    next_look, end = now, now + round(seconds * 1e9)
+    while now < end:
+        if now >= next_look:
+            turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
+            looked = now
+            next_look = now + 25 * MS + dice.randrange(3 * MS)
+        _send_messages(turns, named, now)
+        free = now % (5 * MS) >= hp * 5 * MS
+        _work(named, turns.plans, now, STEP_NS if free else 0)
+        now += STEP_NS
+    assert looked
+    return named
+
+
+def _send_messages(turns: Turns, tenants: Mapping[str, Tenant], now: int) -> None:
+    for name, each in tenants.items():
+        plan = turns.plans.get(name)
+        if not each.is_awake(now) and plan is not None and plan.has_turn(now) and not each.handed_back:
+            each.handed_back = True
+            turns.hand_back(name, now)
+        elif each.is_awake(now) and each.handed_back:
+            each.handed_back = False
+            turns.ask(name, now)
+
+
+def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, time_ns: int) -> None:
+    working = []
+    for name, each in tenants.items():
+        plan = plans.get(name)
+        handover = HANDOVER_NS if len(plans) > 1 else REOPENED_NS
+        has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - handover, now + 1))
+        if has_turn and each.is_awake(now) and each.piece_ns:
+            each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
+        if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
+            working.append(each)
+    for each in tenants.values():
+        each.used.append(each.used[-1] + (time_ns // len(working) if each in working else 0))
+
+
+def shares(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[list[float]]:
+    """Return the parts that each tenant had in sliding windows of 1 s: of what all had, or of the time."""
+    steps, skip = 1_000 * MS // STEP_NS, 2_000 * MS // STEP_NS
+    starts = range(skip, len(next(iter(tenants.values())).used) - steps, 100)
+    gained = [[each.used[at + steps] - each.used[at] for at in starts] for each in tenants.values()]
+    whole = [sum(each) if of_all else 1_000 * MS for each in zip(*gained, strict=True)]
+    return [[mine / every for mine, every in zip(each, whole, strict=True)] for each in gained]
+
+
+def means(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[float]:
+    return [sum(each) / len(each) for each in shares(tenants, of_all)]
+
+
+@pytest.mark.parametrize(
+    ("requests", "due"),
+    [
+        ((0.0, 0.0), (0.5, 0.5)),
+        ((0.3, 0.6, 0.1), (0.3, 0.6, 0.1)),
+        ((0.4, 0.2, 0.0), (0.4, 0.2, 0.4)),
+        ((0.0,) * 5, (0.2,) * 5),
+        ((0.9, 0.9), (0.5, 0.5)),
+    ],
+)
+def test_each_second_is_shared_by_request(requests: tuple[float, ...], due: tuple[float, ...]) -> None:
+    found = shares(run([Tenant(request) for request in requests], 6.0))
+    for windows, share in zip(found, due, strict=True):
+        assert max(abs(each - share) for each in windows) < 0.01, (share, min(windows), max(windows))
+
+
+def test_shares_hold_beside_hp() -> None:
+    found = means(run([Tenant(0.5), Tenant(0.25), Tenant(0.25)], 6.0, hp=0.6))
+    assert found == pytest.approx([0.5, 0.25, 0.25], abs=0.01)
+
+
+def test_limits_hold_on_an_idle_gpu() -> None:
+    assert means(run([Tenant(limit=0.5)], 6.0), of_all=False) == pytest.approx([0.5], abs=0.005)
+    assert means(run([Tenant(limit=0.3), Tenant(limit=0.4)], 6.0), of_all=False) == pytest.approx([0.3, 0.4], abs=0.005)
+
+
+def test_time_that_a_slot_does_not_want_is_used_by_others() -> None:
+    for awake_ns in (50 * MS, 200 * MS):
+        worker, sleeper = means(run([Tenant(), Tenant(awake_ns=awake_ns)], 8.0), of_all=False)
+        assert worker + sleeper > 0.96
+        assert sleeper > 0.2  # half of the time it is awake, at least nearly
+
+
+def test_a_slot_whose_work_runs_on_pays_for_it() -> None:
+    free = means(run([Tenant(), Tenant(piece_ns=0)], 6.0))
+    long = means(run([Tenant(), Tenant(piece_ns=30 * MS)], 10.0))
+    assert free == pytest.approx([0.5, 0.5], abs=0.005)
+    assert long[0] > 0.45  # without charges it would have a quarter
+
+
+@pytest.mark.parametrize("honesty", [0.0, 0.5, 2.0, 1e9])
+def test_reports_that_are_wrong_take_nothing_from_others(honesty: float) -> None:
+    found = means(run([Tenant(honesty=honesty), Tenant(), Tenant()], 6.0))
+    assert found[0] < 1 / 3 + 0.01
+    assert min(found[1:]) > 1 / 3 - 0.01
+
+
+def test_a_stopped_slot_costs_little() -> None:
+    found = means(run([Tenant(), Tenant(stopped=True)], 20.0), of_all=False)
+    assert found[0] > 0.95
+
+
+def test_turns_end_when_one_slot_is_left() -> None:
+    turns = Turns()
+    both = {"a": Demand(waiting=True), "b": Demand(waiting=True)}
+    turns.look(1_000 * MS, 1.0, both)
+    assert turns.plans.keys() == {"a", "b"}
+    for now in range(1_025, 3_000, 25):
+        turns.look(now * MS, 1.0, {"a": Demand(waiting=True, launched=True, reported_ns=MS), "b": Demand()})
+    assert not turns.plans
+
+
+def test_a_turn_that_is_handed_back_begins_the_next_one_at_once() -> None:
+    turns, now = Turns(), 1_000 * MS
+    demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "abc"}
+    turns.look(now, 1.0, demands)
+    turns.look(now + MS, 1.0, demands)
+    holder = _holder(turns, now + MS)
+    assert turns.hand_back(holder, now + 2 * MS)
+    assert _holder(turns, now + 2 * MS) not in (holder, "")
+    assert not turns.plans[holder].has_turn(now + 60 * MS)
+    assert turns.ask(holder, now + 3 * MS)
+    assert _holder(turns, turns.plans[holder].next[0]) == holder
+
+
+def _holder(turns: Turns, now: int) -> str:
+    return next((name for name, plan in turns.plans.items() if plan.has_turn(now)), "")
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["look", "hand_back", "ask"]),
+        st.integers(0, 40 * MS),
+        st.sampled_from("abcd"),
+        st.dictionaries(
+            st.sampled_from("abcd"),
+            st.builds(
+                Demand,
+                st.sampled_from([0.0, 0.01, 0.5, 1.0]),
+                st.sampled_from([0.001, 0.3, 1.0]),
+                st.integers(0, 2**70),
+                st.integers(0, 2**64),
+                st.booleans(),
+                st.booleans(),
+            ),
+        ),
+        st.floats(0, 1),
+    ),
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(EVENTS)
+def test_at_most_one_slot_has_the_turn_and_each_plan_ends(
+    events: list[tuple[str, int, str, dict[str, Demand], float]],
+) -> None:
+    turns, now = Turns(), 1_000 * MS
+    for kind, later, name, demands, part in events:
+        now += later
+        if kind == "look":
+            turns.look(now, part, demands)
+        else:
+            (turns.hand_back if kind == "hand_back" else turns.ask)(name, now)
+        for at in (now, now + 7 * MS, now + 19 * MS, now + 113 * MS):
+            assert sum(plan.has_turn(at) for plan in turns.plans.values()) <= 1
+        for plan in turns.plans.values():
+            assert plan.until_ns <= now + PLAN_NS
+            assert all(0 <= word < 2**63 for word in plan.words)
