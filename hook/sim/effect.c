@@ -9,7 +9,11 @@
 #include "trace.h"
 
 #define TRACE_EVERY_NS 20000000u
+/* A wait that is not over is asked again after ASK_AGAIN_NS. One that has waited for long is asked again after a part of
+ * that time, ASK_SELDOM_NS at most: else many programs that wait would take the CPU from those that work. */
 #define ASK_AGAIN_NS 50000u
+#define ASK_SELDOM_NS 400000u
+#define ASK_PART 16u
 
 struct effect {
     struct effect *next;
@@ -17,6 +21,7 @@ struct effect {
     sim_effect_run run;
     void *data;
     uint64_t early_ns;
+    uint64_t asked_ns; /* when it was first not done; 0: not yet */
 };
 
 _Atomic uint32_t sim_effects_done;
@@ -31,7 +36,7 @@ void sim_effect_add(const struct sim_position *position, sim_effect_run run, voi
 {
     struct effect *effect = malloc(sizeof *effect);
     if (!effect) abort(); /* its operation is already queued and would block the stream for ever */
-    *effect = (struct effect){NULL, *position, run, data, early_ns};
+    *effect = (struct effect){NULL, *position, run, data, early_ns, 0};
     pthread_mutex_lock(&mutex);
     *last = effect;
     last = &effect->next;
@@ -86,6 +91,14 @@ static void unlink_effect(struct effect *effect)
     free(effect);
 }
 
+static uint64_t ask_again(struct effect *effect)
+{
+    uint64_t now = sim_monotonic_ns();
+    if (!effect->asked_ns) effect->asked_ns = now;
+    uint64_t pause = (now - effect->asked_ns) / ASK_PART;
+    return now + (pause < ASK_AGAIN_NS ? ASK_AGAIN_NS : pause > ASK_SELDOM_NS ? ASK_SELDOM_NS : pause);
+}
+
 /* Runs one effect if it is due. Returns the time of the next attempt; 0: the effect has left the list. */
 static uint64_t attempt(struct effect *effect)
 {
@@ -97,7 +110,7 @@ static uint64_t attempt(struct effect *effect)
         running = true;
         bool done = effect->run(effect->data);
         running = false;
-        if (!done) return sim_monotonic_ns() + ASK_AGAIN_NS;
+        if (!done) return ask_again(effect);
         mark_done(effect);
     }
     unlink_effect(effect);

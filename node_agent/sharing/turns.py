@@ -4,12 +4,8 @@ Of the slots that want the GPU, one has the turn and all others wait. Turns foll
 as its slot is due. The plan is written ahead into the grants, so turns pass while the agent sleeps: see
 hook/src/be/turns.h. This module is a state machine of numbers; it reads no clock and no page.
 
-At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
-it was due lengthens or shortens its later turns. A client cannot report less and so gain time. What a client reports
-counts only where it shows that a slot's work ran on long after its turns.
-
-A slot without work hands back its turn, and the next one begins at once. A slot that has no turn asks for one when it
-launches. What a slot did not want is not owed to it.
+What slots are owed (accounts.py) lengthens or shortens their next turns. A slot without work hands back its turn, and
+the next one begins at once. A slot that has no turn asks for one when it launches.
 
 Two alternatives are worse. Holding slots that are ahead of the others, with all others at work together: the GPU
 alternates between their contexts every 2 ms, each of them has a kernel in flight when hp comes, and shares are off by
@@ -17,18 +13,15 @@ several points within a second. A turn for each check of the agent: its timers a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from orion.node_agent.pages.plans import Plan
-from orion.planning.sharing.due import Claim, due
+from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
 
-CYCLE_NS = 20_000_000
-""" The time in which each slot has one turn. In a longer one handovers cost less, and a second's shares vary more. """
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
-_LONE_NS = 1_000_000_000
-""" Turns end when only one slot has wanted the GPU for this time. """
+_CYCLE_NS = 20_000_000
+""" The time in which each slot has one turn. In a longer one handovers cost less, and a second's shares vary more. """
 _HANDOVER_NS, _REOPENED_NS = 300_000, 200_000
 """ The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause. The
 first value is a mean on an H200 (docs/results/quotas.md). Turns are longer by as much, and it is not charged. """
@@ -37,83 +30,23 @@ _TOGETHER_NS = 30_000
 _AVERAGE_TURN_NS = 5_000_000
 """ With many slots the cycle is so long that turns have this length on average. """
 _LEAST_TURN_NS = 800_000
-_BALANCE_MOST_NS = 5 * CYCLE_NS
-""" What a slot can be owed; a longer arrears is forgotten. """
-_DEBT_MOST_NS = 2_000_000_000
 _CORRECTED = 0.7
 """ The part of a balance that the next cycle corrects. """
-_LONG_PIECE_NS = 2_000_000
-""" Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
-_ARREARS_MOST_NS = CYCLE_NS
-""" Reports may be so late. """
 _VARIED = 0.3
 """ The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
 whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
 _GOLDEN = 0.618_034
-_IDLE_AFTER_NS = 100_000_000
-""" A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
-_FRUITLESS_NS = 5 * CYCLE_NS
-""" A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
-_FRUITLESS_PIECES, _FRUITLESS_MOST_NS = 4, 4_000_000_000
-""" If its pieces are long, this number of pieces, up to this time, is not without progress. """
-_SHUT_NS, _SHUT_MOST_NS = 1_000_000_000, 4_000_000_000
-""" How long it gets none: the first value doubles each time, up to the second. """
-
-
-@dataclass(frozen=True)
-class Demand:
-    """A slot at one check.
-
-    Args:
-        request: the part of the time that the slot is sure to get; 0: none.
-        limit: the part of the time that it gets at most.
-        reported_ns: GPU time that its clients completed since the previous check.
-        piece_ns: the longest work of its clients that no stop can interrupt.
-        launched: whether its clients launched since the previous check.
-        waiting: whether work waits or is in flight now.
-    """
-
-    request: float = 0.0
-    limit: float = 1.0
-    reported_ns: int = 0
-    piece_ns: int = 0
-    launched: bool = False
-    waiting: bool = False
-
-
-@dataclass
-class _Account:
-    """The state of one slot."""
-
-    wants: bool = False
-    wanted_ns: int = -_LONE_NS
-    balance_ns: float = 0.0
-    """ What it was due, less what it was charged. """
-    arrears_ns: float = 0.0
-    """ The time of its turns, less its reports. """
-    fruitless_ns: float = 0.0
-    """ The time that it was charged since it last made progress. """
-    shut_until_ns: int = 0
-    shut_ns: int = _SHUT_NS
-    held_ns: int = 0
-    due_ns: float = 0.0
-    """ The time of its turns since the last check, and what it was due. """
-    claim: Claim = field(default_factory=Claim)
 
 
 class Turns:
-    """The turns of the be slots of one GPU.
+    """The turns of the be slots of one GPU."""
 
-    Args:
-        cycle_ns: the time in which each slot has one turn.
-    """
-
-    def __init__(self, cycle_ns: int = CYCLE_NS) -> None:
-        self._cycle_ns = self._length_ns = cycle_ns
-        """ The usual length of a cycle, and that of the cycles in the plans. """
+    def __init__(self) -> None:
+        self._length_ns = _CYCLE_NS
+        """ The length of the cycles in the plans. """
         self._varied = 0.5
         self._exchanged = 0
-        self._accounts: dict[str, _Account] = {}
+        self._accounts = Accounts()
         self.plans: dict[str, Plan] = {}
         """ By slot; empty: the slots take no turns. """
         self._order: list[str] = []
@@ -140,13 +73,14 @@ class Turns:
             together: the contexts of the clients run together (MPS).
         """
         self._together = together
-        self._accounts = {name: self._accounts.get(name) or _Account() for name in demands}
+        self._accounts.keep(demands)
         self._settle(now_ns)
-        self._charge(part, demands)
+        self._accounts.charge(part, demands)
         for name, demand in demands.items():
-            self._note(self._accounts[name], self.plans.get(name), demand, now_ns)
+            plan = self.plans.get(name)
+            self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
         self._varied = (self._varied + _GOLDEN) % 1
-        if self._compete(now_ns):
+        if self._accounts.compete(now_ns):
             self._plan(now_ns)
         else:
             self.rest()
@@ -181,14 +115,7 @@ class Turns:
         """End the turns; nobody waits, and nothing is owed."""
         self.plans = {}
         for account in self._accounts.values():
-            account.balance_ns = account.arrears_ns = account.due_ns = 0.0
-            account.held_ns = 0
-
-    def shares(self) -> dict[str, float]:
-        """Return the part of be's time that each slot is due now."""
-        return due({name: replace(account.claim, wants=account.wants) for name, account in self._accounts.items()})
-
-    # -- What slots did ------------------------------------------------------------------------------------------------
+            account.rest()
 
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""
@@ -198,64 +125,13 @@ class Turns:
             for name, plan in self.plans.items()
             if name in self._accounts
         }
-        shares = self.shares()
+        shares = self._accounts.shares()
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
-        whole = sum(times.values()) if self._is_full(shares) else now_ns - self._settled_ns
+        whole = sum(times.values()) if is_full(shares) else now_ns - self._settled_ns
         for name, time in times.items():
             self._accounts[name].held_ns += time
             self._accounts[name].due_ns += shares[name] * whole
         self._settled_ns = now_ns
-
-    def _charge(self, part: float, demands: Mapping[str, Demand]) -> None:
-        held = {name: account.held_ns * part for name, account in self._accounts.items()}
-        overruns = {name: self._overrun(account, held[name], demands[name]) for name, account in self._accounts.items()}
-        turns = sum(held.values())
-        for name, account in self._accounts.items():
-            # What one slot used beyond its turns, it took from the turns of the others.
-            lost = sum(each * held[name] / (turns - held[other]) for other, each in overruns.items()
-                       if other != name and held[name])  # fmt: skip
-            balance = account.balance_ns + account.due_ns * part - held[name] - overruns[name] + lost
-            account.balance_ns = max(-_DEBT_MOST_NS, min(balance, _BALANCE_MOST_NS if account.wants else 0.0))
-            account.held_ns, account.due_ns = 0, 0.0
-        self._forgive()
-
-    def _forgive(self) -> None:
-        """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""
-        wanting = [account for account in self._accounts.values() if account.wants]
-        least_debt = max((account.balance_ns for account in wanting), default=0.0)
-        if least_debt < 0 and self._is_full(self.shares()):
-            for account in wanting:
-                account.balance_ns -= least_debt
-
-    @staticmethod
-    def _overrun(account: _Account, held_ns: float, demand: Demand) -> float:
-        """Return what a slot has used beyond its turns, by its own reports."""
-        progress = demand.reported_ns or demand.launched
-        account.fruitless_ns = 0.0 if progress else account.fruitless_ns + held_ns
-        if progress:
-            account.shut_ns, account.shut_until_ns = _SHUT_NS, 0
-        if demand.piece_ns <= _LONG_PIECE_NS:
-            return 0.0
-        arrears = account.arrears_ns + held_ns - min(demand.reported_ns, _DEBT_MOST_NS)
-        account.arrears_ns = max(0.0, min(arrears, _ARREARS_MOST_NS))
-        return max(0.0, -arrears)
-
-    @staticmethod
-    def _note(account: _Account, plan: Plan | None, demand: Demand, now_ns: int) -> None:
-        """Update what a slot wants."""
-        account.claim = Claim(demand.request, demand.limit)
-        if account.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _FRUITLESS_MOST_NS)):
-            account.fruitless_ns = 0.0
-            account.shut_until_ns = now_ns + account.shut_ns
-            account.shut_ns = min(2 * account.shut_ns, _SHUT_MOST_NS)
-        in_turn = plan is not None and plan.has_turn(now_ns)
-        if demand.waiting or (demand.launched and in_turn):
-            account.wants, account.wanted_ns = True, now_ns
-        account.wants &= now_ns >= account.shut_until_ns and now_ns - account.wanted_ns < _IDLE_AFTER_NS
-
-    def _compete(self, now_ns: int) -> bool:
-        wanting = [account for account in self._accounts.values() if now_ns - account.wanted_ns < _LONE_NS]
-        return len(wanting) > 1 or any(account.claim.limit < 1 for account in wanting)
 
     # -- Who has the next turns ----------------------------------------------------------------------------------------
 
@@ -267,7 +143,8 @@ class Turns:
         if holder is None:
             return now_ns
         begin, end = self._turn_under_way(holder, now_ns)
-        return max(now_ns, min(end, begin + round(self.shares()[holder] * self._length_ns) + self._handover_ns))
+        usual = round(self._accounts.shares()[holder] * self._length_ns) + self._handover_ns
+        return max(now_ns, min(end, begin + usual))
 
     def _turn_under_way(self, name: str, now_ns: int) -> tuple[int, int]:
         """Return a slot's turn in the cycle under way."""
@@ -278,34 +155,30 @@ class Turns:
         past = (now_ns - self._boundary_ns) // self._length_ns * self._length_ns
         return begin + past, end + past
 
-    def _lengths(self, owed: Mapping[str, float]) -> dict[str, int]:
+    def _lengths(self, shares: Mapping[str, float], owed: Mapping[str, float]) -> dict[str, int]:
         """Return the lengths of the next turns, corrected by what the slots will be owed when they begin."""
-        shares = {name: share for name, share in self.shares().items() if share}
+        shares = {name: share for name, share in shares.items() if share}
         usable = self._length_ns - len(shares) * self._handover_ns
-        is_full = self._is_full(shares)
-        whole = usable if is_full else self._length_ns
+        full = is_full(shares)
+        whole = usable if full else self._length_ns
         wished = {name: share * whole + _CORRECTED * owed[name] for name, share in shares.items()}
         # A slot whose turn would be too short has none, until it is owed enough.
         wished = {name: length for name, length in wished.items() if length >= _LEAST_TURN_NS}
-        if not wished and is_full:
+        if not wished and full:
             wished = {max(shares, key=lambda name: owed[name]): _LEAST_TURN_NS}
         total = sum(wished.values())
-        scale = usable / total if total > usable or is_full else 1.0
+        scale = usable / total if total > usable or full else 1.0
         return {name: round(length * scale) + self._handover_ns for name, length in wished.items()}
 
-    @staticmethod
-    def _is_full(shares: Mapping[str, float]) -> bool:
-        """Return whether the slots want all time, and no limits prevent that they get it."""
-        return sum(shares.values()) > 0.999_999
-
-    def _owed(self, now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    def _owed(
+        self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]
+    ) -> dict[str, float]:
         """Return the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
-        shares = self.shares()
         rest = {
             name: max(0, min(end, begin_ns) - max(begin + self._handover_ns, now_ns))
             for name, (begin, end) in turns.items()
         }
-        whole = sum(rest.values()) if self._is_full(shares) else begin_ns - now_ns
+        whole = sum(rest.values()) if is_full(shares) else begin_ns - now_ns
         passed = {
             name: account.balance_ns + account.due_ns - account.held_ns for name, account in self._accounts.items()
         }
@@ -342,12 +215,12 @@ class Turns:
 
     def _write(self, now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]) -> None:
         """Make the plans: ``turns`` in the cycle under way, then cycles from ``begin_ns`` on."""
-        shares = self.shares()
+        shares = self._accounts.shares()
         count = sum(share > 0 for share in shares.values())
-        usual = max(self._cycle_ns, count * _AVERAGE_TURN_NS)
+        usual = max(_CYCLE_NS, count * _AVERAGE_TURN_NS)
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         self._handover_ns = _REOPENED_NS if count == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
-        lengths = self._lengths(self._owed(now_ns, begin_ns, turns))
+        lengths = self._lengths(shares, self._owed(shares, now_ns, begin_ns, turns))
         at, until = begin_ns, now_ns + PLAN_NS
         plans = {}
         for name in self._order:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.sharing.turns import Demand
+from orion.node_agent.sharing.accounts import Demand
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000

@@ -14,6 +14,7 @@ from orion.crds.bounds import Between
 from orion.crds.decimals import Number
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
+from orion.planning.sharing.due import LEAST
 
 _NUMBER = "^[0-9]{1,3}([.][0-9]{1,6})?$"
 
@@ -109,8 +110,7 @@ def _bounds(kind: Any) -> Between:
     return next(each for each in get_args(kind) if isinstance(each, Between))
 
 
-_LEAST = 0.01
-_FromLeastRequest = Annotated[Number, Between(Number(_LEAST), Number(1), "a number", "0.2")]
+_FromLeastRequest = Annotated[Number, Between(Number(LEAST), Number(1), "a number", "0.2")]
 """ A be pod without a request is sure of 0.01, so no ceiling is below it. """
 
 OF_PRIORITY = Ceiling(
@@ -124,7 +124,7 @@ OF_PRIORITY = Ceiling(
 CEILINGS = (
     OF_PRIORITY,
     _number("max-slowdown", "maxSlowdown", 1.0, share_kind.Slowdown, Priority.HP),
-    _number("max-request", "compute.request", _LEAST, _FromLeastRequest, Priority.BE),
+    _number("max-request", "compute.request", LEAST, _FromLeastRequest, Priority.BE),
     replace(_number("max-time", "compute.limit", 1.0, share_kind.PartOfGPU), needs_share=True),
     _memory("max-memory", "memory.limit"),
 )

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.turns import PLAN_NS, Demand, Turns
+from orion.node_agent.sharing.accounts import Demand
+from orion.node_agent.sharing.turns import PLAN_NS, Turns
 
 MS = 1_000_000
 STEP_NS = MS // 10

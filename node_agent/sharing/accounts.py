@@ -1,0 +1,161 @@
+"""What be slots want and what they are owed: the bookkeeping of turns.
+
+At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
+it was due is its balance. A client cannot report less and so gain time. What a client reports counts only where it
+shows that a slot's work ran on long after its turns. What a slot did not want is not owed to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from orion.planning.sharing.due import Claim, due
+
+MOST_OWED_NS = 100_000_000
+""" What a slot can be owed; a longer arrears is forgotten. """
+
+_MOST_DEBT_NS = 2_000_000_000
+_LONG_PIECE_NS = 2_000_000
+""" Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
+_MOST_ARREARS_NS = 20_000_000
+""" Reports may be so late. """
+_IDLE_AFTER_NS = 100_000_000
+""" A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
+_LONE_NS = 1_000_000_000
+""" A slot still competes for this time after it last wanted the GPU. """
+_FRUITLESS_NS = 100_000_000
+""" A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
+_FRUITLESS_PIECES, _MOST_FRUITLESS_NS = 4, 4_000_000_000
+""" If its pieces are long, this number of pieces, up to this time, is not without progress. """
+_SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
+""" How long it gets none: the first value doubles each time, up to the second. """
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A slot at one check.
+
+    Args:
+        request: the part of the time that the slot is sure to get; 0: none.
+        limit: the part of the time that it gets at most.
+        reported_ns: GPU time that its clients completed since the previous check.
+        piece_ns: the longest work of its clients that no stop can interrupt.
+        launched: whether its clients launched since the previous check.
+        waiting: whether work waits or is in flight now.
+    """
+
+    request: float = 0.0
+    limit: float = 1.0
+    reported_ns: int = 0
+    piece_ns: int = 0
+    launched: bool = False
+    waiting: bool = False
+
+
+@dataclass
+class Account:
+    """The state of one slot."""
+
+    wants: bool = False
+    wanted_ns: int = -_LONE_NS
+    balance_ns: float = 0.0
+    """ What it was due, less what it was charged. """
+    arrears_ns: float = 0.0
+    """ The time of its turns, less its reports. """
+    fruitless_ns: float = 0.0
+    """ The time that it was charged since it last made progress. """
+    shut_until_ns: int = 0
+    shut_ns: int = _SHUT_NS
+    held_ns: int = 0
+    due_ns: float = 0.0
+    """ The time of its turns since the last check, and what it was due. """
+    claim: Claim = field(default_factory=Claim)
+
+    def charge(self, part: float, ran_on_ns: float, lost_ns: float) -> None:
+        """Move what has passed since the last check into the balance.
+
+        Args:
+            part: the part of the time that hp left to be.
+            ran_on_ns: what the slot used beyond its turns.
+            lost_ns: what others used of its turns.
+        """
+        balance = self.balance_ns + (self.due_ns - self.held_ns) * part - ran_on_ns + lost_ns
+        self.balance_ns = max(-_MOST_DEBT_NS, min(balance, MOST_OWED_NS if self.wants else 0.0))
+        self.held_ns, self.due_ns = 0, 0.0
+
+    def ran_on(self, held_ns: float, demand: Demand) -> float:
+        """Return what the slot has used beyond its turns, by its own reports; note whether it makes progress.
+
+        Args:
+            held_ns: the time of its turns since the last check, less hp's part.
+            demand: what its clients report.
+        """
+        if demand.reported_ns or demand.launched:
+            self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
+        else:
+            self.fruitless_ns += held_ns
+        if demand.piece_ns <= _LONG_PIECE_NS:
+            return 0.0
+        arrears = self.arrears_ns + held_ns - min(demand.reported_ns, _MOST_DEBT_NS)
+        self.arrears_ns = max(0.0, min(arrears, _MOST_ARREARS_NS))
+        return max(0.0, -arrears)
+
+    def note(self, demand: Demand, now_ns: int, in_turn: bool) -> None:
+        """Update what the slot wants."""
+        self.claim = Claim(demand.request, demand.limit)
+        if self.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _MOST_FRUITLESS_NS)):
+            self.fruitless_ns = 0.0
+            self.shut_until_ns = now_ns + self.shut_ns
+            self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)
+        if demand.waiting or (demand.launched and in_turn):
+            self.wants, self.wanted_ns = True, now_ns
+        self.wants &= now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
+
+    def rest(self) -> None:
+        """Forget what is owed."""
+        self.balance_ns = self.arrears_ns = self.due_ns = 0.0
+        self.held_ns = 0
+
+
+class Accounts(dict[str, Account]):
+    """The accounts of the slots of a GPU, by slot name."""
+
+    def keep(self, names: Mapping[str, Demand]) -> None:
+        """Drop the accounts of other slots, and open those that are missing."""
+        for name in self.keys() - names.keys():
+            del self[name]
+        for name in names:
+            self.setdefault(name, Account())
+
+    def shares(self) -> dict[str, float]:
+        """Return the part of be's time that each slot is due now."""
+        return due({name: replace(account.claim, wants=account.wants) for name, account in self.items()})
+
+    def compete(self, now_ns: int) -> bool:
+        """Return whether turns are necessary: several slots want the GPU, or one that has a limit does."""
+        wanting = [account for account in self.values() if now_ns - account.wanted_ns < _LONE_NS]
+        return len(wanting) > 1 or any(account.claim.limit < 1 for account in wanting)
+
+    def charge(self, part: float, demands: Mapping[str, Demand]) -> None:
+        """Charge all slots for what has passed since the last check."""
+        held = {name: account.held_ns * part for name, account in self.items()}
+        ran_on = {name: account.ran_on(held[name], demands[name]) for name, account in self.items()}
+        turns = sum(held.values())
+        for name, account in self.items():
+            # What one slot used beyond its turns, it took from the turns of the others.
+            lost = sum(each * held[name] / (turns - held[other]) for other, each in ran_on.items()
+                       if other != name and held[name])  # fmt: skip
+            account.charge(part, ran_on[name], lost)
+        self._forgive()
+
+    def _forgive(self) -> None:
+        """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""
+        wanting = [account for account in self.values() if account.wants]
+        least_debt = max((account.balance_ns for account in wanting), default=0.0)
+        if least_debt < 0 and is_full(self.shares()):
+            for account in wanting:
+                account.balance_ns -= least_debt
+
+
+def is_full(shares: Mapping[str, float]) -> bool:
+    """Return whether the slots want all time, and no limits prevent that they get it."""
+    return sum(shares.values()) > 0.999_999
