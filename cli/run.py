@@ -75,7 +75,7 @@ Limit = Annotated[
     typer.Option(
         callback=_part,
         metavar="PART",
-        help="The part of the GPU's time that the program gets at most, 0.001 to 1; for hp it is not enforced yet.",
+        help="The part of the GPU's time that the program gets at most, 0.001 to 1.",
         show_default="no limit",
     ),
 ]
@@ -114,8 +114,6 @@ def run(
         from orion.cli import agents, launching, slot_choice
 
     _check_options(priority, request, limit, changes)
-    if priority is Priority.HP and limit is not None:
-        typer.echo("orion: --limit of hp has no effect yet, because no policy of this version limits hp", err=True)
     program = shutil.which(command[0])
     if program is None:
         raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from orion.errors import Conflict, Invalid
-from orion.hook import join
+from orion.hook import join, layout
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
+from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
 from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.windows import Activity, Look
@@ -51,6 +52,7 @@ class ServedGpu:
         self._jobs = jobs
         self.activity = Activity(self.shared_gpu)
         self.turns = Turns()
+        self.ceilings = Ceilings()
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
         self.text = ""
@@ -140,25 +142,29 @@ class ServedGpu:
             slot.close()
 
     def release_all(self) -> None:
-        """Let no slot wait for another one."""
+        """Let no slot wait, neither for another one nor because of its limit."""
         self.turns.rest()
+        self.ceilings.rest()
         self._publish()
 
     @property
     def contended(self) -> bool:
-        """Whether be slots take turns, so that checks must be frequent."""
-        return bool(self.turns.plans)
+        """Whether checks must be frequent: be slots take turns, or an hp slot that has a limit works."""
+        return bool(self.turns.plans) or self.ceilings.active
 
     def _plan(self, look: Look) -> None:
-        """Plan the turns of the be slots."""
+        """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""
         slots = self.shared_gpu.slots
+        hp_slots = [slot for slot in slots.values() if slot.role is layout.Role.HP]
+        limits = {slot.name: slot.grant.limit_milli / 1_000 for slot in hp_slots if 0 < slot.grant.limit_milli < 1_000}
+        self.ceilings.look(look.now_ns, look.hp_used_ns, limits)
         # The ranks of a job must be able to run at the same time on all of its GPUs, and turns of different GPUs would
         # not overlap: a collective would wait for ever.
         joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
         if joint or not policies.takes_turns(self.shared_gpu.policy, slots.values()):
-            self.release_all()
-            return
-        self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
+            self.turns.rest()
+        else:
+            self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
         self._publish()
 
     def _wishes(self, slot: Slot, wish: int) -> None:
@@ -173,8 +179,9 @@ class ServedGpu:
             self._publish()
 
     def _publish(self) -> None:
+        plans = self.turns.plans | self.ceilings.plans
         for name, slot in self.shared_gpu.slots.items():
-            slot.set_plan(self.turns.plans.get(name))
+            slot.set_plan(plans.get(name))
 
 
 class ServesGpus(Protocol):

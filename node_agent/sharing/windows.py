@@ -32,6 +32,8 @@ class Look:
     now_ns: int
     elapsed_ns: int
     hp_busy_ns: int = 0
+    hp_used_ns: Counter[str] = field(default_factory=Counter)
+    """ The busy time of each hp slot. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
     together: bool = False
@@ -80,7 +82,9 @@ class Activity:
     @staticmethod
     def _look_at_hp(client: Client, look: Look) -> None:
         total = client.record.busy_ns(look.now_ns)
-        look.hp_busy_ns += max(0, total - client.last_busy_ns)
+        busy = max(0, total - client.last_busy_ns)
+        look.hp_busy_ns += busy
+        look.hp_used_ns[client.slot.name] += busy
         client.last_busy_ns = total
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
 

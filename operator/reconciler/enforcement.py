@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orion.crds.policy import Mode, Priority
+from orion.crds.policy import Mode
 from orion.crds.share import GPUShareSpec
 from orion.crds.share_rules import member
 from orion.operator.reconciler.usage import Usage
@@ -16,9 +16,6 @@ _NEVER: Mapping[str, Callable[[Any], bool]] = {
     "smShare": lambda value: value < 1,
 }
 """ Fields that no policy of this version enforces, and whether a value asks for anything. """
-
-_NEVER_OF_HP: Mapping[str, Callable[[Any], bool]] = {"compute.limit": lambda value: value < 1, **_NEVER}
-""" The same for shares of priority hp. """
 
 _ONLY_IN: Mapping[Mode, Mapping[str, Callable[[Any], bool]]] = {
     Mode.MPS: {
@@ -40,7 +37,7 @@ def not_enforced(spec: GPUShareSpec, found: Usage) -> tuple[str, str] | None:
         found: the GPUs that its pods use. Without a GPU, a field that needs a mode does not count.
     """
     reasons, sentences = [], []
-    if never := _set(spec, _NEVER_OF_HP if spec.priority is Priority.HP else _NEVER):
+    if never := _set(spec, _NEVER):
         reasons.append(REASON_NO_POLICY)
         sentences.append(f"no policy of this version enforces {_listed(never)}, in any mode; remove {_them(never)}")
     for mode, fields in _ONLY_IN.items():

@@ -81,9 +81,3 @@ def test_a_be_programs_request_and_limit_are_set_on_its_slot(root: Path, options
     ]
     done = orion(*command)
     assert done.stdout.strip() == ("(0.4, 0.6)" if options else "(0.0, 0.0)"), done.stderr
-
-
-def test_a_limit_of_hp_is_recorded_with_a_word_that_it_has_no_effect_yet(root: Path) -> None:
-    done = run(root, "--priority", "hp", "--limit", "0.6")
-    assert done.returncode == 0
-    assert "--limit of hp has no effect yet" in done.stderr

@@ -463,10 +463,10 @@ def test_a_share_that_reserves_no_memory_is_ready_on_an_over_reserved_gpu() -> N
 
 
 NOT_ENFORCED: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
-    "compute": (
-        {"compute": {"request": 0.5, "limit": 0.5}, "smShare": 0.5},
+    "several": (
+        {"compute": {"request": 0.5, "limit": 0.5}, "slo": {"latency": "20ms"}, "smShare": 0.5},
         "timeslice",
-        ("True", "NoPolicy", "enforces spec.compute.limit and spec.smShare, in any mode; remove them"),
+        ("True", "NoPolicy", "enforces spec.slo and spec.smShare, in any mode; remove them"),
     ),
     "slo": ({"slo": {"latency": "20ms"}}, "mps", ("True", "NoPolicy", "enforces spec.slo, in any mode; remove it")),
     "smShare": ({"smShare": 0.5}, "mps", ("True", "NoPolicy", "enforces spec.smShare, in any mode")),
@@ -481,7 +481,7 @@ NOT_ENFORCED: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
         ),
     ),
     "maxSlowdown in mps": ({"maxSlowdown": 1.3}, "mps", ("False", "Enforced", "")),
-    "no overlap": ({"maxSlowdown": 1, "smShare": 1, "compute": {"limit": 1}}, "timeslice", ("False", "Enforced", "")),
+    "no overlap": ({"maxSlowdown": 1, "smShare": 1, "compute": {"limit": 0.5}}, "timeslice", ("False", "Enforced", "")),
     "tuning": (
         {"tuning": {"longKernel": "5ms", "overlapSMs": 8}},
         "timeslice",

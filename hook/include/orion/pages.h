@@ -104,8 +104,8 @@ struct orion_grant {
     uint32_t compute_limit_milli;         /* the most of the GPU's time that the slot may use; 0: no limit */
     uint32_t sm_share_milli, spare_milli; /* for later policies; 0: none */
     uint32_t retired[2];                  /* 0; agents of layout 4 write these, so no layout before 6 may use them */
-    /* be: this slot's turns (be/turns.h). The turn that is, or was last; then a turn that repeats every cycle_ns. An
-     * end that is not after its begin: no turn. Outside its turns the slot waits as if hp were busy. */
+    /* When the slot may launch (be/turns.h, hp/ceiling.h): the turn that is, or was last; then a turn that repeats every
+     * cycle_ns. An end that is not after its begin: no turn. Outside its turns the slot waits. */
     uint64_t turn_begin_ns, turn_end_ns;
     uint64_t next_begin_ns, next_end_ns, cycle_ns;
     uint64_t plan_until_ns; /* from then on the slot does not wait, so that it never waits for a dead agent; 0: no turns */
@@ -115,7 +115,7 @@ struct orion_grant {
 struct orion_grant_page {
     struct orion_page_header header;
     _Atomic uint32_t current;
-    _Atomic uint32_t plan; /* grows with each change of the turns, after the change; a futex: the agent wakes be clients */
+    _Atomic uint32_t plan; /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
     uint32_t spare[14];
     struct orion_grant copy[2];
     uint8_t unused[3712];

@@ -11,6 +11,7 @@
 #include "process/notifier.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/waits.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -137,7 +138,7 @@ static void wait_for_permission(struct orion_process *process, struct orion_gpu 
         if (turns && stall != 0 && orion_now() - began > stall) take_turn(gpu);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(gpu, orion_now() - began);
+    orion_waits_note(gpu, orion_now() - began);
 }
 
 /* Adds a launch to the burst. A new burst begins if all earlier work has just been seen complete. */

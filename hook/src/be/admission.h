@@ -7,7 +7,7 @@
 #ifndef ORION_ADMISSION_H
 #define ORION_ADMISSION_H
 
-#include "be/turns.h"
+#include "process/plan.h"
 #include "process/policy.h"
 
 struct orion_stream_record;
@@ -24,7 +24,7 @@ enum {
 /* Whether anything can make the GPU's be launches wait: the policy, or turns, which hold under the policy `none`, too. */
 static inline bool orion_admits(const struct orion_gpu *gpu)
 {
-    return orion_policy_admits(orion_gpu_policy(gpu)) || orion_turns_planned(gpu);
+    return orion_policy_admits(orion_gpu_policy(gpu)) || orion_plan_exists(gpu);
 }
 
 /* Waits until the launch may be passed to the driver, and sets work->expected_ns, work->flags and work->elsewhere. The

@@ -6,6 +6,7 @@
 #include "generated/driver.h"
 #include "process/notifier.h"
 #include "process/process.h"
+#include "process/waits.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
@@ -202,7 +203,7 @@ void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu,
         orion_stops_sleep(process, closed != NULL ? closed : gpu, ORION_GATE_POLL_NS);
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(gpu, orion_now() - began);
+    orion_waits_note(gpu, orion_now() - began);
 }
 
 /* A watcher that is late still ends waits for other ranks, so they are put into the stream here, too. */

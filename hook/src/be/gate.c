@@ -6,9 +6,11 @@
 #include "be/stop.h"
 #include "be/turns.h"
 #include "process/notifier.h"
+#include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/report.h"
+#include "process/waits.h"
 #include "system/system.h"
 
 #define SUSPECT_POLL_NS ORION_MILLISECOND
@@ -113,7 +115,7 @@ bool orion_gate_hp_is_busy(const struct orion_gpu *gpu)
 
 bool orion_gate_closed(const struct orion_gpu *gpu)
 {
-    return orion_turns_hold(gpu) || (orion_gate_hp_is_busy(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
+    return orion_plan_holds(gpu) || (orion_gate_hp_is_busy(gpu) && orion_policy_gates(orion_gpu_policy(gpu)));
 }
 
 bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns)
@@ -187,17 +189,6 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
     orion_stops_update(process);
 }
 
-void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns)
-{
-    struct orion_record_page *record = gpu->record;
-    uint64_t microseconds = waited_ns / ORION_MICROSECOND;
-    unsigned bucket = microseconds == 0 ? 0 : 64u - (unsigned)__builtin_clzll(microseconds);
-    if (bucket >= ORION_WAIT_BUCKETS) bucket = ORION_WAIT_BUCKETS - 1;
-    atomic_fetch_add_explicit(&record->wait_bucket[bucket], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&record->gated_launches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&record->gated_ns, waited_ns, memory_order_relaxed);
-}
-
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu)
 {
     uint64_t began = orion_now();
@@ -205,5 +196,5 @@ void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu)
     atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_gate_closed(gpu) && !orion_policy_overlaps(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(gpu, orion_now() - began);
+    orion_waits_note(gpu, orion_now() - began);
 }

@@ -24,11 +24,9 @@ bool orion_gate_hp_is_busy(const struct orion_gpu *gpu);
 /* Waits until the gate is open, or until a budget is granted: then other rules apply. */
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu);
 
-/* For callers that wait in steps. orion_gate_sleep waits for one step of at most most_ns. orion_gate_note records the
- * duration of the whole wait. */
+/* For callers that wait in steps: waits for one step of at most most_ns. */
 #define ORION_GATE_POLL_NS (5 * ORION_MILLISECOND) /* a waiter checks again at least this often */
 void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns);
-void orion_gate_note(struct orion_gpu *gpu, uint64_t waited_ns);
 
 /* Whether an hp client was busy at any time since `since_ns`. If so, durations that were measured since then are
  * invalid. */

@@ -4,15 +4,16 @@
 #include "be/partition.h"
 #include "be/state.h"
 #include "be/stop.h"
-#include "be/turns.h"
 #include "be/window.h"
 #include "be/work.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "process/gpu.h"
 #include "process/notifier.h"
+#include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/waits.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -51,7 +52,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
 {
     struct orion_kernel_facts facts;
     struct orion_gpu *gpu = stream_record->gpu;
-    if (expected_ns == 0 || orion_turns_hold(gpu)) return false;
+    if (expected_ns == 0 || orion_plan_holds(gpu)) return false;
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
     if (!every_hp_permits(gpu, facts.kernel_class)) return false;
     if (expected_ns <= orion_window_share(gpu)) return true;
@@ -60,7 +61,7 @@ bool orion_overlap_allows(struct orion_process *process, struct orion_stream_rec
 
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu)
 {
-    return orion_policy_overlaps(gpu) && !orion_turns_hold(gpu) && every_hp_permits(gpu, ORION_CLASS_UNKNOWN);
+    return orion_policy_overlaps(gpu) && !orion_plan_holds(gpu) && every_hp_permits(gpu, ORION_CLASS_UNKNOWN);
 }
 
 void orion_overlap_publish(struct orion_process *process, struct orion_gpu *gpu, struct orion_work *work)
@@ -117,7 +118,7 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
     while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW)
         orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_gate_note(gpu, orion_now() - began);
+    orion_waits_note(gpu, orion_now() - began);
 }
 
 const struct orion_stop orion_overlap_stop = {.may_go = may_go, .wait = wait};

@@ -3,11 +3,10 @@
 #include "agent/agent_socket.h"
 #include "be/state.h"
 #include "orion/join.h"
+#include "process/plan.h"
 #include "system/system.h"
 
-#define NEVER UINT64_MAX
 #define PIECE_FADE 8u              /* a long piece is forgotten within about this many shorter ones */
-#define EARLIEST_CLOSE_PART 4u     /* however long the pieces are, the valve is open for this part of a turn */
 #define WORTH_NS ORION_MILLISECOND /* with less than this left, a turn is not handed back */
 #define AGAIN_NS (50 * ORION_MILLISECOND)
 #define IDLE_POLL_NS (50 * ORION_MICROSECOND)
@@ -15,40 +14,6 @@
 #define PATIENCE_NS (500 * ORION_MICROSECOND)
 #define PATIENCE_MOST_NS (8 * ORION_MILLISECOND)
 #define SOON 4u
-
-struct turn { uint64_t begin, end; };
-
-/* Returns the turn that is not over at `now`; NEVER: the plan has none. */
-static struct turn turn_at(const struct orion_grant *grant, uint64_t now)
-{
-    if (now < grant->turn_end_ns) return (struct turn){grant->turn_begin_ns, grant->turn_end_ns};
-    uint64_t begin = grant->next_begin_ns, end = grant->next_end_ns, cycle = grant->cycle_ns;
-    if (end <= begin || cycle == 0) return (struct turn){NEVER, NEVER};
-    uint64_t past = now < end ? 0 : ((now - end) / cycle + 1) * cycle;
-    return (struct turn){begin + past, end + past};
-}
-
-/* Returns when this slot may launch again; `now`: it may launch now. */
-static uint64_t opens_at(const struct orion_gpu *gpu, const struct orion_grant *grant, uint64_t now)
-{
-    struct turn turn = turn_at(grant, now);
-    if (now < turn.begin) return turn.begin;
-    if (turn.end >= grant->plan_until_ns) return now; /* a turn that lasts */
-    struct turn next = turn_at(grant, turn.end);
-    uint64_t half_piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed) / 2;
-    uint64_t most = turn.end - turn.begin;
-    most -= most / EARLIEST_CLOSE_PART;
-    if (next.begin == turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
-    return next.begin;
-}
-
-bool orion_turns_hold(const struct orion_gpu *gpu)
-{
-    const struct orion_grant *grant = orion_gpu_grant(gpu);
-    if (__builtin_expect(grant->plan_until_ns == 0, 1)) return false;
-    uint64_t now = orion_now();
-    return now < grant->plan_until_ns && opens_at(gpu, grant, now) > now;
-}
 
 void orion_turns_note_piece(struct orion_gpu *gpu, uint64_t expected_ns)
 {
@@ -81,24 +46,17 @@ static void ask(struct orion_gpu *gpu, uint64_t now)
 
 void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns)
 {
-    const struct orion_grant_page *page = gpu->grant;
-    /* The number is read first: if the plan changes after this, the futex does not sleep. */
-    uint32_t number = atomic_load_explicit(&page->plan, memory_order_acquire);
-    const struct orion_grant *grant = orion_gpu_grant(gpu);
     uint64_t now = orion_now();
-    if (now >= grant->plan_until_ns) return;
-    uint64_t opens = opens_at(gpu, grant, now);
-    if (opens == NEVER) ask(gpu, now), opens = grant->plan_until_ns;
-    if (opens <= now) return;
-    orion_futex_wait(&page->plan, number, opens - now < most_ns ? opens - now : most_ns, true);
+    if (orion_plan_opens_at(gpu, now) == ORION_NO_TURN) ask(gpu, now);
+    orion_plan_sleep(gpu, most_ns);
 }
 
 /* Whether there is a turn to hand back, and it was not handed back yet. */
 static bool may_hand_back(const struct orion_be *be, const struct orion_grant *grant, uint64_t now)
 {
     if (__builtin_expect(now >= grant->plan_until_ns, 1)) return false;
-    struct turn turn = turn_at(grant, now);
-    if (turn.begin == NEVER || turn.end - now < WORTH_NS) return false;
+    struct orion_turn_time turn = orion_plan_turn(grant, now);
+    if (turn.begin == ORION_NO_TURN || turn.end - now < WORTH_NS) return false;
     uint64_t handed_back = atomic_load(&be->handed_back_ns);
     return now < turn.begin ? now > handed_back + AGAIN_NS : handed_back < turn.begin;
 }

@@ -14,6 +14,7 @@
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/waits.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/spawn.h"
@@ -121,7 +122,7 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
         now = orion_now();
     }
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    if (has_work(gpu)) orion_gate_note(gpu, now - began);
+    if (has_work(gpu)) orion_waits_note(gpu, now - began);
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
 }
 

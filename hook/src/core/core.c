@@ -12,10 +12,12 @@
 #include "core/faults.h"
 #include "generated/driver.h"
 #include "hp/busy.h"
+#include "hp/ceiling.h"
 #include "hp/marks.h"
 #include "learning/identity.h"
 #include "process/gpu.h"
 #include "process/notifier.h"
+#include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/report.h"
@@ -40,6 +42,7 @@ void orion_work_begin(struct orion_work *work)
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
     if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
+    if (role == ORION_ROLE_HP && orion_plan_may_exist(gpu)) orion_ceiling_wait(gpu);
     work->stream_record = stream_record;
     atomic_fetch_add(&stream_record->begun, 1);
     if (role != ORION_ROLE_HP) return;

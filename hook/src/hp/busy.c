@@ -3,6 +3,7 @@
 #include "hp/drain.h"
 #include "hp/state.h"
 #include "process/notifier.h"
+#include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
@@ -91,6 +92,7 @@ static void note_closed(struct orion_process *process, struct orion_gpu *gpu, ui
 static uint64_t linger_now(const struct orion_gpu *gpu)
 {
     const struct orion_policy *policy = orion_gpu_policy(gpu);
+    if (orion_plan_holds(gpu)) return 0; /* hp is at its limit */
     return orion_linger_now(&orion_hp(gpu)->linger, policy->linger_floor_ns, policy->linger_ceiling_ns);
 }
 
@@ -156,6 +158,12 @@ static uint64_t poll_busy(struct orion_process *process, struct orion_gpu *gpu, 
     return again > POLL_EVERY_NS ? POLL_EVERY_NS : again;
 }
 
+void orion_busy_end_linger(struct orion_gpu *gpu)
+{
+    uint32_t state = ORION_LINGER;
+    if (atomic_compare_exchange_strong(&gpu->busy->state, &state, ORION_IDLE)) orion_futex_wake_all(&gpu->busy->state, true);
+}
+
 uint64_t orion_busy_poll(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     uint64_t linger = linger_now(gpu);
@@ -166,7 +174,6 @@ uint64_t orion_busy_poll(struct orion_process *process, struct orion_gpu *gpu, u
     if (state != ORION_LINGER) return poll_busy(process, gpu, now, linger);
     uint64_t over = atomic_load_explicit(&gpu->busy->drained_ns, memory_order_relaxed) + linger;
     if (now < over) return over - now < POLL_EVERY_NS ? over - now : POLL_EVERY_NS;
-    if (!atomic_compare_exchange_strong(&gpu->busy->state, &state, ORION_IDLE)) return 0;
-    orion_futex_wake_all(&gpu->busy->state, true);
-    return UINT64_MAX;
+    orion_busy_end_linger(gpu);
+    return atomic_load(&gpu->busy->state) == ORION_IDLE ? UINT64_MAX : 0;
 }

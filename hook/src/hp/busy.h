@@ -37,6 +37,9 @@ void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum
 /* Called after a proof: BUSY -> LINGER if all work is proven drained. */
 void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu);
 
+/* LINGER -> IDLE: the caller knows that no launch follows soon. */
+void orion_busy_end_linger(struct orion_gpu *gpu);
+
 /* Called by hp's thread for its GPU. Returns the nanoseconds until it must be called again. */
 uint64_t orion_busy_poll(struct orion_process *process, struct orion_gpu *gpu, uint64_t now);
 

@@ -1,0 +1,48 @@
+#include "process/plan.h"
+
+#include "system/system.h"
+
+#define EARLIEST_CLOSE_PART 4u /* however long the pieces are, the slot may launch for this part of a turn */
+
+struct orion_turn_time orion_plan_turn(const struct orion_grant *grant, uint64_t now)
+{
+    if (now < grant->turn_end_ns) return (struct orion_turn_time){grant->turn_begin_ns, grant->turn_end_ns};
+    uint64_t begin = grant->next_begin_ns, end = grant->next_end_ns, cycle = grant->cycle_ns;
+    if (end <= begin || cycle == 0) return (struct orion_turn_time){ORION_NO_TURN, ORION_NO_TURN};
+    uint64_t past = now < end ? 0 : ((now - end) / cycle + 1) * cycle;
+    return (struct orion_turn_time){begin + past, end + past};
+}
+
+uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    if (now >= grant->plan_until_ns) return now;
+    struct orion_turn_time turn = orion_plan_turn(grant, now);
+    if (now < turn.begin) return turn.begin;
+    if (turn.end >= grant->plan_until_ns) return now; /* a turn that lasts */
+    struct orion_turn_time next = orion_plan_turn(grant, turn.end);
+    uint64_t half_piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed) / 2;
+    uint64_t most = turn.end - turn.begin;
+    most -= most / EARLIEST_CLOSE_PART;
+    if (next.begin == turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
+    return next.begin;
+}
+
+bool orion_plan_holds(const struct orion_gpu *gpu)
+{
+    if (!orion_plan_exists(gpu)) return false;
+    uint64_t now = orion_now();
+    return orion_plan_opens_at(gpu, now) > now;
+}
+
+void orion_plan_sleep(const struct orion_gpu *gpu, uint64_t most_ns)
+{
+    const struct orion_grant_page *page = gpu->grant;
+    /* The number is read first: if the plan changes after this, the futex does not sleep. */
+    uint32_t number = atomic_load_explicit(&page->plan, memory_order_acquire);
+    uint64_t now = orion_now(), opens = orion_plan_opens_at(gpu, now);
+    if (opens <= now) return;
+    uint64_t until = orion_gpu_grant(gpu)->plan_until_ns;
+    if (opens > until) opens = until;
+    if (opens > now) orion_futex_wait(&page->plan, number, opens - now < most_ns ? opens - now : most_ns, true);
+}

@@ -1,0 +1,105 @@
+"""The limits of hp slots: decides when an hp slot that uses its whole limit may launch. turns.py has the limits of be.
+
+A limit is a ceiling over one second. Two numbers decide. What the slot has used in the last second must stay below what
+its limit allows in a second. So a slot that uses little never waits, and a burst after a pause runs on until the time
+of the second is used. And a balance grows by what the limit allows and falls by what was used. It stays small while the
+slot is held. So a slot that always has work settles exactly at its limit, with pauses of a few milliseconds.
+
+What counts is the time in which the slot was busy. So work that runs on after a pause has begun counts, too, as a debt.
+
+Refused: one allowance for each second. A slot would use it at once, and then wait for half a second.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from orion.node_agent.pages.plans import Plan
+
+PLAN_NS = 750_000_000
+""" How long a plan holds that the agent does not renew. """
+
+_WINDOW_NS = 1_000_000_000
+_REACH_NS = 25_000_000
+""" The two numbers act within about this time. """
+_DEBT_MOST_NS = 2_000_000_000
+_CYCLE_NS = 20_000_000
+""" A slot at its limit pauses once in so long. """
+
+
+class Ceiling:
+    """What one hp slot has used, and when it may launch."""
+
+    def __init__(self) -> None:
+        self._used: deque[tuple[int, int, int]] = deque()
+        """ Begin and end of each time between two checks in the window, and what was used. """
+        self._sum_ns = 0
+        self._since_ns = 0
+        self._balance_ns = float("inf")
+        """ What the limit has allowed, less what was used: at most a second's time, as at the beginning. """
+        self._held = False
+
+    @property
+    def active(self) -> bool:
+        """Whether the slot was busy in the last second."""
+        return self._sum_ns > 0
+
+    def look(self, now_ns: int, used_ns: int, limit: float) -> Plan | None:
+        """Note what the slot has used since the previous check, and plan; None: it may launch at any time.
+
+        Args:
+            now_ns: from CLOCK_MONOTONIC.
+            used_ns: for how long the slot was busy.
+            limit: the part of the time that it may be busy, 0 to 1.
+        """
+        since, self._since_ns = self._since_ns or now_ns, now_ns
+        self._used.append((since, now_ns, min(used_ns, now_ns - since)))
+        used_ns = self._used[-1][2]
+        self._sum_ns += used_ns
+        while self._used[0][1] <= now_ns - _WINDOW_NS:
+            self._sum_ns -= self._used.popleft()[2]
+        balance = self._balance_ns + limit * (now_ns - since) - used_ns
+        most = _REACH_NS if self._held else limit * _WINDOW_NS
+        self._balance_ns = max(-_DEBT_MOST_NS, min(balance, most))
+        left = limit * (_WINDOW_NS + 2 * _REACH_NS) - self._in_window(now_ns)
+        part = min(limit + self._balance_ns / _REACH_NS, left / _REACH_NS)
+        self._held = part < 1
+        if not self._held:
+            return None
+        begin = now_ns - now_ns % _CYCLE_NS
+        return Plan((0, 0), (begin, begin + round(max(0.0, part) * _CYCLE_NS)), _CYCLE_NS, now_ns + PLAN_NS)
+
+    def _in_window(self, now_ns: int) -> float:
+        """Return what was used in the window, with a part of the check that lies in it in part."""
+        begin, end, used = self._used[0]
+        outside = max(0, now_ns - _WINDOW_NS - begin)
+        return self._sum_ns - (used * outside / (end - begin) if end > begin else 0)
+
+
+class Ceilings:
+    """The limits of the hp slots of one GPU."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, Ceiling] = {}
+        self.plans: dict[str, Plan] = {}
+        """ By slot; a slot that is not here may launch at any time. """
+
+    @property
+    def active(self) -> bool:
+        """Whether a slot that has a limit has used the GPU in the last second, so that checks must be frequent."""
+        return any(each.active for each in self._slots.values())
+
+    def look(self, now_ns: int, used_ns: Mapping[str, int], limits: Mapping[str, float]) -> None:
+        """Note what the slots have used since the previous check, and plan.
+
+        Args:
+            now_ns: from CLOCK_MONOTONIC.
+            used_ns: for how long each slot was busy; without entry: it was not.
+            limits: of the slots that have one, as parts of the time.
+        """
+        self._slots = {name: self._slots.get(name) or Ceiling() for name in limits}
+        plans = {name: each.look(now_ns, used_ns.get(name, 0), limits[name]) for name, each in self._slots.items()}
+        self.plans = {name: plan for name, plan in plans.items() if plan}
+
+    def rest(self) -> None:
+        """Let no slot wait."""
+        self.plans = {}
