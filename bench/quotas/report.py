@@ -42,7 +42,8 @@ def _part(run: dict[str, Any], name: str, begin: float, end: float, later: bool)
     clients = run["setting"]["clients"]
     at = shares.times(begin, end)
     had = [shares.time_had(ends, rate, at) for ends, rate in zip(run["ends"], run["alone"], strict=True)]
-    found = shares.of(had, at, shares.dues(clients, later))
+    has_hp = any(client.get("priority") == "hp" for client in clients)
+    found = shares.of(had, at, shares.dues(clients, later), has_hp)
     return {
         "setting": name,
         "sum": float(np.sum([each[-1] - each[0] for each in had]) / (at[-1] - at[0])),
@@ -56,8 +57,9 @@ def _part(run: dict[str, Any], name: str, begin: float, end: float, later: bool)
 
 def _named(client: dict[str, Any]) -> str:
     options = " ".join(f"{name}={value}" for name, value in client.get("options", {}).items())
+    role = "hp: " if client.get("priority") == "hp" else ""
     several = f" x {client['processes']}" if client.get("processes", 1) > 1 else ""
-    return f"{client['workload']} {options}".strip() + several
+    return role + f"{client['workload']} {options}".strip() + several
 
 
 def markdown(parts: list[dict[str, Any]]) -> str:

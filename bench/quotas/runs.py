@@ -66,7 +66,11 @@ class _Run:
             self._gpu.wait_for_process(worker.process_id)
 
     def _start(self, client: Client, simulated: bool) -> list[Worker]:
-        environment = self._gpu.client_environment("be", client.request or 0.0)
+        if client.priority == "hp":
+            environment = self._gpu.client_environment("hp")
+            self._gpu.set_policy(request=client.request or 1.0)
+        else:
+            environment = self._gpu.client_environment("be", client.request or 0.0)
         self._slots.append(Path(environment["ORION_ROOT"]).name)
         kind, options = load(client.workload, client.options, simulated)
         name = f"{self._setting.name} {self._slots[-1]} {client.workload}"

@@ -1,7 +1,7 @@
 """The scenario files of `orion bench quotas`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -17,8 +17,9 @@ class _Strict(BaseModel):
 
 
 class Client(_Strict):
-    """One be slot, and the closed loop that its processes run."""
+    """One slot, and the closed loop that its processes run."""
 
+    priority: Literal["hp", "be"] = "be"
     workload: str
     options: dict[str, Any] = {}
     request: Part | None = None
@@ -33,6 +34,8 @@ class Client(_Strict):
             check(self.workload, self.options)
         except Invalid as error:
             raise ValueError(str(error)) from None
+        if self.priority == "hp" and self.later_request is not None:
+            raise ValueError("later_request is for priority be")
         return self
 
 

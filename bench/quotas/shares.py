@@ -41,12 +41,20 @@ class Shares:
 
 
 def dues(clients: Sequence[Mapping[str, Any]], later: bool) -> list[float]:
-    """Return what each client is due, from its fields `request`, `limit` and `later_request`."""
-    claims = {}
+    """Return what each client is due, from its fields `priority`, `request`, `limit` and `later_request`.
+
+    All clients want all time. hp is due its request and no more than its limit; be slots divide the rest.
+    """
+    found, claims = {}, {}
     for number, client in enumerate(clients):
         request = client.get("later_request") if later and client.get("later_request") else client.get("request")
-        claims[str(number)] = Claim(request or 0.0, client.get("limit") or 1.0)
-    return list(due(claims).values())
+        limit = client.get("limit") or 1.0
+        if client.get("priority") == "hp":
+            found[number] = min(request or 1.0, limit)
+        else:
+            claims[str(number)] = Claim(request or 0.0, limit)
+    rest = due(claims, 1.0 - sum(found.values()))
+    return [found[number] if number in found else rest[str(number)] for number in range(len(clients))]
 
 
 def time_had(ends: Sequence[Sequence[float]], alone: float, at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,18 +71,21 @@ def time_had(ends: Sequence[Sequence[float]], alone: float, at: NDArray[np.float
     return steps / alone
 
 
-def of(had: Sequence[NDArray[np.float64]], at: NDArray[np.float64], dues_of: Sequence[float]) -> list[Shares]:
+def of(
+    had: Sequence[NDArray[np.float64]], at: NDArray[np.float64], dues_of: Sequence[float], has_hp: bool = False
+) -> list[Shares]:
     """Return the shares of all slots between the first and the last time.
 
-    If the slots are due all time, a share is a part of the time that they had together. If limits
-    leave time over, it is a part of the time that passed.
+    If be slots are due all time, a share is a part of the time that they had together. If limits leave time over, or if
+    one of the slots is hp, it is a part of the time that passed.
 
     Args:
         had: for each slot what `time_had` returned.
         at: times at equal distances, in seconds.
         dues_of: what each slot is due.
+        has_hp: whether one of the slots is hp.
     """
-    is_full = sum(dues_of) > 0.999
+    is_full = sum(dues_of) > 0.999 and not has_hp
     found = []
     for mine, each in zip(had, dues_of, strict=True):
         whole = np.sum(had, axis=0) if is_full else at

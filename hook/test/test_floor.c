@@ -9,7 +9,7 @@
 #include "process/gpu.h"
 #include "system/system.h"
 
-#define CYCLE_NS (200 * ORION_MILLISECOND)     /* FLOOR_CYCLE_NS in gate.c */
+#define CYCLE_NS (ORION_FLOOR_CYCLE_MS * ORION_MILLISECOND)
 #define FLOORLESS_NS (160 * ORION_MILLISECOND) /* the part of a cycle before the floor, with a share of 0.2 */
 #define CHECKS_PER_PART 100u
 

@@ -7,12 +7,16 @@ slot is held. So a slot that always has work settles exactly at its limit, with 
 
 What counts is the time in which the slot was busy. So work that runs on after a pause has begun counts, too, as a debt.
 
+An hp with a request below 1 leaves be a floor: it launches nothing in the part of each cycle in which be's gate is open
+however busy hp is. If both ran there, be would have half of its floor.
+
 Refused: one allowance for each second. A slot would use it at once, and then wait for half a second.
 """
 
 from collections import deque
 from collections.abc import Mapping
 
+from orion.hook import layout
 from orion.node_agent.pages.plans import Plan
 
 PLAN_NS = 750_000_000
@@ -24,6 +28,9 @@ _REACH_NS = 25_000_000
 _DEBT_MOST_NS = 2_000_000_000
 _CYCLE_NS = 20_000_000
 """ A slot at its limit pauses once in so long. """
+
+
+_FLOOR_CYCLE_NS = layout.FLOOR_CYCLE_MS * 1_000_000
 
 
 class Ceiling:
@@ -88,18 +95,27 @@ class Ceilings:
         """Whether a slot that has a limit has used the GPU in the last second, so that checks must be frequent."""
         return any(each.active for each in self._slots.values())
 
-    def look(self, now_ns: int, used_ns: Mapping[str, int], limits: Mapping[str, float]) -> None:
+    def look(self, now_ns: int, used_ns: Mapping[str, int], limits: Mapping[str, float], sure: float = 1.0) -> None:
         """Note what the slots have used since the previous check, and plan.
 
         Args:
             now_ns: from CLOCK_MONOTONIC.
             used_ns: for how long each slot was busy; without entry: it was not.
-            limits: of the slots that have one, as parts of the time.
+            limits: of all hp slots, as parts of the time; 1: no limit.
+            sure: the part of the time that hp is sure of if it leaves the rest to be now; 1: it leaves nothing.
         """
-        self._slots = {name: self._slots.get(name) or Ceiling() for name in limits}
-        plans = {name: each.look(now_ns, used_ns.get(name, 0), limits[name]) for name, each in self._slots.items()}
-        self.plans = {name: plan for name, plan in plans.items() if plan}
+        limited = {name: limit for name, limit in limits.items() if limit < 1}
+        self._slots = {name: self._slots.get(name) or Ceiling() for name in limited}
+        floor = _leaving_a_floor(now_ns, sure) if sure < 1 else None
+        plans = {name: each.look(now_ns, used_ns.get(name, 0), limited[name]) for name, each in self._slots.items()}
+        self.plans = {name: plan for name in limits if (plan := plans.get(name) or floor)}
 
     def rest(self) -> None:
         """Let no slot wait."""
         self.plans = {}
+
+
+def _leaving_a_floor(now_ns: int, sure: float) -> Plan:
+    """Return when hp may launch that leaves be its floor: outside the part of each cycle in which be's gate opens."""
+    begin = now_ns - now_ns % _FLOOR_CYCLE_NS
+    return Plan((0, 0), (begin, begin + round(sure * _FLOOR_CYCLE_NS)), _FLOOR_CYCLE_NS, now_ns + PLAN_NS)

@@ -11,6 +11,11 @@ def takes_turns(policy: Policy, slots: Iterable[Slot]) -> bool:
     """Return whether be slots wait for each other. Under the policy none they do if one has a request or a limit."""
     if policy.kind == layout.PolicyKind.NONE:
         return any(slot.grant.request_milli or slot.grant.limit_milli for slot in slots if slot.role is layout.Role.BE)
+    return gates(policy)
+
+
+def gates(policy: Policy) -> bool:
+    """Return whether be waits for hp under the policy."""
     return policy.kind in (layout.PolicyKind.GATE, layout.PolicyKind.ORION)
 
 

@@ -20,6 +20,8 @@ from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
 
 _CONDITIONS_NS = 1_000_000_000
+_USES_ALL = 0.02
+""" hp that is busy for its request, less this part of the time, could use more. """
 
 Notify = Callable[["ServedGpu"], None]
 
@@ -156,8 +158,8 @@ class ServedGpu:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""
         slots = self.shared_gpu.slots
         hp_slots = [slot for slot in slots.values() if slot.role is layout.Role.HP]
-        limits = {slot.name: slot.grant.limit_milli / 1_000 for slot in hp_slots if 0 < slot.grant.limit_milli < 1_000}
-        self.ceilings.look(look.now_ns, look.hp_used_ns, limits)
+        limits = {slot.name: (slot.grant.limit_milli or 1_000) / 1_000 for slot in hp_slots}
+        self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look))
         # The ranks of a job must be able to run at the same time on all of its GPUs, and turns of different GPUs would
         # not overlap: a collective would wait for ever.
         joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
@@ -166,6 +168,14 @@ class ServedGpu:
         else:
             self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
         self._publish()
+
+    def _sure(self, look: Look) -> float:
+        """Return hp's request if hp uses all of it and be has work; else 1."""
+        policy = self.shared_gpu.policy
+        request = 1 - policy.minimum_share_milli / 1_000 if policies.gates(policy) else 1.0
+        # Beside an hp that pauses, be has its time without a floor.
+        uses_all = self.shared_gpu.hp_busy_ratio > request - _USES_ALL
+        return request if uses_all and any(demand.waiting for demand in look.demands.values()) else 1.0
 
     def _wishes(self, slot: Slot, wish: int) -> None:
         """A client hands back its slot's turn, or asks for one."""

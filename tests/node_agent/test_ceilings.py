@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orion.hook import layout
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.ceilings import PLAN_NS, Ceiling, Ceilings
 
@@ -83,12 +84,24 @@ def test_a_plan_ends_by_itself_and_slots_without_a_limit_have_none() -> None:
     ceilings = Ceilings()
     assert not ceilings.active
     for step in range(41):
-        ceilings.look(START_NS + step * 25 * MS, {"hp-0": 25 * MS, "hp-1": 25 * MS}, {"hp-0": 0.5})
+        ceilings.look(START_NS + step * 25 * MS, {"hp-0": 25 * MS, "hp-1": 25 * MS}, {"hp-0": 0.5, "hp-1": 1.0})
     now = START_NS + 40 * 25 * MS
     assert ceilings.active
     assert ceilings.plans.keys() == {"hp-0"}
     assert ceilings.plans["hp-0"].until_ns == now + PLAN_NS
     assert not ceilings.plans["hp-0"].has_turn(now)
-    ceilings.look(now + 25 * MS, {}, {})
+    ceilings.look(now + 25 * MS, {}, {"hp-0": 1.0, "hp-1": 1.0})
     assert not ceilings.plans
     assert not ceilings.active
+
+
+def test_hp_slots_launch_nothing_in_the_floor_that_they_leave_to_be() -> None:
+    ceilings, cycle = Ceilings(), layout.FLOOR_CYCLE_MS * MS
+    begin = START_NS // cycle * cycle + cycle
+    ceilings.look(begin - MS, {"hp-0": 25 * MS, "hp-1": 25 * MS}, {"hp-0": 0.99, "hp-1": 1.0}, sure=0.9)
+    for plan in ceilings.plans.values():
+        assert [plan.time(at, at + cycle) for at in (begin, begin + cycle)] == [0.9 * cycle] * 2
+        assert not plan.has_turn(begin + 181 * MS)
+    assert ceilings.plans.keys() == {"hp-0", "hp-1"}
+    ceilings.look(begin, {}, {"hp-0": 1.0, "hp-1": 1.0}, sure=1.0)
+    assert not ceilings.plans

@@ -47,9 +47,10 @@
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
 #define ORION_WAIT_BUCKETS 32u
-#define ORION_RANKS_MAX 31u      /* most ranks of one job: clients of its job page */
-#define ORION_MEETING_STREAMS 8u /* most streams of a rank whose collectives wait for one another */
-#define ORION_RANK_LEASE_MS 200u /* a rank's word that holds or releases its peers is valid for at most this long */
+#define ORION_RANKS_MAX 31u       /* most ranks of one job: clients of its job page */
+#define ORION_MEETING_STREAMS 8u  /* most streams of a rank whose collectives wait for one another */
+#define ORION_FLOOR_CYCLE_MS 200u /* be's floor is the end of each section of so long of CLOCK_MONOTONIC: be/gate.c */
+#define ORION_RANK_LEASE_MS 200u  /* a rank's word that holds or releases its peers is valid for at most this long */
 
 enum orion_page_kind {
     ORION_PAGE_POLICY = 1,

@@ -14,7 +14,7 @@
 #include "system/system.h"
 
 #define SUSPECT_POLL_NS ORION_MILLISECOND
-#define FLOOR_CYCLE_NS (200 * ORION_MILLISECOND)
+#define FLOOR_CYCLE_NS (ORION_FLOOR_CYCLE_MS * ORION_MILLISECOND)
 #define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* an hp thread refreshes its heartbeat every 2 ms while busy */
 
 static const struct orion_busy_page *neighbour(const struct orion_gpu *gpu, uint32_t i, uint32_t *client_index)
