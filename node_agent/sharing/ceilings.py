@@ -3,7 +3,7 @@
 A limit is a ceiling over one second. Two numbers decide. What the slot has used in the last second must stay below what
 its limit allows in a second. So a slot that uses little never waits, and a burst after a pause runs on until the time
 of the second is used. And a balance grows by what the limit allows and falls by what was used. It stays small while the
-slot is held. So a slot that always has work settles exactly at its limit, with pauses of a few milliseconds.
+slot is held. So a slot that always has work settles exactly at its limit, with short pauses.
 
 What counts is the time in which the slot was busy. So work that runs on after a pause has begun counts, too, as a debt.
 
@@ -23,10 +23,12 @@ PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
 _WINDOW_NS = 1_000_000_000
-_REACH_NS = 25_000_000
-""" The two numbers act within about this time. """
+_SLACK_NS = 25_000_000
+""" The window's bound begins to act when so much is left, and the balance may be so large while the slot is held. """
+_REACH_NS = 150_000_000
+""" The balance acts within about this time: several checks and cycles, because checks come at any point of a cycle. """
 _DEBT_MOST_NS = 2_000_000_000
-_CYCLE_NS = 20_000_000
+_CYCLE_NS = 50_000_000
 """ A slot at its limit pauses once in so long. """
 
 
@@ -65,10 +67,10 @@ class Ceiling:
         while self._used[0][1] <= now_ns - _WINDOW_NS:
             self._sum_ns -= self._used.popleft()[2]
         balance = self._balance_ns + limit * (now_ns - since) - used_ns
-        most = _REACH_NS if self._held else limit * _WINDOW_NS
+        most = _SLACK_NS if self._held else limit * _WINDOW_NS
         self._balance_ns = max(-_DEBT_MOST_NS, min(balance, most))
-        left = limit * (_WINDOW_NS + 2 * _REACH_NS) - self._in_window(now_ns)
-        part = min(limit + self._balance_ns / _REACH_NS, left / _REACH_NS)
+        left = limit * (_WINDOW_NS + 2 * _SLACK_NS) - self._in_window(now_ns)
+        part = min(limit + self._balance_ns / _REACH_NS, left / _SLACK_NS)
         self._held = part < 1
         if not self._held:
             return None
