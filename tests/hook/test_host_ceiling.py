@@ -45,7 +45,7 @@ def test_hp_at_its_limit_leaves_an_idle_gpu_idle(machine: Machine) -> None:
     client.send("loop 30 500 1")
     (found,) = _parts(machine, "hp-0")
     figure("part of the GPU's time, limit 0.5", [found], "x")
-    assert LIMIT - 0.06 < found < LIMIT + 0.02
+    assert LIMIT - 0.1 < found < LIMIT + 0.05
 
 
 def test_be_gets_what_a_limited_hp_leaves(machine: Machine) -> None:
@@ -55,8 +55,8 @@ def test_be_gets_what_a_limited_hp_leaves(machine: Machine) -> None:
     hp.send("loop 30 500 1")
     found, rest = _parts(machine, "hp-0", "be-0")
     figure("parts of the GPU's time of hp with limit 0.5, and of be", [found, rest], "x")
-    assert LIMIT - 0.06 < found < LIMIT + 0.02
-    assert rest > 0.8 * (1 - LIMIT)
+    assert LIMIT - 0.1 < found < LIMIT + 0.05
+    assert rest > 0.7 * (1 - LIMIT)
 
 
 def test_a_limit_that_is_removed_no_longer_holds(machine: Machine) -> None:
