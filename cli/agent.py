@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from orion.cli import gemini_options, roots
 from orion.cli import policy_options as options
-from orion.cli import roots
+from orion.cli.added_options import adds
 from orion.cli.errors import validated
 from orion.cli.grpc_logging import log_errors_only
 
@@ -22,7 +23,10 @@ class Gpus(StrEnum):
 
 
 @options.takes_policy(options.ROWS)
+@adds("gemini", gemini_options.OF_THE_BACKEND)
 def agent(
+    *,
+    gemini: dict[str, Any],
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
     gpus: Annotated[
         Gpus,
@@ -38,12 +42,34 @@ def agent(
     ] = "127.0.0.1:9435",
     hp_slots: Annotated[int, typer.Option(min=0, max=64, help="hp slots of each GPU.")] = 1,
     be_slots: Annotated[int, typer.Option(min=0, max=64, help="be slots of each GPU.")] = 8,
-    *,
     changes: dict[str, Any],
     configuration: Annotated[
         Path | None,
         typer.Option(
             help="The node's configuration file, which replaces --hp-slots and --be-slots. The agent follows changes."
+        ),
+    ] = None,
+    resource_config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Gemini's resource file, or a folder with one for each GPU: requests and limits by id, for "
+            "`orion run --id`. The agent follows changes.",
+        ),
+    ] = None,
+    longest_turn_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="The turn of the be slot that is due the most, 1 to 100. Long turns lose less time, and the shares "
+            "of a second vary more.",
+            show_default="so long that all slots have a turn in about 20 ms",
+        ),
+    ] = None,
+    shortest_turn_ms: Annotated[
+        float | None,
+        typer.Option(
+            help="No turn of a be slot is planned shorter, 0.5 to 50. A slot that is due less has turns less often.",
+            show_default="0.8",
         ),
     ] = None,
     node_name: Annotated[
@@ -90,7 +116,13 @@ def agent(
     With --node-name the agent runs in a cluster. It asks the kubelet which container holds which slot, and the operator
     for the grants of the pods. The GPUShares of hp pods set the policies.
     """
+    own = {
+        "resource_config": resource_config,
+        "longest_turn_ms": longest_turn_ms,
+        "shortest_turn_ms": shortest_turn_ms,
+    }
     _run({
+        **gemini_options.agent_settings(gemini, own),
         "root": (root or roots.default_root()).absolute(),
         "gpus": "simulated" if simulated else gpus.value,
         "metrics_address": metrics_address,

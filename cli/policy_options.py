@@ -3,14 +3,13 @@
 An option that is not given is None and changes nothing. `orion agent` and a running agent check the values again.
 """
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
+from orion.cli.added_options import adds
 from orion.hook.policy_table import RELEASE, Row
 
 PolicyName = StrEnum("PolicyName", {name.upper(): name for name in RELEASE.names})  # type: ignore[misc]
@@ -27,26 +26,9 @@ def takes_policy(rows: Iterable[Row]) -> Callable[[Callable[..., None]], Callabl
 
     The command gets in `changes` the options that the user gave, by name.
     """
-    options = {"policy": Annotated[PolicyName | None, _policy_option()]}
+    options: dict[str, Any] = {"policy": Annotated[PolicyName | None, _policy_option()]}
     options |= {row.name: Annotated[row.kind | None, _option(row)] for row in rows}
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            values = {name: given.pop(name) for name in options}
-            plain = {name: str(value) if name == "policy" else value for name, value in values.items()}
-            command(**given, changes={name: plain[name] for name, value in values.items() if value is not None})
-
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        own = [each.replace(kind=keyword) for each in inspect.signature(command).parameters.values()]
-        made = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in options.items()]
-        place = [each.name for each in own].index(_CHANGES)
-        parameters = [*own[:place], *made, *own[place + 1 :]]
-        setattr(run, "__signature__", inspect.Signature(parameters))  # noqa: B010  (mypy knows no such attribute)
-        run.__annotations__ = {each.name: each.annotation for each in parameters}
-        return run
-
-    return decorate
+    return adds(_CHANGES, options)
 
 
 def _policy_option() -> Any:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from orion.cli import gemini_options, roots, sizes
 from orion.cli import policy_options as options
-from orion.cli import roots, sizes
+from orion.cli.added_options import adds
 from orion.cli.errors import ProgramFailed
 from orion.cli.grpc_logging import VERBOSITY
 from orion.errors import Conflict, Invalid
@@ -86,14 +87,27 @@ Profile = Annotated[
 
 
 @options.takes_policy(options.BY_HP)
+@adds("gemini", gemini_options.OF_THE_COMMAND)
 def run(
     command: Command,
-    priority: Annotated[Priority, typer.Option(help="hp: latency matters. be: runs while hp is idle.")],
+    *,
+    priority: Annotated[
+        Priority | None, typer.Option(help="hp: latency matters. be: runs while hp is idle; the default with --id.")
+    ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            "--id",
+            metavar="NAME",
+            help="be: the id in the agent's resource file (`orion agent --resource-config`) whose rule decides "
+            "request, limit and memory.",
+        ),
+    ] = "",
+    gemini: dict[str, Any],
     memory: Memory = None,
     gpu: Gpu = "all",
     request: Request = None,
     limit: Limit = None,
-    *,
     changes: dict[str, Any],
     profile: Profile = None,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
@@ -111,22 +125,26 @@ def run(
     from orion import hook
 
     with _silent_grpc():
-        from orion.cli import agents, launching, slot_choice
+        from orion.cli import agents, launching, resource_rules, slot_choice
 
+    rule = gemini_options.program_id(gemini, rule)
+    priority = _priority(priority, rule, {"memory": memory, "request": request, "limit": limit})
     _check_options(priority, request, limit, changes)
     program = shutil.which(command[0])
     if program is None:
         raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
-    rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0)
+    rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0, rule)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
-    snapshot = agents.find_or_start(place, simulated)
-    gpus = slot_choice.choose_gpus(snapshot, gpu)
+    if rule:
+        gpus, are_all = resource_rules.choose_gpus(place, gpu, rule)
+    else:
+        gpus, are_all = slot_choice.choose_gpus(agents.find_or_start(place, simulated), gpu), gpu == "all"
     on_simulated = _are_simulated(gpus, simulated, place)
     client_root = slot_choice.take_slots(place, gpus, priority.value, limits, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
-    if gpu != "all":
+    if not are_all or gpu != "all":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in gpus)
     _become(program, command, environment)
 
@@ -137,6 +155,20 @@ def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":
     from orion.cli.profiling import loading
 
     return loading.read_rows(profile)
+
+
+def _priority(given: Priority | None, rule: str, limits: dict[str, object]) -> Priority:
+    """Return the program's priority; refuse options that the rule of an id decides."""
+    if not rule:
+        if given is None:
+            raise Invalid("--priority is missing: give hp or be")
+        return given
+    if given is Priority.HP:
+        raise Invalid("--id is for --priority be: the ids of a resource file have no priority")
+    for name, value in limits.items():
+        if value is not None:
+            raise Invalid(f"--{name} cannot be given with --id: change the resource file")
+    return Priority.BE
 
 
 def _check_options(priority: Priority, request: float | None, limit: float | None, changes: dict[str, Any]) -> None:

@@ -30,6 +30,8 @@ class SlotLimits:
     """ The part of the GPU's time that the slot gets at least. """
     limit: float = 0.0
     """ The part of the GPU's time that the slot gets at most. """
+    rule: str = ""
+    """ The id in the agent's resource file that decides all of them instead. """
 
 
 def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu") -> list[agent_pb2.Gpu]:
@@ -74,7 +76,7 @@ def take_slots(
     with _one_at_a_time(root), agents.asking(root) as agent:
         launching.sweep(root)
         now = {gpu.uuid: gpu for gpu in agent.snapshot().gpus}
-        names = {gpu.uuid: _free_slot(root, now.get(gpu.uuid, gpu), role) for gpu in gpus}
+        names = {gpu.uuid: "" if limits.rule else _free_slot(root, now.get(gpu.uuid, gpu), role) for gpu in gpus}
         if policy:
             for uuid in names:
                 agent.set_policy(uuid, **policy)
@@ -87,6 +89,7 @@ def take_slots(
                 owner_process_id=os.getpid(),
                 request=limits.request,
                 limit=limits.limit,
+                rule=limits.rule,
             )
             for uuid, name in names.items()
         ]
@@ -106,7 +109,7 @@ def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
     """Return the name of a free slot; empty for a new one (be)."""
     holders = []
     for slot in gpu.slots:
-        if slot.role != role:
+        if slot.role != role or slot.rule:
             continue
         holder = _holder(root, slot)
         if not holder:

@@ -18,9 +18,11 @@ from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pages import descriptors, policy_words
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.processes.liveness import Owner
+from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.sharing.turns import TurnLengths
 from orion.node_agent.slots import knowledge
 from orion.node_agent.slots.holders import Holders, NoHolders
 from orion.node_agent.slots.owners import Owners
@@ -61,6 +63,7 @@ class Agent:
         self.advertising = Advertising(self)
         self.modes = Modes(self)
         self.looking = Looking(self.gpus, self.save_all)
+        self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)
         self._owners = Owners(self._owner_ended)
@@ -78,6 +81,7 @@ class Agent:
         self._pending_max = max(16, min(256, limit // (4 * slots * max(1, len(found)))))
         for gpu in found:
             self._serve(gpu, remembered.pop(gpu.uuid, None))
+        self.rules.look()
         for uuid in remembered:
             _log.warning("gpu: %s was served by the previous agent and is gone; its clients are removed", uuid)
         self.save_all()
@@ -139,12 +143,15 @@ class Agent:
         owner_process_id: int,
         request_milli: int = 0,
         limit_milli: int = 0,
+        rule: str = "",
     ) -> Slot:
         """Open a slot, or find the open slot of that name; an empty name chooses a free one.
 
+        The slot of a rule (an id of the resource file) can have several owners.
+
         Raises:
             NotFound: there is no such GPU, or no such owner.
-            Conflict: the slot exists with another role, or the GPU has the maximum number of slots.
+            Conflict: the slot exists with another role or rule, or the GPU has the maximum number of slots.
             Invalid: a slot cannot have this name.
         """
         shared_gpu = self.gpu(uuid).shared_gpu
@@ -155,15 +162,24 @@ class Agent:
         slot = shared_gpu.slots.get(name)
         if slot is not None and slot.role is not role:
             raise Conflict(f"slot {name} of GPU {uuid} is {slot.role.name.lower()}, not {role.name.lower()}")
+        if slot is not None and slot.rule != rule:
+            raise Conflict(f"slot {name} of GPU {uuid} is for programs that join by the id {slot.rule or 'of none'}")
         if slot is None:
             if len(shared_gpu.slots) >= _SLOTS_MAX:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
         slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
-        self._owners.set(slot, owner)
+        slot.rule = rule
+        self._set_owner(slot, owner)
         self.save(self.gpu(uuid))
         _log.info("slot: %s %s opened for process %s", uuid, name, owner_process_id or "any")
         return slot
+
+    def _set_owner(self, slot: Slot, owner: Owner | None) -> None:
+        if owner is not None and slot.rule and slot.owner is not None:
+            self._owners.share(slot, owner)
+        else:
+            self._owners.set(slot, owner)
 
     def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
         """Open a permanent slot. If a slot that a process owns has this name, that slot stays.
@@ -245,7 +261,10 @@ class Agent:
         fresh = self.settings.policy.over(policy_words.DEFAULT)
         policy, default = before.policies() if before else (fresh, fresh)
         shared_gpu = SharedGpu(gpu, policy, before.next_generation if before else 1, default)
-        served = ServedGpu(shared_gpu, self.counters, self._jobs, self._pending_max, self.save, self._changed)
+        served = ServedGpu(
+            shared_gpu, self.counters, self._jobs, self._pending_max, self.save, self._changed,
+            TurnLengths.of(self.settings.shortest_turn_ms, self.settings.longest_turn_ms),
+        )  # fmt: skip
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
         for each in before.slots if before else []:
@@ -258,6 +277,9 @@ class Agent:
             slot.holder_text = each.holder
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))
+            for sharer in each.sharers:
+                self._owners.share(slot, Owner(*sharer))
+            slot.rule = each.rule
         for name, role in self.advertising.slots.wanted(gpu).items():
             if name not in shared_gpu.slots:
                 self._open(served, name, role, permanent=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from orion.node_agent.gpus.factory import Choice
 from orion.node_agent.pages import policy_words
@@ -39,6 +39,15 @@ class AgentSettings(BaseModel):
     """ The node's configuration file: which GPUs Orion manages, and their numbers of slots. The agent follows changes.
     None: all GPUs, with `hp_slots` and `be_slots`. """
 
+    resource_config: Path | None = None
+    """ Gemini's resource file, or a folder with one for each GPU; the agent follows changes. None: there is none. """
+
+    longest_turn_ms: float | None = Field(default=None, ge=1, le=100, allow_inf_nan=False)
+    """ How long the turn of the be slot is that is due the most; None: so long that a cycle takes about 20 ms. """
+
+    shortest_turn_ms: float = Field(default=0.8, ge=0.5, le=50, allow_inf_nan=False)
+    """ No turn of a be slot is planned shorter; a slot that is due less has turns less often. """
+
     node_name: str = Field(default="", max_length=253)
     """ This node's name in its cluster; empty: the agent is outside a cluster. """
 
@@ -68,6 +77,14 @@ class AgentSettings(BaseModel):
     def _over_the_default(cls, policy: PolicyChanges) -> PolicyChanges:
         policy.over(policy_words.DEFAULT)
         return policy
+
+    @model_validator(mode="after")
+    def _turns(self) -> "AgentSettings":
+        if self.longest_turn_ms is not None and self.longest_turn_ms < self.shortest_turn_ms:
+            raise ValueError(
+                f"the longest turn, {self.longest_turn_ms:g} ms, is below the shortest, {self.shortest_turn_ms:g} ms"
+            )
+        return self
 
     @property
     def serves_plugin(self) -> bool:

@@ -53,6 +53,8 @@ class SlotView:
     profile_kernels: int
     learnt_kernels: int
     clients: tuple[ClientView, ...]
+    rule: str = ""
+    """ The id in the resource file that decides the grant; empty: none does. """
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         role=slot.role,
         directory=str(slot.directory),
         grant=slot.grant,
+        rule=slot.rule,
         profile_kernels=slot.knowledge.profiled,
         learnt_kernels=slot.knowledge.learnt,
         clients=tuple(_of_client(served, client, now) for client in clients),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orion.cli import agents, other_agents, roots
 from orion.cli.checks import Check, fail, note, ok
+from orion.errors import OrionError
 
 # While a client joins, the agent opens a connection and up to four pages for it. A GPU has at most 512 clients.
 DESCRIPTORS_FOR_A_GPU = 4096
@@ -18,6 +19,7 @@ def examine(root: Path) -> Iterator[Check]:
     """Check the root, the agents, limits and the process table."""
     yield _root(root)
     yield _agent(root)
+    yield from _resource_files(root)
     yield from _other_agents(root)
     yield _descriptors()
     yield _processes()
@@ -56,6 +58,21 @@ def _agent(root: Path) -> Check:
         if count
         else note(name, text, "an agent without GPUs manages nothing; start it with --simulated")
     )
+
+
+def _resource_files(root: Path) -> Iterator[Check]:
+    """Check the resource files of the agent, if it reads any."""
+    try:
+        with agents.asking(root) as agent:
+            rules = agent.rules()
+    except OrionError:
+        return  # no agent, which has its own check, or one without such files
+    remarks = {each.file: list(each.remarks) for each in rules.gpus}
+    for file, found in remarks.items():
+        for remark in found:
+            yield note("resource file", remark, "correct the file; the agent reads it again at once")
+        if not found:
+            yield ok("resource file", f"{file} is in force")
 
 
 def _other_agents(root: Path) -> Iterator[Check]:

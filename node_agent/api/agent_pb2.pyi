@@ -36,7 +36,7 @@ class SnapshotRequest(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class OpenSlotRequest(_message.Message):
-    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit")
+    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit", "rule")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class OpenSlotRequest(_message.Message):
     OWNER_PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -51,7 +52,8 @@ class OpenSlotRequest(_message.Message):
     owner_process_id: int
     request: float
     limit: float
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ...) -> None: ...
+    rule: str
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class SlotRequest(_message.Message):
     __slots__ = ("gpu", "name")
@@ -132,6 +134,44 @@ class NotAdvertised(_message.Message):
     reason: str
     message: str
     def __init__(self, uuid: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class RulesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Rules(_message.Message):
+    __slots__ = ("gpus",)
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    gpus: _containers.RepeatedCompositeFieldContainer[GpuRules]
+    def __init__(self, gpus: _Optional[_Iterable[_Union[GpuRules, _Mapping]]] = ...) -> None: ...
+
+class GpuRules(_message.Message):
+    __slots__ = ("gpu", "file", "rules", "remarks", "faulty")
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
+    FAULTY_FIELD_NUMBER: _ClassVar[int]
+    gpu: str
+    file: str
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    remarks: _containers.RepeatedScalarFieldContainer[str]
+    faulty: bool
+    def __init__(self, gpu: _Optional[str] = ..., file: _Optional[str] = ..., rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., remarks: _Optional[_Iterable[str]] = ..., faulty: _Optional[bool] = ...) -> None: ...
+
+class Rule(_message.Message):
+    __slots__ = ("id", "line", "request", "limit", "memory_limit_bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    line: int
+    request: float
+    limit: float
+    memory_limit_bytes: int
+    def __init__(self, id: _Optional[str] = ..., line: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class SetGrantRequest(_message.Message):
     __slots__ = ("gpu", "name", "memory_limit_bytes", "request", "limit")
@@ -252,7 +292,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "rule")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +305,7 @@ class Slot(_message.Message):
     LEARNT_KERNELS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -277,7 +318,8 @@ class Slot(_message.Message):
     learnt_kernels: int
     request: float
     limit: float
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ...) -> None: ...
+    rule: str
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ...) -> None: ...
 
 class Client(_message.Message):
     __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions", "counted_seconds")

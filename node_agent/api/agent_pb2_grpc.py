@@ -79,6 +79,11 @@ class AgentStub:
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.SerializeToString,
                 response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.FromString,
                 _registered_method=True)
+        self.GetRules = channel.unary_unary(
+                '/orion.agent.v1.Agent/GetRules',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.RulesRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Rules.FromString,
+                _registered_method=True)
 
 
 class AgentServicer:
@@ -148,6 +153,13 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRules(self, request, context):
+        """Returns the rules of the agent's resource file. FAILED_PRECONDITION: it reads none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -195,6 +207,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.WatchDevices,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.FromString,
                     response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.SerializeToString,
+            ),
+            'GetRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRules,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.RulesRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Rules.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -440,6 +457,33 @@ class Agent:
             '/orion.agent.v1.Agent/WatchDevices',
             orion_dot_node__agent_dot_api_dot_agent__pb2.WatchDevicesRequest.SerializeToString,
             orion_dot_node__agent_dot_api_dot_agent__pb2.Devices.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orion.agent.v1.Agent/GetRules',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.RulesRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Rules.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,7 @@ class AgentClient:
         owner_process_id: int = 0,
         request: float = 0,
         limit: float = 0,
+        rule: str = "",
     ) -> agent_pb2.Slot:
         """Open a slot, or find the open slot of that name; see `OpenSlotRequest`."""
         asked = agent_pb2.OpenSlotRequest(
@@ -90,6 +91,7 @@ class AgentClient:
             owner_process_id=owner_process_id,
             request=request,
             limit=limit,
+            rule=rule,
         )
         return self._ask(self._stub.OpenSlot, asked, agent_pb2.Slot)
 
@@ -100,6 +102,10 @@ class AgentClient:
     def prepare_slot(self, gpu: str, name: str) -> agent_pb2.PreparedSlot:
         """Remove a slot's clients, and set the grant of the pod that holds the slot, or the default grant."""
         return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.PreparedSlot)
+
+    def rules(self) -> agent_pb2.Rules:
+        """Return the rules of the agent's resource file."""
+        return self._ask(self._stub.GetRules, agent_pb2.RulesRequest(), agent_pb2.Rules)
 
     def watch_devices(self) -> Iterator[agent_pb2.Devices]:
         """Yield what a device plugin may advertise, at once and at every change, without end.

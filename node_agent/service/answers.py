@@ -10,6 +10,7 @@ from orion.node_agent import snapshots
 from orion.node_agent.advertising.advertising import AdvertisedDevices, AdvertisedGpu
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.resource_files.reading import FileRules
 from orion.node_agent.sharing.conditions import Condition
 
 _U32 = 2**32 - 1
@@ -66,6 +67,27 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         learnt_kernels=view.learnt_kernels,
         request=view.grant.request_milli / 1_000,
         limit=view.grant.limit_milli / 1_000,
+        rule=view.rule,
+    )
+
+
+def rules(uuid: str, found: FileRules) -> agent_pb2.GpuRules:
+    """Return a GPU's rules as a message."""
+    return agent_pb2.GpuRules(
+        gpu=uuid,
+        file=str(found.file),
+        rules=[
+            agent_pb2.Rule(
+                id=rule.id,
+                line=rule.line,
+                request=rule.request_milli / 1_000,
+                limit=rule.limit_milli / 1_000,
+                memory_limit_bytes=rule.memory_limit_bytes,
+            )
+            for rule in found.rules.values()
+        ],
+        remarks=found.remarks,
+        faulty=bool(found.fault),
     )
 
 

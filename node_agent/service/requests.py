@@ -73,6 +73,18 @@ class OpenSlotRequest(_Time):
     role: Literal[layout.Role.HP, layout.Role.BE]
     memory_limit_bytes: int = Field(ge=0, le=_U64)
     owner_process_id: int = Field(ge=0, lt=2**31)
+    rule: str = Field(default="", max_length=320)
+
+    def refuse_beside_rule(self) -> None:
+        """Refuse what a rule decides.
+
+        Raises:
+            Invalid: the request has a rule, and something that contradicts it.
+        """
+        if self.rule and self.role is layout.Role.HP:
+            raise Invalid("rule: the ids of a resource file are for be; open a slot for hp without one")
+        if self.rule and (self.name or self.memory_limit_bytes or self.request or self.limit):
+            raise Invalid("rule: it decides name, request, limit and memory limit; give none of them with it")
 
 
 class SetGrantRequest(SlotRequest, _Time):

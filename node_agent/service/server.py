@@ -72,6 +72,10 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked = requests.check(requests.OpenSlotRequest, request)
         role = layout.Role(asked.role)
         asked.refuse_for(role)
+        asked.refuse_beside_rule()
+        if asked.rule:
+            slot = self._agent.rules.open(asked.gpu, asked.rule, asked.owner_process_id)
+            return self._slot(slot.gpu, slot.name)
         slot = self._agent.open_slot(
             asked.gpu,
             asked.name,
@@ -132,6 +136,11 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked = requests.check(requests.SetProfileRequest, request)
         self._agent.gpu(asked.gpu).set_profile(asked.name, asked.rows)
         return self._slot(asked.gpu, asked.name)
+
+    @_answering
+    async def GetRules(self, request: Any, context: Context) -> agent_pb2.Rules:  # noqa: N802
+        """Return the rules of the resource file."""
+        return agent_pb2.Rules(gpus=[answers.rules(uuid, self._agent.rules.of(uuid)) for uuid in self._agent.gpus])
 
     async def WatchDevices(self, request: Any, context: Context) -> AsyncIterator[agent_pb2.Devices]:  # noqa: N802
         """Yield what a device plugin may advertise, at once and at every change."""

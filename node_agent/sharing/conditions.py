@@ -86,6 +86,8 @@ class Conditions:
         self._clients: dict[ClientKey, _Subject] = {}
         self.reported: Mapping[str, str] = {}
         """ Conditions of the GPU that other parts of the agent report: messages by reason. """
+        self.resource_file = ""
+        """ What people should know about the GPU's resource file (resource_files/); empty: nothing. """
 
     def look(self) -> None:
         """Update all conditions."""
@@ -93,7 +95,8 @@ class Conditions:
         self._clients = {client.key: self._clients.get(client.key) or self._subject(client) for client in ready}
         for client in ready:
             self._clients[client.key].update(of_client(client))
-        self._gpu.update({**of_gpu(self._shared_gpu, time.monotonic_ns()), **self.reported})
+        found = {**of_gpu(self._shared_gpu, time.monotonic_ns()), **self.reported}
+        self._gpu.update({**found, "ResourceFile": self.resource_file} if self.resource_file else found)
 
     @property
     def gpu(self) -> tuple[Condition, ...]:

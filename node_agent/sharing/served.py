@@ -13,7 +13,7 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
-from orion.node_agent.sharing.turns import Turns
+from orion.node_agent.sharing.turns import TurnLengths, Turns
 from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
@@ -36,6 +36,7 @@ class ServedGpu:
         pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file.
         changed: called when clients joined or left.
+        lengths: of turns.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ServedGpu:
         pending_max: int,
         save: Notify,
         changed: Notify,
+        lengths: TurnLengths,
     ) -> None:
         self.shared_gpu = shared_gpu
         self.joining = Joining(
@@ -53,7 +55,7 @@ class ServedGpu:
         )
         self._jobs = jobs
         self.activity = Activity(self.shared_gpu)
-        self.turns = Turns()
+        self.turns = Turns(lengths)
         self.ceilings = Ceilings()
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True

@@ -12,7 +12,8 @@ alternates between their contexts every 2 ms, each of them has a kernel in fligh
 several points within a second. A turn for each check of the agent: its timers are late by more than a handover costs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
@@ -29,19 +30,57 @@ _TOGETHER_NS = 30_000
 """ The same where contexts run together (MPS). """
 _AVERAGE_TURN_NS = 5_000_000
 """ With many slots the cycle is so long that turns have this length on average. """
-_LEAST_TURN_NS = 800_000
 _CORRECTED = 0.7
 """ The part of a balance that the next cycle corrects. """
 _VARIED = 0.3
 """ The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
 whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
+_ROOM = 1.3
+""" A cycle is longer than the shortest turns of its slots by this factor, so that corrections seldom make a turn too
+short. """
 _GOLDEN = 0.618_034
 
 
-class Turns:
-    """The turns of the be slots of one GPU."""
+@dataclass(frozen=True)
+class TurnLengths:
+    """How long turns are.
 
-    def __init__(self) -> None:
+    Args:
+        shortest_ns: a slot whose turn would be shorter has none, until it is owed enough.
+        longest_ns: the turn of the slot that is due the most; 0: so long that the cycle has its usual length.
+    """
+
+    shortest_ns: int = 800_000
+    longest_ns: int = 0
+
+    @classmethod
+    def of(cls, shortest_ms: float, longest_ms: float | None) -> "TurnLengths":
+        """Return the lengths that settings ask for."""
+        return cls(round(shortest_ms * 1e6), round((longest_ms or 0) * 1e6))
+
+    def cycle(self, shares: Collection[float], handover_ns: int) -> float:
+        """Return the length of a cycle.
+
+        Args:
+            shares: what each slot with a turn is due.
+            handover_ns: what each turn loses.
+        """
+        usual = self.longest_ns / max(shares) if self.longest_ns else max(_CYCLE_NS, len(shares) * _AVERAGE_TURN_NS)
+        return max(usual, _ROOM * len(shares) * (self.shortest_ns + handover_ns))
+
+
+_USUAL = TurnLengths()
+
+
+class Turns:
+    """The turns of the be slots of one GPU.
+
+    Args:
+        lengths: how long they are.
+    """
+
+    def __init__(self, lengths: TurnLengths = _USUAL) -> None:
+        self._bounds = lengths
         self._length_ns = _CYCLE_NS
         """ The length of the cycles in the plans. """
         self._varied = 0.5
@@ -158,14 +197,15 @@ class Turns:
     def _lengths(self, shares: Mapping[str, float], owed: Mapping[str, float]) -> dict[str, int]:
         """Return the lengths of the next turns, corrected by what the slots will be owed when they begin."""
         shares = {name: share for name, share in shares.items() if share}
+        least = self._bounds.shortest_ns
         usable = self._length_ns - len(shares) * self._handover_ns
         full = is_full(shares)
         whole = usable if full else self._length_ns
         wished = {name: share * whole + _CORRECTED * owed[name] for name, share in shares.items()}
         # A slot whose turn would be too short has none, until it is owed enough.
-        wished = {name: length for name, length in wished.items() if length >= _LEAST_TURN_NS}
+        wished = {name: length for name, length in wished.items() if length >= least}
         if not wished and full:
-            wished = {max(shares, key=lambda name: owed[name]): _LEAST_TURN_NS}
+            wished = {max(shares, key=lambda name: owed[name]): least}
         total = sum(wished.values())
         scale = usable / total if total > usable or full else 1.0
         return {name: round(length * scale) + self._handover_ns for name, length in wished.items()}
@@ -216,10 +256,10 @@ class Turns:
     def _write(self, now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]) -> None:
         """Make the plans: ``turns`` in the cycle under way, then cycles from ``begin_ns`` on."""
         shares = self._accounts.shares()
-        count = sum(share > 0 for share in shares.values())
-        usual = max(_CYCLE_NS, count * _AVERAGE_TURN_NS)
+        positive = [share for share in shares.values() if share > 0]
+        self._handover_ns = _REOPENED_NS if len(positive) == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
+        usual = self._bounds.cycle(positive or [1.0], self._handover_ns)
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
-        self._handover_ns = _REOPENED_NS if count == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
         lengths = self._lengths(shares, self._owed(shares, now_ns, begin_ns, turns))
         at, until = begin_ns, now_ns + PLAN_NS
         plans = {}

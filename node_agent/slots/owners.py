@@ -1,4 +1,4 @@
-"""Processes that own slots: a slot that was made for one process ends when that process ends in any way."""
+"""Processes that own slots: a slot that was made for processes ends when the last of them ends in any way."""
 
 import asyncio
 import os
@@ -12,42 +12,62 @@ class Owners:
     """Detects the end of each owner by its pidfd. This needs no polling, and a reused process id does no harm.
 
     Args:
-        on_end: called once for each slot whose owner has ended.
+        on_end: called once for each slot whose last owner has ended.
     """
 
     def __init__(self, on_end: Callable[[Slot], None]) -> None:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._pidfds: dict[Slot, int] = {}
+        self._living: dict[tuple[Slot, Owner], int | None] = {}
+        """ The pidfd of each owner whose end was not reported yet; None: it has none, because it has ended. """
 
     def set(self, slot: Slot, owner: Owner | None) -> None:
-        """Set the process that owns a slot; None: no process."""
-        slot.owner = owner
-        self._forget(slot)
-        if owner is None:
-            return
-        try:
-            self._pidfds[slot] = os.pidfd_open(owner.process_id)
-        except OSError:
-            self._loop.call_soon(self._ended, slot, owner)
-            return
-        if Owner.of(owner.process_id) == owner:
-            self._loop.add_reader(self._pidfds[slot], self._ended, slot, owner)
-        else:
-            self._loop.call_soon(self._ended, slot, owner)
+        """Set the process that owns a slot alone; None: no process."""
+        self._forget_all(slot)
+        slot.owner, slot.sharers = owner, ()
+        if owner is not None:
+            self._watch(slot, owner)
+
+    def share(self, slot: Slot, owner: Owner) -> None:
+        """Add a process to those that own a slot together."""
+        if owner not in slot.sharers:
+            slot.sharers = (*slot.sharers, owner)
+        if (slot, owner) not in self._living:
+            self._watch(slot, owner)
 
     def close(self) -> None:
         """Stop waiting; slots keep their owners for the next agent."""
-        for slot in list(self._pidfds):
-            self._forget(slot)
+        for slot, owner in list(self._living):
+            self._forget(slot, owner)
 
-    def _forget(self, slot: Slot) -> None:
-        pidfd = self._pidfds.pop(slot, None)
+    def _watch(self, slot: Slot, owner: Owner) -> None:
+        self._living[slot, owner] = None
+        try:
+            pidfd = os.pidfd_open(owner.process_id)
+        except OSError:
+            self._loop.call_soon(self._ended, slot, owner)
+            return
+        self._living[slot, owner] = pidfd
+        if Owner.of(owner.process_id) == owner:
+            self._loop.add_reader(pidfd, self._ended, slot, owner)
+        else:
+            self._loop.call_soon(self._ended, slot, owner)
+
+    def _forget(self, slot: Slot, owner: Owner) -> None:
+        pidfd = self._living.pop((slot, owner), None)
         if pidfd is not None:
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
 
+    def _forget_all(self, slot: Slot) -> None:
+        for each, owner in list(self._living):
+            if each is slot:
+                self._forget(slot, owner)
+
     def _ended(self, slot: Slot, owner: Owner) -> None:
-        self._forget(slot)
-        if slot.owner is owner:
+        if (slot, owner) not in self._living:
+            return
+        self._forget(slot, owner)
+        slot.sharers = tuple(each for each in slot.sharers if each != owner)
+        if not any(each is slot for each, _ in self._living):
             self._on_end(slot)

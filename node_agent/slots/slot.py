@@ -45,6 +45,11 @@ class Slot:
         self.directory = directory
         self.permanent = permanent
         self.owner: Owner | None = None
+        """ The process for which the slot was made. """
+        self.sharers: tuple[Owner, ...] = ()
+        """ The living processes that own the slot together, if it is for an id of a resource file. """
+        self.rule = ""
+        """ The id in the agent's resource file that decides the grant; empty: none does. """
         self.holder_text = ""
         """ Saved for the next agent: who holds the slot, written by cluster/holders/grants.py. """
         self.holder = ""
@@ -117,6 +122,8 @@ class Slot:
                 "request_milli": self.grant.request_milli,
                 "limit_milli": self.grant.limit_milli,
                 "owner": owner,
+                "sharers": [[each.process_id, each.started] for each in self.sharers],
+                "rule": self.rule,
                 "holder": self.holder_text,
             }
         )

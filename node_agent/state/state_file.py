@@ -46,7 +46,7 @@ class RememberedClient(BaseModel):
 
 
 class RememberedSlot(BaseModel):
-    """A slot; the owner is a process id and its start time."""
+    """A slot; an owner is a process id and its start time."""
 
     name: str
     role: layout.Role
@@ -55,6 +55,9 @@ class RememberedSlot(BaseModel):
     request_milli: int = Field(default=0, ge=0, le=1_000)
     limit_milli: int = Field(default=0, ge=0, le=1_000)
     owner: tuple[int, int] | None
+    sharers: list[tuple[int, int]] = []
+    rule: str = ""
+    """ The id in the resource file, and the processes that own the slot together because of it. """
     holder: str = ""
     """ JSON of the slot's holder, written and read by cluster/holders/grants.py. """
 
