@@ -6,7 +6,7 @@ shows that a slot's work ran on long after its turns. What a slot did not want i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from orion.planning.sharing.due import Claim, due
 
@@ -68,7 +68,8 @@ class Account:
     held_ns: int = 0
     due_ns: float = 0.0
     """ The time of its turns since the last check, and what it was due. """
-    claim: Claim = field(default_factory=Claim)
+    request: float = 0.0
+    limit: float = 1.0
 
     def charge(self, part: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
@@ -101,7 +102,7 @@ class Account:
 
     def note(self, demand: Demand, now_ns: int, in_turn: bool) -> None:
         """Update what the slot wants."""
-        self.claim = Claim(demand.request, demand.limit)
+        self.request, self.limit = demand.request, demand.limit
         if self.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _MOST_FRUITLESS_NS)):
             self.fruitless_ns = 0.0
             self.shut_until_ns = now_ns + self.shut_ns
@@ -128,12 +129,12 @@ class Accounts(dict[str, Account]):
 
     def shares(self) -> dict[str, float]:
         """Return the part of be's time that each slot is due now."""
-        return due({name: replace(account.claim, wants=account.wants) for name, account in self.items()})
+        return due({name: Claim(each.request, each.limit, each.wants) for name, each in self.items()})
 
     def compete(self, now_ns: int) -> bool:
         """Return whether turns are necessary: several slots want the GPU, or one that has a limit does."""
         wanting = [account for account in self.values() if now_ns - account.wanted_ns < _LONE_NS]
-        return len(wanting) > 1 or any(account.claim.limit < 1 for account in wanting)
+        return len(wanting) > 1 or any(account.limit < 1 for account in wanting)
 
     def charge(self, part: float, demands: Mapping[str, Demand]) -> None:
         """Charge all slots for what has passed since the last check."""

@@ -83,19 +83,21 @@ class Slot:
             "request_milli": request_milli,
             "limit_milli": limit_milli,
         }
-        return self._write(replace(self.grant, **{name: each for name, each in given.items() if each is not None}))
+        # Every check calls this for every slot, mostly without a change; `replace` would cost more than the comparison.
+        changed = {name: each for name, each in given.items() if each is not None and each != getattr(self.grant, name)}
+        if changed:
+            self._write(replace(self.grant, **changed))
+        return bool(changed)
 
     def set_plan(self, plan: Plan | None) -> None:
         """Change the slot's turns; None: it waits for no other slot."""
-        if self._write(replace(self.grant, plan=plan)):
+        if plan != self.grant.plan:
+            self._write(replace(self.grant, plan=plan))
             self.page.announce_plan()
 
-    def _write(self, grant: pages.Grant) -> bool:
-        if grant == self.grant:
-            return False
+    def _write(self, grant: pages.Grant) -> None:
         self.grant = grant
         self.page.write(grant)
-        return True
 
     def close(self) -> None:
         """Close the page and what the clients learnt; the directory and the file stay."""
