@@ -9,6 +9,9 @@ from orion.bench import scenario_files
 from orion.bench.workloads import check
 from orion.errors import Invalid
 
+CHANGE_SECONDS_LEAST = 6.0
+""" Half of such a run contains the time in which a change settles, and windows of 1 s. """
+
 Part = Annotated[float, Field(ge=0.001, le=1)]
 
 
@@ -53,6 +56,16 @@ class Scenario(_Strict):
     seconds: float = Field(default=20.0, ge=4)
     alone_seconds: float = Field(default=2.0, ge=0.5)
     settings: list[Setting] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_seconds_after_changes(self) -> "Scenario":
+        changes = any(client.later_request for setting in self.settings for client in setting.clients)
+        if changes and self.seconds < CHANGE_SECONDS_LEAST:
+            raise ValueError(
+                f"seconds is {self.seconds:g}, and a setting has a later_request, so too little of the run comes after "
+                f"the change; raise `seconds` to {CHANGE_SECONDS_LEAST:g} or more"
+            )
+        return self
 
 
 def read(path: Path) -> Scenario:

@@ -32,6 +32,11 @@ _AVERAGE_TURN_NS = 5_000_000
 """ With many slots the cycle is so long that turns have this length on average. """
 _CORRECTED = 0.7
 """ The part of a balance that the next cycle corrects. """
+_REPEATED = 2.0
+""" Cycles repeat until the next check. If they do so more often than this, each corrects less; else shares would swing.
+"""
+_FORGOTTEN = 0.9
+""" At each check, the longest time between checks of late counts for this part of what it did. """
 _VARIED = 0.3
 """ The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
 whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
@@ -95,6 +100,9 @@ class Turns:
         self._together = False
         self._handover_ns = _HANDOVER_NS
         self._settled_ns = 0
+        self._looked_ns = 0
+        self._between_ns = 0.0
+        """ The time between checks: the longest of late. """
 
     def look(
         self,
@@ -112,6 +120,8 @@ class Turns:
             together: the contexts of the clients run together (MPS).
         """
         self._together = together
+        between = min(now_ns - self._looked_ns, PLAN_NS) if self.plans else 0
+        self._between_ns, self._looked_ns = max(between, self._between_ns * _FORGOTTEN), now_ns
         self._accounts.keep(demands)
         self._settle(now_ns)
         self._accounts.charge(part, demands)
@@ -201,7 +211,8 @@ class Turns:
         usable = self._length_ns - len(shares) * self._handover_ns
         full = is_full(shares)
         whole = usable if full else self._length_ns
-        wished = {name: share * whole + _CORRECTED * owed[name] for name, share in shares.items()}
+        corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
+        wished = {name: share * whole + corrected * owed[name] for name, share in shares.items()}
         # A slot whose turn would be too short has none, until it is owed enough.
         wished = {name: length for name, length in wished.items() if length >= least}
         if not wished and full:

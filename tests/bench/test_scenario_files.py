@@ -1,4 +1,4 @@
-"""Scenarios of both benchmarks are read alike: a fault is one sentence with the file and the line."""
+"""Scenarios of all benchmarks are read alike: a fault is one sentence with the file and the line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from orion.bench.colocation import scenario as colocation
+from orion.bench.quotas import scenario as quotas
 from orion.bench.services import scenario as services
 from orion.errors import Unreadable
 
 
-@pytest.mark.parametrize("read", [colocation.read, services.read], ids=["colocation", "services"])
+@pytest.mark.parametrize(
+    "read", [colocation.read, services.read, quotas.read], ids=["colocation", "services", "quotas"]
+)
 @pytest.mark.parametrize(
     ("content", "said"),
     [

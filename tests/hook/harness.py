@@ -95,20 +95,27 @@ class Machine:
 
     def start_agent(self, *options: str) -> None:
         """Start an agent on the machine's root and wait until it serves."""
+        self.launch_agent(*options)
+        self.until_agent_serves()
+
+    def launch_agent(self, *options: str) -> None:
+        """Start an agent on the machine's root; do not wait."""
         command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--gpus", "simulated"]
         command += ["--simulated-library", str(self.simulated_library), *options]
         if "--metrics-address" not in options:
             command += ["--metrics-address", ""]
         log = self.folder / f"agent-{len(self._agents)}.log"
         with log.open("wb") as stderr:
-            agent = subprocess.Popen(command, env=self.environment, stderr=stderr)
-        self._agents.append(agent)
+            self._agents.append(subprocess.Popen(command, env=self.environment, stderr=stderr))
+
+    def until_agent_serves(self) -> None:
+        agent = self._agents[-1]
         eventually(
-            lambda: " agent: serves " in log.read_text() or agent.poll() is not None,
+            lambda: " agent: serves " in self.agent_log() or agent.poll() is not None,
             "the agent serves",
             self.start_seconds,
         )
-        assert agent.poll() is None, log.read_text()
+        assert agent.poll() is None, self.agent_log()
 
     def agent_log(self) -> str:
         return (self.folder / f"agent-{len(self._agents) - 1}.log").read_text()

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.hook.gpu_time import start_traced
 from tests.hook.harness import Machine, figure
 from tests.hook.scripted_client import Client, eventually, warm
 
@@ -19,7 +20,8 @@ SECONDS = 6.0
 
 @pytest.mark.parametrize("heavy", [0.2, 0.4])
 def test_reported_gpu_time_is_shared_by_request(machine: Machine, heavy: float) -> None:
-    clients = {slot: _traced(machine, slot) for slot in LOADS}
+    started = {slot: start_traced(machine, slot) for slot in LOADS}
+    clients = {slot: client for slot, (client, _) in started.items()}
     requests = {slot: heavy if slot == "be-1" else 0.2 for slot in LOADS}
     for slot, request in requests.items():
         machine.agent.set_grant(machine.uuids[0], slot, request=request)
@@ -36,7 +38,7 @@ def test_reported_gpu_time_is_shared_by_request(machine: Machine, heavy: float) 
     time.sleep(SECONDS)  # the time over which shares are measured
     gained = {slot: seconds - before[slot] for slot, seconds in used().items()}
     ended = time.monotonic_ns()
-    true = [_traced_seconds(machine, slot, began, ended) for slot in LOADS]
+    true = [timeline.seconds(began, ended) for _, timeline in started.values()]
     figure("GPU time reported, over the time that there was", [sum(gained.values()) / SECONDS], "x")
     figure("GPU time given to each", true, "s")
     fair = {slot: sum(gained.values()) * request / sum(requests.values()) for slot, request in requests.items()}
@@ -48,7 +50,7 @@ def test_reported_gpu_time_is_shared_by_request(machine: Machine, heavy: float) 
 
 def test_slices_of_other_contexts_do_not_make_kernels_look_long(machine: Machine) -> None:
     """The policy's bound is 5 ms. Each kernel here takes 1.8 ms, and slices of 2 ms of others come in between."""
-    clients = [_traced(machine, slot) for slot in ("be-0", "be-1", "be-2")]
+    clients = [machine.start(slot) for slot in ("be-0", "be-1", "be-2")]
     for client in clients:
         warm(client, 1800)
         client.send("loop 60 1800 1")
@@ -61,21 +63,3 @@ def _seconds(machine: Machine, client: Client) -> float:
     shown = machine.shown(client)
     assert shown is not None
     return shown.gpu_seconds
-
-
-def _traced(machine: Machine, slot: str) -> Client:
-    client = machine.start_in(machine.client_root(slot), ORION_SIM_TRACE=str(machine.folder / f"trace-{slot}"))
-    client.must("init 0")
-    machine.until_joined(client)
-    return client
-
-
-def _traced_seconds(machine: Machine, slot: str, began: int, ended: int) -> float:
-    """Return how long the slot's process had the simulated GPU, by the GPU's trace."""
-    total = 0
-    for line in (machine.folder / f"trace-{slot}").read_text().splitlines(keepends=True):
-        if not line.endswith("\n"):
-            continue  # half written
-        start, end = map(int, line.split()[1:3])
-        total += max(0, min(end, ended) - max(start, began))
-    return total / 1e9

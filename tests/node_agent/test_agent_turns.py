@@ -10,28 +10,10 @@ import pytest
 from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.protocol_client import ProtocolClient, connect, current_grant, head
+from tests.node_agent.protocol_client import ProtocolClient, current_grant
+from tests.node_agent.turn_reading import has_turn, takes_turns, wish
 
 STEP_SECONDS = 0.0005
-
-
-def takes_turns(client: ProtocolClient) -> bool:
-    return bool(current_grant(client.grant).plan_until_ns > time.monotonic_ns())
-
-
-def has_turn(client: ProtocolClient) -> bool:
-    """Whether the client may launch now, by its grant; hook/src/be/turns.c reads it in the same way."""
-    grant, now = current_grant(client.grant), time.monotonic_ns()
-    if now >= grant.plan_until_ns or grant.turn_begin_ns <= now < grant.turn_end_ns:
-        return True
-    length = grant.next_end_ns - grant.next_begin_ns
-    return bool(length > 0 and now >= grant.next_begin_ns and (now - grant.next_begin_ns) % grant.cycle_ns < length)
-
-
-def wish(client: ProtocolClient, wanted: join.TurnWish) -> None:
-    with connect(client.directory) as sock:
-        sock.send(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)))
-        assert sock.recv(1) == b""
 
 
 @contextlib.contextmanager

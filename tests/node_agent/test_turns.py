@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -159,6 +160,49 @@ def test_reports_that_are_wrong_take_nothing_from_others(honesty: float) -> None
 def test_a_stopped_slot_costs_little() -> None:
     found = means(run([Tenant(), Tenant(stopped=True)], 20.0), of_all=False)
     assert found[0] > 0.95
+
+
+@pytest.mark.parametrize("jump_ns", [0, 300 * MS, 5_000 * MS, 86_400_000 * MS], ids=["none", "300 ms", "5 s", "a day"])
+def test_shares_recover_after_a_check_that_is_late(jump_ns: int) -> None:
+    """CLOCK_MONOTONIC stands still in a machine that is suspended; in a paused virtual machine it may jump."""
+    turns, now = Turns(), 1_000 * MS
+    requests = {"a": 0.5, "b": 0.3, "c": 0.2}
+    demands = {name: Demand(request, waiting=True, launched=True, reported_ns=MS) for name, request in requests.items()}
+
+    def look_for(ns: int) -> dict[str, float]:
+        """Check every 25 ms; return the part of the time that each slot had in its turns, as their plans said."""
+        nonlocal now
+        had, end, begin = dict.fromkeys(requests, 0), now + ns, now
+        while now < end:
+            turns.look(now, 1.0, demands)
+            for name, plan in turns.plans.items():
+                had[name] += plan.time(now, now + 25 * MS)
+            now += 25 * MS
+        return {name: time / (now - begin) for name, time in had.items()}
+
+    look_for(1_000 * MS)
+    assert all(plan.until_ns == now - 25 * MS + PLAN_NS for plan in turns.plans.values())
+    now += jump_ns - 25 * MS  # no jump: two checks at the same time
+    turns.look(now, 1.0, demands)
+    assert look_for(1_000 * MS) == pytest.approx(requests, abs=0.05)
+    assert look_for(1_000 * MS) == pytest.approx(requests, abs=0.02)
+
+
+def test_nobody_waits_long_while_checks_are_late_again_and_again() -> None:
+    """A correction repeats in each cycle until the next check: if each were as large as usual, shares would swing."""
+    turns, now = Turns(), 1_000 * MS
+    requests = {"a": 0.5, "b": 0.3, "c": 0.2}
+    demands = {name: Demand(part, waiting=True, launched=True, reported_ns=MS) for name, part in requests.items()}
+    had = {name: [now] for name in demands}
+    for check in range(200):
+        turns.look(now, 1.0, demands)
+        span = 243 * MS if check > 100 else 25 * MS
+        for at in range(now, now + span, MS):
+            for name, plan in turns.plans.items():
+                had[name] += [at] * plan.has_turn(at)
+        now += span
+    waits = {name: max(later - at for at, later in pairwise(times)) / MS for name, times in had.items()}
+    assert max(waits.values()) < 250, waits  # usually 25 ms
 
 
 def test_turns_end_when_one_slot_is_left() -> None:

@@ -1,5 +1,7 @@
 """What slots are due: requests are kept, limits hold, and nothing is left over that somebody wants."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,8 @@ from hypothesis import strategies as st
 from orion.planning.sharing.due import LEAST, Claim, due, requests
 
 THOUSANDTHS = st.integers(1, 1_000).map(lambda milli: milli / 1_000)
-CLAIMS = st.dictionaries(
-    st.sampled_from("abcdefgh"), st.builds(Claim, st.just(0.0) | THOUSANDTHS, THOUSANDTHS, st.booleans()), max_size=8
-)
+NAMES = st.sampled_from("abcdefgh")
+CLAIMS = st.dictionaries(NAMES, st.builds(Claim, st.just(0.0) | THOUSANDTHS, THOUSANDTHS, st.booleans()), max_size=8)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,9 @@ CLAIMS = st.dictionaries(
         ({"a": Claim(0.4), "b": Claim(0.2), "c": Claim()}, {"a": 0.4, "b": 0.2, "c": 0.4}),
         ({"a": Claim(), "b": Claim(), "c": Claim()}, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}),
         ({"a": Claim(0.9), "b": Claim(0.9)}, {"a": 0.5, "b": 0.5}),
+        ({"a": Claim(0.8), "b": Claim(0.4)}, {"a": 2 / 3, "b": 1 / 3}),
         ({"a": Claim(1.0), "b": Claim()}, {"a": 1 / 1.01, "b": 0.01 / 1.01}),
+        ({"a": Claim(0.995), "b": Claim(), "c": Claim()}, {"a": 0.995 / 1.015, "b": 0.01 / 1.015, "c": 0.01 / 1.015}),
         ({"a": Claim(0.3, limit=0.6)}, {"a": 0.6}),
         ({"a": Claim(0.3, limit=0.4), "b": Claim(0.3)}, {"a": 0.4, "b": 0.6}),
         ({"a": Claim(0.3, limit=0.4), "b": Claim(0.3, limit=0.3)}, {"a": 0.4, "b": 0.3}),
@@ -58,13 +61,56 @@ def test_each_request_is_kept_up_to_the_limit_and_scaled_if_there_are_too_many(
             assert wished[name] >= min(claim.request or LEAST, LEAST)
 
 
-@given(CLAIMS, st.sampled_from("abcdefgh"))
+@given(CLAIMS, NAMES)
 def test_a_slot_that_stops_wanting_takes_from_nobody(claims: dict[str, Claim], name: str) -> None:
     if name not in claims:
         return
     before = due(claims)
     after = due(claims | {name: Claim(claims[name].request, claims[name].limit, wants=False)})
     assert all(after[other] >= before[other] - 1e-9 for other in claims if other != name)
+
+
+@given(CLAIMS.filter(lambda claims: sum(claim.request for claim in claims.values()) > 1))
+def test_requests_of_more_than_all_time_are_scaled_alike(claims: dict[str, Claim]) -> None:
+    everyone = {name: replace(claim, limit=1.0, wants=True) for name, claim in claims.items()}
+    shares, wished = due(everyone), requests(everyone)
+    assert shares == pytest.approx({name: each / sum(wished.values()) for name, each in wished.items()})
+    assert all(wished[name] == (claim.request or LEAST) for name, claim in claims.items())
+
+
+@given(CLAIMS, THOUSANDTHS)
+def test_slots_without_a_request_share_equally_what_requests_leave(claims: dict[str, Claim], time: float) -> None:
+    everyone = {name: replace(claim, limit=1.0, wants=True) for name, claim in claims.items()}
+    shares = due(everyone, time)
+    without = [shares[name] for name, claim in claims.items() if not claim.request]
+    left = 1.0 - sum(claim.request for claim in claims.values())
+    scale = max(1.0, sum(requests(everyone).values()))
+    for share in without:
+        assert share == pytest.approx(time * max(left / len(without), LEAST) / scale)
+
+
+@given(CLAIMS, NAMES, THOUSANDTHS, THOUSANDTHS)
+def test_a_higher_request_never_gives_less(claims: dict[str, Claim], name: str, low: float, high: float) -> None:
+    low, high = sorted((low, high))
+    others = {other: claim for other, claim in claims.items() if other != name}
+    before, after = (due(others | {name: Claim(request)}) for request in (low, high))
+    assert after[name] >= before[name] - 1e-9
+    assert all(after[other] <= before[other] + 1e-9 for other in others)
+
+
+@given(CLAIMS, NAMES, THOUSANDTHS, THOUSANDTHS)
+def test_a_higher_limit_never_gives_less(claims: dict[str, Claim], name: str, low: float, high: float) -> None:
+    low, high = sorted((low, high))
+    claim = claims.get(name, Claim())
+    before, after = (due(claims | {name: replace(claim, limit=limit)}) for limit in (low, high))
+    assert after[name] >= before[name] - 1e-9
+    assert all(after[other] <= before[other] + 1e-9 for other in claims if other != name)
+
+
+@given(CLAIMS, THOUSANDTHS, THOUSANDTHS)
+def test_more_time_never_gives_less(claims: dict[str, Claim], little: float, much: float) -> None:
+    before, after = due(claims, min(little, much)), due(claims, max(little, much))
+    assert all(after[name] >= before[name] - 1e-9 for name in claims)
 
 
 @given(CLAIMS)

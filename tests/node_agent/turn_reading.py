@@ -1,0 +1,36 @@
+"""What a client's grant says about its slot's turns, and the messages by which a client hands back and asks."""
+
+import time
+
+from orion.hook import join
+from tests.node_agent.protocol_client import ProtocolClient, connect, current_grant, head
+
+
+def takes_turns(client: ProtocolClient) -> bool:
+    """Return whether the slot has a plan that has not ended."""
+    return bool(current_grant(client.grant).plan_until_ns > time.monotonic_ns())
+
+
+def turn_left_ns(client: ProtocolClient) -> int:
+    """Return for how long the client may still launch by its grant, as hook/src/be/turns.c reads it; 0: it may not."""
+    grant, now = current_grant(client.grant), time.monotonic_ns()
+    if now >= grant.plan_until_ns:
+        return 1 << 62
+    if grant.turn_begin_ns <= now < grant.turn_end_ns:
+        return int(grant.turn_end_ns - now)
+    length = grant.next_end_ns - grant.next_begin_ns
+    if length <= 0 or now < grant.next_begin_ns:
+        return 0
+    return max(0, int(length - (now - grant.next_begin_ns) % grant.cycle_ns))
+
+
+def has_turn(client: ProtocolClient) -> bool:
+    """Return whether the client may launch now, by its grant."""
+    return turn_left_ns(client) > 0
+
+
+def wish(client: ProtocolClient, wanted: join.TurnWish) -> None:
+    """Hand back the slot's turn, or ask for one; return once the agent has read it."""
+    with connect(client.directory) as sock:
+        sock.send(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)))
+        assert sock.recv(1) == b""
