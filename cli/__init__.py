@@ -8,8 +8,10 @@ sentence. Most commands are in the module of their name; `orion mps-daemon` and 
     launching, slot_choice      the environment of a client; the choice of a client's slots
     checks                      the checks of `orion doctor`
     rates, top_picture          the figures and the picture of `orion top`
+    slot_table                  the table of slots in `orion top` and `orion explain slot`
+    explain_slot                `orion explain slot`
     profiling, simulating       the parts of `orion profile` and of `orion simulate`
-    pod_sources                 where `orion explain` finds pods and shares
+    pod_sources                 where `orion explain pod` finds pods and shares
     policy_options, sizes       options for policies; amounts of memory
     roots, snapshots            the agent's folder; its answers as JSON
     errors, extras              errors of commands; packages that a command lacks

@@ -1,4 +1,4 @@
-"""`orion explain`: says what admission would do to a pod, and why, without creating the pod."""
+"""`orion explain`: says what admission would do to a pod, and why a slot has its GPU time; changes nothing."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orion.cli.explain_slot import slot
 from orion.cli.webhook import installation
 from orion.errors import Unreadable
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from orion.crds.grant import PodGrant
     from orion.operator.webhook.decisions import Decision
 
-app = typer.Typer(no_args_is_help=True, help="Say what Orion would do to a pod, and why.")
+app = typer.Typer(no_args_is_help=True, help="Say what Orion would do to a pod, or why a slot has its GPU time.")
+app.command()(slot)
 
 
 @app.callback()
 def explain() -> None:
-    """Say what Orion would do to a pod, and why."""
+    """Say what Orion would do to a pod, or why a slot has its GPU time."""
 
 
 @app.command()

@@ -27,7 +27,8 @@ def top(
 
     [bold]gated[/bold] is the share of time that a client waited for hp. [bold]gpu[/bold] is a be client's share of GPU
     time, or the factor (xN) by which overlap slowed hp's work. These and [bold]launches/s[/bold] are averages between
-    two reads of the counters. Ctrl-C ends the command.
+    two reads of the counters. For each slot, [bold]due[/bold], [bold]charged[/bold], [bold]measured[/bold] and
+    [bold]waited[/bold] are parts of about the last second. Ctrl-C ends the command.
     """
     from orion.cli import agents, snapshots
 

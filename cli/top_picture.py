@@ -15,6 +15,7 @@ from rich.text import Text
 
 from orion.cli.rates import ClientRates, Key, key
 from orion.cli.sizes import format_size
+from orion.cli.slot_table import slot_table
 from orion.node_agent.api import agent_pb2
 
 WIDE = 96  # columns from which the units of memory are written out
@@ -43,7 +44,10 @@ def _panel(gpu: agent_pb2.Gpu, rates: Mapping[Key, ClientRates], console: Consol
     # Text, not markup: a model and a client's command are any text.
     simulated = " (simulated)" if gpu.simulated and "imulated" not in gpu.model else ""
     title = Text(f"GPU {gpu.index}  {gpu.model}{simulated}", style="bold")
-    parts: list[RenderableType] = [_bars(gpu, rates, console), "", _clients(gpu, rates, console.width >= WIDE)]
+    active = [slot for slot in _in_order(gpu) if slot.clients]
+    parts: list[RenderableType] = [_bars(gpu, rates, console), ""]
+    parts += [slot_table(gpu, active), ""] if active else []
+    parts.append(_clients(gpu, rates, console.width >= WIDE))
     parts += [Text(f"! {sentence}", style="yellow") for sentence in _sentences(gpu)]
     return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 1))
 
@@ -92,12 +96,17 @@ def _clients(gpu: agent_pb2.Gpu, rates: Mapping[Key, ClientRates], wide: bool) -
     table.add_column("state", no_wrap=True)
     for name in ("launches/s", "gated", "gpu", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
-    for slot in sorted(gpu.slots, key=lambda slot: (slot.role != agent_pb2.HP, slot.name)):
+    for slot in _in_order(gpu):
         for client in slot.clients:
             table.add_row(*_row(slot, client, rates.get(key(gpu, client), ClientRates()), wide))
         if not slot.clients:
             table.add_row(slot.name, "", "", "empty", style=_EMPTY)
     return table
+
+
+def _in_order(gpu: agent_pb2.Gpu) -> list[agent_pb2.Slot]:
+    """Return the slots, those of hp first."""
+    return sorted(gpu.slots, key=lambda slot: (slot.role != agent_pb2.HP, slot.name))
 
 
 def _row(slot: agent_pb2.Slot, client: agent_pb2.Client, rates: ClientRates, wide: bool) -> list[Text]:

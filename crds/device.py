@@ -19,6 +19,7 @@ from orion.crds.model import Model
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
+from orion.crds.slot_usage import SlotUsage
 
 SLOTS_MAX = 128
 ROWS_MAX = 64
@@ -105,6 +106,9 @@ class SlotRow(Model):
 
     clients: Count = 0
     """ The number of processes that have joined the slot. """
+
+    usage: SlotUsage | None = None
+    """ The GPU time of the slot; absent if no process has used the slot for 10 s. """
 
 
 class AppliedPolicy(Model):

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orion.crds.decimals import Number
+from orion.crds.durations import Duration
 from orion.crds.quantities import Memory
 
 _RATIO_STEP_MILLI = 50
 _MEMORY_STEP = 0.1
 _MEMORY_FLOOR = 64 * 2**20
+_DEBT_STEP_NS = 500_000_000
 
 Rows = Iterable[Mapping[str, Any]]
 
@@ -45,6 +47,37 @@ def ratio_moved(old: Any, new: Any) -> bool:
         return abs(Number.read(new).milli - Number.read(old).milli) >= _RATIO_STEP_MILLI
     except ValueError:
         return True
+
+
+def usage_moved(old: Rows, new: Rows) -> bool:
+    """Return whether the rows differ in a slot, in who holds it, or in its GPU time by at least a threshold.
+
+    The rows are those of a GPUDevice (``name``) or of a GPUShare (``slot``).
+    """
+    before, after = _by_slot(old), _by_slot(new)
+    return before.keys() != after.keys() or any(_slot_moved(before[key], row) for key, row in after.items())
+
+
+def _by_slot(rows: Rows) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+    return {(row.get("node"), row.get("gpu"), row.get("slot") or row.get("name")): row for row in rows}
+
+
+def _slot_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if any(old.get(key) != new.get(key) for key in ("pod", "computeRequest", "computeLimit")):
+        return True
+    before, after = old.get("usage") or {}, new.get("usage") or {}
+    figures = ("due", "charged", "measured", "waited")
+    return any(ratio_moved(before.get(key), after.get(key)) for key in figures) or _debt_moved(
+        before.get("debt"), after.get("debt")
+    )
+
+
+def _debt_moved(old: Any, new: Any) -> bool:
+    try:
+        before, after = (Duration.read(each or "0s").nanoseconds for each in (old, new))
+    except ValueError:
+        return True
+    return abs(after - before) >= _DEBT_STEP_NS
 
 
 def _by_process(rows: Rows) -> dict[tuple[Any, ...], Mapping[str, Any]]:

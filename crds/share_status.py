@@ -11,6 +11,7 @@ from pydantic import Field
 from orion.crds.clients import ClientRow, Count
 from orion.crds.conditions import Conditions
 from orion.crds.model import Model
+from orion.crds.slot_usage import ShareSlotRow
 
 ROWS_MAX = 64
 NAMES_MAX = 16
@@ -75,3 +76,7 @@ class GPUShareStatus(Model):
 
     clients: Annotated[list[ClientRow] | None, Field(max_length=ROWS_MAX)] = None
     """ Processes of the governed pods, the worst affected first. At most 64. """
+
+    slots: Annotated[list[ShareSlotRow] | None, Field(max_length=ROWS_MAX)] = None
+    """ Slots of the governed pods with their GPU time, those first that were charged least of what they were due. At
+    most 64. """

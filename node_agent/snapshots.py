@@ -5,7 +5,7 @@ the clients wrote them: any unsigned number. Texts are short and printable.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from orion.hook import layout
@@ -15,8 +15,11 @@ from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.conditions import Condition
+from orion.node_agent.sharing.reasons import Facts, Reason, reasons
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
+from orion.node_agent.sharing.usage import SlotUsage
 from orion.node_agent.slots.slot import Slot
 
 _RUNNING_NS = 200_000_000
@@ -55,6 +58,11 @@ class SlotView:
     clients: tuple[ClientView, ...]
     rule: str = ""
     """ The id in the resource file that decides the grant; empty: none does. """
+    usage: SlotUsage = field(default_factory=SlotUsage)
+    debt_ns: float = 0.0
+    """ be: what it has used beyond what it was due. """
+    reasons: tuple[Reason, ...] = ()
+    """ Why it has the GPU time that it has. """
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
     """Return the current state of one slot."""
     now = time.monotonic_ns()
     clients = [client for client in served.shared_gpu.of_slot(slot) if client.ready]
+    facts = _facts(served, slot, len(clients))
     return SlotView(
         gpu=slot.gpu,
         name=slot.name,
@@ -134,6 +143,26 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         profile_kernels=slot.knowledge.profiled,
         learnt_kernels=slot.knowledge.learnt,
         clients=tuple(_of_client(served, client, now) for client in clients),
+        usage=served.usage.of(slot.name),
+        debt_ns=facts.debt_ns,
+        reasons=tuple(reasons(facts)),
+    )
+
+
+def _facts(served: ServedGpu, slot: Slot, clients: int) -> Facts:
+    slots, is_hp = served.shared_gpu.slots.values(), slot.role is layout.Role.HP
+    account = served.turns.accounts.get(slot.name)
+    active = [each for each in slots if each.role is layout.Role.BE and each.name in served.usage.slots]
+    return Facts(
+        is_hp=is_hp,
+        clients=clients,
+        request=served.shared_gpu.policy.values()["request"] if is_hp else slot.grant.request_milli / 1_000,
+        limit=(slot.grant.limit_milli or 1_000) / 1_000,
+        requests=sum(each.grant.request_milli for each in active) / 1_000,
+        parts=served.usage.of(slot.name).recent,
+        debt_ns=account.debt_ns if account else 0.0,
+        joint=served.joint,
+        unordered=not policies.takes_turns(served.shared_gpu.policy, slots),
     )
 
 

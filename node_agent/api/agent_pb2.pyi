@@ -292,7 +292,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "rule")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +305,8 @@ class Slot(_message.Message):
     LEARNT_KERNELS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
@@ -318,8 +320,58 @@ class Slot(_message.Message):
     learnt_kernels: int
     request: float
     limit: float
+    usage: Usage
+    reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     rule: str
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ...) -> None: ...
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ...) -> None: ...
+
+class Usage(_message.Message):
+    __slots__ = ("due_seconds", "charged_seconds", "measured_seconds", "waited_seconds", "debt_seconds", "second", "recent")
+    DUE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DEBT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    RECENT_FIELD_NUMBER: _ClassVar[int]
+    due_seconds: float
+    charged_seconds: float
+    measured_seconds: float
+    waited_seconds: float
+    debt_seconds: float
+    second: UsageParts
+    recent: UsageParts
+    def __init__(self, due_seconds: _Optional[float] = ..., charged_seconds: _Optional[float] = ..., measured_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., debt_seconds: _Optional[float] = ..., second: _Optional[_Union[UsageParts, _Mapping]] = ..., recent: _Optional[_Union[UsageParts, _Mapping]] = ...) -> None: ...
+
+class UsageParts(_message.Message):
+    __slots__ = ("seconds", "due", "charged", "measured", "waited", "wanted", "shut", "hp", "turns")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    SHUT_FIELD_NUMBER: _ClassVar[int]
+    HP_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    due: float
+    charged: float
+    measured: float
+    waited: float
+    wanted: float
+    shut: float
+    hp: float
+    turns: float
+    def __init__(self, seconds: _Optional[float] = ..., due: _Optional[float] = ..., charged: _Optional[float] = ..., measured: _Optional[float] = ..., waited: _Optional[float] = ..., wanted: _Optional[float] = ..., shut: _Optional[float] = ..., hp: _Optional[float] = ..., turns: _Optional[float] = ...) -> None: ...
+
+class Reason(_message.Message):
+    __slots__ = ("reason", "message")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Client(_message.Message):
     __slots__ = ("place", "generation", "process_id", "command", "state", "launches", "gated_launches", "gated_seconds", "busy_seconds", "linger_us", "in_flight_us", "memory_bytes", "condition", "joined_seconds_ago", "gpu_seconds", "overlapped_launches", "overlapped_seconds", "partitioned_launches", "slowdown", "overlap_us", "control_periods", "shares_context", "long_kernel", "long_kernel_seconds", "conditions", "counted_seconds")

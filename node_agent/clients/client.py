@@ -52,6 +52,7 @@ class Client:
     last_wanted_ns: int = 0
     last_busy_ns: int = 0
     last_gpu_ns: int = 0
+    last_waited_ns: int = 0
 
     @property
     def role(self) -> layout.Role:

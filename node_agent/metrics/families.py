@@ -6,7 +6,7 @@ printable.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -46,6 +46,14 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_control_periods", "hp busy periods without overlap, for comparison.", True, "control_periods", 1),
     ("orion_client_memory_bytes", "Device memory allocated through the driver.", False, "memory_bytes", 1),
 )  # fmt: skip
+
+_USAGE = (
+    ("orion_slot_due_seconds", "GPU time that a slot was due.", "due"),
+    ("orion_slot_charged_seconds", "GPU time that a slot was charged.", "charged"),
+    ("orion_slot_measured_seconds", "GPU time that the clients of a slot report.", "measured"),
+    ("orion_slot_waited_seconds", "Time that launches of a slot waited for a turn or for hp.", "waited"),
+)
+""" Name and help of a counter of a slot, and the field of its totals. """
 
 _POLICY_RATIOS = (
     ("orion_gpu_max_slowdown_ratio", "How much longer hp's work may take than alone.", "max_slowdown"),
@@ -131,17 +139,28 @@ def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         "orion_slot_request_ratio", "Part of the time that a be slot gets at least; 0: none.", labels=_SLOT_LABELS
     )
     limit = GaugeMetricFamily(
-        "orion_slot_limit_ratio", "Part of the time that a be slot gets at most; 0: no limit.", labels=_SLOT_LABELS
+        "orion_slot_limit_ratio", "Part of the time that a slot gets at most; 0: no limit.", labels=_SLOT_LABELS
     )
     turns = GaugeMetricFamily(
         "orion_slot_takes_turns", "1 while a be slot takes turns with others.", labels=_SLOT_LABELS
     )
-    for slot in (slot for view in gpus for slot in view.slots if slot.role is layout.Role.BE):
+    slots = [slot for view in gpus for slot in view.slots]
+    for slot in slots:
         labels = [slot.gpu, slot.name]
-        request.add_metric(labels, slot.grant.request_milli / 1_000)
         limit.add_metric(labels, slot.grant.limit_milli / 1_000)
-        turns.add_metric(labels, slot.grant.plan is not None)
+        if slot.role is layout.Role.BE:
+            request.add_metric(labels, slot.grant.request_milli / 1_000)
+            turns.add_metric(labels, slot.grant.plan is not None)
     yield from (request, limit, turns)
+    yield from _usage([slot for slot in slots if slot.clients])
+
+
+def _usage(slots: Collection[SlotView]) -> Iterator[Metric]:
+    for name, sentence, field in _USAGE:
+        values: dict[Labels, float] = {(slot.gpu, slot.name): getattr(slot.usage.totals, field) * _NS for slot in slots}
+        yield _family(name, sentence, True, _SLOT_LABELS, values)
+    debts: dict[Labels, float] = {(slot.gpu, slot.name): slot.debt_ns * _NS for slot in slots}
+    yield _family("orion_slot_debt_seconds", "What a slot used beyond what it was due.", False, _SLOT_LABELS, debts)
 
 
 def _conditions(gpus: Iterable[GpuView]) -> Metric:

@@ -232,6 +232,7 @@ class RecordPage:
 
     _first: ClassVar[int] = layout.offset(layout.RecordPage, RECORD_FIELDS[0]) // 8
     _buckets: ClassVar[int] = layout.offset(layout.RecordPage, "wait_bucket") // 8
+    _gated: ClassVar[int] = layout.offset(layout.RecordPage, "gated_ns") // 8
     _launches: ClassVar[int] = layout.offset(layout.RecordPage, "launches") // 8
     _waiting_since: ClassVar[int] = layout.offset(layout.RecordPage, "waiting_since_ns") // 8
     _in_flight: ClassVar[int] = layout.offset(layout.RecordPage, "in_flight_ns") // 8
@@ -294,6 +295,11 @@ class RecordPage:
         """Return the time spent busy, including an open busy period."""
         since = self._words[self._busy_since]
         return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
+
+    def waited_ns(self, now_ns: int) -> int:
+        """Return the time that launches waited, including a wait that has not ended."""
+        since = self._words[self._waiting_since]
+        return self._words[self._gated] + (now_ns - since if 0 < since < now_ns else 0)
 
     def long_kernel(self) -> tuple[int, str]:
         """Return the duration and name (printable ASCII) of the longest kernel, if it counts as long; else 0 and ""."""

@@ -12,6 +12,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.resource_files.reading import FileRules
 from orion.node_agent.sharing.conditions import Condition
+from orion.node_agent.sharing.usage import Parts
 
 _U32 = 2**32 - 1
 
@@ -67,6 +68,8 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         learnt_kernels=view.learnt_kernels,
         request=view.grant.request_milli / 1_000,
         limit=view.grant.limit_milli / 1_000,
+        usage=_usage(view),
+        reasons=[agent_pb2.Reason(reason=each.reason, message=each.message) for each in view.reasons],
         rule=view.rule,
     )
 
@@ -88,6 +91,34 @@ def rules(uuid: str, found: FileRules) -> agent_pb2.GpuRules:
         ],
         remarks=found.remarks,
         faulty=bool(found.fault),
+    )
+
+
+def _usage(view: snapshots.SlotView) -> agent_pb2.Usage:
+    totals = view.usage.totals
+    return agent_pb2.Usage(
+        due_seconds=totals.due / 1e9,
+        charged_seconds=totals.charged / 1e9,
+        measured_seconds=totals.measured / 1e9,
+        waited_seconds=totals.waited / 1e9,
+        debt_seconds=view.debt_ns / 1e9,
+        second=_parts(view.usage.second),
+        recent=_parts(view.usage.recent),
+    )
+
+
+def _parts(parts: Parts) -> agent_pb2.UsageParts:
+    slot = parts.slot
+    return agent_pb2.UsageParts(
+        seconds=parts.seconds,
+        due=slot.due,
+        charged=slot.charged,
+        measured=slot.measured,
+        waited=slot.waited,
+        wanted=slot.wanted,
+        shut=slot.shut,
+        hp=parts.hp,
+        turns=parts.turns,
     )
 
 

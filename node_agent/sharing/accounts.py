@@ -70,6 +70,14 @@ class Account:
     """ The time of its turns since the last check, and what it was due. """
     request: float = 0.0
     limit: float = 1.0
+    was_due_ns: float = 0.0
+    was_charged_ns: float = 0.0
+    """ What it was due and what it was charged between the last two checks. """
+
+    @property
+    def debt_ns(self) -> float:
+        """What the slot has used beyond what it was due; it comes off its next turns."""
+        return max(0.0, -self.balance_ns)
 
     def charge(self, part: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
@@ -79,7 +87,9 @@ class Account:
             ran_on_ns: what the slot used beyond its turns.
             lost_ns: what others used of its turns.
         """
-        balance = self.balance_ns + (self.due_ns - self.held_ns) * part - ran_on_ns + lost_ns
+        self.was_due_ns = self.due_ns * part
+        self.was_charged_ns = self.held_ns * part + ran_on_ns - lost_ns
+        balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
         self.balance_ns = max(-_MOST_DEBT_NS, min(balance, MOST_OWED_NS if self.wants else 0.0))
         self.held_ns, self.due_ns = 0, 0.0
 

@@ -14,6 +14,7 @@ from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
 from orion.node_agent.sharing.turns import TurnLengths, Turns
+from orion.node_agent.sharing.usage import Usage
 from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
@@ -57,6 +58,9 @@ class ServedGpu:
         self.activity = Activity(self.shared_gpu)
         self.turns = Turns(lengths)
         self.ceilings = Ceilings()
+        self.usage = Usage()
+        self.joint = False
+        """ A job that uses several GPUs uses this one, so be slots take no turns. """
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
         self.text = ""
@@ -164,11 +168,13 @@ class ServedGpu:
         self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look))
         # The ranks of a job must be able to run at the same time on all of its GPUs, and turns of different GPUs would
         # not overlap: a collective would wait for ever.
-        joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
-        if joint or not policies.takes_turns(self.shared_gpu.policy, slots.values()):
-            self.turns.rest()
-        else:
+        self.joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
+        took_turns = bool(self.turns.plans)
+        if turns := not self.joint and policies.takes_turns(self.shared_gpu.policy, slots.values()):
             self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
+        else:
+            self.turns.rest()
+        self.usage.look(look, self.turns.accounts if turns and took_turns else None)
         self._publish()
 
     def _sure(self, look: Look) -> float:

@@ -104,6 +104,11 @@ class Turns:
         self._between_ns = 0.0
         """ The time between checks: the longest of late. """
 
+    @property
+    def accounts(self) -> Accounts:
+        """The accounts of the slots that have clients."""
+        return self._accounts
+
     def look(
         self,
         now_ns: int,

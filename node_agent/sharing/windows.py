@@ -41,6 +41,8 @@ class Look:
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
     """ What the be slots that have clients did and want, by slot name. """
+    waited_ns: Counter[str] = field(default_factory=Counter)
+    """ For how long launches of each slot waited. """
 
     @property
     def left(self) -> float:
@@ -71,6 +73,9 @@ class Activity:
                 client.last_launches = launches
                 client.last_wanted_ns = now
                 look.anything = True
+            waited = record.waited_ns(now)
+            look.waited_ns[client.slot.name] += max(0, waited - client.last_waited_ns)
+            client.last_waited_ns = waited
             if client.role is layout.Role.HP:
                 self._look_at_hp(client, look)
             else:

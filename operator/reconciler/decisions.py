@@ -12,7 +12,7 @@ from typing import Any
 
 from orion.api_server.merging import merge_patch
 from orion.crds.conditions import Condition, ConditionType
-from orion.crds.figures import clients_moved
+from orion.crds.figures import clients_moved, usage_moved
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint
@@ -137,6 +137,8 @@ def _urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Urgency | None:
     if old.get("clientCounts") != new.get("clientCounts") or old.get("gpus") != new.get("gpus"):
         return _Urgency.FIGURES
     if _messages(old) != _messages(new) or clients_moved(old.get("clients") or (), new.get("clients") or ()):
+        return _Urgency.FIGURES
+    if usage_moved(old.get("slots") or (), new.get("slots") or ()):
         return _Urgency.FIGURES
     return None
 

@@ -5,6 +5,7 @@ fields that were given. The models of a GPU with four clients take 19 KB, and th
 interned.
 """
 
+import functools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ from orion.crds.device import (
     SlotRow,
     UnmanagedProcess,
 )
+from orion.crds.durations import Duration
 from orion.crds.model import Model
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.quantities import Memory
+from orion.crds.slot_usage import ShareSlotRow, SlotUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,29 @@ class ReportedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedUsage:
+    """The GPU time of a slot."""
+
+    due: Number
+    charged: Number
+    measured: Number
+    waited: Number
+    debt: Duration | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedSlot:
     """A slot that a container holds."""
 
+    name: str
     priority: Priority
     pod: ReportedPod | None
     share: str | None
     generation: int | None
     clients: int
+    compute_request: Number | None
+    compute_limit: Number | None
+    usage: ReportedUsage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +166,7 @@ class ReportedStatus:
 _RECORDS: Mapping[type[Model], type[Any]] = {
     PodReference: ReportedPod,
     SlotRow: ReportedSlot,
+    SlotUsage: ReportedUsage,
     ClientRow: ReportedClient,
     UnmanagedProcess: ReportedProcess,
     DeviceMemory: ReportedMemory,
@@ -173,7 +192,22 @@ def _kept(value: Any) -> Any:
         return tuple(map(_kept, value))
     if isinstance(value, Memory):
         return value.bytes
+    if isinstance(value, Number):
+        return _shared(value)
     return sys.intern(value) if type(value) is str else value
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared(number: Number) -> Number:
+    """Return the same object for equal numbers: figures have two decimals, so few numbers differ."""
+    return number
+
+
+def slot_row(slot: ReportedSlot, node: str | None, gpu: str | None) -> ShareSlotRow:
+    """Return a slot that has a usage for the status of a share, with its node and GPU."""
+    plain = {"slot": slot.name, "pod": slot.pod, "node": node, "gpu": gpu, "usage": slot.usage}
+    claims = {"compute_request": slot.compute_request, "compute_limit": slot.compute_limit}
+    return ShareSlotRow.model_validate(plain | claims, from_attributes=True)
 
 
 def client_row(client: ReportedClient, node: str | None, gpu: str | None) -> ClientRow:

@@ -6,12 +6,13 @@ from typing import Any
 
 from orion.crds.conditions import Condition, ConditionType, with_condition
 from orion.crds.share_status import NAMES_MAX, ROWS_MAX, ClientCounts, GPUShareStatus, PodCounts
+from orion.crds.slot_usage import ShareSlotRow
 from orion.errors import Unreadable
 from orion.operator.reconciler import share_conditions
 from orion.operator.reconciler.records import ShareRecord
-from orion.operator.reconciler.reports import ReportedClient, client_row
+from orion.operator.reconciler.reports import ReportedClient, client_row, slot_row
 from orion.operator.reconciler.share_conditions import Finding, Governed
-from orion.operator.reconciler.usage import STOPPED, Usage, without_grant, worst_first
+from orion.operator.reconciler.usage import STOPPED, Usage, least_served_first, without_grant, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
@@ -54,7 +55,13 @@ def share_status(
         gpus=len(found.devices),
         client_counts=_clients(rows, found),
         clients=[client_row(row, gpu.status.node, gpu.status.uuid) for gpu, row in clients[:ROWS_MAX]] or None,
+        slots=_slots(found) or None,
     )
+
+
+def _slots(found: Usage) -> list[ShareSlotRow]:
+    rows = least_served_first(found.slots)[:ROWS_MAX]
+    return [slot_row(slot, device.status.node, device.status.uuid) for device, slot in rows]
 
 
 def _conditions(

@@ -10,6 +10,7 @@ STOPPED = "stopped"
 
 Client = tuple[DeviceRecord, ReportedClient]
 """ The row of a process, and its GPU. """
+Slot = tuple[DeviceRecord, ReportedSlot]
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Usage:
 
     devices: dict[str, DeviceRecord] = field(default_factory=dict)
     """ The GPUs on which one of the pods holds a slot, by name. """
-    slots: list[tuple[DeviceRecord, ReportedSlot]] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
     unmanaged: list[tuple[DeviceRecord, ReportedProcess]] = field(default_factory=list)
 
@@ -72,6 +73,21 @@ def _is_one(pod: ReportedPod | None, uids: Mapping[tuple[str, str], str]) -> boo
 def worst_first(clients: Iterable[Client]) -> list[Client]:
     """Return clients, worst first: those with a message, then stopped ones, then by slowdown, gated time and name."""
     return sorted(clients, key=_sort_key)
+
+
+def least_served_first(slots: Iterable[Slot]) -> list[Slot]:
+    """Return the slots whose GPU time is known, first those that were charged least of what they were due.
+
+    Small differences do not count, so the order rarely changes.
+    """
+    return sorted((each for each in slots if each[1].usage is not None), key=_service)
+
+
+def _service(slot: Slot) -> tuple[int, str, str, str, str]:
+    device, row = slot
+    lacking = row.usage.due - row.usage.charged if row.usage else 0.0
+    pod = (row.pod.namespace, row.pod.name) if row.pod else ("", "")
+    return -max(0, int(lacking * 10)), *pod, device.name, row.name
 
 
 def _sort_key(client: Client) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:

@@ -54,7 +54,7 @@ def launching(request: pytest.FixtureRequest, root: Path) -> Iterator[str]:
 def test_once_shows_the_true_rate_of_launches_and_the_memory(launching: str, root: Path) -> None:
     done = subprocess.run([*ORION, "top", "--once", "--root", str(root)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    [row] = [line for line in done.stdout.splitlines() if launching in line]
+    [row] = [line for line in done.stdout.splitlines() if launching in line and "python" in line]
     rate = re.search(r"(?:idle|running|busy|closing|linger|gated)\s+([\d,]+)", row)
     assert rate is not None, row
     assert 0 < int(rate[1].replace(",", "")) <= 1 / PAUSE_SECONDS + 1

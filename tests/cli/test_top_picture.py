@@ -13,11 +13,17 @@ HP = agent_pb2.Client(place=0, generation=1, process_id=4_194_303, command="trit
                       memory_bytes=40 << 30, slowdown=1.08)  # fmt: skip
 BE = agent_pb2.Client(place=1, generation=1, process_id=812, command="python", state="gated",
                       memory_bytes=512 << 20, condition="kernels of 9 ms: [bold]gemm")  # fmt: skip
+USAGE = agent_pb2.Usage(
+    debt_seconds=0.25,
+    second=agent_pb2.UsageParts(seconds=1.5, due=0.3961, charged=0.3957, measured=0.3912, waited=0.6043),
+    recent=agent_pb2.UsageParts(seconds=10, due=0.1),
+)
 GPU = agent_pb2.Gpu(
     uuid="GPU-0", model="NVIDIA H200", memory_bytes=141 << 30, memory_used_bytes=60 << 30, policy="orion",
     window_us=400, hp_busy_ratio=0.34, settings=agent_pb2.Policy(fields={"max_slowdown": 1.2}),
     slots=[
-        agent_pb2.Slot(name="be-0", role=agent_pb2.BE, clients=[BE], memory_limit_bytes=8 << 30),
+        agent_pb2.Slot(name="be-0", role=agent_pb2.BE, clients=[BE], memory_limit_bytes=8 << 30,
+                       request=0.4, limit=0.625, usage=USAGE),
         agent_pb2.Slot(name="be-1", role=agent_pb2.BE),
         agent_pb2.Slot(name="hp-0", role=agent_pb2.HP, clients=[HP]),
     ],
@@ -45,6 +51,18 @@ def test_every_figure_is_there_and_no_line_is_too_long(width: int) -> None:
     assert "kernels of 9 ms: [bold]gemm" in shown
     assert ("512 MiB of 8.0 GiB" in shown) is (width >= 120)
     assert ("512M/8.0G" in shown) is (width < 96)
+
+
+@pytest.mark.parametrize("width", [70, 80, 120, 200])
+def test_slots_with_clients_have_their_gpu_time_beside_request_and_limit(width: int) -> None:
+    rows = {
+        line.split()[1]: line.split()[2:-1]
+        for line in reversed(_drawn(width).splitlines())
+        if "p-0" in line or "e-" in line
+    }
+    assert rows["be-0"] == ["0.4", "0.625", "0.396", "0.396", "0.391", "0.604", "0.25", "s"]
+    assert rows["hp-0"] == ["1", "-"]
+    assert rows["be-1"] == ["empty"]
 
 
 def test_hp_slots_are_above_be_slots() -> None:

@@ -76,6 +76,14 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     assert (row["processId"], row["slot"], row["priority"], row["pod"]) == (worker.pid, "be-3", "be", slot["pod"])
     assert view.condition(uuid, "HookInjected") == ("True", "Joined")
 
+    def used() -> dict[str, float]:
+        worker.must("run 3 20000")
+        return dict(view.status(uuid)["heldSlots"][0].get("usage") or {})
+
+    usage = eventually(used, what=node.agent_log())
+    assert usage.keys() >= {"due", "charged", "measured", "waited"}
+    assert 0 < usage["measured"] <= usage["due"] <= 1
+
     worker.kill()
     eventually(lambda: view.status(uuid).get("clientCount") == 0)
     assert view.device(other)["metadata"]["resourceVersion"] == at_rest

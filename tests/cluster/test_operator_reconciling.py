@@ -108,14 +108,21 @@ def test_statuses_of_agents_become_rows_conditions_and_labels(
     world.pod("chat", "chat", node, priority="hp")
     world.run("chat")
     slot = {"name": "hp-0", "priority": "hp", "pod": world.reference("chat"), "share": "chat", "generation": 1}
+    usage = {"due": 0.5, "charged": 0.5, "measured": 0.5, "waited": 0, "debt": "200ms"}
     row = {"slot": "hp-0", "priority": "hp", "pod": world.reference("chat"), "processId": 7, "command": "python"}
     world.fake_agent_reports(
-        gpu, node=node, mode="mps", heldSlots=[{**slot, "clients": 1}], clients=[{**row, "busyRatio": 0.5}]
+        gpu,
+        node=node,
+        mode="mps",
+        heldSlots=[{**slot, "clients": 1, "usage": usage}],
+        clients=[{**row, "busyRatio": 0.5}],
     )
     eventually(lambda: world.condition("chat", "HookInjected") == ("True", "Joined"))
     status = world.share_status("chat")
     assert (status["gpus"], status["clientCounts"]["total"]) == (1, 1)
-    assert status["clients"] == [{**row, "busyRatio": 0.5, "node": node, "gpu": gpu, "state": ""}]
+    place = {"node": node, "gpu": gpu}
+    assert status["clients"] == [{**row, **place, "busyRatio": 0.5, "state": ""}]
+    assert status["slots"] == [{"slot": "hp-0", "pod": slot["pod"], **place, "usage": usage}]
 
     labels = eventually(lambda: _labels(api, node))
     assert labels == {"orion.gpu/gpus": "1", "orion.gpu/gpu-model": "NVIDIA-H200", "orion.gpu/mode": "mps"}

@@ -29,6 +29,7 @@ from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.mps.pending import Pending
 from orion.node_agent.pages import pages, policy_words
 from orion.node_agent.sharing.conditions import Condition
+from orion.node_agent.sharing.usage import Parts, SlotUsage, Totals
 from orion.node_agent.slots.holders import Holder
 from orion.node_agent.snapshots import ClientView, GpuView, SlotView
 
@@ -58,6 +59,14 @@ def seen(
     ratios = changes.pop("ratios", {})
     made = Seen("a-node", GPUDeviceSpec(), 4, view, state, Verdict(), 0.0, (), Mode.TIMESLICE, None, ratios, "1.0")
     return replace(made, **changes)
+
+
+def using(debt_ns: float = 0.0, seconds: float = 10.0, **figures: float) -> Seen:
+    """Return a GPU with a held slot that has used the GPU for a while."""
+    made = seen(client(), held=(HolderState(UUID, "be-0", Priority.BE, HOLDER, request_milli=400),))
+    usage = SlotUsage(recent=Parts(seconds, Totals(**figures)))
+    slots = tuple(replace(slot, usage=usage, debt_ns=debt_ns) for slot in made.view.slots)
+    return replace(made, view=replace(made.view, slots=slots))
 
 
 def conditions(status: GPUDeviceStatus) -> dict[str, tuple[str, str]]:
@@ -116,6 +125,18 @@ def test_holders_and_clients_of_a_slot_are_reported() -> None:
     degraded = next(each for each in status["conditions"] if each["type"] == "Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "RoleDiffers")
     assert degraded["message"] == "pod team/train-0: its grant is for hp; and 1 more"
+
+
+def test_the_gpu_time_of_a_slot_is_reported_beside_its_request() -> None:
+    made = using(due=0.4004, charged=0.396, measured=0.3, waited=1.0, wanted=1.0, debt_ns=260_000_000)
+    (slot,) = status_of(made, []).plain()["heldSlots"]
+    assert slot["computeRequest"] == 0.4
+    assert slot["usage"] == {"due": 0.4, "charged": 0.4, "measured": 0.3, "waited": 1, "debt": "300ms"}
+
+
+def test_the_gpu_time_of_a_slot_that_has_just_begun_is_not_reported() -> None:
+    (slot,) = status_of(using(seconds=3.0, due=0.4), []).plain()["heldSlots"]
+    assert "usage" not in slot
 
 
 def test_unmanaged_processes_pending_modes_and_conflicts_are_conditions() -> None:
@@ -220,6 +241,12 @@ WORTH = [
     (seen(client()), seen(client(state="stopped")), Urgency.FIGURES),
     (seen(client()), seen(client(memory_bytes=GIB)), Urgency.FIGURES),
     (seen(client(slowdown_milli=1_100)), seen(client(slowdown_milli=1_120)), None),
+    (using(), using(), None),
+    (using(due=0.4, waited=0.6), using(due=0.44, waited=0.56, debt_ns=4e8), None),
+    (using(due=0.4), using(due=0.46), Urgency.FIGURES),
+    (using(waited=0.4), using(waited=0.3), Urgency.FIGURES),
+    (using(), using(debt_ns=6e8), Urgency.FIGURES),
+    (using(seconds=2.0), using(), Urgency.FIGURES),
     (seen(client(slowdown_milli=1_100)), seen(client(slowdown_milli=1_200)), Urgency.FIGURES),
 ]
 

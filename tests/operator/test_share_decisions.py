@@ -333,6 +333,31 @@ def test_figures_are_written_once_in_thirty_seconds_and_only_past_a_threshold() 
     assert list(write.patch["status"]) == ["clients"]
 
 
+def used(of: str, number: int, due: float = 0.4, charged: float = 0.4, **more: Any) -> dict[str, Any]:
+    usage = {"due": due, "charged": charged, "measured": charged, "waited": 0.6, **more}
+    return slot(of, f"be-{number}") | {"computeRequest": 0.4, "computeLimit": 0.5, "usage": usage}
+
+
+def test_slots_show_their_gpu_time_and_the_worst_served_is_first() -> None:
+    pods = [pod(name) for name in ("a", "b", "c")]
+    rows = [used("a", 0), used("b", 1, charged=0.1, debt="500ms"), slot("c", "be-2")]
+    worst, fine = status(reconciled(share(), *pods, device(heldSlots=rows)))["slots"]
+    assert worst == {
+        "pod": {"namespace": "n", "name": "b"}, "node": "node", "gpu": UUID.format(0), "slot": "be-1",
+        "computeRequest": 0.4, "computeLimit": 0.5,
+        "usage": {"due": 0.4, "charged": 0.1, "measured": 0.1, "waited": 0.6, "debt": "500ms"},
+    }  # fmt: skip
+    assert fine["slot"] == "be-0"
+
+
+@pytest.mark.parametrize(("due", "writes_it"), [(0.4, False), (0.44, False), (0.46, True)])
+def test_gpu_time_is_written_once_in_thirty_seconds_and_only_past_a_threshold(due: float, writes_it: bool) -> None:
+    cluster = reconciled(share(), pod("p"), device(heldSlots=[used("p", 0)]))
+    cluster.objects["GPUDevice", "", UUID.format(0).lower()]["status"]["heldSlots"] = [used("p", 0, due=due)]
+    made = writes(cluster, SHARE, 1_000.0)
+    assert [type(each) for each in made] == ([PatchShare] if writes_it else [])
+
+
 def test_a_condition_does_not_wait_for_figures() -> None:
     cluster = reconciled(share(), pod("p"))
     state = state_of(cluster)

@@ -20,6 +20,7 @@ from orion.crds.device import (
 from orion.crds.durations import Duration
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Memory
+from orion.crds.slot_usage import SlotUsage
 from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting import unmanaged
 from orion.node_agent.cluster.reporting.client_ratios import Ratios
@@ -33,6 +34,9 @@ from orion.node_agent.snapshots import ClientView, SlotView
 _MEMORY_STEP = 1 << 20
 _SENTENCE_MAX = 512
 _STOPPED = "stopped"
+_SETTLED_SECONDS = 9.5
+""" For less than this after it joined, a slot's GPU time would soon be reported again, with other figures. """
+_DEBT_STEP_NS = 100_000_000
 
 
 def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = None) -> GPUDeviceStatus:
@@ -123,8 +127,9 @@ def _counts(state: GpuState) -> SlotCounts:
 
 
 def _held(seen: Seen) -> Iterator[SlotRow]:
-    clients = {slot.name: len(slot.clients) for slot in seen.view.slots}
+    views = {slot.name: slot for slot in seen.view.slots}
     for slot in seen.state.held:
+        view = views.get(slot.name)
         yield SlotRow(
             name=slot.name,
             priority=slot.priority,
@@ -134,8 +139,23 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
             compute_request=_part(slot.request_milli),
             compute_limit=_part(slot.limit_milli),
-            clients=clients.get(slot.name, 0),
+            clients=len(view.clients) if view else 0,
+            usage=_usage(view) if view else None,
         )
+
+
+def _usage(view: SlotView) -> SlotUsage | None:
+    recent = view.usage.recent
+    if recent.seconds < _SETTLED_SECONDS:
+        return None
+    debt_ns = round(view.debt_ns / _DEBT_STEP_NS) * _DEBT_STEP_NS
+    return SlotUsage(
+        due=_ratio(recent.slot.due),
+        charged=_ratio(recent.slot.charged),
+        measured=_ratio(recent.slot.measured),
+        waited=_ratio(recent.slot.waited),
+        debt=Duration.of(debt_ns) if debt_ns else None,
+    )
 
 
 def _part(milli: int) -> Number | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from orion.crds.figures import clients_moved, memory_moved, ratio_moved
+from orion.crds.figures import clients_moved, memory_moved, ratio_moved, usage_moved
 
 
 class Urgency(IntEnum):
@@ -33,6 +33,9 @@ def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
 def _substance(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return all fields except figures. Client rows count as figures, because slot rows also show joins and leaves."""
     kept = {key: value for key, value in status.items() if key not in ("hpBusyRatio", "clients", "conditions")}
+    kept["heldSlots"] = [
+        {key: value for key, value in slot.items() if key != "usage"} for slot in status.get("heldSlots") or ()
+    ]
     kept["memory"] = {key: value for key, value in (status.get("memory") or {}).items() if key != "used"}
     kept["conditions"] = {
         tuple(condition.get(key) for key in ("type", "status", "reason", "observedGeneration"))
@@ -51,4 +54,5 @@ def _figures_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         memory_moved(*used)
         or ratio_moved(old.get("hpBusyRatio"), new.get("hpBusyRatio"))
         or clients_moved(old.get("clients") or (), new.get("clients") or ())
+        or usage_moved(old.get("heldSlots") or (), new.get("heldSlots") or ())
     )
