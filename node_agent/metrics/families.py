@@ -39,7 +39,7 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_window_share_seconds", "Share of the window of this client.", False, "window_share_ns", _NS),
     ("orion_client_linger_seconds", "Linger that an hp client has learnt.", False, "linger_ns", _NS),
     ("orion_client_kernels_known", "Kernels with a learnt duration.", False, "kernels_known", 1),
-    ("orion_client_gpu_seconds", "Expected time of the be work that has completed.", True, "gpu_ns", _NS),
+    ("orion_client_gpu_seconds", "Measured time of be on the GPU, of completed work.", True, "gpu_ns", _NS),
     ("orion_client_overlapped_launches", "be launches allowed while hp was busy.", True, "overlapped_launches", 1),
     ("orion_client_overlapped_seconds", "Expected time of the overlapped be launches.", True, "overlapped_ns", _NS),
     ("orion_client_partitioned_launches", "be launches on fewer SMs.", True, "partitioned_launches", 1),

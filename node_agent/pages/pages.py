@@ -273,7 +273,7 @@ class RecordPage:
 
     @property
     def gpu_ns(self) -> int:
-        """Expected time of all be work that has completed, in nanoseconds."""
+        """Measured time on the GPU of all be work that has completed, in nanoseconds."""
         return self._words[self._gpu]
 
     @property

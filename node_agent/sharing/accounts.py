@@ -70,6 +70,7 @@ class Account:
     """ The time of its turns since the last check, and what it was due. """
     request: float = 0.0
     limit: float = 1.0
+    piece_ns: int = 0
     was_due_ns: float = 0.0
     was_charged_ns: float = 0.0
     """ What it was due and what it was charged between the last two checks. """
@@ -96,6 +97,9 @@ class Account:
     def ran_on(self, held_ns: float, demand: Demand) -> float:
         """Return what the slot has used beyond its turns, by its own reports; note whether it makes progress.
 
+        Work that runs on is reported as long as it would have taken alone: meanwhile the GPU alternates with the next
+        slot. So the excess is what the slot took from others.
+
         Args:
             held_ns: the time of its turns since the last check, less hp's part.
             demand: what its clients report.
@@ -112,7 +116,7 @@ class Account:
 
     def note(self, demand: Demand, now_ns: int, in_turn: bool) -> None:
         """Update what the slot wants."""
-        self.request, self.limit = demand.request, demand.limit
+        self.request, self.limit, self.piece_ns = demand.request, demand.limit, demand.piece_ns
         if self.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _MOST_FRUITLESS_NS)):
             self.fruitless_ns = 0.0
             self.shut_until_ns = now_ns + self.shut_ns

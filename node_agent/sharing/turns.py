@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
+from orion.node_agent.sharing.pieces import in_whole_pieces
 
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
@@ -224,7 +225,10 @@ class Turns:
             wished = {max(shares, key=lambda name: owed[name]): least}
         total = sum(wished.values())
         scale = usable / total if total > usable or full else 1.0
-        return {name: round(length * scale) + self._handover_ns for name, length in wished.items()}
+        scaled = {name: length * scale for name, length in wished.items()}
+        pieces = {name: self._accounts[name].piece_ns for name in scaled}
+        fitted = in_whole_pieces(scaled, pieces, usable) if len(shares) > 1 else scaled
+        return {name: round(length) + self._handover_ns for name, length in fitted.items()}
 
     def _owed(
         self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]

@@ -169,7 +169,7 @@ struct orion_record_page {
     _Atomic uint64_t unknown_functions; /* looked-up driver functions that the hook does not know */
     /* be: waits at the gate; bucket i counts waits of [2^(i-1), 2^i) us, the last bucket also longer ones. */
     _Atomic uint64_t wait_bucket[ORION_WAIT_BUCKETS];
-    _Atomic uint64_t gpu_ns;               /* be: expected time of all completed work */
+    _Atomic uint64_t gpu_ns;               /* be: time on the GPU, measured, of completed work */
     _Atomic uint64_t overlapped_launches;  /* be: launches that began while hp was busy */
     _Atomic uint64_t overlapped_ns;        /* be: expected time of the overlapped launches */
     _Atomic uint64_t partitioned_launches; /* be: launches that ran on a part of the SMs */

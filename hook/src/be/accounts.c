@@ -1,13 +1,13 @@
 #include "be/accounts.h"
 
-#include "be/window.h"
+#include "be/state.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "process/gpu.h"
 
-void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t cost_ns, uint64_t passed_ns)
+void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t begin_ns, uint64_t end_ns)
 {
-    uint64_t took = cost_ns < ORION_WINDOW_ALONE ? cost_ns : passed_ns;
+    uint64_t took = orion_usage_add(&orion_be(gpu)->usage, begin_ns, end_ns);
     atomic_fetch_add_explicit(&gpu->record->gpu_ns, took, memory_order_relaxed);
 }
 

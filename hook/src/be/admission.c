@@ -131,6 +131,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
         waited = true;
     }
     choose_sms(process, stream_record, work, expected);
+    work->admitted_ns = orion_now();
     if (!sample || (work->flags & ORION_ADMITTED_PARTITIONED)) return;
     if (orion_window_launching(process, stream_record, work->identity)) work->flags |= ORION_ADMITTED_TIMED;
 }

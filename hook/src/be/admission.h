@@ -27,7 +27,7 @@ static inline bool orion_admits(const struct orion_gpu *gpu)
     return orion_policy_admits(orion_gpu_policy(gpu)) || orion_plan_exists(gpu);
 }
 
-/* Waits until the launch may be passed to the driver, and sets work->expected_ns, work->flags and work->elsewhere. The
+/* Waits until the launch may be passed to the driver, and sets the work's expected_ns, admitted_ns, flags and elsewhere. The
  * policy may change during the wait. If the new policy lets every launch through, the function returns at once and sets
  * nothing. */
 void orion_admit(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work);

@@ -1,8 +1,11 @@
 #include "be/chunks.h"
 
 #include "be/accounts.h"
+#include "be/chunk_times.h"
 #include "be/gate.h"
 #include "be/state.h"
+#include "be/usage.h"
+#include "be/window.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
@@ -42,14 +45,11 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns)
 
 /* -- Chunks ---------------------------------------------------------------------------------------------------------- */
 
-static bool event_ready(CUevent *event, unsigned flags)
+/* Creates the event at first use, and puts it into the stream. */
+static bool record(CUevent *event, const struct orion_stream_record *stream_record)
 {
-    return *event != NULL || orion_driver.cuEventCreate(event, flags) == CUDA_SUCCESS;
-}
-
-static struct orion_chunk *next_chunk(struct orion_chunks *chunks)
-{
-    return chunks->count < ORION_CHUNKS ? &chunks->ring[(chunks->first + chunks->count) % ORION_CHUNKS] : NULL;
+    if (*event == NULL && orion_driver.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+    return orion_driver.cuEventRecord(*event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS;
 }
 
 static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, uint64_t identity)
@@ -57,22 +57,73 @@ static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, u
     chunk->cost_ns = chunks->open_ns;
     chunk->begun_ns = chunks->open_since_ns;
     chunk->identity = identity;
+    chunk->bounds = chunks->open;
+    chunks->open = (struct orion_chunk_bounds){0};
     chunks->open_ns = 0;
     chunks->count++;
+}
+
+/* The clock is read before the launch, as the launching thread may lose its CPU in the driver's call. */
+void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
+                           uint64_t launched_ns)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (chunks->open_ns == 0) {
+        chunks->open_since_ns = launched_ns;
+        if (chunks->count == 0) chunks->until_ns = launched_ns;
+    } else if (__builtin_expect(launched_ns > chunks->until_ns + ORION_USAGE_GAP_NS, 0)) {
+        struct orion_relaxed relaxed = orion_capture_relax();
+        orion_chunks_reap(process, stream_record);
+        orion_capture_unrelax(&relaxed);
+        if (chunks->count == 0) chunks->open.pause = ORION_CHUNK_PAUSES; /* the open chunk may have been complete */
+    }
+    chunks->open_ns += cost_ns;
+    if (launched_ns > chunks->until_ns) chunks->until_ns = launched_ns;
+    if (cost_ns < ORION_WINDOW_ALONE) chunks->until_ns += cost_ns;
 }
 
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    struct orion_chunk *chunk = next_chunk(chunks);
+    struct orion_chunk *chunk = orion_chunks_next(chunks);
     if (chunk == NULL || chunks->sampling || orion_stream_record_is_shared(process, stream_record))
         return; /* the cost goes into the next chunk */
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (event_ready(&chunk->end, CU_EVENT_DISABLE_TIMING) &&
-        orion_driver.cuEventRecord(chunk->end, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
-        push_chunk(chunks, chunk, 0);
+    if (record(&chunk->end, stream_record)) push_chunk(chunks, chunk, 0);
     orion_capture_unrelax(&relaxed);
 }
+
+/* -- Waits for a stop ------------------------------------------------------------------------------------------------ */
+
+static void note_wait(struct orion_stream_record *stream_record)
+{
+    struct orion_chunk_bounds *open = &orion_be_stream_record(stream_record)->chunks.open;
+    const struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;
+    if (open->pause != ORION_CHUNK_NO_PAUSE) return;
+    open->valve_epoch = atomic_load(&valve->epoch);
+    bool is_open = valve->page.words != NULL && atomic_load(valve->page.words) == 0;
+    open->pause = is_open ? ORION_CHUNK_WAITS : ORION_CHUNK_PAUSES;
+}
+
+void orion_chunks_before_wait(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t least_ns)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (chunks->open_ns > 0 && chunks->open_ns >= least_ns) orion_chunks_close(process, stream_record);
+    if (chunks->open_ns > 0) note_wait(stream_record);
+}
+
+void orion_chunks_behind_wait(struct orion_stream_record *stream_record)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    struct orion_chunk *chunk = orion_chunks_next(chunks);
+    if (chunks->open_ns > 0 || chunks->sampling) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (chunk != NULL && record(&chunk->waited, stream_record)) chunks->open.begin = ORION_CHUNK_BEGIN_WAITED;
+    else note_wait(stream_record);
+    orion_capture_unrelax(&relaxed);
+}
+
+/* -- Completed work -------------------------------------------------------------------------------------------------- */
 
 /* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, a sample may include the time slices of other
  * contexts. Of several samples, at least one usually includes none. */
@@ -88,7 +139,7 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
 {
     float milliseconds = 0;
     if (chunk->identity == 0 || orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return;
-    if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->timed_end) != CUDA_SUCCESS) return;
+    if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     bool time_sliced = !orion_runs_together(gpu) && atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1;
@@ -99,7 +150,7 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
     atomic_store_explicit(&gpu->record->kernels_known, atomic_load(&orion_durations(process)->known), memory_order_relaxed);
 }
 
-static void retire(struct orion_process *process, struct orion_stream_record *stream_record)
+static void retire(struct orion_process *process, struct orion_stream_record *stream_record, bool lost)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = &chunks->ring[chunks->first];
@@ -110,7 +161,7 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
     bool is_past = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now;
     atomic_store_explicit(head_ns, is_past ? began + chunk->cost_ns : now, memory_order_relaxed);
     learn(process, stream_record->gpu, chunk);
-    orion_account_gpu_time(stream_record->gpu, chunk->cost_ns, now - chunk->begun_ns);
+    orion_chunk_account(process, stream_record, chunk, lost, now);
     orion_ledger_subtract(stream_record->gpu, chunk->cost_ns);
     chunks->first = (chunks->first + 1) % ORION_CHUNKS;
     chunks->count--;
@@ -122,9 +173,9 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     while (chunks->count > 0) {
         struct orion_chunk *chunk = &chunks->ring[chunks->first];
-        CUevent end = chunk->identity != 0 ? chunk->timed_end : chunk->end;
-        if (orion_outcome_of(orion_driver.cuEventQuery(end)) == ORION_OUTCOME_UNKNOWN) break;
-        retire(process, stream_record);
+        enum orion_outcome outcome = orion_outcome_of(orion_driver.cuEventQuery(chunk->end));
+        if (outcome == ORION_OUTCOME_UNKNOWN) break;
+        retire(process, stream_record, outcome == ORION_OUTCOME_LOST);
         retired++;
     }
     return retired;
@@ -137,6 +188,7 @@ void orion_chunks_drop(struct orion_stream_record *stream_record)
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
     chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* next_chunk stays: a sample may use it */
     chunks->open_ns = chunks->count = 0;
+    chunks->open = (struct orion_chunk_bounds){0};
     orion_ledger_subtract(stream_record->gpu, cost);
 }
 
@@ -144,27 +196,27 @@ void orion_chunks_drop(struct orion_stream_record *stream_record)
 
 bool orion_chunks_sample(struct orion_stream_record *stream_record, uint64_t identity)
 {
-    struct orion_chunk *chunk = next_chunk(&orion_be_stream_record(stream_record)->chunks);
-    if (chunk == NULL || orion_be_stream_record(stream_record)->chunks.sampling) return false;
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    struct orion_chunk *chunk = orion_chunks_next(chunks);
+    if (chunk == NULL || chunks->sampling) return false;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (event_ready(&chunk->timed_start, CU_EVENT_DEFAULT) && event_ready(&chunk->timed_end, CU_EVENT_DEFAULT) &&
-        orion_driver.cuEventRecord(chunk->timed_start, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS) {
+    if (record(&chunk->timed_start, stream_record)) {
         chunk->identity = identity;
-        orion_be_stream_record(stream_record)->chunks.sampling = true;
+        chunks->sampling = true;
+        if (chunks->open_ns == 0 && chunks->open.begin == ORION_CHUNK_BEGIN_UNKNOWN) chunks->open.begin = ORION_CHUNK_BEGIN_TIMED;
     }
     orion_capture_unrelax(&relaxed);
-    return orion_be_stream_record(stream_record)->chunks.sampling;
+    return chunks->sampling;
 }
 
 bool orion_chunks_sampled(struct orion_stream_record *stream_record)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (!chunks->sampling) return false;
-    struct orion_chunk *chunk = next_chunk(chunks);
+    struct orion_chunk *chunk = orion_chunks_next(chunks);
     chunks->sampling = false;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuEventRecord(chunk->timed_end, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
-        push_chunk(chunks, chunk, chunk->identity);
+    if (record(&chunk->end, stream_record)) push_chunk(chunks, chunk, chunk->identity);
     orion_capture_unrelax(&relaxed);
     return true;
 }
@@ -176,11 +228,12 @@ void orion_chunks_forget(struct orion_stream_record *stream_record, bool context
     orion_chunks_drop(stream_record);
     for (uint32_t i = 0; i < ORION_CHUNKS; i++) {
         struct orion_chunk *chunk = &orion_be_stream_record(stream_record)->chunks.ring[i];
-        CUevent *events[] = {&chunk->end, &chunk->timed_start, &chunk->timed_end};
+        CUevent *events[] = {&chunk->end, &chunk->waited, &chunk->timed_start};
         for (unsigned j = 0; j < 3; j++) {
             if (*events[j] != NULL && context_lives) orion_driver.cuEventDestroy_v2(*events[j]);
             *events[j] = NULL;
         }
     }
+    orion_gpu_clock_forget(&orion_be(stream_record->gpu)->clock, stream_record, context_lives);
     orion_be_stream_record(stream_record)->chunks.sampling = false;
 }

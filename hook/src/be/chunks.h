@@ -5,7 +5,12 @@
  * chunk. When the event is complete, the chunk's work is complete. An event behind each launch would cost more than all
  * other work of the hook. The launches since the last event form the open chunk. The hook encloses some launches in two
  * timed events. The measured duration serves all launches that are alike, that is, have the same identity
- * (learning/identity.h). A lock for each GPU, the ledger, guards all chunks and samples. */
+ * (learning/identity.h). A lock for each GPU, the ledger, guards all chunks and samples.
+ *
+ * The events also measure the client's GPU time (usage.h): a chunk counts from the end of the chunk before it, or from its
+ * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait and the next
+ * one begins behind it. A chunk with a wait inside, or whose stream may have been idle inside, counts no longer than
+ * expected. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
 
@@ -14,27 +19,50 @@
 #include <stdint.h>
 
 /* The most chunks of one stream record that have an event and are not complete. If there are that many, further
- * launches stay in the open chunk. */
-#define ORION_CHUNKS 16u
+ * launches stay in the open chunk. More than ORION_RUN_AHEAD, so that few chunks have a wait inside. */
+#define ORION_CHUNKS 40u
 
 struct orion_gpu;
 struct orion_stream_record;
 struct orion_process;
 
+/* The event at which the first work of a chunk may have begun. */
+enum orion_chunk_begin { ORION_CHUNK_BEGIN_UNKNOWN, ORION_CHUNK_BEGIN_WAITED, ORION_CHUNK_BEGIN_TIMED };
+
+/* Whether the stream may have done nothing between the begin and the end of a chunk. WAITS: if the valve was closed. */
+enum orion_chunk_pause { ORION_CHUNK_NO_PAUSE, ORION_CHUNK_WAITS, ORION_CHUNK_PAUSES };
+
+/* What is known of a chunk's time on the GPU. */
+struct orion_chunk_bounds {
+    uint8_t begin, pause;
+    uint32_t valve_epoch; /* WAITS: the valve's epoch at the first wait */
+};
+
 struct orion_chunk {
-    CUevent end;                    /* without timing, cheap; created at first use and reused */
-    CUevent timed_start, timed_end; /* around the one launch that is timed; the chunk then ends at timed_end */
+    CUevent end;         /* created at first use and reused, as the others */
+    CUevent waited;      /* behind a wait before the chunk */
+    CUevent timed_start; /* before the one launch that is timed; the chunk then ends behind this launch */
     uint64_t cost_ns;
     uint64_t begun_ns; /* when its first launch was passed to the driver */
     uint64_t identity; /* of the timed launch; 0: no launch is timed */
+    struct orion_chunk_bounds bounds;
 };
 
 struct orion_chunks {
     uint32_t first, count;           /* the ring: chunks that have an event and are not complete */
     uint64_t open_ns, open_since_ns; /* the launches since the last event: their cost, and the time of the first */
+    uint64_t until_ns;               /* when all launched work ends, if it takes as long as expected and never waits */
+    uint64_t ended_ns;               /* the end of the last chunk that is complete */
+    struct orion_chunk_bounds open;  /* of the open chunk */
     _Atomic bool sampling;           /* a timed launch has begun; its events are in the ring entry behind the last chunk */
     struct orion_chunk ring[ORION_CHUNKS];
 };
+
+/* The entry for the open chunk; NULL: the ring is full. */
+static inline struct orion_chunk *orion_chunks_next(struct orion_chunks *chunks)
+{
+    return chunks->count < ORION_CHUNKS ? &chunks->ring[(chunks->first + chunks->count) % ORION_CHUNKS] : NULL;
+}
 
 /* The ledger: the lock of a GPU's be bookkeeping. Threads hold it for a short time only. orion_ledger_try_lock returns
  * false if it does not get the lock soon. The caller must then go on without the lock, because the caller may be a
@@ -46,14 +74,21 @@ void orion_ledger_unlock(struct orion_gpu *gpu);
 void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
 
 /* For these calls, the caller holds the ledger and is in relaxed capture mode.
- *   close   puts an event behind the open chunk
- *   reap    removes completed chunks from the work in flight, returns how many
- *   drop    counts all chunks as complete
- *   forget  counts all chunks as complete and forgets their events */
+ *   launched  adds a launch to the open chunk; launched_ns: when it was passed to the driver
+ *   close     puts an event behind the open chunk
+ *   reap      removes completed chunks from the work in flight, returns how many
+ *   drop      counts all chunks as complete
+ *   forget    counts all chunks as complete and forgets their events */
+void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
+                           uint64_t launched_ns);
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_chunks_drop(struct orion_stream_record *stream_record);
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);
+
+/* Called before and after a wait is put into the stream, under the ledger. Chunks of less than least_ns do not end for it. */
+void orion_chunks_before_wait(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t least_ns);
+void orion_chunks_behind_wait(struct orion_stream_record *stream_record);
 
 /* Called before and after a launch that is timed. orion_chunks_sample returns false if another launch of the stream
  * record is being timed, or if the ring is full. orion_chunks_sampled returns false if orion_chunks_drop or

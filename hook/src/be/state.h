@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include "be/chunks.h"
+#include "be/gpu_clock.h"
 #include "be/partition.h"
+#include "be/usage.h"
 #include "be/valve.h"
 #include "process/gpu.h"
 #include "streams/stream_records.h"
@@ -26,6 +28,10 @@ struct orion_be {
     uint64_t waited_ns, stuck_ns;
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     _Atomic uint64_t head_ns;        /* when the oldest work in flight began to run, estimated; written under the ledger */
+
+    /* Guarded by the ledger; see accounts.c, chunks.c */
+    struct orion_usage usage;
+    struct orion_gpu_clock clock;
 
     /* See turns.c */
     _Atomic uint64_t handed_back_ns, asked_ns; /* when this client last sent each message */

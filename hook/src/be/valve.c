@@ -26,6 +26,7 @@
 #define REAP_NS ORION_MILLISECOND              /* time between two checks for completed work */
 #define REAP_IDLE_NS (100 * ORION_MILLISECOND) /* launches may find the watcher awake, and then wake nobody */
 #define OVERDUE_PART 8u                        /* an end of hp's busy period is noticed this part of its lateness later */
+#define LEAST_CHUNK_PART 2u                    /* a wait ends a chunk of at least this part of the window's share */
 #define PARKED_NS ORION_SECOND                 /* a launch behind the valve wakes parked threads, so nothing depends on this time */
 #define PARKED_TIED_NS (100 * ORION_MILLISECOND) /* time between two reports to the other ranks of a job (ranks.h) */
 
@@ -46,6 +47,7 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
     do {
         if (before == 0) atomic_fetch_add(&valve->epoch, 1);
     } while (!atomic_compare_exchange_weak(valve->page.words, &before, closed));
+    if (before == 0) atomic_store_explicit(&valve->closed_ns, orion_now(), memory_order_relaxed);
     if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two checks */
 }
 
@@ -54,10 +56,11 @@ static void set_closed(struct orion_process *process, struct orion_valve *valve)
  * for this work. */
 static bool open_if_idle(struct orion_gpu *gpu)
 {
-    _Atomic uint32_t *word = orion_be(gpu)->valve.page.words;
-    uint32_t closed = word != NULL ? atomic_load(word) : 0;
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    uint32_t closed = valve->page.words != NULL ? atomic_load(valve->page.words) : 0;
     if (orion_gate_closed(gpu) && !orion_overlap_is_permitted(gpu)) return false;
-    if (closed != 0) atomic_compare_exchange_strong(word, &closed, 0);
+    if (closed != 0 && atomic_compare_exchange_strong(valve->page.words, &closed, 0))
+        atomic_store_explicit(&valve->opened_ns, orion_now(), memory_order_relaxed);
     return true;
 }
 
@@ -248,7 +251,10 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1;
     bool due =
         mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
+    bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
+    if (waits) orion_chunks_before_wait(process, stream_record, orion_window_share(gpu) / LEAST_CHUNK_PART);
     bool armed = stop->arm(process, stream_record, work, due);
+    if (waits) orion_chunks_behind_wait(stream_record);
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);

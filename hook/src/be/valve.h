@@ -35,7 +35,8 @@ struct orion_valve {
     _Atomic uint32_t closings;     /* each closing writes another odd number */
     /* Grows with each closing; a stream record whose last wait is older needs a new one. */
     _Atomic uint32_t epoch;
-    _Atomic uint32_t watched; /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
+    _Atomic uint64_t closed_ns, opened_ns; /* when it was last closed and opened */
+    _Atomic uint32_t watched;              /* 0: no watcher yet; 1: late; 2: on time; 3: starting */
     _Atomic uint32_t parked, notifier;
     _Atomic uint32_t in_use; /* some work in flight is behind the valve */
 };

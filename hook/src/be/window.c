@@ -1,6 +1,6 @@
 #include "be/window.h"
 
-#include "be/accounts.h"
+#include "be/chunk_times.h"
 #include "be/chunks.h"
 #include "be/gate.h"
 #include "be/state.h"
@@ -74,6 +74,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
             chunks->open_since_ns = now; /* the open chunk may wait behind the closed valve, so its time starts now */
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
             /* No event is behind this work, but by its expected time it is long complete. */
+            orion_chunks_expect(stream_record, now);
             orion_chunks_drop(stream_record);
             retired++;
         }
@@ -186,7 +187,7 @@ bool orion_window_launching(struct orion_process *process, struct orion_stream_r
 }
 
 void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
-                           bool timed)
+                           uint64_t launched_ns, bool timed)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
@@ -195,8 +196,7 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
         orion_ledger_subtract(gpu, expected_ns);
         return;
     }
-    if (chunks->open_ns == 0) chunks->open_since_ns = orion_now();
-    chunks->open_ns += expected_ns;
+    orion_chunks_launched(process, stream_record, expected_ns, launched_ns);
     /* While running ahead, a chunk is a whole share of the window; else an eighth of it. */
     uint64_t share = orion_window_share(gpu);
     bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
@@ -230,7 +230,7 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
     bool empty = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (empty && !chunks->sampling) {
-        if (chunks->open_ns > 0) orion_account_gpu_time(stream_record->gpu, chunks->open_ns, orion_now() - chunks->open_since_ns);
+        orion_chunks_expect(stream_record, orion_now());
         orion_chunks_drop(stream_record);
     }
     orion_ledger_unlock(stream_record->gpu);
@@ -250,6 +250,12 @@ void orion_window_forget(struct orion_stream_record *stream_record, bool context
     }
     orion_be_stream_record(stream_record)->waited_epoch = 0;
     orion_be_stream_record(stream_record)->past_valve_ns = 0;
+    if (context_lives) {
+        struct orion_relaxed relaxed = orion_capture_relax();
+        orion_chunks_reap(orion_process_started(), stream_record);
+        orion_chunks_expect(stream_record, orion_now());
+        orion_capture_unrelax(&relaxed);
+    }
     orion_chunks_forget(stream_record, context_lives);
     orion_partition_forget(stream_record, context_lives);
     orion_ledger_unlock(stream_record->gpu);

@@ -22,6 +22,7 @@ struct orion_work {
     /* Set by the core in orion_work_begin. */
     struct orion_stream_record *stream_record; /* NULL: not managed, or being captured */
     uint64_t expected_ns;
+    uint64_t admitted_ns; /* when be's gate let the work pass */
     uint32_t flags;
     uint32_t collective;           /* the collective's number; 0: none. See collective.h */
     uint32_t meeting, arrival;     /* a collective's stream, and its number in this stream; 0: none. See meetings.h */

@@ -55,7 +55,7 @@ static inline bool orion_process_has_scheduler(struct orion_process *process)
  * function that returns the part; the part has a constant offset, so the function costs nothing. */
 struct orion_mapping {
     struct orion_process process;
-    _Alignas(128) unsigned char stream_records[1048704];
+    _Alignas(128) unsigned char stream_records[2621568];
     _Alignas(128) unsigned char recordings[131072];
     _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2048];

@@ -1,0 +1,76 @@
+"""Shares of each second with kernels of some milliseconds, which run on after a turn and are reported when they end."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.accounts import Demand
+from orion.node_agent.sharing.turns import Turns
+
+MS = 1_000_000
+STEP_NS = MS // 10
+HANDOVER_NS = 3 * STEP_NS
+SLICE_NS = 2 * MS
+SECOND = 1_000 * MS // STEP_NS
+
+
+@dataclass
+class Tenant:
+    """A slot that always has work, in kernels of that length; 0: so short that they end with the turn."""
+
+    kernel_ns: int
+    left_ns: int = 0
+    reported_ns: int = 0
+    used: list[int] = field(default_factory=lambda: [0])
+
+    def demand(self) -> Demand:
+        reported, self.reported_ns = self.reported_ns, 0
+        return Demand(reported_ns=reported, piece_ns=self.kernel_ns, launched=True, waiting=True)
+
+    def works(self, plan: Plan | None, now: int) -> bool:
+        """Return whether it has work on the GPU; begin a kernel if its valve is open (hook/src/be/turns.c)."""
+        if self.left_ns > 0:
+            return True
+        if plan is not None and (not plan.has_turn(now) or plan.begun(now - HANDOVER_NS, now + 1)):
+            return False
+        if plan is not None and self.kernel_ns and not plan.has_turn(now + self.kernel_ns // 2):
+            return False
+        self.left_ns = self.kernel_ns or STEP_NS
+        return True
+
+    def compute(self, time_ns: int) -> None:
+        self.used.append(self.used[-1] + time_ns)
+        self.left_ns -= time_ns
+        if time_ns and self.left_ns <= 0:
+            self.reported_ns += self.kernel_ns or STEP_NS
+
+
+def run(tenants: dict[str, Tenant], seconds: int) -> None:
+    """Let the tenants use a GPU that gives time slices to those that have work at the same time."""
+    turns, dice = Turns(), random.Random(1)
+    now = next_look = 1_000_000 * MS
+    holder, since = "", 0
+    for _ in range(seconds * SECOND):
+        if now >= next_look:
+            turns.look(now, 1.0, {name: each.demand() for name, each in tenants.items()})
+            next_look = now + 25 * MS + dice.randrange(3 * MS)
+        working = [name for name, each in tenants.items() if each.works(turns.plans.get(name), now)]
+        if working and (holder not in working or now - since >= SLICE_NS):
+            after = working.index(holder) + 1 if holder in working else 0
+            holder, since = working[after % len(working)], now
+        for name, each in tenants.items():
+            each.compute(STEP_NS if working and name == holder else 0)
+        now += STEP_NS
+
+
+@pytest.mark.parametrize("kernels_ms", [(0, 7), (0, 10), (0, 0, 5), (0, 3, 5), (5, 5)])
+def test_long_kernels_keep_their_share(kernels_ms: tuple[int, ...]) -> None:
+    tenants = {f"be-{index}": Tenant(length * MS) for index, length in enumerate(kernels_ms)}
+    run(tenants, 8)
+    used = [each.used for each in tenants.values()]
+    for at in range(2 * SECOND, 7 * SECOND, SECOND // 10):
+        gained = [each[at + SECOND] - each[at] for each in used]
+        off = [100 * abs(each / sum(gained) - 1 / len(gained)) for each in gained]
+        assert max(off) < 1.0 + max(kernels_ms) / 5, (at, off)
