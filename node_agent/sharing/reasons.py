@@ -112,7 +112,7 @@ def _of_demand(facts: Facts) -> Iterator[Reason]:
 def _of_claims(facts: Facts) -> Iterator[Reason]:
     """Return what requests and limits explain."""
     slot, left = facts.parts.slot, 1 - facts.parts.hp
-    if facts.limit < 1 and any(abs(slot.due - most) < _NOTABLE for most in (facts.limit, facts.limit * left)):
+    if facts.limit < 1 and abs(slot.due - min(facts.limit, left)) < _NOTABLE:
         yield _limited(facts)
     if facts.joint or facts.unordered:
         return

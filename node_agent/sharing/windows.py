@@ -93,8 +93,7 @@ class Activity:
         client.last_busy_ns = total
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
 
-    @staticmethod
-    def _look_at_be(client: Client, look: Look, launched: bool, wants: bool) -> None:
+    def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together |= client.record.shares_context
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
@@ -102,12 +101,16 @@ class Activity:
         grant, others = client.slot.grant, look.demands.get(client.slot.name, Demand())
         look.demands[client.slot.name] = Demand(
             request=grant.request_milli / 1_000,
-            limit=(grant.limit_milli or 1_000) / 1_000,
+            limit=self._of_what_hp_leaves((grant.limit_milli or 1_000) / 1_000),
             reported_ns=reported + others.reported_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
             waiting=wants or others.waiting,
         )
+
+    def _of_what_hp_leaves(self, limit: float) -> float:
+        """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
+        return limit / max(limit, 1.0 - self._shared_gpu.hp_busy_ratio)
 
     def share_out(self) -> None:
         """Update each be client's part of the window."""

@@ -59,6 +59,17 @@ def test_be_gets_what_a_limited_hp_leaves(machine: Machine) -> None:
     assert rest > 0.7 * (1 - LIMIT)
 
 
+def test_a_limit_of_be_is_a_part_of_the_gpu_and_not_of_what_hp_leaves(machine: Machine) -> None:
+    hp, be = _traced(machine, "hp-0"), _traced(machine, "be-0")
+    machine.agent.set_grant(machine.uuids[0], "hp-0", limit=LIMIT)
+    machine.agent.set_grant(machine.uuids[0], "be-0", limit=0.3)
+    be.send("flood 30 100")
+    hp.send("loop 30 500 1")
+    (found,) = _parts(machine, "be-0")
+    figure("part of the GPU's time of be with limit 0.3, beside hp with limit 0.5", [found], "x")
+    assert 0.2 < found < 0.35
+
+
 def test_a_limit_that_is_removed_no_longer_holds(machine: Machine) -> None:
     client = _traced(machine, "hp-0")
     machine.agent.set_grant(machine.uuids[0], "hp-0", limit=0.2)
