@@ -35,8 +35,11 @@ def test_installed_scenarios_are_valid(path: Path) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_scenario_of_the_results_has_twelve_settings() -> None:
-    assert len(scenario.read(SCENARIOS / "quotas.yaml").settings) == 12
+def test_the_scenario_of_the_results_has_twelve_settings_without_hp_and_two_with() -> None:
+    settings = scenario.read(SCENARIOS / "quotas.yaml").settings
+    with_hp = [setting.name for setting in settings if any(client.priority == "hp" for client in setting.clients)]
+    assert len(settings) - len(with_hp) == 12
+    assert with_hp == ["hp-limit", "hp-request"]
 
 
 @pytest.mark.parametrize(
