@@ -148,6 +148,12 @@ class ManagedGPU:
         asked = agent_pb2.SetGrantRequest(gpu=self.gpu.uuid, name=slot, request=request, limit=limit)
         self._ask(self._stub.SetGrant, asked)
 
+    def agent_cpu_seconds(self) -> float:
+        """Return the CPU time that the agent has used so far."""
+        assert self._agent is not None
+        times = Path(f"/proc/{self._agent.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
     def snapshot(self) -> agent_pb2.Gpu:
         """Return the agent's current view of the GPU, its slots and clients."""
         gpus = self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus

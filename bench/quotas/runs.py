@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from orion.bench import raw_data
 from orion.bench.managed import ManagedGPU, machine
 from orion.bench.quotas.scenario import Client, Scenario, Setting
@@ -88,34 +90,55 @@ class _Run:
         begin = time.monotonic() + PAUSE
         for worker in every:
             worker.command(do="loop", begin=begin, end=begin + settle + seconds)
-        self._change(begin + settle + seconds / 2)
+        agent = self._follow(begin, begin + settle + seconds / 2, begin + settle + seconds)
         ends = iter(self._crew.gather(*every, seconds=PATIENCE + settle + seconds))
         return {
             **header,
             "setting": self._setting.model_dump(exclude_none=True),
             "window": [settle, settle + seconds],
             "alone": alone,
+            "agent": agent,
             "ends": [[raw_data.rounded(next(ends)["ends"]) for _ in workers] for workers in self._workers],
         }
 
     def _alone(self) -> list[float]:
-        """Return the steps a second of each client alone; equal clients are measured once."""
-        rates: dict[str, float] = {}
-        for client, workers in zip(self._setting.clients, self._workers, strict=True):
-            key = f"{client.workload} {client.options}"
-            if key not in rates:
-                begin = time.monotonic() + PAUSE
-                end = LEAD + self._scenario.alone_seconds
-                workers[0].command(do="loop", begin=begin, end=begin + end)
-                (reply,) = self._crew.gather(workers[0], seconds=PATIENCE + end)
-                rates[key] = completed_between(reply["ends"], LEAD, end) / self._scenario.alone_seconds
-        return [rates[f"{client.workload} {client.options}"] for client in self._setting.clients]
+        """Return the steps a second of each client alone, with all its processes.
 
-    def _change(self, when: float) -> None:
-        changed = [(slot, each.later_request) for slot, each in zip(self._slots, self._setting.clients, strict=True)]
-        if not any(request for _, request in changed):
-            return
-        time.sleep(max(0.0, when - time.monotonic()))
-        for slot, request in changed:
-            if request is not None:
-                self._gpu.set_grant(slot, request=request)
+        Equal clients are measured, too: their kernels were calibrated beside others, so they may differ by percents.
+        """
+        rates = []
+        end = LEAD + self._scenario.alone_seconds
+        for workers in self._workers:
+            begin = time.monotonic() + PAUSE
+            for worker in workers:
+                worker.command(do="loop", begin=begin, end=begin + end)
+            replies = self._crew.gather(*workers, seconds=PATIENCE + end)
+            steps = sum(completed_between(reply["ends"], LEAD, end) for reply in replies)
+            rates.append(steps / self._scenario.alone_seconds)
+        return rates
+
+    def _follow(self, begin: float, middle: float, end: float) -> list[dict[str, Any]]:
+        """Ask the agent each second what the slots had, until the end; change requests in the middle.
+
+        Returns:
+            one row a second: the time since ``begin``, the agent's CPU time, and by client what its slot was due, was
+            charged, measured and waited so far. All in seconds.
+        """
+        rows = []
+        changing = any(client.later_request for client in self._setting.clients)
+        moments = sorted({*np.arange(begin, end, 1.0), middle})
+        for moment in moments:
+            time.sleep(max(0.0, moment - time.monotonic()))
+            if changing and moment == middle:
+                self._change()
+            slots = {slot.name: slot.usage for slot in self._gpu.snapshot().slots}
+            cpu, now = self._gpu.agent_cpu_seconds(), time.monotonic() - begin
+            used = [slots[name] for name in self._slots]
+            row = [[u.due_seconds, u.charged_seconds, u.measured_seconds, u.waited_seconds] for u in used]
+            rows.append({"at": now, "agent_cpu": cpu, "slots": [raw_data.rounded(each) for each in row]})
+        return rows
+
+    def _change(self) -> None:
+        for slot, client in zip(self._slots, self._setting.clients, strict=True):
+            if client.later_request is not None:
+                self._gpu.set_grant(slot, request=client.later_request)

@@ -62,7 +62,7 @@ def time_had(ends: Sequence[Sequence[float]], alone: float, at: NDArray[np.float
 
     Args:
         ends: the ends of the steps of each of its processes, in seconds.
-        alone: steps a second of one process alone.
+        alone: steps a second of all its processes, without other slots.
         at: times in seconds.
     """
     steps = np.zeros(len(at))
