@@ -159,6 +159,7 @@ void sim_dispatch(uint64_t gpu)
 {
     struct sim_state *state = sim_state();
     struct sim_sms unused = sim_all_sms();
+    if (state->now_ns < state->gpus[gpu].switched_ns) return;
     for (unsigned i = 0; i < SIM_SM_WORDS; i++) unused.word[i] &= ~state->gpus[gpu].held.word[i];
     while (!is_empty(&unused)) {
         uint64_t stream = first_in_line(state, gpu, &unused);

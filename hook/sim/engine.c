@@ -3,7 +3,8 @@
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
  * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine. It loses the engine when its work is
  * done, or when its slice is over and another context has work. The rest of an interrupted kernel continues when its
- * context has the engine again. The contexts of MPS clients count as one context. Each copy engine runs one copy at a
+ * context has the engine again. A switch to another context may take time, in which no kernel runs. The contexts of MPS
+ * clients count as one context. Each copy engine runs one copy at a
  * time.
  *
  * Rejected: a heap of future events (a scan of the few busy streams is faster than logging the heap's stores), and
@@ -139,6 +140,10 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
     if (of->group == SIM_TOGETHER) have_run_together(state, gpu);
     else if (of->group) SIM_PUT(state->contexts[of->group - 1].last_ran_ns, state->now_ns);
     SIM_PUT(of->group, group);
+    if (group && group != of->last_group) {
+        SIM_PUT(of->switched_ns, state->now_ns + (of->last_group ? sim_machine->parameters.switch_ns : 0));
+        SIM_PUT(of->last_group, group);
+    }
     SIM_PUT(of->slice_start_ns, state->now_ns);
     SIM_PUT(of->slice_end_ns, 0);
 }
@@ -195,8 +200,11 @@ static uint64_t next_change(struct sim_state *state)
         const struct sim_op *op = sim_head_of(state, state->busy[at]);
         if (op->end_ns && op->end_ns < next) next = op->end_ns;
     }
-    for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++)
-        if (state->gpus[gpu].slice_end_ns && state->gpus[gpu].slice_end_ns < next) next = state->gpus[gpu].slice_end_ns;
+    for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
+        const struct sim_gpu *of = &state->gpus[gpu];
+        if (of->slice_end_ns && of->slice_end_ns < next) next = of->slice_end_ns;
+        if (of->switched_ns > state->now_ns && of->switched_ns < next) next = of->switched_ns;
+    }
     return next;
 }
 

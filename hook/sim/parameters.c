@@ -79,6 +79,7 @@ struct sim_parameters sim_parameters_from_environment(void)
     parameters.sms = number("ORION_SIM_SMS", 132, 1, SIM_SMS);
     parameters.memory = bytes("ORION_SIM_MEMORY", UINT64_C(80) << 30);
     parameters.slice_ns = number("ORION_SIM_SLICE_US", 2000, 1, 10000000) * 1000;
+    parameters.switch_ns = number("ORION_SIM_SWITCH_US", 0, 0, 1000000) * 1000;
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");
     parameters.mode = mode && !strcmp(mode, "mps") ? SIM_MPS : SIM_TIMESLICE;
     parameters.virtual_clock = clock && !strcmp(clock, "virtual");

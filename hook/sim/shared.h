@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 5u
+#define SIM_LAYOUT 6u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -96,6 +96,7 @@ struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 struct sim_gpu {
     uint64_t memory;                       /* bytes in use */
     uint64_t group;                        /* the group that uses the compute engine; 0: none */
+    uint64_t last_group, switched_ns;      /* the last group that used it; from when on its kernels may run */
     uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while no other group waits for the engine */
     struct sim_sms held;                   /* SMs on which kernels run */
     uint64_t copying[SIM_ENGINES];         /* by copy engine: the stream whose copy runs, plus 1; 0: idle */
@@ -134,7 +135,7 @@ struct sim_region {
 };
 
 struct sim_parameters {
-    uint64_t gpus, sms, memory, slice_ns, mode, virtual_clock;
+    uint64_t gpus, sms, memory, slice_ns, switch_ns, mode, virtual_clock;
     uint64_t mig;              /* GPUs with MIG enabled, one bit each */
     uint64_t linked[SIM_GPUS]; /* for each GPU, the GPUs that NVLink joins to it, one bit each */
     int64_t numa[SIM_GPUS];    /* each GPU's NUMA node, -1: none */

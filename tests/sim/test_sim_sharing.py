@@ -100,6 +100,23 @@ def test_two_contexts_are_time_sliced(start_worker: StartWorker, tmp_path: Path)
     assert set(turns[1:]) == {SLICE_NS}
 
 
+def test_a_switch_between_contexts_takes_the_time_that_the_machine_says(
+    start_worker: StartWorker, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    both = [start_worker(ORION_SIM_TRACE=str(trace), ORION_SIM_SWITCH_US="150") for _ in range(2)]
+    for worker in both:
+        worker.do("launch 10 7000 132")
+    for worker in both:
+        worker.do("sync")
+        worker.begin("exit")
+        worker.process.wait(timeout=20)
+    gaps = {"same": set[int](), "other": set[int]()}
+    for (_, end, one, _), (start, _, other, _) in pairwise(pieces(trace)):
+        gaps["same" if one == other else "other"].add(start - end)
+    assert gaps == {"same": {0}, "other": {150_000}}
+
+
 def test_a_process_blocked_in_a_graph_costs_another_no_time_and_may_be_killed(
     start_worker: StartWorker, tmp_path: Path
 ) -> None:
