@@ -1,8 +1,9 @@
 """What be slots want and what they are owed: the bookkeeping of turns.
 
 At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
-it was due is its balance. A client cannot report less and so gain time. What a client reports counts only where it
-shows that a slot's work ran on long after its turns. What a slot did not want is not owed to it.
+it was due is its balance. A client cannot report less and so gain time. What a client reports counts in two ways only:
+where a slot's work ran on long after its turns, and for what a handover costs the slot, within narrow bounds. What a
+slot did not want is not owed to it.
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,15 @@ _FRUITLESS_PIECES, _MOST_FRUITLESS_NS = 4, 4_000_000_000
 """ If its pieces are long, this number of pieces, up to this time, is not without progress. """
 _SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
 """ How long it gets none: the first value doubles each time, up to the second. """
+
+
+_CORRECTION_MOST_NS = 200_000
+""" By so much a slot's handovers may cost more or less than usual. In a cycle of 20 ms a client that reports nothing
+gains half a point by it. """
+_REMEMBERED = 0.97
+""" What handovers cost is a mean in which each check counts for this part of the next one. """
+_TURNS_LEAST = 5.0
+""" Before so many turns the mean says nothing. """
 
 
 @dataclass(frozen=True)
@@ -65,9 +75,17 @@ class Account:
     """ The time that it was charged since it last made progress. """
     shut_until_ns: int = 0
     shut_ns: int = _SHUT_NS
-    held_ns: int = 0
+    turns_ns: int = 0
+    turns: int = 0
+    """ The time and the number of its turns since the last check. """
     due_ns: float = 0.0
-    """ The time of its turns since the last check, and what it was due. """
+    """ What it was due since the last check. """
+    handover_ns: float = 0.0
+    """ The part of each of its turns in which the GPU does nothing for it. It is not charged. """
+    usual_handover_ns: float = 0.0
+    measured_ns: float = 0.0
+    measured_turns: float = 0.0
+    """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
     request: float = 0.0
     limit: float = 1.0
     piece_ns: int = 0
@@ -79,6 +97,25 @@ class Account:
     def debt_ns(self) -> float:
         """What the slot has used beyond what it was due; it comes off its next turns."""
         return max(0.0, -self.balance_ns)
+
+    @property
+    def held_ns(self) -> float:
+        """What it is charged for its turns since the last check, before hp's part is subtracted."""
+        return max(0.0, self.turns_ns - self.handover_ns * self.turns)
+
+    def expect_handover(self, usual_ns: float) -> None:
+        """Set what a handover costs if nothing else is known."""
+        if self.usual_handover_ns != usual_ns:
+            self.usual_handover_ns = self.handover_ns = usual_ns
+            self.measured_ns = self.measured_turns = 0.0
+
+    def learn_handover(self, reported_ns: int) -> None:
+        """Learn what a handover costs this slot, from its turns and its reports since the last check."""
+        self.measured_ns = self.measured_ns * _REMEMBERED + self.turns_ns - min(reported_ns, 2 * self.turns_ns)
+        self.measured_turns = self.measured_turns * _REMEMBERED + self.turns
+        if self.measured_turns > _TURNS_LEAST:
+            correction = self.measured_ns / self.measured_turns - self.usual_handover_ns
+            self.handover_ns = self.usual_handover_ns + max(-_CORRECTION_MOST_NS, min(correction, _CORRECTION_MOST_NS))
 
     def charge(self, part: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
@@ -92,7 +129,7 @@ class Account:
         self.was_charged_ns = self.held_ns * part + ran_on_ns - lost_ns
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
         self.balance_ns = max(-_MOST_DEBT_NS, min(balance, MOST_OWED_NS if self.wants else 0.0))
-        self.held_ns, self.due_ns = 0, 0.0
+        self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0
 
     def ran_on(self, held_ns: float, demand: Demand) -> float:
         """Return what the slot has used beyond its turns, by its own reports; note whether it makes progress.
@@ -128,7 +165,7 @@ class Account:
     def rest(self) -> None:
         """Forget what is owed."""
         self.balance_ns = self.arrears_ns = self.due_ns = 0.0
-        self.held_ns = 0
+        self.turns_ns = self.turns = 0
 
 
 class Accounts(dict[str, Account]):
@@ -144,6 +181,11 @@ class Accounts(dict[str, Account]):
     def shares(self) -> dict[str, float]:
         """Return the part of be's time that each slot is due now."""
         return due({name: Claim(each.request, each.limit, each.wants) for name, each in self.items()})
+
+    @property
+    def have_long_pieces(self) -> bool:
+        """Whether a slot's work may run on long after its turns."""
+        return any(account.piece_ns > _LONG_PIECE_NS for account in self.values())
 
     def compete(self, now_ns: int) -> bool:
         """Return whether turns are necessary: several slots want the GPU, or one that has a limit does."""
@@ -161,6 +203,12 @@ class Accounts(dict[str, Account]):
                        if other != name and held[name])  # fmt: skip
             account.charge(part, ran_on[name], lost)
         self._forgive()
+
+    def learn_handovers(self, demands: Mapping[str, Demand]) -> None:
+        """Learn what handovers cost, from what has passed since the last check; call it before `charge`."""
+        for name, account in self.items():
+            if account.wants and demands[name].piece_ns <= _LONG_PIECE_NS:
+                account.learn_handover(demands[name].reported_ns)
 
     def _forgive(self) -> None:
         """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""

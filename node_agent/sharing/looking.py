@@ -9,10 +9,8 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 0.1
-_CONTENDED_LOOK_SECONDS = 0.025
-""" The interval while several be slots share a GPU. It is longer if checks would cost more than `_LOOKING_MAX`. """
 _LOOKING_MAX = 0.03
-""" The maximum part of a CPU core that the checks may use. """
+""" The maximum part of a CPU core that frequent checks may use; they are less frequent if they cost more. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000
 """ After this time without a launch, join or leave, the loop checks less often. """
@@ -67,6 +65,6 @@ class Looking:
         if any(gpu.unsaved for gpu in gpus):
             self._save()
         self._looked = time.monotonic()
-        if any(gpu.contended for gpu in gpus):
-            return _CONTENDED_LOOK_SECONDS
-        return _IDLE_LOOK_SECONDS if now - self._active_ns > _IDLE_AFTER_NS else _LOOK_SECONDS
+        seconds = min((gpu.look_seconds for gpu in gpus), default=_LOOK_SECONDS)
+        idle = seconds >= _LOOK_SECONDS and now - self._active_ns > _IDLE_AFTER_NS
+        return _IDLE_LOOK_SECONDS if idle else seconds

@@ -20,6 +20,9 @@ from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
 
+_CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.05, 0.1
+""" The time between two checks: while hp is at its limit or work runs on after its turns; while be slots take turns
+without that; and while they take none. """
 _CONDITIONS_NS = 1_000_000_000
 _USES_ALL = 0.02
 """ hp that is busy for its request, less this part of the time, could use more. """
@@ -156,9 +159,11 @@ class ServedGpu:
         self._publish()
 
     @property
-    def contended(self) -> bool:
-        """Whether checks must be frequent: be slots take turns, or an hp slot that has a limit works."""
-        return bool(self.turns.plans) or self.ceilings.active
+    def look_seconds(self) -> float:
+        """The time until the next check: the longer, the longer the plans that it renews stay right."""
+        if self.ceilings.active or (self.turns.plans and self.turns.accounts.have_long_pieces):
+            return _CORRECTED_SECONDS
+        return _TURNS_SECONDS if self.turns.plans else _CLIENTS_SECONDS
 
     def _plan(self, look: Look) -> None:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""

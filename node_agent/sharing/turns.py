@@ -27,6 +27,8 @@ _CYCLE_NS = 20_000_000
 _HANDOVER_NS, _REOPENED_NS = 300_000, 200_000
 """ The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause. The
 first value is a mean on an H200 (docs/results/quotas.md). Turns are longer by as much, and it is not charged. """
+_UNDISTURBED = 0.999
+""" What handovers cost is learnt while hp leaves this part of the time. """
 _TOGETHER_NS = 30_000
 """ The same where contexts run together (MPS). """
 _AVERAGE_TURN_NS = 5_000_000
@@ -38,7 +40,7 @@ _REPEATED = 2.0
 """
 _FORGOTTEN = 0.9
 """ At each check, the longest time between checks of late counts for this part of what it did. """
-_VARIED = 0.3
+_VARIED = 0.2
 """ The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
 whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
 _ROOM = 1.3
@@ -90,7 +92,6 @@ class Turns:
         self._length_ns = _CYCLE_NS
         """ The length of the cycles in the plans. """
         self._varied = 0.5
-        self._exchanged = 0
         self._accounts = Accounts()
         self.plans: dict[str, Plan] = {}
         """ By slot; empty: the slots take no turns. """
@@ -99,7 +100,6 @@ class Turns:
         self._boundary_ns = 0
         """ When the planned cycle begins; until then the turns of `Plan.turn` hold. """
         self._together = False
-        self._handover_ns = _HANDOVER_NS
         self._settled_ns = 0
         self._looked_ns = 0
         self._between_ns = 0.0
@@ -130,6 +130,8 @@ class Turns:
         self._between_ns, self._looked_ns = max(between, self._between_ns * _FORGOTTEN), now_ns
         self._accounts.keep(demands)
         self._settle(now_ns)
+        if part > _UNDISTURBED and not together:
+            self._accounts.learn_handovers(demands)
         self._accounts.charge(part, demands)
         for name, demand in demands.items():
             plan = self.plans.get(name)
@@ -175,16 +177,17 @@ class Turns:
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""
         span = self._settled_ns, now_ns
-        times = {
-            name: max(0, plan.time(*span) - self._handover_ns * plan.begun(*span))
-            for name, plan in self.plans.items()
-            if name in self._accounts
-        }
+        times = {}
+        for name, plan in self.plans.items():
+            if account := self._accounts.get(name):
+                time, begun = plan.time(*span), plan.begun(*span)
+                account.turns_ns += time
+                account.turns += begun
+                times[name] = max(0.0, time - account.handover_ns * begun)
         shares = self._accounts.shares()
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
         whole = sum(times.values()) if is_full(shares) else now_ns - self._settled_ns
-        for name, time in times.items():
-            self._accounts[name].held_ns += time
+        for name in times:
             self._accounts[name].due_ns += shares[name] * whole
         self._settled_ns = now_ns
 
@@ -198,7 +201,7 @@ class Turns:
         if holder is None:
             return now_ns
         begin, end = self._turn_under_way(holder, now_ns)
-        usual = round(self._accounts.shares()[holder] * self._length_ns) + self._handover_ns
+        usual = round(self._accounts.shares()[holder] * self._length_ns + self._accounts[holder].handover_ns)
         return max(now_ns, min(end, begin + usual))
 
     def _turn_under_way(self, name: str, now_ns: int) -> tuple[int, int]:
@@ -214,7 +217,8 @@ class Turns:
         """Return the lengths of the next turns, corrected by what the slots will be owed when they begin."""
         shares = {name: share for name, share in shares.items() if share}
         least = self._bounds.shortest_ns
-        usable = self._length_ns - len(shares) * self._handover_ns
+        lost = {name: self._accounts[name].handover_ns for name in shares}
+        usable = self._length_ns - sum(lost.values())
         full = is_full(shares)
         whole = usable if full else self._length_ns
         corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
@@ -228,15 +232,16 @@ class Turns:
         scaled = {name: length * scale for name, length in wished.items()}
         pieces = {name: self._accounts[name].piece_ns for name in scaled}
         fitted = in_whole_pieces(scaled, pieces, usable) if len(shares) > 1 else scaled
-        return {name: round(length) + self._handover_ns for name, length in fitted.items()}
+        return {name: round(length + lost[name]) for name, length in fitted.items()}
 
     def _owed(
         self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]
     ) -> dict[str, float]:
         """Return the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
         rest = {
-            name: max(0, min(end, begin_ns) - max(begin + self._handover_ns, now_ns))
+            name: max(0.0, min(end, begin_ns) - max(begin + self._accounts[name].handover_ns, now_ns))
             for name, (begin, end) in turns.items()
+            if name in self._accounts
         }
         whole = sum(rest.values()) if is_full(shares) else begin_ns - now_ns
         passed = {
@@ -252,17 +257,8 @@ class Turns:
             boundary = now_ns
         self._order = [name for name in self._order if name in self._accounts]
         self._order += [name for name in self._accounts if name not in self._order]
-        self._exchange()
         turns = {name: self._turn_under_way(name, now_ns) for name in self.plans}
         self._write(now_ns, boundary, {name: (begin, min(end, boundary)) for name, (begin, end) in turns.items()})
-
-    def _exchange(self) -> None:
-        """Let two neighbours change places, so that no slot always comes after one whose work runs on."""
-        last = len(self._order) - 1
-        if last > 1:
-            self._exchanged = (self._exchanged + 1) % last
-            at = self._exchanged
-            self._order[at], self._order[at + 1] = self._order[at + 1], self._order[at]
 
     def _restart(
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
@@ -277,8 +273,10 @@ class Turns:
         """Make the plans: ``turns`` in the cycle under way, then cycles from ``begin_ns`` on."""
         shares = self._accounts.shares()
         positive = [share for share in shares.values() if share > 0]
-        self._handover_ns = _REOPENED_NS if len(positive) == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
-        usual = self._bounds.cycle(positive or [1.0], self._handover_ns)
+        handover = _REOPENED_NS if len(positive) == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
+        for account in self._accounts.values():
+            account.expect_handover(handover)
+        usual = self._bounds.cycle(positive or [1.0], handover)
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         lengths = self._lengths(shares, self._owed(shares, now_ns, begin_ns, turns))
         at, until = begin_ns, now_ns + PLAN_NS

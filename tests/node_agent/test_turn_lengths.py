@@ -6,7 +6,7 @@ from orion.node_agent.sharing.accounts import Demand
 from orion.node_agent.sharing.turns import TurnLengths, Turns
 
 MS = 1_000_000
-LOOK_NS = 25 * MS
+LOOK_NS = 50 * MS
 VARIED = 0.16
 """ Cycles vary by up to this part, and corrections come on top. """
 

@@ -30,6 +30,7 @@ class Tenant:
         awake_ns: it works so long, then sleeps for as long; 0: it always works.
         piece_ns: its work runs on for so long after each of its turns.
         stopped: it says that it has work, and does nothing.
+        handover_ns: its turns after those of others begin so late.
     """
 
     request: float = 0.0
@@ -38,6 +39,7 @@ class Tenant:
     awake_ns: int = 0
     piece_ns: int = 0
     stopped: bool = False
+    handover_ns: int = HANDOVER_NS
     used: list[int] = field(default_factory=lambda: [0])
     reported_ns: float = 0.0
     handed_back: bool = False
@@ -63,7 +65,7 @@ def run(tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 
         if now >= next_look:
             turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
             looked = now
-            next_look = now + 25 * MS + dice.randrange(3 * MS)
+            next_look = now + 50 * MS + dice.randrange(3 * MS)
         _send_messages(turns, named, now)
         free = now % (5 * MS) >= hp * 5 * MS
         _work(named, turns.plans, now, STEP_NS if free else 0)
@@ -87,7 +89,7 @@ def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, ti
     working = []
     for name, each in tenants.items():
         plan = plans.get(name)
-        handover = HANDOVER_NS if len(plans) > 1 else REOPENED_NS
+        handover = each.handover_ns if len(plans) > 1 else REOPENED_NS
         has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - handover, now + 1))
         if has_turn and each.is_awake(now) and each.piece_ns:
             each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
@@ -124,6 +126,12 @@ def test_each_second_is_shared_by_request(requests: tuple[float, ...], due: tupl
     found = shares(run([Tenant(request) for request in requests], 6.0))
     for windows, share in zip(found, due, strict=True):
         assert max(abs(each - share) for each in windows) < 0.01, (share, min(windows), max(windows))
+
+
+def test_what_a_handover_costs_each_slot_is_learnt() -> None:
+    tenants = [Tenant(0.6, handover_ns=STEP_NS), Tenant(0.2), Tenant(0.2, handover_ns=5 * STEP_NS)]
+    for windows, share in zip(shares(run(tenants, 8.0)), (0.6, 0.2, 0.2), strict=True):
+        assert max(abs(each - share) for each in windows) < 0.006, (share, min(windows), max(windows))
 
 
 def test_shares_hold_beside_hp() -> None:
@@ -176,13 +184,13 @@ def test_shares_recover_after_a_check_that_is_late(jump_ns: int) -> None:
         while now < end:
             turns.look(now, 1.0, demands)
             for name, plan in turns.plans.items():
-                had[name] += plan.time(now, now + 25 * MS)
-            now += 25 * MS
+                had[name] += plan.time(now, now + 50 * MS)
+            now += 50 * MS
         return {name: time / (now - begin) for name, time in had.items()}
 
     look_for(1_000 * MS)
-    assert all(plan.until_ns == now - 25 * MS + PLAN_NS for plan in turns.plans.values())
-    now += jump_ns - 25 * MS  # no jump: two checks at the same time
+    assert all(plan.until_ns == now - 50 * MS + PLAN_NS for plan in turns.plans.values())
+    now += jump_ns - 50 * MS  # no jump: two checks at the same time
     turns.look(now, 1.0, demands)
     assert look_for(1_000 * MS) == pytest.approx(requests, abs=0.05)
     assert look_for(1_000 * MS) == pytest.approx(requests, abs=0.02)
@@ -196,7 +204,7 @@ def test_nobody_waits_long_while_checks_are_late_again_and_again() -> None:
     had = {name: [now] for name in demands}
     for check in range(200):
         turns.look(now, 1.0, demands)
-        span = 243 * MS if check > 100 else 25 * MS
+        span = 243 * MS if check > 100 else 50 * MS
         for at in range(now, now + span, MS):
             for name, plan in turns.plans.items():
                 had[name] += [at] * plan.has_turn(at)
