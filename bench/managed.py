@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -70,7 +70,14 @@ def _table(baselines: bool) -> dict[str, str]:
 class ManagedGPU:
     """One GPU of a machine under a private agent; a context manager that ends the agent and removes its files."""
 
-    def __init__(self, environment: dict[str, str], simulated: bool, uuid: str = "", baselines: bool = False) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        simulated: bool,
+        uuid: str = "",
+        baselines: bool = False,
+        options: Sequence[str] = (),
+    ) -> None:
         """Store the settings; entering the context starts the agent.
 
         Args:
@@ -78,8 +85,10 @@ class ManagedGPU:
             simulated: The same value as for `machine`.
             uuid: UUID of the GPU; empty: the first GPU.
             baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
+            options: More options of the agent.
         """
         self._baselines = baselines
+        self._options = list(options)
         self._uuid = uuid
         self._simulated = simulated
         self._base = environment
@@ -169,7 +178,7 @@ class ManagedGPU:
         gpus = ["simulated", "--simulated-library", str(hook.simulated_driver())] if self._simulated else ["nvml"]
         command = [sys.executable, "-c", AGENT, "--root", str(self._root), "--gpus", *gpus]
         self._agent = subprocess.Popen(
-            [*command, "--metrics-address", "", "--hp-slots", "0", "--be-slots", "0"],
+            [*command, "--metrics-address", "", "--hp-slots", "0", "--be-slots", "0", *self._options],
             env={**self._base, **_table(self._baselines)},
             stdin=subprocess.DEVNULL,
             stdout=self._errors,

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from orion.bench import raw_data
+from orion.bench.colocation.mps import MpsDaemon
 from orion.bench.managed import ManagedGPU, machine
 from orion.bench.quotas.scenario import Client, Scenario, Setting
 from orion.bench.samples import completed_between
 from orion.bench.workers.crew import Crew, Worker
 from orion.bench.workloads import load
+from orion.node_agent.api import agent_pb2
 
 PAUSE = 0.3  # seconds between a command and its begin, for all workers to read it
 LEAD = 0.5  # seconds of a loop alone before it is measured
@@ -56,8 +58,12 @@ class _Run:
     """The processes of one setting."""
 
     def __init__(self, stack: ExitStack, scenario: Scenario, setting: Setting, simulated: bool) -> None:
-        environment = stack.enter_context(machine(simulated))
-        self._gpu = stack.enter_context(ManagedGPU(environment, simulated))
+        environment = stack.enter_context(machine(simulated, setting.mode))
+        options = ["--longest-turn-ms", f"{setting.longest_turn_ms:g}"] if setting.longest_turn_ms else []
+        self._gpu = stack.enter_context(ManagedGPU(environment, simulated, options=options))
+        self._sharing: dict[str, str] = {}
+        if setting.mode == "mps" and not simulated:
+            self._sharing = stack.enter_context(MpsDaemon(environment, self._gpu.gpu.uuid)).client_environment
         self._crew = stack.enter_context(Crew())
         self._scenario, self._setting = scenario, setting
         self._slots: list[str] = []
@@ -74,6 +80,7 @@ class _Run:
         else:
             environment = self._gpu.client_environment("be", client.request or 0.0)
         self._slots.append(Path(environment["ORION_ROOT"]).name)
+        environment |= self._sharing
         kind, options = load(client.workload, client.options, simulated)
         name = f"{self._setting.name} {self._slots[-1]} {client.workload}"
         return [self._crew.start(name, kind, options, environment) for _ in range(client.processes)]
@@ -122,7 +129,7 @@ class _Run:
 
         Returns:
             one row a second: the time since ``begin``, the agent's CPU time, and by client what its slot was due, was
-            charged, measured and waited so far. All in seconds.
+            charged, measured and waited so far, all in seconds; then how many of its launches waited on the CPU.
         """
         rows = []
         changing = any(client.later_request for client in self._setting.clients)
@@ -131,14 +138,19 @@ class _Run:
             time.sleep(max(0.0, moment - time.monotonic()))
             if changing and moment == middle:
                 self._change()
-            slots = {slot.name: slot.usage for slot in self._gpu.snapshot().slots}
+            slots = {slot.name: slot for slot in self._gpu.snapshot().slots}
             cpu, now = self._gpu.agent_cpu_seconds(), time.monotonic() - begin
-            used = [slots[name] for name in self._slots]
-            row = [[u.due_seconds, u.charged_seconds, u.measured_seconds, u.waited_seconds] for u in used]
-            rows.append({"at": now, "agent_cpu": cpu, "slots": [raw_data.rounded(each) for each in row]})
+            row = [raw_data.rounded(_used(slots[name])) for name in self._slots]
+            rows.append({"at": now, "agent_cpu": cpu, "slots": row})
         return rows
 
     def _change(self) -> None:
         for slot, client in zip(self._slots, self._setting.clients, strict=True):
             if client.later_request is not None:
                 self._gpu.set_grant(slot, request=client.later_request)
+
+
+def _used(slot: agent_pb2.Slot) -> list[float]:
+    usage = slot.usage
+    times = usage.due_seconds, usage.charged_seconds, usage.measured_seconds, usage.waited_seconds
+    return [*times, sum(client.gated_launches for client in slot.clients)]

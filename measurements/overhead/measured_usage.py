@@ -1,8 +1,8 @@
 """Compares the GPU time that be reports with NVML's: `python -m measurements.overhead.measured_usage --output F`.
 
 Each workload runs alone under the hook, in a closed loop. Meanwhile NVML is asked ten times a second in which part of
-its last period a kernel was on the GPU, and the agent what the client has reported. The two differ where a program leaves
-gaps: the hook counts gaps under 50 us, and NVML looks at whole periods.
+its last period a kernel was on the GPU, and the agent what the client has reported. The two differ where a program
+leaves gaps: the hook counts gaps under 50 us, and NVML looks at whole periods.
 
 It needs an NVIDIA GPU and torch, and nobody else on the GPU.
 """
@@ -43,11 +43,11 @@ def measure(kind: str, options: dict[str, Any], seconds: float) -> dict[str, Any
         begin = time.monotonic() + PAUSE
         worker.command(do="loop", begin=begin, end=begin + LEAD + seconds + PAUSE)
         time.sleep(PAUSE + LEAD)
-        board = pynvml.nvmlDeviceGetHandleByUUID(managed.gpu.uuid)
+        device = pynvml.nvmlDeviceGetHandleByUUID(managed.gpu.uuid)
         before, since = _reported(managed), time.monotonic()
         percents = []
         while time.monotonic() < since + seconds:
-            percents.append(pynvml.nvmlDeviceGetUtilizationRates(board).gpu)
+            percents.append(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
             time.sleep(EACH)
         elapsed, reported = time.monotonic() - since, _reported(managed) - before
         crew.gather(worker, seconds=60.0)

@@ -59,8 +59,19 @@ class Connection:
         self._pace = TokenBucket(_MESSAGES_BURST, _MESSAGES_PER_SECOND, self._loop.time)
         self._timers: list[asyncio.TimerHandle] = []
         self._greeted = False
+        self._watched = False
+        """ Whether the event loop watches the socket. """
         self.closed = False
-        self._loop.add_reader(sock, self._readable)
+
+    def begin(self) -> None:
+        """Read the first message if it is there, as it usually is: then the event loop need not watch the socket.
+
+        Raises:
+            OSError: the event loop cannot watch another socket.
+        """
+        self._readable()
+        if not self.closed and not self._timers:
+            self._watch()
 
     @property
     def full(self) -> bool:
@@ -88,12 +99,17 @@ class Connection:
         self.closed = True
         for timer in self._timers:
             timer.cancel()
-        self._loop.remove_reader(self._sock)
-        self._loop.remove_writer(self._sock)
+        if self._watched:
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
         for _, fds in self._outbox:
             descriptors.close(fds)
         self._outbox.clear()
+
+    def _watch(self) -> None:
+        self._watched = True
+        self._loop.add_reader(self._sock.fileno(), self._readable)
 
     def _end(self) -> None:
         if not self.closed:
@@ -115,8 +131,9 @@ class Connection:
         self._on_message(self, data, fds)
         wait = self._pace.take()
         if wait and not self.closed:
-            self._loop.remove_reader(self._sock)
-            self._later(wait, lambda: self._loop.add_reader(self._sock, self._readable))
+            if self._watched:
+                self._loop.remove_reader(self._sock.fileno())
+            self._later(wait, self._watch)
 
     def _receive(self) -> tuple[bytes, list[int]]:
         """Read one message. If the call has no buffer for descriptors, the kernel drops the message's descriptors."""
@@ -156,13 +173,13 @@ class Connection:
             return False
         self.stuck_since = self.stuck_since or self._loop.time()
         if code == errno.EAGAIN:
-            self._loop.add_writer(self._sock, self._writable)
+            self._loop.add_writer(self._sock.fileno(), self._writable)
         else:
             self._later(_RETRY_SECONDS, self._writable)
         return False
 
     def _writable(self) -> None:
-        self._loop.remove_writer(self._sock)
+        self._loop.remove_writer(self._sock.fileno())
         self._flush()
         if not self._outbox and not self.closed:
             self._on_writable(self)

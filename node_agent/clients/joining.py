@@ -69,7 +69,7 @@ class Joining:
         self._loop = asyncio.get_running_loop()
         self._neighbours = Neighbours(shared_gpu)
         self._entrances: dict[str, Entrance] = {}
-        self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle]] = {}
+        self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle | None]] = {}
         self._clients: dict[Connection, Client] = {}
 
     def open(self, slot: Slot) -> None:
@@ -153,12 +153,20 @@ class Joining:
             sock.close()
             self._entrances[slot.name].settled()
             return
-        timer = self._loop.call_later(_HELLO_SECONDS, self._end_undecided, connection)
-        self._undecided[connection] = slot, timer
+        self._undecided[connection] = slot, None
+        try:
+            connection.begin()
+        except OSError:
+            connection.close()
+            self._ended(connection)
+        if connection in self._undecided:
+            timer = self._loop.call_later(_HELLO_SECONDS, self._end_undecided, connection)
+            self._undecided[connection] = slot, timer
 
     def _decide(self, connection: Connection) -> Slot:
         slot, timer = self._undecided.pop(connection)
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
         self._entrances[slot.name].settled()
         return slot
 

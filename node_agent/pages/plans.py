@@ -1,10 +1,9 @@
 """A slot's turns, as its grant has them: `turn_begin_ns` to `plan_until_ns` in hook/include/orion/pages.h."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A slot's turns; times in nanoseconds of CLOCK_MONOTONIC.
 
     Args:
@@ -12,17 +11,24 @@ class Plan:
         next: begin and end of its turn in the next cycle; the same if it has none.
         cycle_ns: the time after which the next turn repeats.
         until_ns: when the plan ends.
+        early_ns: the slot may launch so long before its turns begin. Until its work reaches the GPU, that of the slot
+            before it is complete, or about to be.
     """
 
     turn: tuple[int, int]
     next: tuple[int, int]
     cycle_ns: int
     until_ns: int
+    early_ns: int = 0
 
     @property
     def words(self) -> tuple[int, ...]:
         """The words of the grant, in their order."""
-        return *self.turn, *self.next, self.cycle_ns, self.until_ns
+        return *self._opened(self.turn), *self._opened(self.next), self.cycle_ns, self.until_ns
+
+    def _opened(self, turn: tuple[int, int]) -> tuple[int, int]:
+        begin, end = turn
+        return (max(0, begin - self.early_ns), end) if begin < end else turn
 
     def has_turn(self, now_ns: int) -> bool:
         """Return whether the slot has the turn."""

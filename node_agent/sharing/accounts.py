@@ -8,6 +8,8 @@ slot did not want is not owed to it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from orion.planning.sharing.due import Claim, due
 
@@ -40,8 +42,7 @@ _TURNS_LEAST = 5.0
 """ Before so many turns the mean says nothing. """
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(NamedTuple):
     """A slot at one check.
 
     Args:
@@ -51,6 +52,7 @@ class Demand:
         piece_ns: the longest work of its clients that no stop can interrupt.
         launched: whether its clients launched since the previous check.
         waiting: whether work waits or is in flight now.
+        clients: how many it has.
     """
 
     request: float = 0.0
@@ -59,6 +61,7 @@ class Demand:
     piece_ns: int = 0
     launched: bool = False
     waiting: bool = False
+    clients: int = 1
 
 
 @dataclass
@@ -171,6 +174,10 @@ class Account:
 class Accounts(dict[str, Account]):
     """The accounts of the slots of a GPU, by slot name."""
 
+    _claims: tuple[Claim, ...] = ()
+    _shares: Mapping[str, float] = MappingProxyType({})
+    """ What the slots with these claims are due. Claims change seldom, and shares are asked for at each turn's end. """
+
     def keep(self, names: Mapping[str, Demand]) -> None:
         """Drop the accounts of other slots, and open those that are missing."""
         for name in self.keys() - names.keys():
@@ -178,9 +185,12 @@ class Accounts(dict[str, Account]):
         for name in names:
             self.setdefault(name, Account())
 
-    def shares(self) -> dict[str, float]:
+    def shares(self) -> Mapping[str, float]:
         """Return the part of be's time that each slot is due now."""
-        return due({name: Claim(each.request, each.limit, each.wants) for name, each in self.items()})
+        claims = tuple(Claim(each.request, each.limit, each.wants) for each in self.values())
+        if claims != self._claims or self._shares.keys() != self.keys():
+            self._claims, self._shares = claims, due(dict(zip(self, claims, strict=True)))
+        return self._shares
 
     @property
     def have_long_pieces(self) -> bool:
@@ -205,9 +215,15 @@ class Accounts(dict[str, Account]):
         self._forgive()
 
     def learn_handovers(self, demands: Mapping[str, Demand]) -> None:
-        """Learn what handovers cost, from what has passed since the last check; call it before `charge`."""
+        """Learn what handovers cost, from what has passed since the last check; call it before `charge`.
+
+        While work of a slot runs on after its turns, the GPU alternates between it and the next slot, whose work then
+        takes longer and is reported so. The clients of a slot with several alternate, too.
+        """
+        if self.have_long_pieces:
+            return
         for name, account in self.items():
-            if account.wants and demands[name].piece_ns <= _LONG_PIECE_NS:
+            if account.wants and demands[name].clients == 1:
                 account.learn_handover(demands[name].reported_ns)
 
     def _forgive(self) -> None:

@@ -46,6 +46,9 @@ class Ceiling:
         self._balance_ns = float("inf")
         """ What the limit has allowed, less what was used: at most a second's time, as at the beginning. """
         self._held = False
+        self._part = 1.0
+        """ The part of each cycle in which the slot may launch, at the cycle's begin. So its balance falls and rises in
+        each cycle, and checks come at any time of a cycle. """
 
     @property
     def active(self) -> bool:
@@ -70,12 +73,14 @@ class Ceiling:
         most = _SLACK_NS if self._held else limit * _WINDOW_NS
         self._balance_ns = max(-_DEBT_MOST_NS, min(balance, most))
         left = limit * (_WINDOW_NS + 2 * _SLACK_NS) - self._in_window(now_ns)
-        part = min(limit + self._balance_ns / _REACH_NS, left / _SLACK_NS)
-        self._held = part < 1
+        phase_ns = now_ns % _CYCLE_NS
+        balance = self._balance_ns + (min(phase_ns, self._part * _CYCLE_NS) - limit * phase_ns if self._held else 0)
+        self._part = max(0.0, min(limit + balance / _REACH_NS, left / _SLACK_NS))
+        self._held = self._part < 1
         if not self._held:
             return None
-        begin = now_ns - now_ns % _CYCLE_NS
-        return Plan((0, 0), (begin, begin + round(max(0.0, part) * _CYCLE_NS)), _CYCLE_NS, now_ns + PLAN_NS)
+        begin = now_ns - phase_ns
+        return Plan((0, 0), (begin, begin + round(self._part * _CYCLE_NS)), _CYCLE_NS, now_ns + PLAN_NS)
 
     def _in_window(self, now_ns: int) -> float:
         """Return what was used in the window, with a part of the check that lies in it in part."""

@@ -9,7 +9,7 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 0.1
-_LOOKING_MAX = 0.03
+_LOOKING_MAX = 0.02
 """ The maximum part of a CPU core that frequent checks may use; they are less frequent if they cost more. """
 _IDLE_LOOK_SECONDS = 0.5
 _IDLE_AFTER_NS = 2_000_000_000

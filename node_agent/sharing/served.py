@@ -20,7 +20,7 @@ from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
 
-_CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.05, 0.1
+_CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.07, 0.1
 """ The time between two checks: while hp is at its limit or work runs on after its turns; while be slots take turns
 without that; and while they take none. """
 _CONDITIONS_NS = 1_000_000_000

@@ -23,6 +23,7 @@ _ACTIVE_NS = 200_000_000
 """ How long a be client counts as active after it last launched or waited. When its slot's share is divided, the client
 also counts as active for this time after it joined. """
 _RATIO_NS = 1_000_000_000
+_NONE = Demand(clients=0)
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Activity:
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
-        grant, others = client.slot.grant, look.demands.get(client.slot.name, Demand())
+        grant, others = client.slot.grant, look.demands.get(client.slot.name, _NONE)
         look.demands[client.slot.name] = Demand(
             request=grant.request_milli / 1_000,
             limit=self._of_what_hp_leaves((grant.limit_milli or 1_000) / 1_000),
@@ -106,6 +107,7 @@ class Activity:
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
             waiting=wants or others.waiting,
+            clients=1 + others.clients,
         )
 
     def _of_what_hp_leaves(self, limit: float) -> float:

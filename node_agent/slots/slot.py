@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +82,16 @@ class Slot:
             "request_milli": request_milli,
             "limit_milli": limit_milli,
         }
-        # Every check calls this for every slot, mostly without a change; `replace` would cost more than the comparison.
+        # Every check calls this for every slot, mostly without a change; a new grant would cost more than comparing.
         changed = {name: each for name, each in given.items() if each is not None and each != getattr(self.grant, name)}
         if changed:
-            self._write(replace(self.grant, **changed))
+            self._write(self.grant._replace(**changed))
         return bool(changed)
 
     def set_plan(self, plan: Plan | None) -> None:
         """Change the slot's turns; None: it waits for no other slot."""
         if plan != self.grant.plan:
-            self._write(replace(self.grant, plan=plan))
+            self._write(self.grant._replace(plan=plan))
             self.page.announce_plan()
 
     def _write(self, grant: pages.Grant) -> None:

@@ -8,14 +8,13 @@ Refused: weights without a unit. Whether a weight of 2 is a tenth of the GPU or 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LEAST = 0.01
 """ What a slot without a request has at least, as a part of the GPU's time. """
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What a slot may claim of a GPU's time.
 
     Args:

@@ -35,11 +35,15 @@ def test_installed_scenarios_are_valid(path: Path) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_scenario_of_the_results_has_twelve_settings_without_hp_and_two_with() -> None:
+def test_the_scenario_of_the_results_has_twelve_usual_settings() -> None:
     settings = scenario.read(SCENARIOS / "quotas.yaml").settings
-    with_hp = [setting.name for setting in settings if any(client.priority == "hp" for client in setting.clients)]
-    assert len(settings) - len(with_hp) == 12
-    assert with_hp == ["hp-limit", "hp-request"]
+    special = [
+        setting.name
+        for setting in settings
+        if setting.longest_turn_ms or setting.mode == "mps" or any(each.priority == "hp" for each in setting.clients)
+    ]
+    assert special == ["hp-limit", "hp-request", "turns-of-50-ms", "under-mps"]
+    assert len(settings) - len(special) == 12
 
 
 @pytest.mark.parametrize(

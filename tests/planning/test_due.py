@@ -1,7 +1,5 @@
 """What slots are due: requests are kept, limits hold, and nothing is left over that somebody wants."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +70,7 @@ def test_a_slot_that_stops_wanting_takes_from_nobody(claims: dict[str, Claim], n
 
 @given(CLAIMS.filter(lambda claims: sum(claim.request for claim in claims.values()) > 1))
 def test_requests_of_more_than_all_time_are_scaled_alike(claims: dict[str, Claim]) -> None:
-    everyone = {name: replace(claim, limit=1.0, wants=True) for name, claim in claims.items()}
+    everyone = {name: claim._replace(limit=1.0, wants=True) for name, claim in claims.items()}
     shares, wished = due(everyone), requests(everyone)
     assert shares == pytest.approx({name: each / sum(wished.values()) for name, each in wished.items()})
     assert all(wished[name] == (claim.request or LEAST) for name, claim in claims.items())
@@ -80,7 +78,7 @@ def test_requests_of_more_than_all_time_are_scaled_alike(claims: dict[str, Claim
 
 @given(CLAIMS, THOUSANDTHS)
 def test_slots_without_a_request_share_equally_what_requests_leave(claims: dict[str, Claim], time: float) -> None:
-    everyone = {name: replace(claim, limit=1.0, wants=True) for name, claim in claims.items()}
+    everyone = {name: claim._replace(limit=1.0, wants=True) for name, claim in claims.items()}
     shares = due(everyone, time)
     without = [shares[name] for name, claim in claims.items() if not claim.request]
     left = 1.0 - sum(claim.request for claim in claims.values())
@@ -102,7 +100,7 @@ def test_a_higher_request_never_gives_less(claims: dict[str, Claim], name: str, 
 def test_a_higher_limit_never_gives_less(claims: dict[str, Claim], name: str, low: float, high: float) -> None:
     low, high = sorted((low, high))
     claim = claims.get(name, Claim())
-    before, after = (due(claims | {name: replace(claim, limit=limit)}) for limit in (low, high))
+    before, after = (due(claims | {name: claim._replace(limit=limit)}) for limit in (low, high))
     assert after[name] >= before[name] - 1e-9
     assert all(after[other] <= before[other] + 1e-9 for other in claims if other != name)
 

@@ -24,7 +24,7 @@ uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now)
     uint64_t half_piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed) / 2;
     uint64_t most = turn.end - turn.begin;
     most -= most / EARLIEST_CLOSE_PART;
-    if (next.begin == turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
+    if (next.begin <= turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
     return next.begin;
 }
 
