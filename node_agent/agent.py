@@ -22,7 +22,7 @@ from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu
-from orion.node_agent.sharing.turns import TurnLengths
+from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.slots import knowledge
 from orion.node_agent.slots.holders import Holders, NoHolders
 from orion.node_agent.slots.owners import Owners

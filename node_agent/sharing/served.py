@@ -13,7 +13,8 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
-from orion.node_agent.sharing.turns import TurnLengths, Turns
+from orion.node_agent.sharing.turn_lengths import TurnLengths
+from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.usage import Usage
 from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders

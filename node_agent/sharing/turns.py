@@ -12,18 +12,15 @@ alternates between their contexts every 2 ms, each of them has a kernel in fligh
 several points within a second. A turn for each check of the agent: its timers are late by more than a handover costs.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
-from orion.node_agent.sharing.pieces import in_whole_pieces
+from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, in_whole_pieces
 
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
-_CYCLE_NS = 20_000_000
-""" The time in which each slot has one turn. In a longer one handovers cost less, and a second's shares vary more. """
 _HANDOVER_NS, _REOPENED_NS = 300_000, 200_000
 """ The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause. The
 first value is a mean on an H200 (docs/results/quotas.md). Turns are longer by as much, and it is not charged. """
@@ -34,8 +31,6 @@ _UNDISTURBED = 0.999
 """ What handovers cost is learnt while hp leaves this part of the time. """
 _TOGETHER_NS = 30_000
 """ The same where contexts run together (MPS). """
-_AVERAGE_TURN_NS = 5_000_000
-""" With many slots the cycle is so long that turns have this length on average. """
 _CORRECTED = 0.7
 """ The part of a balance that the next cycle corrects. """
 _REPEATED = 2.0
@@ -46,38 +41,7 @@ _FORGOTTEN = 0.9
 _VARIED = 0.2
 """ The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
 whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
-_ROOM = 1.3
-""" A cycle is longer than the shortest turns of its slots by this factor, so that corrections seldom make a turn too
-short. """
 _GOLDEN = 0.618_034
-
-
-@dataclass(frozen=True)
-class TurnLengths:
-    """How long turns are.
-
-    Args:
-        shortest_ns: a slot whose turn would be shorter has none, until it is owed enough.
-        longest_ns: the turn of the slot that is due the most; 0: so long that the cycle has its usual length.
-    """
-
-    shortest_ns: int = 800_000
-    longest_ns: int = 0
-
-    @classmethod
-    def of(cls, shortest_ms: float, longest_ms: float | None) -> "TurnLengths":
-        """Return the lengths that settings ask for."""
-        return cls(round(shortest_ms * 1e6), round((longest_ms or 0) * 1e6))
-
-    def cycle(self, shares: Collection[float], handover_ns: int) -> float:
-        """Return the length of a cycle.
-
-        Args:
-            shares: what each slot with a turn is due.
-            handover_ns: what each turn loses.
-        """
-        usual = self.longest_ns / max(shares) if self.longest_ns else max(_CYCLE_NS, len(shares) * _AVERAGE_TURN_NS)
-        return max(usual, _ROOM * len(shares) * (self.shortest_ns + handover_ns))
 
 
 _USUAL = TurnLengths()
@@ -92,7 +56,7 @@ class Turns:
 
     def __init__(self, lengths: TurnLengths = _USUAL) -> None:
         self._bounds = lengths
-        self._length_ns = _CYCLE_NS
+        self._length_ns = CYCLE_NS
         """ The length of the cycles in the plans. """
         self._varied = 0.5
         self._accounts = Accounts()
@@ -275,13 +239,16 @@ class Turns:
     def _write(self, now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]) -> None:
         """Make the plans: ``turns`` in the cycle under way, then cycles from ``begin_ns`` on."""
         shares = self._accounts.shares()
-        positive = [share for share in shares.values() if share > 0]
+        positive = {name: share for name, share in shares.items() if share > 0}
         handover = _REOPENED_NS if len(positive) == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
         for account in self._accounts.values():
             account.expect_handover(handover)
-        usual = self._bounds.cycle(positive or [1.0], handover)
+        pieces = {name: self._accounts[name].piece_ns for name in positive}
+        usual = self._bounds.cycle(positive, pieces, handover) if positive else CYCLE_NS
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         lengths = self._lengths(shares, self._owed(shares, now_ns, begin_ns, turns))
+        if is_full(shares):  # turns of whole pieces may be shorter together
+            self._length_ns = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
         early, plans = 0 if self._together else _EARLY_NS, {}
         for name in self._order:

@@ -3,7 +3,8 @@
 import pytest
 
 from orion.node_agent.sharing.accounts import Demand
-from orion.node_agent.sharing.turns import TurnLengths, Turns
+from orion.node_agent.sharing.turn_lengths import TurnLengths
+from orion.node_agent.sharing.turns import Turns
 
 MS = 1_000_000
 LOOK_NS = 50 * MS

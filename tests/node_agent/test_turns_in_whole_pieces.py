@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orion.node_agent.sharing.pieces import in_whole_pieces
+from orion.node_agent.sharing.turn_lengths import in_whole_pieces
 
 MS = 1_000_000
 
@@ -16,7 +16,8 @@ MS = 1_000_000
         ((10, 10), (7, 0), (7, 13)),
         ((10, 10), (6, 0), (12, 8)),
         ((10, 10), (0.3, 0), (10, 10)),  # short pieces
-        ((10, 10), (9, 0), (10, 10)),  # hardly one piece in a turn
+        ((10, 10), (9, 0), (9, 11)),
+        ((10, 10), (11, 0), (10, 10)),  # not one piece in a turn
         ((10, 10), (3, 4), (9, 8)),  # only whole pieces: the rest of the cycle stays empty
         ((10, 10), (6, 6), (10, 10)),  # both would not fit
         ((16, 2), (12, 0), (12, 6)),

@@ -1,0 +1,90 @@
+"""How long turns and cycles are.
+
+In a longer cycle handovers cost less, and the shares of a second vary more. A piece of work that does not fit into what
+is left of a turn is not begun, or it runs on into the turn of another slot, and the GPU alternates between the two. So
+the turn of a slot with long pieces lasts as long as a whole number of them, and the cycle is long enough for one. The
+difference stays in the slot's balance, and a later turn holds one piece more or less.
+
+Pieces that would need a longer cycle than `_LONGEST_CYCLE_NS` do not fit into turns. Then the slot that runs on is in
+debt, and has fewer turns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CYCLE_NS = 20_000_000
+""" The time in which each slot has one turn. """
+_AVERAGE_TURN_NS = 5_000_000
+""" With many slots the cycle is so long that turns have this length on average. """
+_LONGEST_CYCLE_NS = 60_000_000
+""" Cycles are not made longer than this for long pieces. """
+_ROOM = 1.3
+""" A cycle is longer than the shortest turns of its slots by this factor, so that corrections seldom make a turn too
+short. """
+_ROOM_OF_PIECES = 1.15
+""" The same for turns that hold one piece. """
+_SHORT_NS = 1_000_000
+""" Shorter pieces need no whole number. """
+
+
+@dataclass(frozen=True)
+class TurnLengths:
+    """What the node's settings say.
+
+    Args:
+        shortest_ns: a slot whose turn would be shorter has none, until it is owed enough.
+        longest_ns: the turn of the slot that is due the most; 0: so long that the cycle has its usual length.
+    """
+
+    shortest_ns: int = 800_000
+    longest_ns: int = 0
+
+    @classmethod
+    def of(cls, shortest_ms: float, longest_ms: float | None) -> "TurnLengths":
+        """Return the lengths that settings ask for."""
+        return cls(round(shortest_ms * 1e6), round((longest_ms or 0) * 1e6))
+
+    def cycle(self, shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
+        """Return the length of a cycle.
+
+        Args:
+            shares: what each slot with a turn is due, by slot.
+            pieces: the longest piece of each slot.
+            handover_ns: what each turn loses.
+        """
+        usual = self.longest_ns / max(shares.values()) if self.longest_ns else self._usual(shares, pieces, handover_ns)
+        return max(usual, _ROOM * len(shares) * (self.shortest_ns + handover_ns))
+
+    @staticmethod
+    def _usual(shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
+        needed = [
+            (_ROOM_OF_PIECES * pieces[name] + handover_ns) / share
+            for name, share in shares.items()
+            if pieces[name] > _SHORT_NS and len(shares) > 1
+        ]
+        fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
+        return max(CYCLE_NS, len(shares) * _AVERAGE_TURN_NS, *fitting)
+
+
+def in_whole_pieces(lengths: Mapping[str, float], pieces: Mapping[str, int], usable_ns: float) -> dict[str, float]:
+    """Return lengths of turns that hold whole pieces; the turns of the other slots take up the difference.
+
+    Args:
+        lengths: of the turns, by slot, as each slot is due and owed.
+        pieces: the longest piece of each slot.
+        usable_ns: what all turns may have together.
+
+    Returns:
+        the lengths; the same ones if the other slots would have no time left.
+    """
+    whole = {
+        name: round(length / pieces[name]) * float(pieces[name])
+        for name, length in lengths.items()
+        if _SHORT_NS < pieces[name] < length
+    }
+    before, after = sum(lengths[name] for name in whole), sum(whole.values())
+    others = sum(lengths.values()) - before
+    left = min(others + before - after, usable_ns - after)
+    if not whole or left < 0 or (others and left < others / 2):
+        return dict(lengths)
+    return {name: whole.get(name, length * left / others if others else length) for name, length in lengths.items()}
