@@ -20,6 +20,7 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.sharing.joint import Agreement
 from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu
 from orion.node_agent.sharing.turn_lengths import TurnLengths
@@ -57,7 +58,7 @@ class Agent:
         self.registry = CollectorRegistry()
         """ Metrics of parts that have their own collectors. """
         self.counters = Counters()
-        self._jobs = Jobs(self._save_every_gpu)
+        self._jobs, self._agreement = Jobs(self._save_every_gpu), Agreement()
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
         self.advertising = Advertising(self)
@@ -262,7 +263,7 @@ class Agent:
         policy, default = before.policies() if before else (fresh, fresh)
         shared_gpu = SharedGpu(gpu, policy, before.next_generation if before else 1, default)
         served = ServedGpu(
-            shared_gpu, self.counters, self._jobs, self._pending_max, self.save, self._changed,
+            shared_gpu, self.counters, self._jobs, self._agreement, self._pending_max, self.save, self._changed,
             TurnLengths.of(self.settings.shortest_turn_ms, self.settings.longest_turn_ms),
         )  # fmt: skip
         self.gpus[gpu.uuid] = served

@@ -151,7 +151,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
 
 def _facts(served: ServedGpu, slot: Slot, clients: int) -> Facts:
     slots, is_hp = served.shared_gpu.slots.values(), slot.role is layout.Role.HP
-    account = served.turns.accounts.get(slot.name)
+    account, window = served.turns.accounts.get(slot.name), served.turns.accounts.taken().get(slot.name)
     active = [each for each in slots if each.role is layout.Role.BE and each.name in served.usage.slots]
     return Facts(
         is_hp=is_hp,
@@ -161,7 +161,7 @@ def _facts(served: ServedGpu, slot: Slot, clients: int) -> Facts:
         requests=sum(each.grant.request_milli for each in active) / 1_000,
         parts=served.usage.of(slot.name).recent,
         debt_ns=account.debt_ns if account else 0.0,
-        joint=served.joint,
+        window=window.end - window.begin if window else 0.0,
         unordered=not policies.takes_turns(served.shared_gpu.policy, slots),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from orion.node_agent.sharing.joint import Window
 from orion.planning.sharing.due import Claim, due
 
 MOST_OWED_NS = 100_000_000
@@ -174,9 +175,12 @@ class Account:
 class Accounts(dict[str, Account]):
     """The accounts of the slots of a GPU, by slot name."""
 
-    _claims: tuple[Claim, ...] = ()
+    windows: Mapping[str, Window] = MappingProxyType({})
+    """ Of the slots of jobs that use several GPUs. Such a slot gets its window and nothing else. """
+    _known: tuple[object, ...] = ()
     _shares: Mapping[str, float] = MappingProxyType({})
-    """ What the slots with these claims are due. Claims change seldom, and shares are asked for at each turn's end. """
+    """ The last result of `shares`, and its arguments. They change seldom, and shares are asked for at each turn's end.
+    """
 
     def keep(self, names: Mapping[str, Demand]) -> None:
         """Drop the accounts of other slots, and open those that are missing."""
@@ -187,10 +191,20 @@ class Accounts(dict[str, Account]):
 
     def shares(self) -> Mapping[str, float]:
         """Return the part of be's time that each slot is due now."""
-        claims = tuple(Claim(each.request, each.limit, each.wants) for each in self.values())
-        if claims != self._claims or self._shares.keys() != self.keys():
-            self._claims, self._shares = claims, due(dict(zip(self, claims, strict=True)))
+        arguments = tuple(self), self.windows, tuple((each.request, each.limit, each.wants) for each in self.values())
+        if arguments != self._known:
+            taken = {name: window.end - window.begin for name, window in self.taken().items()}
+            others = {name: claim for name, claim in self.claims().items() if name not in taken}
+            self._known, self._shares = arguments, due(others, 1.0 - sum(taken.values())) | taken
         return self._shares
+
+    def claims(self) -> dict[str, Claim]:
+        """Return what each slot may claim of the GPU's time."""
+        return {name: Claim(each.request, each.limit, each.wants) for name, each in self.items()}
+
+    def taken(self) -> dict[str, Window]:
+        """Return the windows of the slots that have work."""
+        return {name: window for name, window in self.windows.items() if name in self and self[name].wants}
 
     @property
     def have_long_pieces(self) -> bool:

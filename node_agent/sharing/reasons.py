@@ -28,7 +28,7 @@ class Facts:
         requests: the sum of the requests of all be slots of the GPU that have clients.
         parts: what happened lately.
         debt_ns: what it has used beyond what it was due.
-        joint: a job that uses several GPUs uses this one.
+        window: the part of the time in which its job, which uses several GPUs, has the turn on all of them; 0: none.
         unordered: the policy lets be slots run at the same time.
     """
 
@@ -39,7 +39,7 @@ class Facts:
     requests: float = 0.0
     parts: Parts = field(default_factory=Parts)
     debt_ns: float = 0.0
-    joint: bool = False
+    window: float = 0.0
     unordered: bool = False
 
 
@@ -86,11 +86,11 @@ def _of_be(facts: Facts) -> Iterator[Reason]:
 
 
 def _of_rules(facts: Facts) -> Iterator[Reason]:
-    """Return why the slots of the GPU take no turns, or why this one gets none."""
-    if facts.joint:
-        what = "a job that uses several GPUs runs here, so the be slots of this GPU take no turns"
-        yield Reason("JobOnSeveralGPUs", f"{what}: requests and limits have no effect until it ends")
-    elif facts.unordered:
+    """Return why the slots of the GPU take no turns, or why this one has the turns that it has."""
+    if facts.window:
+        what = f"its job uses several GPUs and has the turn on all of them together, {_n(facts.window)} of the time"
+        yield Reason("JobOnSeveralGPUs", f"{what}, the least that the job is due on one of them")
+    if facts.unordered:
         what = "the policy none lets all programs run at once"
         yield Reason("PolicyNone", f"{what}, as no be slot has a request or a limit")
     if facts.parts.slot.shut > _NOTABLE:
@@ -114,7 +114,7 @@ def _of_claims(facts: Facts) -> Iterator[Reason]:
     slot, left = facts.parts.slot, 1 - facts.parts.hp
     if facts.limit < 1 and abs(slot.due - min(facts.limit, left)) < _NOTABLE:
         yield _limited(facts)
-    if facts.joint or facts.unordered:
+    if facts.unordered:
         return
     if facts.parts.turns < _NOTABLE:
         yield Reason("Alone", "no other be slot competes with it, so it takes no turns")

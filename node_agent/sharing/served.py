@@ -13,6 +13,7 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
+from orion.node_agent.sharing.joint import Agreement
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.usage import Usage
@@ -20,6 +21,7 @@ from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
+from orion.planning.sharing.due import due
 
 _CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.07, 0.1
 """ The time between two checks: while hp is at its limit or work runs on after its turns; while be slots take turns
@@ -38,6 +40,7 @@ class ServedGpu:
         shared_gpu: the per-GPU shared state.
         counters: shared by all GPUs.
         jobs: shared by all GPUs.
+        agreement: shared by all GPUs.
         pending_max: maximum number of connections of each slot that have not sent their first message.
         save: writes the state file.
         changed: called when clients joined or left.
@@ -49,6 +52,7 @@ class ServedGpu:
         shared_gpu: SharedGpu,
         counters: Counters,
         jobs: Jobs,
+        agreement: Agreement,
         pending_max: int,
         save: Notify,
         changed: Notify,
@@ -58,13 +62,11 @@ class ServedGpu:
         self.joining = Joining(
             self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self), self._wishes
         )
-        self._jobs = jobs
+        self._jobs, self._agreement = jobs, agreement
         self.activity = Activity(self.shared_gpu)
         self.turns = Turns(lengths)
         self.ceilings = Ceilings()
         self.usage = Usage()
-        self.joint = False
-        """ A job that uses several GPUs uses this one, so be slots take no turns. """
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
         self.text = ""
@@ -148,6 +150,7 @@ class ServedGpu:
     def stop(self) -> None:
         """Close everything. Clients continue, and no slot waits for another one, since no agent could end the wait."""
         self.release_all()
+        self._agreement.note(self.shared_gpu.gpu.uuid, {})
         self.joining.stop()
         self.shared_gpu.page.close()
         for slot in self.shared_gpu.slots.values():
@@ -172,14 +175,16 @@ class ServedGpu:
         hp_slots = [slot for slot in slots.values() if slot.role is layout.Role.HP]
         limits = {slot.name: (slot.grant.limit_milli or 1_000) / 1_000 for slot in hp_slots}
         self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look))
-        # The ranks of a job must be able to run at the same time on all of its GPUs, and turns of different GPUs would
-        # not overlap: a collective would wait for ever.
-        self.joint = any(self._jobs.spans_gpus(slots[name].job) for name in look.demands)
+        jobs = {name: slots[name].job for name in look.demands if self._jobs.spans_gpus(slots[name].job)}
         took_turns = bool(self.turns.plans)
-        if turns := not self.joint and policies.takes_turns(self.shared_gpu.policy, slots.values()):
-            self.turns.look(look.now_ns, look.left, look.demands, together=look.together)
+        if turns := policies.takes_turns(self.shared_gpu.policy, slots.values()):
+            agreed = self._agreement.windows(self.shared_gpu.gpu.uuid) if jobs else {}
+            windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
+            self.turns.look(look.now_ns, look.left, look.demands, look.together, windows)
         else:
             self.turns.rest()
+        parts = due(self.turns.accounts.claims()) if jobs and turns else {}
+        self._agreement.note(self.shared_gpu.gpu.uuid, {jobs[name]: parts.get(name, 0.0) for name in jobs if parts})
         self.usage.look(look, self.turns.accounts if turns and took_turns else None)
         self._publish()
 

@@ -13,9 +13,11 @@ several points within a second. A turn for each check of the agent: its timers a
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
+from orion.node_agent.sharing.joint import JOINT_CYCLE_NS, Window, room
 from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, in_whole_pieces
 
 PLAN_NS = 750_000_000
@@ -45,6 +47,7 @@ _GOLDEN = 0.618_034
 
 
 _USUAL = TurnLengths()
+_NONE: Mapping[str, Window] = MappingProxyType({})
 
 
 class Turns:
@@ -83,6 +86,7 @@ class Turns:
         part: float,
         demands: Mapping[str, Demand],
         together: bool = False,
+        windows: Mapping[str, Window] = _NONE,
     ) -> None:
         """Charge the slots, and plan their next turns.
 
@@ -91,12 +95,14 @@ class Turns:
             part: the part of the time since the previous check that hp left to be, 0 to 1.
             demands: by slot name; all slots that have clients.
             together: the contexts of the clients run together (MPS).
+            windows: of the slots of jobs that use several GPUs.
         """
         self._together = together
         between = min(now_ns - self._looked_ns, PLAN_NS) if self.plans else 0
         self._between_ns, self._looked_ns = max(between, self._between_ns * _FORGOTTEN), now_ns
         self._accounts.keep(demands)
         self._settle(now_ns)
+        self._accounts.windows = windows
         if part > _UNDISTURBED and not together:
             self._accounts.learn_handovers(demands)
         self._accounts.charge(part, demands)
@@ -180,14 +186,20 @@ class Turns:
         past = (now_ns - self._boundary_ns) // self._length_ns * self._length_ns
         return begin + past, end + past
 
-    def _lengths(self, shares: Mapping[str, float], owed: Mapping[str, float]) -> dict[str, int]:
-        """Return the lengths of the next turns, corrected by what the slots will be owed when they begin."""
+    def _lengths(self, shares: Mapping[str, float], owed: Mapping[str, float], room_ns: float) -> dict[str, int]:
+        """Return the lengths of the next turns, corrected by what the slots will be owed when they begin.
+
+        Args:
+            shares: parts of `room_ns`, which is the time for these turns.
+            owed: nanoseconds.
+            room_ns: the cycle, or what windows leave of it.
+        """
         shares = {name: share for name, share in shares.items() if share}
         least = self._bounds.shortest_ns
         lost = {name: self._accounts[name].handover_ns for name in shares}
-        usable = self._length_ns - sum(lost.values())
+        usable = room_ns - sum(lost.values())
         full = is_full(shares)
-        whole = usable if full else self._length_ns
+        whole = usable if full else room_ns
         corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
         wished = {name: share * whole + corrected * owed[name] for name, share in shares.items()}
         # A slot whose turn would be too short has none, until it is owed enough.
@@ -220,7 +232,9 @@ class Turns:
         """Plan the next cycle. The turns of the cycle under way stay."""
         past = max(0, now_ns - self._boundary_ns) // self._length_ns + 1
         boundary = self._boundary_ns if now_ns < self._boundary_ns else self._boundary_ns + past * self._length_ns
-        if not self.plans:
+        if self._accounts.taken():
+            boundary = (now_ns // JOINT_CYCLE_NS + 1) * JOINT_CYCLE_NS
+        elif not self.plans:
             boundary = now_ns
         self._order = [name for name in self._order if name in self._accounts]
         self._order += [name for name in self._accounts if name not in self._order]
@@ -231,6 +245,9 @@ class Turns:
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
     ) -> None:
         """Begin a cycle at ``begin_ns``: ``first``, then the slot behind ``after``. ``kept`` runs until then."""
+        if self._accounts.taken():
+            self._plan(now_ns)
+            return
         order = [name for name in self._order if name != first]
         index = order.index(after) + 1 if after in order else 0
         self._order = [*([first] if first else []), *order[index:], *order[:index]]
@@ -246,7 +263,11 @@ class Turns:
         pieces = {name: self._accounts[name].piece_ns for name in positive}
         usual = self._bounds.cycle(positive, pieces, handover) if positive else CYCLE_NS
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
-        lengths = self._lengths(shares, self._owed(shares, now_ns, begin_ns, turns))
+        owed = self._owed(shares, now_ns, begin_ns, turns)
+        if taken := self._accounts.taken():
+            self._write_around(taken, now_ns, begin_ns, turns, owed)
+            return
+        lengths = self._lengths(shares, owed, self._length_ns)
         if is_full(shares):  # turns of whole pieces may be shorter together
             self._length_ns = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
@@ -260,3 +281,36 @@ class Turns:
                 plans[name] = Plan(turn, (at, at + length), self._length_ns, until, early)
                 at += length
         self.plans, self._boundary_ns = plans, begin_ns
+
+    def _write_around(
+        self,
+        taken: Mapping[str, Window],
+        now_ns: int,
+        begin_ns: int,
+        turns: Mapping[str, tuple[int, int]],
+        owed: Mapping[str, float],
+    ) -> None:
+        """Make the plans around the windows of jobs, from the joint cycle on that begins at ``begin_ns``."""
+        self._length_ns = JOINT_CYCLE_NS
+        left = room(taken)
+        length = left.end - left.begin
+        shares = {
+            name: min(1.0, share / length) for name, share in self._accounts.shares().items() if name not in taken
+        }
+        lengths = self._lengths(shares, owed, length * JOINT_CYCLE_NS)
+        next_turns = {
+            name: (round(each.begin * JOINT_CYCLE_NS), round(each.end * JOINT_CYCLE_NS)) for name, each in taken.items()
+        }
+        at = round(left.begin * JOINT_CYCLE_NS)
+        for name in self._order:
+            if name in lengths:
+                next_turns[name] = at, at + lengths[name]
+                at += lengths[name]
+        until, early = now_ns + PLAN_NS, 0 if self._together else _EARLY_NS
+        self.plans = {}
+        for name in self._order:
+            begin, end = next_turns.get(name, (0, 0))
+            self.plans[name] = Plan(
+                turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), JOINT_CYCLE_NS, until, early
+            )
+        self._boundary_ns = begin_ns

@@ -40,7 +40,7 @@ CASES = [
     ),
     (Facts(request=0.4, parts=parts(measured=0.2)), {"IdleInTurns": "turns took 0.4 of the time, and its work on"}),
     (Facts(request=0.4, parts=parts(charged=0.3, measured=0.3)), {"Behind": "due 0.4 of the time and was charged 0.3"}),
-    (Facts(request=0.4, joint=True, parts=parts(turns=0.0)), {"JobOnSeveralGPUs": "requests and limits have no"}),
+    (Facts(request=0.4, window=0.3, parts=parts()), {"JobOnSeveralGPUs": "on all of them together, 0.3 of"}),
     (Facts(unordered=True, parts=parts(turns=0.0)), {"PolicyNone": "the policy none lets all programs run at once"}),
     (Facts(is_hp=True, request=0.9, parts=parts(measured=0.9, waited=0.1)), {"Request": "sure of the other 0.1"}),
     (Facts(is_hp=True, request=1.0, parts=parts(measured=0.7)), {"First": "work on the GPU for 0.7 of the time"}),
