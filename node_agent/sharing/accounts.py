@@ -6,8 +6,9 @@ where a slot's work ran on long after its turns, and for what a handover costs t
 slot did not want is not owed to it.
 """
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ _LONG_PIECE_NS = 2_000_000
 """ Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
 _MOST_ARREARS_NS = 20_000_000
 """ Reports may be so late. """
+_SECOND_NS, _USED_NS = 1_000_000_000, 5_000_000
+""" The time in which limits hold; and a slot that used less in it used nothing. """
 _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _LONE_NS = 1_000_000_000
@@ -90,6 +93,8 @@ class Account:
     measured_ns: float = 0.0
     measured_turns: float = 0.0
     """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
+    second: deque[tuple[float, float]] = field(default_factory=deque)
+    """ With a limit: what the slot was charged between two checks, and how much time there was; of the last second. """
     request: float = 0.0
     limit: float = 1.0
     piece_ns: int = 0
@@ -121,16 +126,32 @@ class Account:
             correction = self.measured_ns / self.measured_turns - self.usual_handover_ns
             self.handover_ns = self.usual_handover_ns + max(-_CORRECTION_MOST_NS, min(correction, _CORRECTION_MOST_NS))
 
-    def charge(self, part: float, ran_on_ns: float, lost_ns: float) -> None:
+    @property
+    def has_budget(self) -> bool:
+        """Whether a long piece fits into what is left of the limit of the last second; if not, it waits.
+
+        A piece that is longer than the limit allows in a second waits until the slot has used nothing for a second.
+        """
+        if self.limit >= 1 or self.piece_ns <= _LONG_PIECE_NS:
+            return True
+        used = sum(charged for charged, _ in self.second)
+        return used < _USED_NS or used + self.piece_ns <= self.limit * _SECOND_NS
+
+    def charge(self, part: float, ran_on_ns: float, lost_ns: float, elapsed_ns: float) -> None:
         """Move what has passed since the last check into the balance.
 
         Args:
             part: the part of the time that hp left to be.
             ran_on_ns: what the slot used beyond its turns.
             lost_ns: what others used of its turns.
+            elapsed_ns: the time since the last check.
         """
         self.was_due_ns = self.due_ns * part
         self.was_charged_ns = self.held_ns * part + ran_on_ns - lost_ns
+        if self.limit < 1:
+            self.second.append((self.was_charged_ns, elapsed_ns * part))
+            while sum(there for _, there in self.second) > _SECOND_NS and len(self.second) > 1:
+                self.second.popleft()
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
         self.balance_ns = max(-_MOST_DEBT_NS, min(balance, MOST_OWED_NS if self.wants else 0.0))
         self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0
@@ -216,7 +237,7 @@ class Accounts(dict[str, Account]):
         wanting = [account for account in self.values() if now_ns - account.wanted_ns < _LONE_NS]
         return len(wanting) > 1 or any(account.limit < 1 for account in wanting)
 
-    def charge(self, part: float, demands: Mapping[str, Demand]) -> None:
+    def charge(self, part: float, demands: Mapping[str, Demand], elapsed_ns: float) -> None:
         """Charge all slots for what has passed since the last check."""
         held = {name: account.held_ns * part for name, account in self.items()}
         ran_on = {name: account.ran_on(held[name], demands[name]) for name, account in self.items()}
@@ -225,7 +246,7 @@ class Accounts(dict[str, Account]):
             # What one slot used beyond its turns, it took from the turns of the others.
             lost = sum(each * held[name] / (turns - held[other]) for other, each in ran_on.items()
                        if other != name and held[name])  # fmt: skip
-            account.charge(part, ran_on[name], lost)
+            account.charge(part, ran_on[name], lost, elapsed_ns)
         self._forgive()
 
     def learn_handovers(self, demands: Mapping[str, Demand]) -> None:

@@ -23,9 +23,9 @@ from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, in_whol
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
-_HANDOVER_NS, _REOPENED_NS = 300_000, 200_000
-""" The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause. The
-first value is a mean on an H200 (docs/results/quotas.md). Turns are longer by as much, and it is not charged. """
+_HANDOVER_NS = 200_000
+""" The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause, if
+nothing is known: 0.16 to 0.3 ms on an H100 (docs/results/quotas.md). Turns are longer by it, and it is not charged. """
 _EARLY_NS = 150_000
 """ Clients may launch so long before their turns begin. Then less time is lost: on an H100 the throughputs of three
 slots added up to 0.957 instead of 0.946, and to 0.953 with twice this time (docs/results/quotas.md). """
@@ -105,7 +105,7 @@ class Turns:
         self._accounts.windows = windows
         if part > _UNDISTURBED and not together:
             self._accounts.learn_handovers(demands)
-        self._accounts.charge(part, demands)
+        self._accounts.charge(part, demands, between)
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
@@ -203,7 +203,9 @@ class Turns:
         corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
         wished = {name: share * whole + corrected * owed[name] for name, share in shares.items()}
         # A slot whose turn would be too short has none, until it is owed enough.
-        wished = {name: length for name, length in wished.items() if length >= least}
+        wished = {
+            name: length for name, length in wished.items() if length >= least and self._accounts[name].has_budget
+        }
         if not wished and full:
             wished = {max(shares, key=lambda name: owed[name]): least}
         total = sum(wished.values())
@@ -257,7 +259,7 @@ class Turns:
         """Make the plans: ``turns`` in the cycle under way, then cycles from ``begin_ns`` on."""
         shares = self._accounts.shares()
         positive = {name: share for name, share in shares.items() if share > 0}
-        handover = _REOPENED_NS if len(positive) == 1 else _TOGETHER_NS if self._together else _HANDOVER_NS
+        handover = _TOGETHER_NS if self._together and len(positive) > 1 else _HANDOVER_NS
         for account in self._accounts.values():
             account.expect_handover(handover)
         pieces = {name: self._accounts[name].piece_ns for name in positive}

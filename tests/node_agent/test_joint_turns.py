@@ -59,7 +59,7 @@ def test_other_slots_have_the_longest_time_beside_the_windows() -> None:
 
 
 class Node:
-    """Two GPUs with a job on both, slot `be-0`, and other slots; all always have work unless told otherwise."""
+    """Two GPUs with a job on both, slot `be-0`, and other slots; all always have work but those in `idle`."""
 
     def __init__(self, *requests: dict[str, float]) -> None:
         self.requests = requests

@@ -11,7 +11,7 @@ from orion.node_agent.sharing.turns import Turns
 
 MS = 1_000_000
 STEP_NS = MS // 10
-HANDOVER_NS = 3 * STEP_NS
+HANDOVER_NS = 2 * STEP_NS
 SLICE_NS = 2 * MS
 SECOND = 1_000 * MS // STEP_NS
 

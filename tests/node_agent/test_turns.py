@@ -15,8 +15,8 @@ from orion.node_agent.sharing.turns import PLAN_NS, Turns
 
 MS = 1_000_000
 STEP_NS = MS // 10
-HANDOVER_NS, REOPENED_NS = 3 * STEP_NS, 2 * STEP_NS
-""" A slot does nothing for so long after its turn has begun: after another slot's turn, and when it is alone. """
+HANDOVER_NS = 2 * STEP_NS
+""" A slot does nothing for so long after its turn has begun. """
 
 
 @dataclass
@@ -89,8 +89,7 @@ def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, ti
     working = []
     for name, each in tenants.items():
         plan = plans.get(name)
-        handover = each.handover_ns if len(plans) > 1 else REOPENED_NS
-        has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - handover, now + 1))
+        has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - each.handover_ns, now + 1))
         if has_turn and each.is_awake(now) and each.piece_ns:
             each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
         if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
@@ -129,7 +128,7 @@ def test_each_second_is_shared_by_request(requests: tuple[float, ...], due: tupl
 
 
 def test_what_a_handover_costs_each_slot_is_learnt() -> None:
-    tenants = [Tenant(0.6, handover_ns=STEP_NS), Tenant(0.2), Tenant(0.2, handover_ns=5 * STEP_NS)]
+    tenants = [Tenant(0.6, handover_ns=STEP_NS), Tenant(0.2), Tenant(0.2, handover_ns=4 * STEP_NS)]
     for windows, share in zip(shares(run(tenants, 8.0)), (0.6, 0.2, 0.2), strict=True):
         assert max(abs(each - share) for each in windows) < 0.006, (share, min(windows), max(windows))
 
@@ -142,6 +141,13 @@ def test_shares_hold_beside_hp() -> None:
 def test_limits_hold_on_an_idle_gpu() -> None:
     assert means(run([Tenant(limit=0.5)], 6.0), of_all=False) == pytest.approx([0.5], abs=0.005)
     assert means(run([Tenant(limit=0.3), Tenant(limit=0.4)], 6.0), of_all=False) == pytest.approx([0.3, 0.4], abs=0.005)
+
+
+@pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
+def test_a_long_piece_waits_until_the_limit_has_room_for_it(limit: float, piece_ms: int) -> None:
+    windows = shares(run([Tenant(limit=limit, piece_ns=piece_ms * MS)], 14.0), of_all=False)[0]
+    assert max(windows) < limit + 0.08  # it would be up to 0.17 more if debts alone held the limit
+    assert sum(windows) / len(windows) > 0.75 * limit
 
 
 def test_time_that_a_slot_does_not_want_is_used_by_others() -> None:
