@@ -52,7 +52,7 @@ class Compute(Model):
 
     limit: PartOfGPU | None = None
     """ The part of the time that the slot gets at most, measured over 1 s, also on a GPU that is otherwise idle.
-    Priority hp: the grant records the value, but no policy of this version limits hp. Unit: a part such as 0.6, in
+    Priority hp: be runs while hp has used its limit. Unit: a part such as 0.6, in
     steps of a thousandth. Default: no limit. """
 
     rules = COMPUTE

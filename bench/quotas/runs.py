@@ -40,12 +40,13 @@ def run(
         Unavailable: there is no GPU, or a process has failed.
     """
     began = time.monotonic()
-    needs = START_SECONDS + scenario.settle_seconds + scenario.seconds
     folder.mkdir(parents=True, exist_ok=True)
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):
             continue
+        alone = len(setting.clients) * (PAUSE + LEAD + scenario.alone_seconds)
+        needs = START_SECONDS + alone + scenario.settle_seconds + scenario.seconds
         if time.monotonic() - began + needs > stop_after:
             say(f"{setting.name}: no time is left")
             return

@@ -48,7 +48,7 @@ class Setting(_Strict):
     name: str = Field(pattern="^[a-z0-9-]+$")
     clients: list[Client] = Field(min_length=1, max_length=8)
     mode: Literal["timeslice", "mps"] = "timeslice"
-    longest_turn_ms: float | None = Field(default=None, ge=1, le=1000)
+    longest_turn_ms: float | None = Field(default=None, ge=1, le=100)
     """ The agent's setting; None: its default. """
 
 

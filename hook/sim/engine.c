@@ -144,7 +144,7 @@ static void switch_to(struct sim_state *state, uint64_t gpu, uint64_t group)
         SIM_PUT(of->switched_ns, state->now_ns + (of->last_group ? sim_machine->parameters.switch_ns : 0));
         SIM_PUT(of->last_group, group);
     }
-    SIM_PUT(of->slice_start_ns, state->now_ns);
+    SIM_PUT(of->slice_start_ns, of->switched_ns > state->now_ns ? of->switched_ns : state->now_ns);
     SIM_PUT(of->slice_end_ns, 0);
 }
 
@@ -163,8 +163,10 @@ static void arbitrate(struct sim_state *state, uint64_t gpu)
         demand = demand_on(state, gpu);
     }
     if (!demand.others) SIM_PUT(of->slice_end_ns, 0);
-    else if (!of->slice_end_ns)
-        SIM_PUT(of->slice_end_ns, of->slice_start_ns + ((state->now_ns - of->slice_start_ns) / slice + 1) * slice);
+    else if (!of->slice_end_ns) {
+        uint64_t passed = state->now_ns > of->slice_start_ns ? state->now_ns - of->slice_start_ns : 0;
+        SIM_PUT(of->slice_end_ns, of->slice_start_ns + (passed / slice + 1) * slice);
+    }
 }
 
 /* The stream whose waiting copy has been at the head longest; SIM_NEVER: no copy waits for the engine. */

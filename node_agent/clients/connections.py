@@ -59,8 +59,8 @@ class Connection:
         self._pace = TokenBucket(_MESSAGES_BURST, _MESSAGES_PER_SECOND, self._loop.time)
         self._timers: list[asyncio.TimerHandle] = []
         self._greeted = False
-        self._watched = False
-        """ Whether the event loop watches the socket. """
+        self._watched = self._paused = self._blocked = False
+        """ Whether the event loop has watched the socket; whether reading pauses; whether a full socket is watched. """
         self.closed = False
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class Connection:
             OSError: the event loop cannot watch another socket.
         """
         self._readable()
-        if not self.closed and not self._timers:
+        if not self.closed and not self._paused:
             self._watch()
 
     @property
@@ -101,6 +101,7 @@ class Connection:
             timer.cancel()
         if self._watched:
             self._loop.remove_reader(self._sock.fileno())
+        if self._blocked:
             self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
         for _, fds in self._outbox:
@@ -108,7 +109,7 @@ class Connection:
         self._outbox.clear()
 
     def _watch(self) -> None:
-        self._watched = True
+        self._watched, self._paused = True, False
         self._loop.add_reader(self._sock.fileno(), self._readable)
 
     def _end(self) -> None:
@@ -131,6 +132,7 @@ class Connection:
         self._on_message(self, data, fds)
         wait = self._pace.take()
         if wait and not self.closed:
+            self._paused = True
             if self._watched:
                 self._loop.remove_reader(self._sock.fileno())
             self._later(wait, self._watch)
@@ -173,12 +175,14 @@ class Connection:
             return False
         self.stuck_since = self.stuck_since or self._loop.time()
         if code == errno.EAGAIN:
+            self._blocked = True
             self._loop.add_writer(self._sock.fileno(), self._writable)
         else:
             self._later(_RETRY_SECONDS, self._writable)
         return False
 
     def _writable(self) -> None:
+        self._blocked = False
         self._loop.remove_writer(self._sock.fileno())
         self._flush()
         if not self._outbox and not self.closed:

@@ -107,10 +107,14 @@ def _content(path: Path) -> bytes:
     Raises:
         OSError: the file cannot be read, or it is a pipe or a device, where a read could block.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
-        return file.read(SIZE_MAX + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(SIZE_MAX + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _report(before: FileRules, now: FileRules) -> None:

@@ -55,6 +55,11 @@ class Ceiling:
         """Whether the slot was busy in the last second."""
         return self._sum_ns > 0
 
+    @property
+    def part(self) -> float:
+        """The part of each cycle in which the slot may launch."""
+        return self._part
+
     def look(self, now_ns: int, used_ns: int, limit: float) -> Plan | None:
         """Note what the slot has used since the previous check, and plan; None: it may launch at any time.
 
@@ -114,7 +119,9 @@ class Ceilings:
         limited = {name: limit for name, limit in limits.items() if limit < 1}
         self._slots = {name: self._slots.get(name) or Ceiling() for name in limited}
         floor = _leaving_a_floor(now_ns, sure) if sure < 1 else None
-        plans = {name: each.look(now_ns, used_ns.get(name, 0), limited[name]) for name, each in self._slots.items()}
+        found = {name: each.look(now_ns, used_ns.get(name, 0), limited[name]) for name, each in self._slots.items()}
+        plans = {name: plan for name, plan in found.items() if plan is not None and self._slots[name].part < sure}
+        # A limit that leaves be less than its floor leaves the floor instead.
         self.plans = {name: plan for name in limits if (plan := plans.get(name) or floor)}
 
     def rest(self) -> None:

@@ -29,6 +29,8 @@ class Looking:
         self._active_ns = time.monotonic_ns()
         self._looked = time.monotonic()
         self._wake = asyncio.Event()
+        self._tolerating: dict[str, Tolerating] = {}
+        self._saving = Tolerating("gpus: their state")
 
     @property
     def seconds_since(self) -> float:
@@ -42,11 +44,9 @@ class Looking:
 
     async def run(self) -> None:
         """Check the GPUs until cancelled."""
-        worked, tolerating = time.thread_time(), Tolerating("gpus: a check")
+        worked = time.thread_time()
         while True:
-            seconds = _LOOK_SECONDS
-            with tolerating:
-                seconds = self.look()
+            seconds = self.look()
             before, worked = worked, time.thread_time()
             seconds = max(seconds, min(_LOOK_SECONDS, (worked - before) / _LOOKING_MAX))
             self._wake.clear()
@@ -56,15 +56,17 @@ class Looking:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def look(self) -> float:
-        """Check every GPU once; return the seconds until the next check."""
-        now = time.monotonic_ns()
-        gpus = self._gpus.values()
-        for gpu in gpus:
-            if gpu.look(now):
-                self._active_ns = now
-        if any(gpu.unsaved for gpu in gpus):
-            self._save()
+        """Check every GPU once; return the seconds until the next check. A failure of one GPU stops no other check."""
+        now, seconds = time.monotonic_ns(), _LOOK_SECONDS
+        self._tolerating = {uuid: self._tolerating.get(uuid) or Tolerating(f"{uuid}: a check") for uuid in self._gpus}
+        for uuid, gpu in list(self._gpus.items()):
+            with self._tolerating[uuid]:
+                if gpu.look(now):
+                    self._active_ns = now
+                seconds = min(seconds, gpu.look_seconds)
+        with self._saving:
+            if any(gpu.unsaved for gpu in self._gpus.values()):
+                self._save()
         self._looked = time.monotonic()
-        seconds = min((gpu.look_seconds for gpu in gpus), default=_LOOK_SECONDS)
         idle = seconds >= _LOOK_SECONDS and now - self._active_ns > _IDLE_AFTER_NS
         return _IDLE_LOOK_SECONDS if idle else seconds

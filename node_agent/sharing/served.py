@@ -150,7 +150,7 @@ class ServedGpu:
     def stop(self) -> None:
         """Close everything. Clients continue, and no slot waits for another one, since no agent could end the wait."""
         self.release_all()
-        self._agreement.note(self.shared_gpu.gpu.uuid, {})
+        self._agreement.note(self.shared_gpu.gpu.uuid, {}, 0)
         self.joining.stop()
         self.shared_gpu.page.close()
         for slot in self.shared_gpu.slots.values():
@@ -165,9 +165,9 @@ class ServedGpu:
     @property
     def look_seconds(self) -> float:
         """The time until the next check: the longer, the longer the plans that it renews stay right."""
-        if self.ceilings.active or (self.turns.plans and self.turns.accounts.have_long_pieces):
+        if self.ceilings.active or (self.turns.competing and self.turns.accounts.have_long_pieces):
             return _CORRECTED_SECONDS
-        return _TURNS_SECONDS if self.turns.plans else _CLIENTS_SECONDS
+        return _TURNS_SECONDS if self.turns.competing else _CLIENTS_SECONDS
 
     def _plan(self, look: Look) -> None:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""
@@ -175,18 +175,30 @@ class ServedGpu:
         hp_slots = [slot for slot in slots.values() if slot.role is layout.Role.HP]
         limits = {slot.name: (slot.grant.limit_milli or 1_000) / 1_000 for slot in hp_slots}
         self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look))
-        jobs = {name: slots[name].job for name in look.demands if self._jobs.spans_gpus(slots[name].job)}
-        took_turns = bool(self.turns.plans)
+        took_turns = self.turns.competing
         if turns := policies.takes_turns(self.shared_gpu.policy, slots.values()):
-            agreed = self._agreement.windows(self.shared_gpu.gpu.uuid) if jobs else {}
-            windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
-            self.turns.look(look.now_ns, look.left, look.demands, look.together, windows)
+            self._take_turns(look)
         else:
             self.turns.rest()
-        parts = due(self.turns.accounts.claims()) if jobs and turns else {}
-        self._agreement.note(self.shared_gpu.gpu.uuid, {jobs[name]: parts.get(name, 0.0) for name in jobs if parts})
+            self._agreement.note(self.shared_gpu.gpu.uuid, {}, 0)
         self.usage.look(look, self.turns.accounts if turns and took_turns else None)
         self._publish()
+
+    def _take_turns(self, look: Look) -> None:
+        uuid, slots = self.shared_gpu.gpu.uuid, self.shared_gpu.slots
+        jobs = {name: slots[name].job for name in look.demands if self._jobs.spans_gpus(slots[name].job)}
+        for name, job in jobs.items():
+            if look.demands[name].reported_ns or look.demands[name].launched:
+                self._agreement.progressed(job, look.now_ns)
+        agreed = self._agreement.windows(uuid, look.now_ns) if jobs else {}
+        windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
+        demands = look.demands | self.activity.limited(look)
+        self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns)
+        parts = due(self.turns.accounts.claims()) if jobs else {}
+        wanted = dict.fromkeys(jobs.values(), 0.0)
+        for name, job in jobs.items():
+            wanted[job] += parts.get(name, 0.0)
+        self._agreement.note(uuid, wanted, len(look.demands))
 
     def _sure(self, look: Look) -> float:
         """Return hp's request if hp uses all of it and be has work; else 1."""

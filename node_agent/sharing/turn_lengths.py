@@ -9,8 +9,10 @@ Pieces that would need a longer cycle than `_LONGEST_CYCLE_NS` do not fit into t
 debt, and has fewer turns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+
+from orion.node_agent.sharing.accounts import Accounts, is_full
 
 CYCLE_NS = 20_000_000
 """ The time in which each slot has one turn. """
@@ -18,6 +20,8 @@ _AVERAGE_TURN_NS = 5_000_000
 """ With many slots the cycle is so long that turns have this length on average. """
 _LONGEST_CYCLE_NS = 60_000_000
 """ Cycles are not made longer than this for long pieces. """
+_LONGEST_SET_NS = 250_000_000
+""" Cycles are not longer than this for the turns that a node's settings ask for, unless all slots have such turns. """
 _ROOM = 1.3
 """ A cycle is longer than the shortest turns of its slots by this factor, so that corrections seldom make a turn too
 short. """
@@ -52,8 +56,12 @@ class TurnLengths:
             pieces: the longest piece of each slot.
             handover_ns: what each turn loses.
         """
-        usual = self.longest_ns / max(shares.values()) if self.longest_ns else self._usual(shares, pieces, handover_ns)
+        usual = self._as_set(shares) if self.longest_ns else self._usual(shares, pieces, handover_ns)
         return max(usual, _ROOM * len(shares) * (self.shortest_ns + handover_ns))
+
+    def _as_set(self, shares: Mapping[str, float]) -> float:
+        """Return the cycle in which the longest turn is as long as set. With limits alone, it may be shorter."""
+        return min(self.longest_ns / max(shares.values()), max(_LONGEST_SET_NS, len(shares) * self.longest_ns))
 
     @staticmethod
     def _usual(shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
@@ -64,6 +72,49 @@ class TurnLengths:
         ]
         fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
         return max(CYCLE_NS, len(shares) * _AVERAGE_TURN_NS, *fitting)
+
+
+def next_lengths(
+    accounts: Accounts,
+    shares: Mapping[str, float],
+    corrections: Mapping[str, float],
+    room_ns: float,
+    shortest_ns: float,
+) -> dict[str, int]:
+    """Return the lengths of the next turns, with what each handover loses; a slot without one has no turn.
+
+    Args:
+        accounts: of the slots.
+        shares: what each slot is due, as a part of ``room_ns``.
+        corrections: by how much each turn is longer for what the slot is owed, in nanoseconds.
+        room_ns: the time for these turns: the cycle, or what windows leave of it.
+        shortest_ns: a slot whose turn would be shorter has none, until it is owed enough.
+    """
+    lost = {name: accounts[name].handover_ns for name in shares}
+    full = is_full(shares)
+    whole = room_ns - sum(lost.values()) if full else room_ns
+    wished = {name: share * whole + corrections[name] for name, share in shares.items()}
+    bounded = {name: min(length, accounts[name].allowance_ns) for name, length in wished.items()}
+    lengths = {name: length for name, length in bounded.items() if length >= shortest_ns}
+    if not lengths and full:  # all are in debt, or at their limits
+        able = [name for name in shares if accounts[name].allowance_ns >= shortest_ns]
+        lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
+    usable = room_ns - sum(lost[name] for name in lengths)
+    growing = {name for name in lengths if accounts[name].ceiling >= 1}
+    fitted = _fitted(lengths, growing if full else set(), usable)
+    pieces = {name: accounts[name].piece_ns for name in fitted}
+    whole_pieces = in_whole_pieces(fitted, pieces, usable) if len(shares) > 1 else fitted
+    return {name: round(length + lost[name]) for name, length in whole_pieces.items()}
+
+
+def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> dict[str, float]:
+    """Return lengths that are no longer than ``usable`` together; those of ``growing`` take up what is left."""
+    total, grown = sum(lengths.values()), sum(lengths[name] for name in growing)
+    if total > usable or not grown:
+        scale = min(1.0, usable / total) if total else 1.0
+        return {name: length * scale for name, length in lengths.items()}
+    scale = (usable - total + grown) / grown
+    return {name: length * scale if name in growing else length for name, length in lengths.items()}
 
 
 def in_whole_pieces(lengths: Mapping[str, float], pieces: Mapping[str, int], usable_ns: float) -> dict[str, float]:

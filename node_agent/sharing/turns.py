@@ -12,13 +12,14 @@ alternates between their contexts every 2 ms, each of them has a kernel in fligh
 several points within a second. A turn for each check of the agent: its timers are late by more than a handover costs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.accounts import Accounts, Demand, is_full
-from orion.node_agent.sharing.joint import JOINT_CYCLE_NS, Window, room
-from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, in_whole_pieces
+from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.accounts import Accounts, is_full
+from orion.node_agent.sharing.joint import Window, room
+from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, next_lengths
 
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
@@ -64,12 +65,15 @@ class Turns:
         self._varied = 0.5
         self._accounts = Accounts()
         self.plans: dict[str, Plan] = {}
-        """ By slot; empty: the slots take no turns. """
+        """ By slot; a slot that is not here launches when it likes. """
+        self.competing = False
+        """ Whether slots take turns. """
         self._order: list[str] = []
         """ The order of turns in a cycle. """
         self._boundary_ns = 0
         """ When the planned cycle begins; until then the turns of `Plan.turn` hold. """
         self._together = False
+        self._joint_ns = 0
         self._settled_ns = 0
         self._looked_ns = 0
         self._between_ns = 0.0
@@ -87,6 +91,7 @@ class Turns:
         demands: Mapping[str, Demand],
         together: bool = False,
         windows: Mapping[str, Window] = _NONE,
+        joint_ns: int = 0,
     ) -> None:
         """Charge the slots, and plan their next turns.
 
@@ -96,30 +101,31 @@ class Turns:
             demands: by slot name; all slots that have clients.
             together: the contexts of the clients run together (MPS).
             windows: of the slots of jobs that use several GPUs.
+            joint_ns: the length of joint cycles.
         """
         self._together = together
-        between = min(now_ns - self._looked_ns, PLAN_NS) if self.plans else 0
+        between = min(now_ns - self._looked_ns, PLAN_NS) if self.competing else 0
         self._between_ns, self._looked_ns = max(between, self._between_ns * _FORGOTTEN), now_ns
         self._accounts.keep(demands)
         self._settle(now_ns)
-        self._accounts.windows = windows
-        if part > _UNDISTURBED and not together:
-            self._accounts.learn_handovers(demands)
-        self._accounts.charge(part, demands, between)
+        learn_ns = self._length_ns if part > _UNDISTURBED and not together else 0
+        self._accounts.charge(now_ns, part, demands, between, learn_ns)
+        self._accounts.windows, self._joint_ns = windows, joint_ns
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
         self._varied = (self._varied + _GOLDEN) % 1
-        if self._accounts.compete(now_ns):
+        self.competing = self._accounts.compete(now_ns)
+        if self.competing:
             self._plan(now_ns)
         else:
-            self.rest()
+            self._wait(now_ns)
 
     def hand_back(self, name: str, now_ns: int) -> bool:
         """Note that a slot has no more work; return whether turns have changed."""
         account = self._accounts.get(name)
         alone = sum(each.wants for each in self._accounts.values()) < 2
-        if account is None or not account.wants or not self.plans or alone:
+        if account is None or not account.wants or not self.competing or alone:
             return False
         self._settle(now_ns)
         account.wants = False
@@ -136,33 +142,48 @@ class Turns:
         if account is None or not self.plans or account.wants or now_ns < account.shut_until_ns:
             return False
         self._settle(now_ns)
+        if not self.competing:
+            self.competing, self._looked_ns = True, now_ns
         account.wants, account.wanted_ns = True, now_ns
         holder = self._holder(now_ns)
         self._restart(now_ns, self._end_of_turn(holder, now_ns), after=holder, first=name, kept=holder)
         return True
 
+    def _wait(self, now_ns: int) -> None:
+        """Plan nothing but that slots with a limit ask before they launch."""
+        self.rest()
+        limited = [name for name, account in self._accounts.items() if account.ceiling < 1]
+        self.plans = {name: Plan((0, 0), (0, 0), self._length_ns, now_ns + PLAN_NS) for name in limited}
+
     def rest(self) -> None:
         """End the turns; nobody waits, and nothing is owed."""
-        self.plans = {}
+        self.plans, self.competing = {}, False
         for account in self._accounts.values():
             account.rest()
 
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""
-        span = self._settled_ns, now_ns
-        times = {}
+        # After the plans' end nobody waits, and nobody is charged.
+        end = min([now_ns, *(plan.until_ns for plan in self.plans.values())])
+        span, times = (self._settled_ns, max(self._settled_ns, end)), {}
         for name, plan in self.plans.items():
             if account := self._accounts.get(name):
                 time, begun = plan.time(*span), plan.begun(*span)
                 account.turns_ns += time
                 account.turns += begun
                 times[name] = max(0.0, time - account.handover_ns * begun)
-        shares = self._accounts.shares()
+        shares = self._apart()
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
-        whole = sum(times.values()) if is_full(shares) else now_ns - self._settled_ns
-        for name in times:
+        passed = span[1] - span[0]
+        whole = _sum(times, shares) / _sum(shares, shares) if is_full(self._accounts.shares()) and shares else passed
+        for name in times.keys() & shares.keys():
             self._accounts[name].due_ns += shares[name] * whole
         self._settled_ns = now_ns
+
+    def _apart(self) -> dict[str, float]:
+        """Return the shares of the slots that want the GPU and have no window."""
+        taken = self._accounts.taken()
+        return {name: share for name, share in self._accounts.shares().items() if share > 0 and name not in taken}
 
     # -- Who has the next turns ----------------------------------------------------------------------------------------
 
@@ -186,35 +207,6 @@ class Turns:
         past = (now_ns - self._boundary_ns) // self._length_ns * self._length_ns
         return begin + past, end + past
 
-    def _lengths(self, shares: Mapping[str, float], owed: Mapping[str, float], room_ns: float) -> dict[str, int]:
-        """Return the lengths of the next turns, corrected by what the slots will be owed when they begin.
-
-        Args:
-            shares: parts of `room_ns`, which is the time for these turns.
-            owed: nanoseconds.
-            room_ns: the cycle, or what windows leave of it.
-        """
-        shares = {name: share for name, share in shares.items() if share}
-        least = self._bounds.shortest_ns
-        lost = {name: self._accounts[name].handover_ns for name in shares}
-        usable = room_ns - sum(lost.values())
-        full = is_full(shares)
-        whole = usable if full else room_ns
-        corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
-        wished = {name: share * whole + corrected * owed[name] for name, share in shares.items()}
-        # A slot whose turn would be too short has none, until it is owed enough.
-        wished = {
-            name: length for name, length in wished.items() if length >= least and self._accounts[name].has_budget
-        }
-        if not wished and full:
-            wished = {max(shares, key=lambda name: owed[name]): least}
-        total = sum(wished.values())
-        scale = usable / total if total > usable or full else 1.0
-        scaled = {name: length * scale for name, length in wished.items()}
-        pieces = {name: self._accounts[name].piece_ns for name in scaled}
-        fitted = in_whole_pieces(scaled, pieces, usable) if len(shares) > 1 else scaled
-        return {name: round(length + lost[name]) for name, length in fitted.items()}
-
     def _owed(
         self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, tuple[int, int]]
     ) -> dict[str, float]:
@@ -224,24 +216,30 @@ class Turns:
             for name, (begin, end) in turns.items()
             if name in self._accounts
         }
-        whole = sum(rest.values()) if is_full(shares) else begin_ns - now_ns
+        apart = self._apart()
+        full = is_full(shares) and apart
+        whole = _sum(rest, apart) / _sum(apart, apart) if full else begin_ns - now_ns
         passed = {
             name: account.balance_ns + account.due_ns - account.held_ns for name, account in self._accounts.items()
         }
-        return {name: each + shares[name] * whole - rest.get(name, 0) for name, each in passed.items()}
+        return {name: each + apart.get(name, 0.0) * whole - rest.get(name, 0) for name, each in passed.items()}
 
     def _plan(self, now_ns: int) -> None:
         """Plan the next cycle. The turns of the cycle under way stay."""
         past = max(0, now_ns - self._boundary_ns) // self._length_ns + 1
         boundary = self._boundary_ns if now_ns < self._boundary_ns else self._boundary_ns + past * self._length_ns
         if self._accounts.taken():
-            boundary = (now_ns // JOINT_CYCLE_NS + 1) * JOINT_CYCLE_NS
+            boundary = (now_ns // self._joint_ns + 1) * self._joint_ns
         elif not self.plans:
             boundary = now_ns
-        self._order = [name for name in self._order if name in self._accounts]
-        self._order += [name for name in self._accounts if name not in self._order]
+        self._order = self._ordered()
         turns = {name: self._turn_under_way(name, now_ns) for name in self.plans}
         self._write(now_ns, boundary, {name: (begin, min(end, boundary)) for name, (begin, end) in turns.items()})
+
+    def _ordered(self) -> list[str]:
+        """Return the slots in the order of their turns; new ones come last."""
+        known = [name for name in self._order if name in self._accounts]
+        return [*known, *(name for name in self._accounts if name not in known)]
 
     def _restart(
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
@@ -250,7 +248,7 @@ class Turns:
         if self._accounts.taken():
             self._plan(now_ns)
             return
-        order = [name for name in self._order if name != first]
+        order = [name for name in self._ordered() if name != first]
         index = order.index(after) + 1 if after in order else 0
         self._order = [*([first] if first else []), *order[index:], *order[:index]]
         self._write(now_ns, begin_ns, {kept: (self._turn_under_way(kept, now_ns)[0], begin_ns)} if kept else {})
@@ -266,11 +264,14 @@ class Turns:
         usual = self._bounds.cycle(positive, pieces, handover) if positive else CYCLE_NS
         self._length_ns = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         owed = self._owed(shares, now_ns, begin_ns, turns)
+        corrected = _CORRECTED * min(1.0, _REPEATED * self._length_ns / max(self._between_ns, 1.0))
+        corrections = {name: corrected * balance for name, balance in owed.items()}
         if taken := self._accounts.taken():
-            self._write_around(taken, now_ns, begin_ns, turns, owed)
+            self._write_around(taken, now_ns, begin_ns, turns, corrections)
             return
-        lengths = self._lengths(shares, owed, self._length_ns)
-        if is_full(shares):  # turns of whole pieces may be shorter together
+        lengths = next_lengths(self._accounts, positive, corrections, self._length_ns, self._bounds.shortest_ns)
+        if lengths and all(account.ceiling >= 1 for account in self._accounts.values()):
+            # Turns of whole pieces may be shorter together.
             self._length_ns = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
         early, plans = 0 if self._together else _EARLY_NS, {}
@@ -290,29 +291,26 @@ class Turns:
         now_ns: int,
         begin_ns: int,
         turns: Mapping[str, tuple[int, int]],
-        owed: Mapping[str, float],
+        corrections: Mapping[str, float],
     ) -> None:
         """Make the plans around the windows of jobs, from the joint cycle on that begins at ``begin_ns``."""
-        self._length_ns = JOINT_CYCLE_NS
-        left = room(taken)
-        length = left.end - left.begin
-        shares = {
-            name: min(1.0, share / length) for name, share in self._accounts.shares().items() if name not in taken
-        }
-        lengths = self._lengths(shares, owed, length * JOINT_CYCLE_NS)
-        next_turns = {
-            name: (round(each.begin * JOINT_CYCLE_NS), round(each.end * JOINT_CYCLE_NS)) for name, each in taken.items()
-        }
-        at = round(left.begin * JOINT_CYCLE_NS)
+        cycle = self._length_ns = self._joint_ns
+        left = room(set(taken.values()))
+        parts = {name: min(1.0, share / left.length) for name, share in self._apart().items()} if left.length else {}
+        lengths = next_lengths(self._accounts, parts, corrections, left.length * cycle, self._bounds.shortest_ns)
+        spans = {name: (round(each.begin * cycle), round(each.end * cycle)) for name, each in taken.items()}
+        at = round(left.begin * cycle)
         for name in self._order:
             if name in lengths:
-                next_turns[name] = at, at + lengths[name]
+                spans[name] = at, at + lengths[name]
                 at += lengths[name]
         until, early = now_ns + PLAN_NS, 0 if self._together else _EARLY_NS
         self.plans = {}
         for name in self._order:
-            begin, end = next_turns.get(name, (0, 0))
-            self.plans[name] = Plan(
-                turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), JOINT_CYCLE_NS, until, early
-            )
+            begin, end = spans.get(name, (0, 0))
+            self.plans[name] = Plan(turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, early)
         self._boundary_ns = begin_ns
+
+
+def _sum(values: Mapping[str, float], names: Iterable[str]) -> float:
+    return sum(values.get(name, 0.0) for name in names)

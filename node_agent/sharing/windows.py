@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.sharing.accounts import Demand
+from orion.node_agent.sharing.account import Demand
+from orion.node_agent.slots.slot import Slot
 
 _SMALLEST_SHARE_NS = 50_000
 _ACTIVE_NS = 200_000_000
@@ -37,8 +38,8 @@ class Look:
     """ The busy time of each hp slot. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
-    together: bool = False
-    """ The contexts of be clients run together (MPS). """
+    together: bool = True
+    """ The contexts of all be clients run together (MPS); one that lies changes nothing for the others. """
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
     """ What the be slots that have clients did and want, by slot name. """
@@ -95,20 +96,29 @@ class Activity:
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
-        look.together |= client.record.shares_context
+        look.together &= client.record.shares_context
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
         grant, others = client.slot.grant, look.demands.get(client.slot.name, _NONE)
         look.demands[client.slot.name] = Demand(
             request=grant.request_milli / 1_000,
-            limit=self._of_what_hp_leaves((grant.limit_milli or 1_000) / 1_000),
+            limit=self._of_what_hp_leaves(_limit(client.slot)),
+            ceiling=_limit(client.slot),
             reported_ns=reported + others.reported_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
             waiting=wants or others.waiting,
             clients=1 + others.clients,
         )
+
+    def limited(self, look: Look) -> dict[str, Demand]:
+        """Return the be slots that have a limit and no clients: a client that joins may not use more than the limit."""
+        return {
+            slot.name: Demand(limit=self._of_what_hp_leaves(_limit(slot)), ceiling=_limit(slot), clients=0)
+            for slot in self._shared_gpu.slots.values()
+            if slot.role is layout.Role.BE and slot.grant.limit_milli and slot.name not in look.demands
+        }
 
     def _of_what_hp_leaves(self, limit: float) -> float:
         """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
@@ -134,3 +144,7 @@ class Activity:
             self._whole_ns -= whole
             self._busy_ns -= busy
         self._shared_gpu.hp_busy_ratio = self._busy_ns / self._whole_ns if self._whole_ns else 0.0
+
+
+def _limit(slot: Slot) -> float:
+    return (slot.grant.limit_milli or 1_000) / 1_000

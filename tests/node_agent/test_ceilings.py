@@ -105,3 +105,15 @@ def test_hp_slots_launch_nothing_in_the_floor_that_they_leave_to_be() -> None:
     assert ceilings.plans.keys() == {"hp-0", "hp-1"}
     ceilings.look(begin, {}, {"hp-0": 1.0, "hp-1": 1.0}, sure=1.0)
     assert not ceilings.plans
+
+
+def test_a_limit_that_leaves_be_less_than_its_floor_leaves_the_floor() -> None:
+    ceilings, cycle = Ceilings(), layout.FLOOR_CYCLE_MS * MS
+    for step in range(80):  # hp has settled at its limit before be comes
+        now = START_NS + step * 25 * MS
+        ceilings.look(now, {"hp-0": round(0.9 * 25 * MS)}, {"hp-0": 0.9})
+    begin = now // cycle * cycle + cycle
+    ceilings.look(begin, {"hp-0": round(0.9 * 25 * MS)}, {"hp-0": 0.9}, sure=0.5)
+    plan = ceilings.plans["hp-0"]
+    assert plan.time(begin, begin + cycle) == 0.5 * cycle
+    assert not plan.has_turn(begin + 101 * MS)

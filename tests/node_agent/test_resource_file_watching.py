@@ -227,3 +227,13 @@ def test_faults_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture
         files.read()
     assert caplog.text.count("add up to 1.5") == 1
     assert "its request divided by 1.5" in files.of(UUID).remarks[0]
+
+
+def test_a_folder_in_place_of_a_file_costs_no_descriptors(tmp_path: Path) -> None:
+    (tmp_path / "GPU-0").mkdir()
+    files = ResourceFiles(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        files.read()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert "no regular file" in files.of("GPU-0").fault

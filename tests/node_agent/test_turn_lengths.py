@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.node_agent.sharing.accounts import Demand
+from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 
@@ -66,3 +66,12 @@ def test_a_slot_that_is_due_less_than_the_shortest_turn_has_turns_less_often() -
 def test_the_longest_turns_that_can_be_set_keep_the_shares() -> None:
     shares, _ = planned(TurnLengths(50 * MS, 100 * MS), [0.6, 0.3, 0.1], seconds=60)
     assert shares == pytest.approx([0.6, 0.3, 0.1], abs=0.02)
+
+
+def test_with_limits_alone_cycles_do_not_grow_without_bound() -> None:
+    turns, demand = (
+        Turns(TurnLengths(longest_ns=100 * MS)),
+        Demand(limit=0.01, ceiling=0.01, launched=True, waiting=True),
+    )
+    turns.look(1_000 * MS, 1.0, {"be-0": demand})
+    assert turns.plans["be-0"].cycle_ns < 300 * MS

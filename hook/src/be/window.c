@@ -226,13 +226,13 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
     if (!orion_ledger_try_lock(stream_record->gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_chunks_reap(process, stream_record);
-    orion_capture_unrelax(&relaxed);
     bool empty = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (empty && !chunks->sampling) {
         orion_chunks_expect(stream_record, orion_now());
         orion_chunks_drop(stream_record);
     }
+    orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(stream_record->gpu);
 }
 

@@ -1,0 +1,241 @@
+"""What one be slot wants and what it is owed.
+
+At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
+it was due is its balance. A client cannot report less and so gain time. What a client reports counts in two ways only:
+where a slot's work ran on long after its turns, and for what a handover costs the slot, within narrow bounds. No more
+than the time that has passed counts. What a slot did not want is not owed to it.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LONG_PIECE_NS = 2_000_000
+""" Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
+LONE_NS = 1_000_000_000
+""" A slot still competes for this time after it last wanted the GPU. """
+
+_MOST_OWED_NS = 100_000_000
+""" What a slot can be owed; a longer arrears is forgotten. """
+_MOST_DEBT_NS = 2_000_000_000
+_MOST_ARREARS_NS = 20_000_000
+""" Reports may be so late. """
+_SECOND_NS, _SLACK_NS, _USED_NS = 1_000_000_000, 50_000_000, 5_000_000
+""" The time in which limits hold, how much longer turns may add up to, so that corrections stay possible, and what
+counts as nothing. """
+_IDLE_AFTER_NS = 100_000_000
+""" A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
+_FRUITLESS_NS = 100_000_000
+""" A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
+_FRUITLESS_PIECES, _MOST_FRUITLESS_NS = 4, 4_000_000_000
+""" If its pieces are long, this number of pieces, up to this time, is not without progress. """
+_SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
+""" How long it gets none: the first value doubles each time, up to the second. """
+_CORRECTION_MOST_NS, _CORRECTION_MOST_PART = 200_000, 0.01
+""" By so much, and by this part of a cycle, a slot's handovers may cost more or less than usual. So a client that
+reports nothing gains a point at most. """
+_REMEMBERED = 0.97
+""" What handovers cost is a mean in which each check counts for this part of the next one. """
+_TURNS_LEAST = 5.0
+""" Before so many turns the mean says nothing. """
+
+
+class Demand(NamedTuple):
+    """A slot at one check.
+
+    Args:
+        request: the part of the time that the slot is sure to get; 0: none.
+        limit: the part of the time that hp leaves that it gets at most.
+        reported_ns: GPU time that its clients completed since the previous check.
+        piece_ns: the longest work of its clients that no stop can interrupt.
+        launched: whether its clients launched since the previous check.
+        waiting: whether work waits or is in flight now.
+        clients: how many it has.
+        ceiling: the part of all time that it gets at most.
+    """
+
+    request: float = 0.0
+    limit: float = 1.0
+    reported_ns: int = 0
+    piece_ns: int = 0
+    launched: bool = False
+    waiting: bool = False
+    clients: int = 1
+    ceiling: float = 1.0
+
+
+@dataclass
+class Account:
+    """The state of one slot."""
+
+    wants: bool = False
+    wanted_ns: int = -LONE_NS
+    balance_ns: float = 0.0
+    """ What it was due, less what it was charged. """
+    arrears_ns: float = 0.0
+    """ The time of its turns, less its reports. """
+    room_ns: float = 0.0
+    """ The time that has passed, less the reports that counted. """
+    fruitless_ns: float = 0.0
+    """ The time that it was charged since it last made progress. """
+    shut_until_ns: int = 0
+    shut_ns: int = _SHUT_NS
+    turns_ns: int = 0
+    turns: int = 0
+    """ The time and the number of its turns since the last check. """
+    due_ns: float = 0.0
+    """ What it was due since the last check. """
+    handover_ns: float = 0.0
+    """ The part of each of its turns in which the GPU does nothing for it. It is not charged. """
+    usual_handover_ns: float = 0.0
+    measured_ns: float = 0.0
+    measured_turns: float = 0.0
+    """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
+    used: deque[tuple[int, float]] = field(default_factory=deque)
+    used_ns: float = 0.0
+    """ With a limit: when and how much it used the GPU in the last second, and the sum. """
+    request: float = 0.0
+    limit: float = 1.0
+    ceiling: float = 1.0
+    piece_ns: int = 0
+    clients: int = 0
+    was_due_ns: float = 0.0
+    was_charged_ns: float = 0.0
+    """ What it was due and what it was charged between the last two checks. """
+
+    @property
+    def debt_ns(self) -> float:
+        """What the slot has used beyond what it was due; it comes off its next turns."""
+        return max(0.0, -self.balance_ns)
+
+    @property
+    def held_ns(self) -> float:
+        """What it is charged for its turns since the last check, before hp's part is subtracted."""
+        return max(0.0, self.turns_ns - self.handover_ns * self.turns)
+
+    # -- Handovers -----------------------------------------------------------------------------------------------------
+
+    def expect_handover(self, usual_ns: float) -> None:
+        """Set what a handover costs if nothing else is known."""
+        if self.usual_handover_ns != usual_ns:
+            self.usual_handover_ns = self.handover_ns = usual_ns
+            self.measured_ns = self.measured_turns = 0.0
+
+    def learn_handover(self, turns: int, turns_ns: int, reported_ns: float, cycle_ns: int) -> None:
+        """Learn what a handover costs this slot.
+
+        Args:
+            turns: the number of its turns since the last check.
+            turns_ns: their time.
+            reported_ns: what its clients report of it.
+            cycle_ns: the length of cycles.
+        """
+        self.measured_ns = self.measured_ns * _REMEMBERED + turns_ns - min(reported_ns, 2 * turns_ns)
+        self.measured_turns = self.measured_turns * _REMEMBERED + turns
+        if self.measured_turns > _TURNS_LEAST:
+            most = min(_CORRECTION_MOST_NS, _CORRECTION_MOST_PART * cycle_ns)
+            correction = self.measured_ns / self.measured_turns - self.usual_handover_ns
+            self.handover_ns = max(0.0, self.usual_handover_ns + max(-most, min(correction, most)))
+
+    # -- Limits --------------------------------------------------------------------------------------------------------
+
+    @property
+    def allowance_ns(self) -> float:
+        """How long its next turn may be at most, for its limit of the last second; 0: it must wait.
+
+        A long piece must fit into what is left of the limit. One that is longer than the limit allows in a second waits
+        until the slot has used nothing for a second.
+        """
+        if self.ceiling >= 1:
+            return float("inf")
+        left = self.ceiling * _SECOND_NS - self.used_ns
+        if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and self.used_ns > _USED_NS:
+            return 0.0
+        return max(0.0, left + self.ceiling * _SLACK_NS)
+
+    def _note_use(self, now_ns: int, used_ns: float) -> None:
+        if self.ceiling >= 1:
+            self.used.clear()
+            self.used_ns = 0.0
+            return
+        self.used.append((now_ns, used_ns))
+        self.used_ns += used_ns
+        while self.used[0][0] <= now_ns - _SECOND_NS:
+            self.used_ns -= self.used.popleft()[1]
+
+    # -- Charges -------------------------------------------------------------------------------------------------------
+
+    def counted(self, demand: Demand, elapsed_ns: float) -> float:
+        """Return how much of what its clients report counts: no more than the time that has passed."""
+        self.room_ns = min(self.room_ns + elapsed_ns, _MOST_DEBT_NS)
+        counted = min(float(demand.reported_ns), self.room_ns)
+        self.room_ns -= counted
+        return counted
+
+    def ran_on(self, held_ns: float, reported_ns: float) -> float:
+        """Return what the slot has used beyond its turns, by its own reports.
+
+        Work that runs on is reported as long as it would have taken alone: meanwhile the GPU alternates with the next
+        slot. So the excess is what the slot took from others.
+
+        Args:
+            held_ns: the time of its turns since the last check, less hp's part.
+            reported_ns: what its clients report.
+        """
+        if self.piece_ns <= LONG_PIECE_NS:
+            return 0.0
+        arrears = self.arrears_ns + held_ns - reported_ns
+        self.arrears_ns = max(0.0, min(arrears, _MOST_ARREARS_NS))
+        return max(0.0, -arrears)
+
+    def charge(self, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
+        """Move what has passed since the last check into the balance.
+
+        Args:
+            now_ns: the time of the check.
+            part: the part of the time that hp left to be.
+            ran_on_ns: what the slot used beyond its turns.
+            lost_ns: what others used of its turns.
+        """
+        used = self.held_ns * part + ran_on_ns
+        self.was_due_ns, self.was_charged_ns = self.due_ns * part, max(0.0, used - lost_ns)
+        self._note_use(now_ns, used)
+        balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
+        self.balance_ns = max(-_MOST_DEBT_NS, min(balance, _MOST_OWED_NS if self.wants else 0.0))
+        self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0
+
+    def settle_window(self) -> None:
+        """Owe nothing: the slot had its window, which follows from what it is due."""
+        self.balance_ns = self.arrears_ns = 0.0
+
+    # -- Demand --------------------------------------------------------------------------------------------------------
+
+    def judge(self, held_ns: float, demand: Demand, in_window: bool) -> None:
+        """Note whether the slot makes progress in its turns.
+
+        Args:
+            held_ns: the time of its turns since the last check, less hp's part.
+            demand: what its clients did.
+            in_window: it belongs to a job that uses several GPUs, and may wait for the others (joint.py).
+        """
+        if demand.reported_ns or demand.launched:
+            self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
+        elif not in_window:
+            self.fruitless_ns += held_ns
+
+    def note(self, demand: Demand, now_ns: int, in_turn: bool) -> None:
+        """Update what the slot wants."""
+        self.request, self.limit, self.ceiling = demand.request, demand.limit, demand.ceiling
+        self.piece_ns, self.clients = demand.piece_ns, demand.clients
+        if self.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _MOST_FRUITLESS_NS)):
+            self.fruitless_ns = 0.0
+            self.shut_until_ns = now_ns + self.shut_ns
+            self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)
+        if demand.waiting or (demand.launched and in_turn):
+            self.wants, self.wanted_ns = True, now_ns
+        self.wants &= now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
+
+    def rest(self) -> None:
+        """Forget what is owed."""
+        self.balance_ns = self.arrears_ns = self.due_ns = 0.0
+        self.turns_ns = self.turns = 0
