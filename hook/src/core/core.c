@@ -40,12 +40,16 @@ void orion_work_begin(struct orion_work *work)
     work->flags = 0;
     work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
-    if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
-    if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
-    if (role == ORION_ROLE_HP && orion_plan_may_exist(gpu)) orion_ceiling_wait(gpu);
+    if (role != ORION_ROLE_HP) {
+        if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
+        if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
+        work->stream_record = stream_record;
+        atomic_fetch_add(&stream_record->begun, 1);
+        return;
+    }
+    if (orion_plan_may_exist(gpu)) orion_ceiling_wait(gpu);
     work->stream_record = stream_record;
     atomic_fetch_add(&stream_record->begun, 1);
-    if (role != ORION_ROLE_HP) return;
     work->flags = orion_busy_set(gpu);
     if (__builtin_expect(work->flags != ORION_BUSY_SAME, 0)) {
         if (orion_time_slice_due(process)) orion_time_slice_apply(process);
