@@ -34,6 +34,8 @@ export ORION_TEST_BUILD := $(BUILD)/strict
 # Tests start thousands of short Python processes. Their byte code is cached outside the tree, also between runs.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(BUILD)/bytecode
+# make test KUBERNETES=1.34: the tests' clusters have an earlier Kubernetes.
+export ORION_TEST_KUBERNETES := $(KUBERNETES)
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 
 .DEFAULT_GOAL := help

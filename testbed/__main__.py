@@ -1,6 +1,7 @@
 """The command line of the cluster for people: build, start, end, run on a node; `make cluster` and others call it."""
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -23,6 +24,7 @@ examples:
   python -m testbed up --chart            # Kubernetes, and what is needed to install Orion's chart with Helm
   python -m testbed up --no-orion         # Kubernetes alone
   python -m testbed up --no-node          # a control plane on loopback; needs no root
+  python -m testbed up --kubernetes 1.34  # an earlier Kubernetes
   python -m testbed on node-1 -- ps ax    # run a command on a node
   python -m testbed down      # end the cluster and remove its data
 """
@@ -167,6 +169,12 @@ def main() -> int:
             action.add_argument("--nodes", type=int, default=1, help="number of nodes (default: %(default)s)")
             no_node = "only a control plane: needs no root"
             action.add_argument("--no-node", dest="nodes", action="store_const", const=0, help=no_node)
+            action.add_argument(
+                "--kubernetes",
+                choices=[*binaries.EARLIER, binaries.USUAL],
+                default=os.environ.get(binaries.KUBERNETES) or binaries.USUAL,
+                help="its version (default: %(default)s); the tests have `make test KUBERNETES=VERSION`",
+            )
         if name == "up":
             action.add_argument(
                 "--gpus", type=int, default=1, help="simulated GPUs on each node, under Orion (default: %(default)s)"
@@ -177,6 +185,8 @@ def main() -> int:
             action.add_argument("node", help="the node's name")
             action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
     arguments = parser.parse_args()
+    if "kubernetes" in arguments:
+        os.environ[binaries.KUBERNETES] = arguments.kubernetes
     try:
         if arguments.action == "build":
             return build(arguments.nodes)

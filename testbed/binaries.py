@@ -17,18 +17,37 @@ from pathlib import Path
 from testbed.errors import Missing
 
 MODULES = Path(__file__).parent / "go"
+KUBERNETES = "ORION_TEST_KUBERNETES"
+""" The variable that chooses another Kubernetes: its minor version. """
+USUAL, EARLIER = "1.37", ("1.34",)
+""" The minor versions that go/ pins. The earlier ones have no DRA for GPUs that pods share. """
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Binary:
-    """One program: the Go module under go/ that pins it, its package, and the arguments that print its version."""
+    """One program: the Go module under go/ that pins it, its package, and the arguments that print its version.
+
+    Args:
+        of_kubernetes: whether the version of Kubernetes that the variable chooses decides its version.
+    """
 
     name: str
-    module: str
+    pinned_by: str
     requires: str
     package: str
     version_arguments: tuple[str, ...] = ("--version",)
+    of_kubernetes: bool = False
+
+    @property
+    def module(self) -> str:
+        """The folder under go/ of the module that pins it."""
+        chosen = os.environ.get(KUBERNETES) or USUAL
+        if not self.of_kubernetes or chosen == USUAL:
+            return self.pinned_by
+        if chosen not in EARLIER:
+            raise Missing(f"{KUBERNETES} is {chosen!r}, and there are {', '.join([*EARLIER, USUAL])}")
+        return f"{self.pinned_by}-{chosen}"
 
     @property
     def version(self) -> str:
@@ -41,14 +60,20 @@ class Binary:
 
     def cached(self) -> Path:
         """The program's path in the cache once it has been built."""
-        return cache() / f"{self.module}-{self.version}" / self.name
+        return cache() / f"{self.pinned_by}-{self.version}" / self.name
 
 
 def _kubernetes(name: str, *version_arguments: str) -> Binary:
     package = f"k8s.io/kubernetes/cmd/{name}"
-    return Binary(name, "kubernetes", "k8s.io/kubernetes", package, version_arguments or ("--version",))
+    return Binary(name, "kubernetes", "k8s.io/kubernetes", package, version_arguments or ("--version",), True)
 
 
+def _containerd(name: str, *version_arguments: str) -> Binary:
+    module = "github.com/containerd/containerd/v2"
+    return Binary(name, "containerd", module, f"{module}/cmd/{name}", version_arguments or ("--version",))
+
+
+CTR = _containerd("ctr")
 # The longest build first: it compiles most of what the others share.
 BINARIES = (
     _kubernetes("kube-apiserver"),
@@ -58,6 +83,9 @@ BINARIES = (
     _kubernetes("kubectl", "version", "--client"),
     _kubernetes("kube-proxy"),
     Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
+    _containerd("containerd"),
+    _containerd("containerd-shim-runc-v2", "-v"),
+    CTR,
 )
 HELM = Binary("helm", "helm", "helm.sh/helm/v3", "helm.sh/helm/v3/cmd/helm", ("version", "--short"))
 """ Installs the chart; a control plane does not need it. """
@@ -116,13 +144,13 @@ def find(binary: Binary, say: Say) -> Path | None:
     return built if built.is_file() else None
 
 
-def find_all(say: Say = lambda _: None) -> dict[str, Path]:
-    """Return every binary by its name.
+def find_all(say: Say = lambda _: None, wanted: Iterable[Binary] = BINARIES) -> dict[str, Path]:
+    """Return every binary of ``wanted`` by its name.
 
     Raises:
         Missing: some binaries are neither on this machine nor built.
     """
-    found = {binary.name: find(binary, say) for binary in BINARIES}
+    found = {binary.name: find(binary, say) for binary in wanted}
     missing = [name for name, path in found.items() if path is None]
     if missing:
         raise Missing(

@@ -75,12 +75,12 @@ def find_go(folder: Path, say: Say) -> Path:
 def linker_flags(binary: Binary) -> str:
     """Return the linker's flags: no symbols, and the version that the program reports."""
     flags = ["-s", "-w"]
-    if binary.module == "kubernetes":
+    if binary.of_kubernetes:
         major, middle, _ = binary.version.split(".", 2)
         stamps = {"gitVersion": f"v{binary.version}", "gitMajor": major, "gitMinor": middle}
         stamps |= {"gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z"}
         flags += [f"-X {package}.{key}={value}" for package in STAMPED for key, value in stamps.items()]
-    if binary.module == "helm":
+    if binary is binaries.HELM:
         flags += [f"-X {name}={value}" for name, value in _helm_stamps(binary).items()]
     return " ".join(flags)
 

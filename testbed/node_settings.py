@@ -8,8 +8,6 @@ shorter.
 
 import ipaddress
 import json
-import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,8 @@ from testbed.images import PAUSE
 from testbed.packages import Runtime
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+CDI_FOLDER = "/run/cdi"
+""" The other usual folder, /etc/cdi, is the machine's on a node. """
 KUBELET_FOLDER = "/var/lib/kubelet"
 POD_NETWORK = "pods"
 COMPONENTS = ("containerd", "kubelet", "kube-proxy")
@@ -50,7 +50,7 @@ def command_lines(
     _write(folder / "kubelet.json", _kubelet(settings, access))
     _write(folder / "kube-proxy.json", _kube_proxy(settings, folder / "kube-proxy.kubeconfig"))
     return {
-        "containerd": [runtime.program("containerd"), f"--config={folder / 'containerd.toml'}"],
+        "containerd": [str(programs["containerd"]), f"--config={folder / 'containerd.toml'}"],
         "kubelet": [
             str(programs["kubelet"]),
             f"--config={folder / 'kubelet.json'}",
@@ -79,19 +79,10 @@ def _cni(settings: Settings) -> dict[str, object]:
     return {"cniVersion": "0.4.0", "name": POD_NETWORK, "plugins": [cable]}
 
 
-def speaks_cdi(runtime: Runtime) -> bool:
-    """Return whether this containerd supports CDI: version 1.7 or later."""
-    reported = subprocess.run(
-        [runtime.program("containerd"), "--version"], capture_output=True, text=True, env=dict(runtime.environment)
-    )
-    found = re.search(r"(\d+)\.(\d+)\.\d+", reported.stdout)
-    return found is not None and (int(found[1]), int(found[2])) >= (1, 7)
-
-
 def _containerd(cni: Path, runtime: Runtime) -> str:
     # JSON strings are valid TOML strings. The two disabled plugins make folders and look for devices on the machine.
     return f"""\
-version = 2
+version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.v1.devmapper"]
@@ -99,24 +90,28 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
 [grpc]
 address = {json.dumps(CONTAINERD_SOCKET)}
 
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = {json.dumps(PAUSE)}
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = {json.dumps(PAUSE)}
+
+[plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 disable_apparmor = true
-{"enable_cdi = true" if speaks_cdi(runtime) else "# this containerd knows no CDI"}
+cdi_spec_dirs = {json.dumps([CDI_FOLDER])}
 
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = {json.dumps(str(runtime.cni))}
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = {json.dumps([str(runtime.cni)])}
 conf_dir = {json.dumps(str(cni))}
 
-[plugins."io.containerd.grpc.v1.cri".containerd]
-snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.runtime".containerd]
 default_runtime_name = "runc"
 
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 SystemdCgroup = false
 BinaryName = {json.dumps(runtime.program("runc"))}
 """

@@ -1,4 +1,4 @@
-"""The programs of a node besides Kubernetes: containerd, runc, CNI plugins, iptables; from PATH or the distribution.
+"""The programs of a node besides Kubernetes and containerd: runc, CNI plugins, iptables; from PATH or the distribution.
 
 Nothing is installed. Packages are downloaded, unpacked into the cache and run from there, with the libraries that they
 need and the machine may not have. Container images with all these programs (kind, k3s) were rejected, because they need
@@ -16,12 +16,12 @@ from testbed.binaries import Say
 from testbed.errors import Missing
 
 PACKAGES = (
-    "containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static",
+    "runc", "containernetworking-plugins", "iptables", "busybox-static",
     # libraries of runc and iptables
     "libseccomp2", "libxtables12", "libnftnl11", "libmnl0", "libip4tc2", "libip6tc2", "libnfnetlink0",
     "libnetfilter-conntrack3",
 )  # fmt: skip
-PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "iptables", "iptables-save", "iptables-restore")
+PROGRAMS = ("runc", "iptables", "iptables-save", "iptables-restore")
 SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")  # not every user has them on PATH
 CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni")
 CNI_PLUGINS = ("ptp", "host-local", "loopback")
@@ -80,6 +80,8 @@ def find() -> Runtime:
     root = unpacked()
     path = [os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS]
     machine = os.pathsep.join(path)
+    if runtime := binaries.find(binaries.CTR, lambda _: None):
+        path.insert(0, str(runtime.parent))  # containerd looks for its shim on PATH
     path += [str(root / part) for part in ("usr/bin", "usr/sbin", "tables")]
     environment = {"PATH": os.pathsep.join(path)}
     missing = [name for name in PROGRAMS if not shutil.which(name, path=environment["PATH"])]

@@ -35,6 +35,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv(binaries.KUBERNETES, raising=False)
     (tmp_path / "bin").mkdir()
     for needed in ("sh", "dirname"):
         (tmp_path / "bin" / needed).symlink_to(f"/bin/{needed}")
@@ -46,9 +47,23 @@ def prints_version(version: str) -> str:
     return f"#!/bin/sh\necho Kubernetes v{version}\n"
 
 
-def test_versions_are_those_of_go_mod() -> None:
-    assert {binaries.minor(binary.version) for binary in BINARIES if binary.module == "kubernetes"} == {"1.34"}
-    assert {binaries.minor(binary.version) for binary in BINARIES if binary.module == "etcd"} == {"3.6"}
+def test_versions_are_those_of_go_mod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(binaries.KUBERNETES, raising=False)
+    found = {binary.pinned_by: set[str]() for binary in BINARIES}
+    for binary in BINARIES:
+        found[binary.pinned_by].add(binaries.minor(binary.version))
+    assert found == {"kubernetes": {binaries.USUAL}, "etcd": {"3.7"}, "containerd": {"2.4"}}
+
+
+@pytest.mark.parametrize("earlier", binaries.EARLIER)
+def test_an_earlier_kubernetes_can_be_chosen(monkeypatch: pytest.MonkeyPatch, earlier: str) -> None:
+    monkeypatch.setenv(binaries.KUBERNETES, earlier)
+    assert binaries.minor(API_SERVER.version) == earlier
+    assert API_SERVER.cached().parent.name == f"kubernetes-{API_SERVER.version}"
+    assert f"-X k8s.io/client-go/pkg/version.gitVersion=v{earlier}" in go_modules.linker_flags(API_SERVER)
+    monkeypatch.setenv(binaries.KUBERNETES, "1.12")
+    with pytest.raises(Missing, match=r"ORION_TEST_KUBERNETES is '1\.12', and there are 1\.34, 1\.37"):
+        _ = API_SERVER.version
 
 
 def test_assets_come_before_path_and_path_before_the_cache(
@@ -60,7 +75,7 @@ def test_assets_come_before_path_and_path_before_the_cache(
     assert binaries.find(API_SERVER, lines.append) == cached
     on_path = write_program(bare / API_SERVER.name, prints_version(API_SERVER.version))
     assert binaries.find(API_SERVER, lines.append) == on_path
-    asset = write_program(tmp_path / "assets" / API_SERVER.name, prints_version("1.34.0"))
+    asset = write_program(tmp_path / "assets" / API_SERVER.name, prints_version(f"{binaries.USUAL}.0"))
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(asset.parent))
     assert binaries.find(API_SERVER, lines.append) == asset
     assert lines == []
@@ -72,7 +87,7 @@ def test_assets_come_before_path_and_path_before_the_cache(
 def test_another_version_is_reported_and_not_used(bare: Path, text: str, reported: str) -> None:
     other, lines = write_program(bare / API_SERVER.name, text), list[str]()
     assert binaries.find(API_SERVER, lines.append) is None
-    assert lines == [f"kube-apiserver: {other} is {reported}, 1.34 is needed"]
+    assert lines == [f"kube-apiserver: {other} is {reported}, {binaries.USUAL} is needed"]
 
 
 def test_missing_binaries_are_named_with_the_next_step(bare: Path) -> None:
@@ -86,7 +101,7 @@ def test_missing_binaries_are_built_once_with_a_line_of_progress_each(bare: Path
     go_modules.build_missing(lines.append)
     assert set(binaries.find_all()) == {binary.name for binary in BINARIES}
     for number, binary in enumerate(BINARIES, 1):
-        assert f"  {number} of 7: {binary.name} {binary.version} ..." in lines
+        assert f"  {number} of {len(BINARIES)}: {binary.name} {binary.version} ..." in lines
     assert not (binaries.cache() / "scratch").exists()
     (bare / "go").unlink()
     go_modules.build_missing(lines.append)  # succeeds without Go, because nothing is missing
@@ -97,12 +112,12 @@ def test_a_failed_build_reports_the_cause_and_the_next_run_continues(
 ) -> None:
     write_program(bare / "go", GO)
     monkeypatch.setenv("REFUSED", "kubectl")
-    with pytest.raises(Missing, match=r"kubectl 1\.34\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"):
+    with pytest.raises(Missing, match=r"kubectl 1\.\d+\.\d+ could not be built: (.|\n)*no such module(.|\n)*GOPROXY"):
         go_modules.build_missing(lambda line: None)
     monkeypatch.delenv("REFUSED")
     lines: list[str] = []
     go_modules.build_missing(lines.append)
-    assert next(line for line in lines if "1 of" in line).startswith("  1 of 3: kubectl")
+    assert next(line for line in lines if "1 of" in line).startswith("  1 of 6: kubectl")
 
 
 def unavailable(*_: object) -> None:
