@@ -6,9 +6,10 @@ where a slot's work ran on long after its turns, and for what a handover costs t
 than the time that has passed counts. What a slot did not want is not owed to it.
 """
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from orion.node_agent.sharing.last_second import SECOND_NS, LastSecond
 
 LONG_PIECE_NS = 2_000_000
 """ Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
@@ -20,9 +21,8 @@ _MOST_OWED_NS = 100_000_000
 _MOST_DEBT_NS = 2_000_000_000
 _MOST_ARREARS_NS = 20_000_000
 """ Reports may be so late. """
-_SECOND_NS, _SLACK_NS, _USED_NS = 1_000_000_000, 50_000_000, 5_000_000
-""" The time in which limits hold, how much longer turns may add up to, so that corrections stay possible, and what
-counts as nothing. """
+_SLACK_NS, _USED_NS = 50_000_000, 5_000_000
+""" So much longer than a second turns may add up to, so that corrections stay possible; and what counts as nothing. """
 _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _FRUITLESS_NS = 100_000_000
@@ -91,9 +91,9 @@ class Account:
     measured_ns: float = 0.0
     measured_turns: float = 0.0
     """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
-    used: deque[tuple[int, float]] = field(default_factory=deque)
+    second: LastSecond = field(default_factory=LastSecond)
     used_ns: float = 0.0
-    """ With a limit: when and how much it used the GPU in the last second, and the sum. """
+    """ With a limit: how much it used the GPU in the second before the last check. """
     request: float = 0.0
     limit: float = 1.0
     ceiling: float = 1.0
@@ -148,20 +148,17 @@ class Account:
         """
         if self.ceiling >= 1:
             return float("inf")
-        left = self.ceiling * _SECOND_NS - self.used_ns
+        left = self.ceiling * SECOND_NS - self.used_ns
         if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and self.used_ns > _USED_NS:
             return 0.0
         return max(0.0, left + self.ceiling * _SLACK_NS)
 
-    def _note_use(self, now_ns: int, used_ns: float) -> None:
+    def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling >= 1:
-            self.used.clear()
-            self.used_ns = 0.0
+            self.second, self.used_ns = LastSecond(), 0.0
             return
-        self.used.append((now_ns, used_ns))
-        self.used_ns += used_ns
-        while self.used[0][0] <= now_ns - _SECOND_NS:
-            self.used_ns -= self.used.popleft()[1]
+        self.second.add(since_ns, now_ns, used_ns)
+        self.used_ns = self.second.used_ns(now_ns)
 
     # -- Charges -------------------------------------------------------------------------------------------------------
 
@@ -188,18 +185,19 @@ class Account:
         self.arrears_ns = max(0.0, min(arrears, _MOST_ARREARS_NS))
         return max(0.0, -arrears)
 
-    def charge(self, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
+    def charge(self, since_ns: int, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
 
         Args:
-            now_ns: the time of the check.
+            since_ns: the time of the last check.
+            now_ns: the time of this check.
             part: the part of the time that hp left to be.
             ran_on_ns: what the slot used beyond its turns.
             lost_ns: what others used of its turns.
         """
         used = self.held_ns * part + ran_on_ns
         self.was_due_ns, self.was_charged_ns = self.due_ns * part, max(0.0, used - lost_ns)
-        self._note_use(now_ns, used)
+        self._note_use(since_ns, now_ns, used)
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
         self.balance_ns = max(-_MOST_DEBT_NS, min(balance, _MOST_OWED_NS if self.wants else 0.0))
         self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0

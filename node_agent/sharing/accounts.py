@@ -84,7 +84,7 @@ class Accounts(dict[str, Account]):
             # What one slot used beyond its turns, it took from the turns of the others.
             lost = sum(each * held[name] / (turns - held[other]) for other, each in ran_on.items()
                        if other != name and held[name])  # fmt: skip
-            account.charge(now_ns, part, ran_on[name], min(lost, held[name]))
+            account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], min(lost, held[name]))
             if name in taken:
                 account.settle_window()
         self._forgive()

@@ -13,16 +13,15 @@ however busy hp is. If both ran there, be would have half of its floor.
 Refused: one allowance for each second. A slot would use it at once, and then wait for half a second.
 """
 
-from collections import deque
 from collections.abc import Mapping
 
 from orion.hook import layout
 from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.last_second import SECOND_NS, LastSecond
 
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
-_WINDOW_NS = 1_000_000_000
 _SLACK_NS = 25_000_000
 """ The window's bound begins to act when so much is left, and the balance may be so large while the slot is held. """
 _REACH_NS = 150_000_000
@@ -39,9 +38,7 @@ class Ceiling:
     """What one hp slot has used, and when it may launch."""
 
     def __init__(self) -> None:
-        self._used: deque[tuple[int, int, int]] = deque()
-        """ Begin and end of each time between two checks in the window, and what was used. """
-        self._sum_ns = 0
+        self._second = LastSecond()
         self._since_ns = 0
         self._balance_ns = float("inf")
         """ What the limit has allowed, less what was used: at most a second's time, as at the beginning. """
@@ -53,7 +50,7 @@ class Ceiling:
     @property
     def active(self) -> bool:
         """Whether the slot was busy in the last second."""
-        return self._sum_ns > 0
+        return self._second.used
 
     @property
     def part(self) -> float:
@@ -69,29 +66,25 @@ class Ceiling:
             limit: the part of the time that it may be busy, 0 to 1.
         """
         since, self._since_ns = self._since_ns or now_ns, now_ns
-        self._used.append((since, now_ns, min(used_ns, now_ns - since)))
-        used_ns = self._used[-1][2]
-        self._sum_ns += used_ns
-        while self._used[0][1] <= now_ns - _WINDOW_NS:
-            self._sum_ns -= self._used.popleft()[2]
+        used_ns = min(used_ns, now_ns - since)
+        self._second.add(since, now_ns, used_ns)
         balance = self._balance_ns + limit * (now_ns - since) - used_ns
-        most = _SLACK_NS if self._held else limit * _WINDOW_NS
+        used_in_second = self._second.used_ns(now_ns)
+        if used_in_second < limit * SECOND_NS / 2:  # so much that the slot need not wait
+            most = max(limit * SECOND_NS, (1 - limit) * _REACH_NS)
+        else:
+            most = _SLACK_NS if self._held else limit * SECOND_NS
         self._balance_ns = max(-_DEBT_MOST_NS, min(balance, most))
-        left = limit * (_WINDOW_NS + 2 * _SLACK_NS) - self._in_window(now_ns)
+        left = limit * (SECOND_NS + 2 * _SLACK_NS) - used_in_second
         phase_ns = now_ns % _CYCLE_NS
         balance = self._balance_ns + (min(phase_ns, self._part * _CYCLE_NS) - limit * phase_ns if self._held else 0)
-        self._part = max(0.0, min(limit + balance / _REACH_NS, left / _SLACK_NS))
+        slack = min(_SLACK_NS, limit * SECOND_NS / 2)
+        self._part = max(0.0, min(limit + balance / _REACH_NS, left / slack))
         self._held = self._part < 1
         if not self._held:
             return None
         begin = now_ns - phase_ns
         return Plan((0, 0), (begin, begin + round(self._part * _CYCLE_NS)), _CYCLE_NS, now_ns + PLAN_NS)
-
-    def _in_window(self, now_ns: int) -> float:
-        """Return what was used in the window, with a part of the check that lies in it in part."""
-        begin, end, used = self._used[0]
-        outside = max(0, now_ns - _WINDOW_NS - begin)
-        return self._sum_ns - (used * outside / (end - begin) if end > begin else 0)
 
 
 class Ceilings:
@@ -101,6 +94,8 @@ class Ceilings:
         self._slots: dict[str, Ceiling] = {}
         self.plans: dict[str, Plan] = {}
         """ By slot; a slot that is not here may launch at any time. """
+        self.watched = False
+        """ Whether a slot that has a limit has clients: it may begin to work without a message. """
 
     @property
     def active(self) -> bool:
@@ -112,12 +107,13 @@ class Ceilings:
 
         Args:
             now_ns: from CLOCK_MONOTONIC.
-            used_ns: for how long each slot was busy; without entry: it was not.
+            used_ns: for how long each slot was busy; without entry: it has no clients.
             limits: of all hp slots, as parts of the time; 1: no limit.
             sure: the part of the time that hp is sure of if it leaves the rest to be now; 1: it leaves nothing.
         """
         limited = {name: limit for name, limit in limits.items() if limit < 1}
         self._slots = {name: self._slots.get(name) or Ceiling() for name in limited}
+        self.watched = not used_ns.keys().isdisjoint(limited)
         floor = _leaving_a_floor(now_ns, sure) if sure < 1 else None
         found = {name: each.look(now_ns, used_ns.get(name, 0), limited[name]) for name, each in self._slots.items()}
         plans = {name: plan for name, plan in found.items() if plan is not None and self._slots[name].part < sure}

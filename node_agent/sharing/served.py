@@ -24,8 +24,8 @@ from orion.node_agent.slots.slot import Slot
 from orion.planning.sharing.due import due
 
 _CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.07, 0.1
-""" The time between two checks: while hp is at its limit or work runs on after its turns; while be slots take turns
-without that; and while they take none. """
+""" The time between two checks: while hp uses the GPU with a limit, or work runs on after its turns; while be slots
+take turns without that, or hp with a limit is idle; and else. """
 _CONDITIONS_NS = 1_000_000_000
 _USES_ALL = 0.02
 """ hp that is busy for its request, less this part of the time, could use more. """
@@ -167,7 +167,7 @@ class ServedGpu:
         """The time until the next check: the longer, the longer the plans that it renews stay right."""
         if self.ceilings.active or (self.turns.competing and self.turns.accounts.have_long_pieces):
             return _CORRECTED_SECONDS
-        return _TURNS_SECONDS if self.turns.competing else _CLIENTS_SECONDS
+        return _TURNS_SECONDS if self.turns.competing or self.ceilings.watched else _CLIENTS_SECONDS
 
     def _plan(self, look: Look) -> None:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""

@@ -91,7 +91,7 @@ def test_another_version_is_reported_and_not_used(bare: Path, text: str, reporte
 
 
 def test_missing_binaries_are_named_with_the_next_step(bare: Path) -> None:
-    with pytest.raises(Missing, match=r"kube-apiserver, .*etcd not found.*make cluster-binaries"):
+    with pytest.raises(Missing, match=r"kube-apiserver, .*etcd, .*not found.*make cluster-binaries"):
         binaries.find_all()
 
 

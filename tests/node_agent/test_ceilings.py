@@ -66,6 +66,19 @@ def test_a_slot_below_its_limit_never_waits() -> None:
     assert used[-1] == sum(STEP_NS for step in range(len(used) - 1) if requests(step * STEP_NS))
 
 
+@pytest.mark.parametrize("limit", [0.05, 0.1, 0.3, 0.6])
+def test_a_slot_that_uses_little_never_waits_also_after_it_was_at_its_limit(limit: float) -> None:
+    def requests(at: int) -> bool:
+        # 37 ms: late in a cycle, in which a slot at its limit pauses.
+        seldom = at % (1_000 * MS) in range(37 * MS, 45 * MS)
+        return 2_000 * MS <= at < 4_000 * MS or ((at > 6_000 * MS or at < 2_000 * MS) and seldom)
+
+    used = run(limit, requests, 10)
+    for second in (0, 1, 7, 8, 9):
+        first, last = (used[(second * 1_000 + milliseconds) * MS // STEP_NS] for milliseconds in (37, 45))
+        assert last - first == 8 * MS, second
+
+
 def test_a_burst_after_a_pause_may_use_most_of_the_second() -> None:
     used = run(0.5, lambda at: at >= 3_000 * MS, 4.0)
     at_once = next(step for step in range(len(used)) if step * STEP_NS >= 3_440 * MS)
@@ -83,6 +96,8 @@ def test_no_second_has_much_more_than_the_limit(limit: float, period: int, part:
 def test_a_plan_ends_by_itself_and_slots_without_a_limit_have_none() -> None:
     ceilings = Ceilings()
     assert not ceilings.active
+    ceilings.look(START_NS - 1_000 * MS, {"hp-1": 0}, {"hp-0": 0.5, "hp-1": 1.0})
+    assert not ceilings.watched
     for step in range(41):
         ceilings.look(START_NS + step * 25 * MS, {"hp-0": 25 * MS, "hp-1": 25 * MS}, {"hp-0": 0.5, "hp-1": 1.0})
     now = START_NS + 40 * 25 * MS
@@ -90,9 +105,12 @@ def test_a_plan_ends_by_itself_and_slots_without_a_limit_have_none() -> None:
     assert ceilings.plans.keys() == {"hp-0"}
     assert ceilings.plans["hp-0"].until_ns == now + PLAN_NS
     assert not ceilings.plans["hp-0"].has_turn(now)
-    ceilings.look(now + 25 * MS, {}, {"hp-0": 1.0, "hp-1": 1.0})
-    assert not ceilings.plans
+    ceilings.look(now + 1_500 * MS, {"hp-0": 0}, {"hp-0": 0.5, "hp-1": 1.0})
     assert not ceilings.active
+    assert ceilings.watched, "it may begin to work at any time"
+    ceilings.look(now + 1_525 * MS, {}, {"hp-0": 1.0, "hp-1": 1.0})
+    assert not ceilings.plans
+    assert not ceilings.watched
 
 
 def test_hp_slots_launch_nothing_in_the_floor_that_they_leave_to_be() -> None:

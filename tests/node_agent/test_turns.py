@@ -57,7 +57,9 @@ class Tenant:
         return Demand(self.request, self.limit, reported, self.piece_ns, worked, awake, ceiling=self.limit)
 
 
-def run(tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1) -> dict[str, Tenant]:
+def run(
+    tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1, check_ns: int = 50 * MS
+) -> dict[str, Tenant]:
     """Let the tenants use the GPU; hp takes the first part of each 5 ms."""
     turns, dice = Turns(), random.Random(seed)
     named = {f"be-{index}": each for index, each in enumerate(tenants)}
@@ -67,7 +69,7 @@ def run(tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 
         if now >= next_look:
             turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
             looked = now
-            next_look = now + 50 * MS + dice.randrange(3 * MS)
+            next_look = now + check_ns + dice.randrange(3 * MS)
         _send_messages(turns, named, now)
         free = now % (5 * MS) >= hp * 5 * MS
         _work(named, turns.plans, now, STEP_NS if free else 0)
@@ -143,6 +145,14 @@ def test_shares_hold_beside_hp() -> None:
 def test_limits_hold_on_an_idle_gpu() -> None:
     assert means(run([Tenant(limit=0.5)], 6.0), of_all=False) == pytest.approx([0.5], abs=0.005)
     assert means(run([Tenant(limit=0.3), Tenant(limit=0.4)], 6.0), of_all=False) == pytest.approx([0.3, 0.4], abs=0.005)
+
+
+@pytest.mark.parametrize("check_ns", [25 * MS, 69 * MS, 100 * MS])
+@pytest.mark.parametrize("limits", [(0.3,), (0.5,), (0.3, 0.4)])
+def test_a_limit_holds_in_each_second(limits: tuple[float, ...], check_ns: int) -> None:
+    found = shares(run([Tenant(limit=limit) for limit in limits], 8.0, check_ns=check_ns), of_all=False)
+    for windows, limit in zip(found, limits, strict=True):
+        assert max(abs(each - limit) for each in windows) < 0.01, (limit, min(windows), max(windows))
 
 
 @pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
@@ -314,7 +324,7 @@ def test_what_limited_slots_used_is_forgotten_after_a_second(part: float) -> Non
     for _ in range(200):
         turns.look(now, part, {"a": demand, "b": Demand(launched=True, waiting=True, reported_ns=MS)})
         now += 50 * MS
-    assert len(turns.accounts["a"].used) <= 21
+    assert len(turns.accounts["a"].second) <= 21
 
 
 def test_a_slot_with_a_limit_asks_before_it_launches_also_if_it_was_idle() -> None:
