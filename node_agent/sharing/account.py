@@ -1,9 +1,11 @@
 """What one be slot wants and what it is owed.
 
 At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
-it was due is its balance. A client cannot report less and so gain time. What a client reports counts in two ways only:
-where a slot's work ran on long after its turns, and for what a handover costs the slot, within narrow bounds. No more
-than the time that has passed counts. What a slot did not want is not owed to it.
+it was due is its balance. What a slot did not want is not owed to it.
+
+What a client reports counts in two ways only: for what a handover costs the slot, within narrow bounds, and where a
+slot's work ran on long after its turns, no more than the time that has passed. The hook writes these reports. A client
+that changes its own hook's words can hide work that runs on, and can gain no other time.
 """
 
 from dataclasses import dataclass, field
@@ -20,9 +22,9 @@ _MOST_OWED_NS = 100_000_000
 """ What a slot can be owed; a longer arrears is forgotten. """
 _MOST_DEBT_NS = 2_000_000_000
 _MOST_ARREARS_NS = 20_000_000
-""" Reports may be so late. """
-_SLACK_NS, _USED_NS = 50_000_000, 5_000_000
-""" So much longer than a second turns may add up to, so that corrections stay possible; and what counts as nothing. """
+""" Reports may be so late, or as late as a piece is long. """
+_SLACK_NS, _USED_NS = 30_000_000, 5_000_000
+""" Turns may be longer by what a limit allows in so long, so that corrections stay possible; so little is no use. """
 _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _FRUITLESS_NS = 100_000_000
@@ -94,6 +96,9 @@ class Account:
     second: LastSecond = field(default_factory=LastSecond)
     used_ns: float = 0.0
     """ With a limit: how much it used the GPU in the second before the last check. """
+    cycle_ns: int = 0
+    repeats: float = 1.0
+    """ The length of the planned cycles, and how many of them pass until the next check. """
     request: float = 0.0
     limit: float = 1.0
     ceiling: float = 1.0
@@ -107,6 +112,11 @@ class Account:
     def debt_ns(self) -> float:
         """What the slot has used beyond what it was due; it comes off its next turns."""
         return max(0.0, -self.balance_ns)
+
+    @property
+    def owed_ns(self) -> float:
+        """The balance now, between two checks."""
+        return self.balance_ns + self.due_ns - self.held_ns
 
     @property
     def held_ns(self) -> float:
@@ -141,17 +151,19 @@ class Account:
 
     @property
     def allowance_ns(self) -> float:
-        """How long its next turn may be at most, for its limit of the last second; 0: it must wait.
+        """How long each of its next turns may be at most, for its limit of the last second; 0: it must wait.
 
-        A long piece must fit into what is left of the limit. One that is longer than the limit allows in a second waits
-        until the slot has used nothing for a second.
+        It is what the limit allows in a cycle, and a part of what is left of the second. A long piece must fit into
+        what is left. One that is longer than the limit allows in a second waits until the slot has used nothing for a
+        second.
         """
         if self.ceiling >= 1:
             return float("inf")
         left = self.ceiling * SECOND_NS - self.used_ns
         if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and self.used_ns > _USED_NS:
             return 0.0
-        return max(0.0, left + self.ceiling * _SLACK_NS)
+        repeats = 1.0 if self.piece_ns > LONG_PIECE_NS else self.repeats
+        return max(0.0, self.ceiling * self.cycle_ns + (left + self.ceiling * _SLACK_NS) / repeats)
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling >= 1:
@@ -182,7 +194,7 @@ class Account:
         if self.piece_ns <= LONG_PIECE_NS:
             return 0.0
         arrears = self.arrears_ns + held_ns - reported_ns
-        self.arrears_ns = max(0.0, min(arrears, _MOST_ARREARS_NS))
+        self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(self.piece_ns, _MOST_DEBT_NS))))
         return max(0.0, -arrears)
 
     def charge(self, since_ns: int, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
@@ -199,12 +211,20 @@ class Account:
         self.was_due_ns, self.was_charged_ns = self.due_ns * part, max(0.0, used - lost_ns)
         self._note_use(since_ns, now_ns, used)
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
-        self.balance_ns = max(-_MOST_DEBT_NS, min(balance, _MOST_OWED_NS if self.wants else 0.0))
+        # The agent gave the turns, so turns alone leave no large debt. Work that runs on is the slot's own doing.
+        least = max(-_MOST_DEBT_NS, min(self.balance_ns, -_MOST_OWED_NS) - ran_on_ns)
+        self.balance_ns = max(least, min(balance, _MOST_OWED_NS if self.wants else 0.0))
         self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0
 
-    def settle_window(self) -> None:
-        """Owe nothing: the slot had its window, which follows from what it is due."""
-        self.balance_ns = self.arrears_ns = 0.0
+    def settle_window(self, before_ns: float, ran_on_ns: float, forgone_ns: float) -> None:
+        """Set the balance of a slot that has windows, which follow from what it is due: it owes what ran on.
+
+        Args:
+            before_ns: its balance at the last check.
+            ran_on_ns: what it used beyond its window since then.
+            forgone_ns: the windows that it was due and forwent.
+        """
+        self.balance_ns = max(-_MOST_DEBT_NS, min(0.0, before_ns - ran_on_ns + forgone_ns))
 
     # -- Demand --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What the be slots of a GPU want and what they are owed: the bookkeeping of turns. account.py has that of one slot."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from orion.node_agent.sharing.account import LONE_NS, LONG_PIECE_NS, Account, Demand
@@ -51,6 +51,11 @@ class Accounts(dict[str, Account]):
         """Return the windows of the slots that have work."""
         return {name: window for name, window in self.windows.items() if name in self and self[name].wants}
 
+    def apart(self) -> dict[str, float]:
+        """Return the shares of the slots that want the GPU and have no window."""
+        taken = self.taken()
+        return {name: share for name, share in self.shares().items() if share > 0 and name not in taken}
+
     @property
     def have_long_pieces(self) -> bool:
         """Whether work of a slot may run on long after its turns."""
@@ -60,6 +65,11 @@ class Accounts(dict[str, Account]):
         """Return whether turns are necessary: several slots want the GPU, or one that has a limit does."""
         wanting = [account for account in self.values() if now_ns - account.wanted_ns < LONE_NS]
         return len(wanting) > 1 or any(account.ceiling < 1 for account in wanting)
+
+    def begin_to_compete(self) -> None:
+        """Let reports of work from before count for nothing: nobody else wanted that time."""
+        for account in self.values():
+            account.arrears_ns = float("inf")
 
     def charge(
         self, now_ns: int, part: float, demands: Mapping[str, Demand], elapsed_ns: float, learn_ns: int = 0
@@ -84,9 +94,10 @@ class Accounts(dict[str, Account]):
             # What one slot used beyond its turns, it took from the turns of the others.
             lost = sum(each * held[name] / (turns - held[other]) for other, each in ran_on.items()
                        if other != name and held[name])  # fmt: skip
+            before = account.balance_ns
             account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], min(lost, held[name]))
             if name in taken:
-                account.settle_window()
+                account.settle_window(before, ran_on[name], taken[name].forgone * elapsed_ns * part)
         self._forgive()
         # While work of a slot runs on after its turns, the GPU alternates between it and the next slot, whose work then
         # takes longer and is reported so. The clients of a slot with several alternate, too.
@@ -106,3 +117,8 @@ class Accounts(dict[str, Account]):
 def is_full(shares: Mapping[str, float]) -> bool:
     """Return whether the slots want all time, and no limits prevent that they get it."""
     return sum(shares.values()) > 0.999_999
+
+
+def total(values: Mapping[str, float], names: Iterable[str]) -> float:
+    """Return the sum of the values of ``names``."""
+    return sum(values.get(name, 0.0) for name in names)

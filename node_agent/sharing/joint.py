@@ -11,25 +11,38 @@ There the other slots have the rest. Early ends of turns pass on with the next j
 
 While hp holds one of its GPUs, a job makes no progress on the others. So it is not judged for each GPU by itself.
 
+A piece that is longer than the window runs on into the turns of others. That is a debt, and the job pays it with whole
+windows: on all of its GPUs at once, until it has paid on the one where it owes most.
+
 Refused: one state machine for all GPUs of a job. The turns of a GPU would depend on clients of all others.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 _CYCLE_NS = 40_000_000
 """ The usual length of a joint cycle. With many slots it is this times a power of two. """
 _AVERAGE_TURN_NS = 5_000_000
 _PATIENCE_NS = 4_000_000_000
 """ A job that makes no progress on any GPU for so long has windows in every second such time only. """
+_EPOCH_CYCLES = 4
+""" For so many joint cycles a job has its windows or forgoes them. All GPUs learn it from their checks meanwhile. """
 
 
 @dataclass(frozen=True)
 class Window:
-    """When a job has the turn: begin and end as parts of a joint cycle, 0 to 1."""
+    """When a job has the turn: begin and end as parts of a joint cycle, 0 to 1.
+
+    Args:
+        begin: of the window.
+        end: of the window.
+        forgone: how long the window was to be that the job forgoes, since it is in debt.
+    """
 
     begin: float
     end: float
+    forgone: float = 0.0
 
     @property
     def length(self) -> float:
@@ -38,6 +51,7 @@ class Window:
 
 
 _NONE = Window(0.0, 0.0)
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class Agreement:
@@ -48,6 +62,10 @@ class Agreement:
         """ What each job is due on each of its GPUs; 0: it has no work there. """
         self._slots: dict[str, int] = {}
         """ How many be slots each GPU has that such a job uses. """
+        self._debts: dict[str, Mapping[str, float]] = {}
+        """ Of the jobs on each GPU, in nanoseconds. """
+        self._pays: dict[str, tuple[int, bool]] = {}
+        """ The last epoch in which a GPU asked for a job's window, and whether the job forgoes its windows in it. """
         self._progressed: dict[str, int] = {}
         """ When each job last made progress on any GPU. """
         self._windows: dict[str, Window] = {}
@@ -58,14 +76,16 @@ class Agreement:
         needed = max(self._slots.values(), default=0) * _AVERAGE_TURN_NS
         return _CYCLE_NS << max(0, (needed - 1) // _CYCLE_NS).bit_length()
 
-    def note(self, gpu: str, due: Mapping[str, float], slots: int) -> None:
+    def note(self, gpu: str, due: Mapping[str, float], slots: int, debts: Mapping[str, float] = _NOTHING) -> None:
         """Note what jobs are due on a GPU.
 
         Args:
             gpu: its UUID.
             due: the part of the time, by job; all jobs with several GPUs that use this one.
             slots: the number of its be slots that have clients.
+            debts: what jobs have used beyond what they were due on this GPU, in nanoseconds, by job.
         """
+        self._debts[gpu] = debts
         self._slots.pop(gpu, None)
         if due:
             self._slots[gpu] = slots
@@ -75,9 +95,12 @@ class Agreement:
         for job in before.keys() - due.keys():
             del self._due[job][gpu]
         for job, part in due.items():
+            if part > 0 and not any(self._due.get(job, {}).values()):
+                self._progressed.pop(job, None)  # it begins to work, and is not to blame for its pause
             self._due.setdefault(job, {})[gpu] = part
         self._due = {job: parts for job, parts in self._due.items() if parts}
         self._progressed = {job: when for job, when in self._progressed.items() if job in self._due}
+        self._pays = {job: each for job, each in self._pays.items() if job in self._due}
         self._windows = windows(self._due)
 
     def progressed(self, job: str, now_ns: int) -> None:
@@ -87,10 +110,20 @@ class Agreement:
     def windows(self, gpu: str, now_ns: int) -> dict[str, Window]:
         """Return the windows of the jobs that use a GPU, by job; an empty one: the job must wait."""
         return {
-            job: _NONE if (now_ns - self._progressed.setdefault(job, now_ns)) // _PATIENCE_NS % 2 else window
-            for job, window in self._windows.items()
-            if gpu in self._due[job]
+            job: self._window(job, window, now_ns) for job, window in self._windows.items() if gpu in self._due[job]
         }
+
+    def _window(self, job: str, window: Window, now_ns: int) -> Window:
+        epoch_ns = _EPOCH_CYCLES * self.cycle_ns
+        epoch, pays = self._pays.get(job, (-1, False))
+        if epoch != now_ns // epoch_ns:
+            debt = max((debts.get(job, 0.0) for debts in self._debts.values()), default=0.0)
+            pays = debt > window.length * epoch_ns
+            self._pays[job] = now_ns // epoch_ns, pays
+        if pays:
+            self.progressed(job, now_ns)
+            return Window(0.0, 0.0, window.length)
+        return _NONE if (now_ns - self._progressed.setdefault(job, now_ns)) // _PATIENCE_NS % 2 else window
 
 
 def windows(due: Mapping[str, Mapping[str, float]]) -> dict[str, Window]:
@@ -120,10 +153,3 @@ def _last_end(job: str, found: Mapping[str, Window], due: Mapping[str, Mapping[s
         related |= more
         gpus.update(*(due[other] for other in more))
     return max(found[other].end for other in related)
-
-
-def room(taken: Collection[Window]) -> Window:
-    """Return the longest time of a joint cycle at its begin or end that no window of a GPU takes; it may be empty."""
-    first = min((window.begin for window in taken), default=1.0)
-    last = max((window.end for window in taken), default=0.0)
-    return Window(0.0, first) if first > 1.0 - last else Window(min(last, 1.0), 1.0)

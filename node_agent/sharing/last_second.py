@@ -30,7 +30,7 @@ class LastSecond:
         self._used.append((since_ns, now_ns, used_ns))
         while self._used[0][1] <= now_ns - SECOND_NS:
             self._used.popleft()
-        # Adding up anew costs little, and leaves no rounding errors behind.
+        # Adding up again costs little, and leaves no rounding errors behind.
         self._sum_ns = sum(used for _, _, used in self._used)
 
     def used_ns(self, now_ns: int) -> float:

@@ -29,6 +29,8 @@ take turns without that, or hp with a limit is idle; and else. """
 _CONDITIONS_NS = 1_000_000_000
 _USES_ALL = 0.02
 """ hp that is busy for its request, less this part of the time, could use more. """
+_LEFT_NOTHING = 0.01
+""" hp that leaves be less than this part of the time leaves nothing. """
 
 Notify = Callable[["ServedGpu"], None]
 
@@ -188,17 +190,19 @@ class ServedGpu:
         uuid, slots = self.shared_gpu.gpu.uuid, self.shared_gpu.slots
         jobs = {name: slots[name].job for name in look.demands if self._jobs.spans_gpus(slots[name].job)}
         for name, job in jobs.items():
-            if look.demands[name].reported_ns or look.demands[name].launched:
+            # A job is not to blame for hp that leaves nothing of one of its GPUs.
+            if look.demands[name].reported_ns or look.demands[name].launched or look.left < _LEFT_NOTHING:
                 self._agreement.progressed(job, look.now_ns)
         agreed = self._agreement.windows(uuid, look.now_ns) if jobs else {}
         windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
         demands = look.demands | self.activity.limited(look)
         self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns)
         parts = due(self.turns.accounts.claims()) if jobs else {}
-        wanted = dict.fromkeys(jobs.values(), 0.0)
+        wanted, debts = dict.fromkeys(jobs.values(), 0.0), dict.fromkeys(jobs.values(), 0.0)
         for name, job in jobs.items():
             wanted[job] += parts.get(name, 0.0)
-        self._agreement.note(uuid, wanted, len(look.demands))
+            debts[job] = max(debts[job], self.turns.accounts[name].debt_ns)
+        self._agreement.note(uuid, wanted, len(look.demands), debts)
 
     def _sure(self, look: Look) -> float:
         """Return hp's request if hp uses all of it and be has work; else 1."""
@@ -220,7 +224,7 @@ class ServedGpu:
             self._publish()
 
     def _publish(self) -> None:
-        plans = self.turns.plans | self.ceilings.plans
+        plans = {**self.turns.plans, **self.ceilings.plans}
         for name, slot in self.shared_gpu.slots.items():
             slot.set_plan(plans.get(name))
 

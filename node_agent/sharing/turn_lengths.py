@@ -99,7 +99,7 @@ def next_lengths(
     if not lengths and full:  # all are in debt, or at their limits
         able = [name for name in shares if accounts[name].allowance_ns >= shortest_ns]
         lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
-    usable = room_ns - sum(lost[name] for name in lengths)
+    usable = max(0.0, room_ns - sum(lost[name] for name in lengths))
     growing = {name for name in lengths if accounts[name].ceiling >= 1}
     fitted = _fitted(lengths, growing if full else set(), usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}

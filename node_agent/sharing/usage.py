@@ -17,6 +17,8 @@ from orion.node_agent.sharing.windows import Look
 from orion.planning.sharing.due import Claim, due
 
 _SAMPLE_NS = 1_000_000_000
+_MOST_ROOM_NS = 2_000_000_000
+""" Reports may be so late. """
 _SECOND_NS, RECENT_NS = 1_000_000_000, 10_000_000_000
 
 
@@ -73,7 +75,7 @@ class _Slot:
         """Add what the slot's clients report and for how long they waited; return how much of the report counts."""
         totals = self.totals
         totals.waited += min(waited_ns, elapsed_ns)
-        self.room_ns += elapsed_ns
+        self.room_ns = min(self.room_ns + elapsed_ns, _MOST_ROOM_NS)
         counted = min(reported_ns, self.room_ns)
         self.room_ns -= counted
         totals.measured += counted

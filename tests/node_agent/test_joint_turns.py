@@ -1,148 +1,14 @@
-"""Turns of jobs that use several GPUs: the windows on which GPUs agree, and turns of two GPUs around them."""
-
-from collections.abc import Iterator
-from itertools import combinations
+"""Turns of several GPUs around the windows of jobs that use more than one of them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orion.node_agent.sharing.account import Demand
-from orion.node_agent.sharing.joint import Agreement, Window, room, windows
+from orion.node_agent.sharing.joint import Agreement, Window
 from orion.node_agent.sharing.turns import Turns
 from orion.planning.sharing.due import due
+from tests.node_agent.joint_node import GPUS, MS, STEP_NS, Node, begin, parts, shares, stop
 
-MS = 1_000_000
-STEP_NS = MS // 2
 HANDOVER_NS = MS // 5
-GPUS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["a", "b", "c", "d"]),
-        st.dictionaries(st.sampled_from(GPUS), st.floats(0, 1), min_size=1),
-    )
-)
-def test_jobs_that_share_a_gpu_have_different_times(jobs: dict[str, dict[str, float]]) -> None:
-    found = windows(jobs)
-    for window in found.values():
-        assert 0 <= window.begin <= window.end <= 1 + 1e-9
-    for (one, first), (other, second) in combinations(found.items(), 2):
-        if jobs[one].keys() & jobs[other].keys():
-            assert first.end <= second.begin + 1e-9 or second.end <= first.begin + 1e-9
-    for job, window in found.items():
-        assert window.end - window.begin <= min(part for part in jobs[job].values() if part > 0) + 1e-9
-
-
-def test_a_window_is_what_the_job_is_due_on_its_most_wanted_gpu() -> None:
-    assert windows({"job": {"GPU-0": 0.5, "GPU-1": 0.25}}) == {"job": Window(0.0, 0.25)}
-    assert windows({"job": {"GPU-0": 0.0, "GPU-1": 0.25}}) == {"job": Window(0.0, 0.25)}  # it computes on one GPU only
-    assert windows({"job": {"GPU-0": 0.5}}) == {}
-    assert windows({"job": {"GPU-0": 0.0, "GPU-1": 0.0}}) == {}
-
-
-def test_gpus_agree_by_what_each_of_them_notes() -> None:
-    agreement = Agreement()
-    agreement.note("GPU-0", {"job": 0.5}, slots=2)
-    assert agreement.windows("GPU-0", 0) == {}
-    agreement.note("GPU-1", {"job": 1.0}, slots=1)
-    assert agreement.windows("GPU-0", 0) == agreement.windows("GPU-1", 0) == {"job": Window(0.0, 0.5)}
-    assert agreement.windows("GPU-2", 0) == {}
-    agreement.note("GPU-1", {}, slots=1)
-    assert agreement.windows("GPU-0", 0) == {}
-
-
-@pytest.mark.parametrize(("slots", "cycle_ms"), [(0, 40), (8, 40), (9, 80), (16, 80), (17, 160), (64, 320)])
-def test_with_many_slots_joint_cycles_are_longer(slots: int, cycle_ms: int) -> None:
-    agreement = Agreement()
-    agreement.note("GPU-0", {"job": 0.5}, slots)
-    agreement.note("GPU-1", {"job": 0.5}, slots=2)
-    assert agreement.cycle_ns == cycle_ms * MS
-
-
-def test_a_job_without_progress_has_windows_in_every_second_four_seconds_only() -> None:
-    agreement = Agreement()
-    for gpu in GPUS[:2]:
-        agreement.note(gpu, {"job": 0.5}, slots=2)
-    granted = []
-    for second in range(0, 18, 2):
-        found = [agreement.windows(gpu, second * 1_000 * MS)["job"].length for gpu in GPUS[:2]]
-        assert found[0] == found[1]
-        granted.append(found[0] > 0)
-    assert granted == [True, True, False, False, True, True, False, False, True]
-    agreement.progressed("job", 19_000 * MS)
-    assert agreement.windows("GPU-1", 19_500 * MS)["job"].length
-
-
-def test_unrelated_jobs_keep_their_time() -> None:
-    pairs = {"a": ("GPU-0", "GPU-1"), "b": ("GPU-1", "GPU-2"), "c": ("GPU-0", "GPU-2")}
-    jobs = {job: dict.fromkeys(gpus, 0.5) for job, gpus in pairs.items()}
-    found = windows(jobs | {"d": {"GPU-3": 1.0, "GPU-4": 1.0}})
-    assert found["d"] == Window(0.0, 1.0)
-    assert [found[job].length for job in "abc"] == pytest.approx([1 / 3] * 3)
-
-
-def test_other_slots_have_the_longest_time_beside_the_windows() -> None:
-    assert room([]) == Window(0.0, 1.0)
-    assert room([Window(0.0, 0.3), Window(0.3, 0.5)]) == Window(0.5, 1.0)
-    assert room([Window(0.7, 0.9)]) == Window(0.0, 0.7)
-    assert room([Window(0.0, 1.0)]).length == 0
-
-
-class Node:
-    """Two GPUs with a job on both, slot `be-0`, and other slots; all always have work but those in `idle`."""
-
-    def __init__(self, *requests: dict[str, float]) -> None:
-        self.requests = requests
-        self.turns = [Turns() for _ in requests]
-        self.agreement = Agreement()
-        self.now = 1_000_000 * MS
-        self.idle: set[tuple[int, str]] = set()
-        self.left = [1.0] * len(requests)
-        """ The part of the time that hp leaves on each GPU. """
-
-    def look(self) -> None:
-        for number, turns in enumerate(self.turns):
-            demands = {
-                name: Demand(request, launched=working, waiting=working)
-                for name, request in self.requests[number].items()
-                for working in [(number, name) not in self.idle]
-            }
-            if (number, "be-0") not in self.idle:
-                self.agreement.progressed("job", self.now)
-            agreed = self.agreement.windows(GPUS[number], self.now)
-            windows = {"be-0": agreed["job"]} if agreed else {}
-            turns.look(self.now, self.left[number], demands, windows=windows, joint_ns=self.agreement.cycle_ns)
-            self.agreement.note(GPUS[number], {"job": due(turns.accounts.claims())["be-0"]}, len(demands))
-
-    def run(self, seconds: float) -> Iterator[list[set[str]]]:
-        """Yield at each step who has the turn on each GPU; all slots of a GPU without plans."""
-        end, next_look = self.now + seconds * 1e9, self.now
-        while self.now < end:
-            if self.now >= next_look:
-                self.look()
-                next_look = self.now + 70 * MS
-            yield [
-                {name for name in names if not turns.plans or turns.plans[name].has_turn(self.now)}
-                for turns, names in zip(self.turns, self.requests, strict=True)
-            ]
-            self.now += STEP_NS
-
-
-def shares(node: Node, seconds: float = 4.0) -> list[dict[str, float]]:
-    """Return the parts of the time in which slots have turns; check that the job has its turns everywhere at once."""
-    for _ in node.run(1.0):
-        pass
-    held: list[dict[str, float]] = [dict.fromkeys(names, 0.0) for names in node.requests]
-    steps = seconds * 1e9 / STEP_NS
-    for now in node.run(seconds):
-        contended = [holders for number, holders in enumerate(now) if node.turns[number].plans]
-        assert len({"be-0" in holders for holders in contended}) <= 1, "the job has the turn on one GPU only"
-        for holders, parts in zip(now, held, strict=True):
-            for name in holders:
-                parts[name] += 1 / steps
-    return held
 
 
 def test_a_job_has_the_turn_on_all_of_its_gpus_at_the_same_time() -> None:
@@ -258,3 +124,107 @@ def test_a_job_goes_on_after_hp_was_busy_on_one_of_its_gpus(hp_seconds: float) -
         elif not busy:
             longest = max(longest, node.now - max(last, began + round((3_000 + hp_seconds * 1_000) * MS)))
     assert longest < 4_200 * MS
+
+
+@pytest.mark.parametrize("every", [11, 40, 95])
+def test_a_job_that_stops_and_begins_again_and_again_idles_no_gpu(every: int) -> None:
+    node = Node({"be-0": 0.0, "be-1": 0.0, "be-2": 0.0}, {"be-0": 0.0, "be-1": 0.0})
+    shares(node)
+    first, second = parts(node, 4.0, {3: stop(node, 0, "be-0"), 5: begin(node, 0, "be-0")}, every)
+    assert sum(first.values()) > 0.97
+    assert first["be-1"] == pytest.approx(first["be-2"], abs=0.05)
+    assert sum(second.values()) > 0.97
+
+
+@pytest.mark.parametrize("every", [11, 40, 95])
+def test_a_slot_beside_a_job_that_stops_and_begins_again_and_again_idles_no_gpu(every: int) -> None:
+    node = Node({"be-0": 0.0, "be-1": 0.0, "be-2": 0.0}, {"be-0": 0.0, "be-1": 0.0})
+    shares(node)
+    events = {
+        3: stop(node, 0, "be-1"),
+        5: begin(node, 0, "be-1"),
+        7: stop(node, 1, "be-1"),
+        8: begin(node, 1, "be-1"),
+    }
+    first, second = parts(node, 4.0, events, every)
+    assert sum(first.values()) > 0.97
+    assert first["be-0"] == pytest.approx(1 / 3, abs=0.03)
+    assert first["be-2"] > 0.3
+    assert second["be-0"] == pytest.approx(1 / 3, abs=0.03)
+    assert second["be-1"] > 0.55
+
+
+def test_a_turn_that_is_handed_back_beside_a_job_passes_to_others_at_once() -> None:
+    node = Node({"be-0": 0.2, "be-1": 0.4, "be-2": 0.4}, {"be-0": 0.2})
+    shares(node)
+    for _ in node.run(1.0):
+        if node.turns[0].plans["be-1"].has_turn(node.now):
+            break
+    stop(node, 0, "be-1")()
+    assert node.turns[0].plans["be-2"].has_turn(node.now)
+    assert node.turns[0].plans["be-2"].has_turn(node.now + 10 * MS)
+
+
+def test_slots_beside_two_jobs_have_the_time_that_the_jobs_leave() -> None:
+    jobs = {"a": "first", "b": "second"}
+    both = Node({"a": 0.0, "x": 0.0}, {"a": 0.0, "b": 0.0}, {"b": 0.0, "y": 0.0, "z": 0.0}, jobs=jobs)
+    parts(both, 1.0, {}, 1)
+    found = parts(both, 4.0, {}, 1)
+    assert found[0] == pytest.approx({"a": 0.5, "x": 0.5}, abs=0.03)
+    assert found[2] == pytest.approx({"b": 1 / 3, "y": 1 / 3, "z": 1 / 3}, abs=0.03)
+    one = Node({"a": 0.6, "x": 0.0}, {"a": 0.0, "b": 0.3}, {"b": 0.3, "y": 0.0}, jobs=jobs)
+    parts(one, 1.0, {}, 1)
+    assert parts(one, 4.0, {}, 1)[2] == pytest.approx({"b": 0.3, "y": 0.7}, abs=0.03)
+
+
+def test_a_job_stays_below_its_limit_when_hp_stops() -> None:
+    node = Node({"be-0": 0.0, "be-1": 0.0}, {"be-0": 0.0}, jobs={"be-0": "job"})
+    node.limits["be-0"] = 0.3
+    node.left = [0.4, 0.4]
+    used = [0.0]
+    for _ in node.run(3.0):
+        used.append(used[-1] + STEP_NS * 0.4 * node.turns[1].plans["be-0"].has_turn(node.now))
+    node.left = [1.0, 1.0]
+    for _ in node.run(3.0):
+        used.append(used[-1] + STEP_NS * node.turns[1].plans["be-0"].has_turn(node.now))
+    second = 1_000 * MS // STEP_NS
+    seconds = [used[at + second] - used[at] for at in range(second, len(used) - second, 20)]
+    assert max(seconds) < 0.34e9
+    assert seconds[-1] == pytest.approx(0.3e9, abs=0.02e9)
+
+
+class Judged(Node):
+    """The job progresses only while it has the turn on both GPUs, as a collective does."""
+
+    def __init__(self, *requests: dict[str, float]) -> None:
+        super().__init__(*requests)
+        self.ran = False
+
+    def progresses(self, number: int, name: str) -> bool:
+        return self.ran
+
+
+def test_a_job_that_begins_again_after_a_pause_has_its_window_soon() -> None:
+    for pause in (3, 5, 7, 9, 11):
+        node = Judged({"be-0": 0.0, "be-1": 0.0}, {"be-0": 0.0, "be-1": 0.0})
+        node.ran = True
+        parts(node, 2.0, {}, 1)
+        node.ran = False
+        for number in (0, 1):
+            stop(node, number, "be-0")()
+        parts(node, float(pause), {}, 1)
+        for number in (0, 1):
+            begin(node, number, "be-0")()
+        began = node.now
+        for now in node.run(3.0):
+            if all(holders == {"be-0"} for holders in now):
+                break
+        assert node.now - began < 300 * MS, pause
+
+
+def test_others_have_the_time_of_a_job_that_makes_no_progress() -> None:
+    node = Judged({"be-0": 0.0, "be-1": 0.0, "be-2": 0.0}, {"be-0": 0.0, "be-1": 0.0})
+    parts(node, 4.2, {}, 1)
+    first, second = parts(node, 3.0, {}, 1)
+    assert first["be-1"] + first["be-2"] > 0.97
+    assert second["be-1"] > 0.97

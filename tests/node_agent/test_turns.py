@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.cycles import PLAN_NS
 from orion.node_agent.sharing.turn_lengths import TurnLengths
-from orion.node_agent.sharing.turns import PLAN_NS, Turns
+from orion.node_agent.sharing.turns import Turns
 
 MS = 1_000_000
 STEP_NS = MS // 10

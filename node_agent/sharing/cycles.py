@@ -1,0 +1,161 @@
+"""Plans the next cycle of turns from what each slot is due and owed. turns.py decides when it begins."""
+
+from collections.abc import Mapping, Sequence
+
+from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.accounts import Accounts, is_full, total
+from orion.node_agent.sharing.around_windows import Turn, fill, gaps, origin
+from orion.node_agent.sharing.joint import Window
+from orion.node_agent.sharing.planned import Planned
+from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, next_lengths
+
+PLAN_NS = 750_000_000
+""" How long a plan holds that the agent does not renew. """
+
+_HANDOVER_NS = 200_000
+""" The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause, if
+nothing is known: 0.16 to 0.3 ms on an H100 (docs/results/quotas.md). Turns are longer by it, and it is not charged. """
+_TOGETHER_NS = 30_000
+""" What a handover costs where contexts run together (MPS). """
+_EARLY_NS = 150_000
+""" Clients may launch so long before their turns begin. Then less time is lost: on an H100 the throughputs of three
+slots added up to 0.957 instead of 0.946, and to 0.953 with twice this time (docs/results/quotas.md). """
+_CORRECTED = 0.7
+""" The part of a balance that the next cycle corrects. """
+_REPEATED = 2.0
+""" Cycles repeat until the next check. If they do so more often than this, each corrects less; else shares would swing.
+"""
+_VARIED = 0.2
+""" The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
+whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
+_GOLDEN = 0.618_034
+_FORGOTTEN = 0.9
+""" At each check, the longest time between checks of late counts for this part of what it did. """
+
+
+class Cycles:
+    """The next cycles of a GPU.
+
+    Args:
+        lengths: of turns, as the node's settings ask for.
+        accounts: of the slots.
+    """
+
+    def __init__(self, lengths: TurnLengths, accounts: Accounts) -> None:
+        self._bounds, self._accounts = lengths, accounts
+        self.shortest_ns = lengths.shortest_ns
+        self.joint_ns = 0
+        """ The length of joint cycles. """
+        self._together = False
+        self._between_ns = 0.0
+        """ The time between checks: the longest of late. """
+        self._varied = 0.5
+
+    def look(self, between_ns: float, together: bool, joint_ns: int) -> None:
+        """Note what holds from this check on.
+
+        Args:
+            between_ns: the time since the previous check.
+            together: the contexts of the clients run together (MPS).
+            joint_ns: the length of joint cycles.
+        """
+        self._between_ns = max(between_ns, self._between_ns * _FORGOTTEN)
+        self._together, self.joint_ns = together, joint_ns
+        self._varied = (self._varied + _GOLDEN) % 1
+
+    def plan(self, order: Sequence[str], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> Planned:
+        """Return the plans.
+
+        Args:
+            order: of the turns in a cycle; all slots.
+            now_ns: the present time.
+            begin_ns: when the cycle begins.
+            turns: those until then.
+        """
+        shares = self._accounts.shares()
+        positive = {name: share for name, share in shares.items() if share > 0}
+        cycle = self._next_cycle(positive)
+        owed = self._owed(shares, now_ns, begin_ns, turns)
+        corrected = _CORRECTED * min(1.0, _REPEATED * cycle / max(self._between_ns, 1.0))
+        corrections = {name: corrected * balance for name, balance in owed.items()}
+        if self._accounts.taken():
+            return self._around(order, now_ns, begin_ns, turns, corrections)
+        lengths = next_lengths(self._accounts, positive, corrections, cycle, self.shortest_ns)
+        if lengths and all(account.ceiling >= 1 for account in self._accounts.values()):
+            # Turns of whole pieces may be shorter together.
+            cycle = sum(lengths.values())
+        at, until = begin_ns, now_ns + PLAN_NS
+        early, plans = 0 if self._together else _EARLY_NS, {}
+        for name in order:
+            turn, length = turns.get(name, (0, 0)), lengths.get(name, 0)
+            # One turn that lasts, so that its client does not hand it back in each cycle.
+            if shares[name] > 0.999_999 and self._accounts[name].ceiling >= 1:
+                begin = turn[0] if turn[0] < turn[1] and now_ns < turn[1] else begin_ns
+                plans[name] = Plan((begin, until), (0, 0), cycle, until, early)
+            else:
+                plans[name] = Plan(turn, (at, at + length), cycle, until, early)
+                at += length
+        return Planned(plans, begin_ns, cycle)
+
+    def _owed(
+        self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]
+    ) -> dict[str, float]:
+        """Return the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
+        rest = {
+            name: max(0.0, min(end, begin_ns) - max(begin + self._accounts[name].handover_ns, now_ns))
+            for name, (begin, end) in turns.items()
+            if name in self._accounts
+        }
+        apart = self._accounts.apart()
+        full = is_full(shares) and apart
+        whole = total(rest, apart) / total(apart, apart) if full else begin_ns - now_ns
+        return {
+            name: account.owed_ns + apart.get(name, 0.0) * whole - rest.get(name, 0)
+            for name, account in self._accounts.items()
+        }
+
+    def _next_cycle(self, shares: Mapping[str, float]) -> int:
+        """Return the length of the next cycles, and tell the accounts what depends on it."""
+        handover = _TOGETHER_NS if self._together and len(shares) > 1 else _HANDOVER_NS
+        for account in self._accounts.values():
+            account.expect_handover(handover)
+        pieces = {name: self._accounts[name].piece_ns for name in shares}
+        usual = self._bounds.cycle(shares, pieces, handover) if shares else CYCLE_NS
+        varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
+        cycle = self.joint_ns if self._accounts.taken() else varied
+        for account in self._accounts.values():
+            account.cycle_ns, account.repeats = cycle, max(1.0, self._between_ns / cycle)
+        return cycle
+
+    def _around(
+        self,
+        order: Sequence[str],
+        now_ns: int,
+        begin_ns: int,
+        turns: Mapping[str, Turn],
+        corrections: Mapping[str, float],
+    ) -> Planned:
+        """Make the plans around the windows of jobs, from the cycle on that begins at ``begin_ns``."""
+        taken, cycle = self._accounts.taken(), self.joint_ns
+        spaces = [(round(each.begin * cycle), round(each.end * cycle)) for each in gaps(taken.values())]
+        left = sum(end - begin for begin, end in spaces)
+        parts = {name: min(1.0, share * cycle / left) for name, share in self._accounts.apart().items()} if left else {}
+        lengths = next_lengths(self._accounts, parts, corrections, left, self.shortest_ns)
+        ordered = {name: lengths[name] for name in order if name in lengths}
+        growing = {name for name in ordered if self._accounts[name].ceiling >= 1}
+        spans = fill(spaces, ordered, growing, self.shortest_ns) | self._spans_of_windows(taken)
+        until, early = now_ns + PLAN_NS, 0 if self._together else _EARLY_NS
+        plans = {}
+        for name in order:
+            begin, end = spans.get(name, (0, 0))
+            plans[name] = Plan(turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, early)
+        return Planned(plans, begin_ns, cycle)
+
+    def _spans_of_windows(self, taken: Mapping[str, Window]) -> dict[str, Turn]:
+        """Return the windows in nanoseconds after the cycle's begin; a limit may end them early."""
+        first, spans = origin(taken.values()), {}
+        for name, window in taken.items():
+            begin = (window.begin - first) * self.joint_ns if window.length > 0 else 0.0
+            length = min(window.length * self.joint_ns, self._accounts[name].allowance_ns)
+            spans[name] = round(begin), round(begin + length)
+        return spans

@@ -1,0 +1,54 @@
+"""The planned turns of all slots of a GPU: who has the turn, and which turns belong to the cycle under way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.around_windows import Turn
+from orion.node_agent.sharing.turn_lengths import CYCLE_NS
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Plans that belong together.
+
+    Args:
+        plans: by slot; a slot that is not here launches when it likes.
+        boundary_ns: when the planned cycle begins and repeats; until then the turns of `Plan.turn` hold.
+        length_ns: of the cycle.
+    """
+
+    plans: dict[str, Plan] = field(default_factory=dict)
+    boundary_ns: int = 0
+    length_ns: int = CYCLE_NS
+
+    def holder(self, now_ns: int) -> str | None:
+        """Return the slot that has the turn."""
+        return next((name for name, plan in self.plans.items() if plan.has_turn(now_ns)), None)
+
+    def end_of_cycle(self, now_ns: int) -> int:
+        """Return when the cycle under way ends."""
+        if not self.plans:
+            return now_ns
+        past = (now_ns - self.boundary_ns) // self.length_ns + 1
+        return self.boundary_ns + max(0, past) * self.length_ns
+
+    def under_way(self, now_ns: int) -> dict[str, Turn]:
+        """Return the turns of the cycle under way; those that have passed and those to come, too."""
+        return {name: self._under_way(plan, now_ns) for name, plan in self.plans.items()}
+
+    def _under_way(self, plan: Plan, now_ns: int) -> Turn:
+        begin, end = plan.next
+        if now_ns < self.boundary_ns or begin == end:
+            return plan.turn
+        past = (now_ns - self.boundary_ns) // self.length_ns * self.length_ns
+        return begin + past, end + past
+
+    def until(self, now_ns: int) -> int:
+        """Return the end of the plans, or ``now_ns`` if that is earlier."""
+        return min([now_ns, *(plan.until_ns for plan in self.plans.values())])
+
+
+def clipped(turns: Mapping[str, Turn], end_ns: int) -> dict[str, Turn]:
+    """Return turns that end at ``end_ns`` at the latest."""
+    return {name: (min(begin, end_ns), min(end, end_ns)) for name, (begin, end) in turns.items()}

@@ -1,0 +1,57 @@
+"""What a slot is charged and owed between two checks."""
+
+import pytest
+
+from orion.node_agent.sharing.account import Account, Demand
+from orion.node_agent.sharing.accounts import Accounts
+from orion.node_agent.sharing.turn_lengths import next_lengths
+from orion.node_agent.sharing.turns import Turns
+
+MS = 1_000_000
+
+
+def test_turns_that_the_agent_gave_leave_no_large_debt() -> None:
+    account = Account(wants=True)
+    for now in range(0, 2_000, 50):
+        account.turns_ns = 50 * MS
+        account.charge(now * MS, (now + 50) * MS, 1.0, ran_on_ns=0.0, lost_ns=0.0)
+    assert account.debt_ns == 100 * MS
+
+
+def test_work_that_runs_on_is_a_debt_of_two_seconds_at_most() -> None:
+    account = Account(wants=True)
+    for now, debt in ((0, 700), (1_000, 1_400), (2_000, 2_000), (3_000, 2_000)):
+        account.charge(now * MS, (now + 1_000) * MS, 1.0, ran_on_ns=700.0 * MS, lost_ns=0.0)
+        assert account.debt_ns == debt * MS
+
+
+@pytest.mark.parametrize("limited", [0.3, 0.7])
+def test_work_from_before_slots_competed_is_no_debt(limited: float) -> None:
+    """A slot with long pieces had the GPU alone, until a slot that has a limit asks for it."""
+    turns, now = Turns(), 1_000 * MS
+    alone = Demand(reported_ns=70 * MS, piece_ns=10 * MS, launched=True, waiting=True)
+    asks = Demand(limit=limited, ceiling=limited)
+    for _ in range(40):
+        turns.look(now, 1.0, {"a": alone, "b": asks})
+        now += 70 * MS
+    assert not turns.competing
+    turns.ask("b", now - 10 * MS)
+    turns.look(now, 1.0, {"a": alone, "b": Demand(limit=limited, ceiling=limited, waiting=True)})
+    assert turns.accounts["a"].debt_ns < 5 * MS
+
+
+def test_a_slot_that_may_have_all_that_hp_leaves_still_has_turns_of_its_limit() -> None:
+    turns, now = Turns(), 1_000 * MS
+    for _ in range(40):  # hp leaves 0.4, which is all that the limit allows
+        turns.look(now, 0.4, {"a": Demand(limit=1.0, ceiling=0.4, reported_ns=MS, launched=True, waiting=True)})
+        now += 70 * MS
+    assert turns.plans["a"].begun(now, now + 700 * MS) > 20, "hp may stop, so the turn ends in each cycle"
+
+
+def test_handovers_that_take_all_time_leave_turns_of_no_length() -> None:
+    accounts = Accounts()
+    accounts.keep({"a": Demand(), "b": Demand()})
+    for account in accounts.values():
+        account.wants, account.handover_ns = True, 600_000.0
+    lengths = next_lengths(accounts, {"a": 0.5, "b": 0.5}, {"a": 0.0, "b": 0.0}, 1_000_000, shortest_ns=1_000)
+    assert all(length >= 0 for length in lengths.values())
