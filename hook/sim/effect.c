@@ -63,6 +63,12 @@ static enum turn turn_of(const struct effect *effect, uint64_t *when)
     return turn;
 }
 
+void sim_effects_wake(void)
+{
+    atomic_fetch_add(&sim_effects_done, 1);
+    sim_wake(&sim_effects_done);
+}
+
 /* Mark the operation done. If it is not at the head yet, it completes as soon as it gets there. */
 static void mark_done(const struct effect *effect)
 {
@@ -75,8 +81,7 @@ static void mark_done(const struct effect *effect)
             sim_run();
         }
     } while (!sim_leave());
-    atomic_fetch_add(&sim_effects_done, 1);
-    sim_wake(&sim_effects_done);
+    sim_effects_wake();
 }
 
 static void unlink_effect(struct effect *effect)

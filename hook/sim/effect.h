@@ -19,7 +19,9 @@ void sim_effects_work(void);
 /* Is the calling thread inside a host function? Host functions must not call CUDA. */
 bool sim_in_host_function(void);
 
-/* Grows with every completed effect. Threads of this process sleep on it. */
+/* Grows with every completed effect, and with every change of a time that no thread could know. Threads of this process
+ * sleep on it, without an end while they know of no time. */
 extern _Atomic uint32_t sim_effects_done;
+void sim_effects_wake(void);
 
 #endif

@@ -52,6 +52,7 @@ static bool meet(void *data)
             sim_run();
         }
     } while (!sim_leave());
+    sim_effects_wake(); /* threads that wait for the kernel slept without an end, as it had none */
     return false;
 }
 
