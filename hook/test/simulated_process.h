@@ -33,4 +33,12 @@ static CUmodule begin_process(const char *image)
     return module;
 }
 
+/* Only the test says how long work takes. An idle hp client, which has been busy during all work, makes samples worthless. */
+static inline void learn_nothing(void)
+{
+    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    atomic_store(&page->drained_ns, UINT64_MAX);
+    atomic_store(&gpu->hp_count, 1);
+}
+
 #endif

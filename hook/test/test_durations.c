@@ -94,6 +94,19 @@ static void estimate_gives_way(void)
     for (uint64_t i = 0; i < 2000; i++) CHECK(orion_duration_claim_for_estimate(&durations, kernel((5 << 20) + i)) == NULL);
 }
 
+static void a_bound_lowers_and_never_raises(void)
+{
+    uint64_t identity = kernel(8 << 20);
+    durations = empty;
+    orion_duration_bound(&durations, identity, 300000); /* unknown: an estimate */
+    CHECK(expected_of(identity) == 300100);
+    orion_duration_learn(&durations, identity, 900000, ORION_SAMPLE_CLEAN);
+    orion_duration_bound(&durations, identity, 2000000);
+    CHECK(expected_of(identity) == 900100);
+    orion_duration_bound(&durations, identity, 300000);
+    CHECK(expected_of(identity) == 300100);
+}
+
 /* An estimate of another program's kernel with the same name and grid is less than half of the true time. Time-sliced
  * measurements replace this estimate. */
 static void estimate_does_not_stay_where_work_goes_time_sliced(void)
@@ -154,6 +167,7 @@ int main(void)
     is_bounded();
     the_least_recently_used_makes_room();
     estimate_gives_way();
+    a_bound_lowers_and_never_raises();
     estimate_does_not_stay_where_work_goes_time_sliced();
     threads_do_no_harm();
     identities_say_what_they_are();

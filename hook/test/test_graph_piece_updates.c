@@ -105,6 +105,11 @@ static void a_long_child_graph_is_cut_too(void)
     launch_children(exec, 0, 200);
     MUST(cuGraphExecUpdate(exec, with_children(300, other), &info));
     launch_children(exec, 300, 300 + STEPS);
+    takes_ns(copy->piece[0].inner->piece[0].exec, WINDOW_NS / 9); /* the 8 pieces are alike, and all together prove short */
+    log_count = 0;
+    CHECK(launch_in(exec, stream) == 1);
+    MUST(cuStreamSynchronize(stream));
+    CHECK(log_count == 2 * STEPS);
     end(exec);
 }
 

@@ -205,7 +205,9 @@ def test_a_short_graph_runs_whole(pair: Pair) -> None:
     _, be = pair
     make(be, "nodes", "4 20")
     be.must("play 5 -1")
-    assert launches_own(be, 10) == 10
+    # A measurement can be far too long: it contains the time for which the program lost its CPU between the event and
+    # the launch. The graph then runs in pieces until these prove short.
+    eventually(lambda: launches_own(be, 10) == 10, "the graph runs whole", DEADLINE)
 
 
 def test_the_graphs_of_hp_run_whole(pair: Pair) -> None:

@@ -78,8 +78,10 @@ struct orion_graph_copy {
     struct orion_layout *layouts; /* of the kernels whose parameters are kept */
     bool disables;                /* the program has disabled nodes */
     bool disables_others;         /* also such that the copy has not: an update does not enable them, so the graph runs whole */
-    bool waits;   /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
-    bool refused; /* pieces could not be made; the program's executable is launched until the next update */
+    bool waits;        /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
+    bool whole_again;  /* the pieces together fitted into the window, so the program's executable is launched: graph_lengths.h */
+    uint32_t relapses; /* how often that executable proved longer than the window all the same */
+    bool refused;      /* pieces could not be made; the program's executable is launched until the next update */
 
     /* The last launch, for launches in several streams: see graph_pieces.c. */
     const struct orion_stream_record *stream_record; /* NULL: never launched */

@@ -1,6 +1,7 @@
 #include "be/graph_pieces.h"
 
 #include "be/graph_cut.h"
+#include "be/graph_lengths.h"
 #include "be/graph_order.h"
 #include "be/graph_updates.h"
 #include "be/window.h"
@@ -14,43 +15,12 @@
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 
-/* A duration stays unknown if hp was busy during each launch that was timed. After UNKNOWN_MOST launches the hook cuts
- * without knowing, as if the work took UNKNOWN_WINDOWS windows. */
-#define UNKNOWN_MOST 4u
-#define UNKNOWN_WINDOWS 8u
-
 /* Each part of a cut is made from a clone of the whole piece, so a cut takes time for parts times nodes. A long graph is
  * cut in several launches. More pieces would replace the records of other graphs (learning/graphs.h). */
 #define CUT_NODES_MOST (1u << 16)
 #define PIECES_MOST 1024u
 
-/* -- Durations ------------------------------------------------------------------------------------------------------- */
-
-/* The time that the executable is expected to take; 0: unknown. */
-static uint64_t expected_of(struct orion_process *process, CUgraphExec exec)
-{
-    struct orion_kernel_facts facts;
-    orion_kernel_facts(orion_durations(process), orion_graph_identity(orion_graphs(process), exec), &facts);
-    return facts.expected_ns;
-}
-
-/* The same for the program's executable, with a guess. */
-static uint64_t whole_of(struct orion_process *process, struct orion_graph_copy *copy, uint64_t limit)
-{
-    uint64_t expected = expected_of(process, copy->exec);
-    return expected != 0 || ++copy->unknown <= UNKNOWN_MOST ? expected : UNKNOWN_WINDOWS * limit;
-}
-
-/* Parts begin with estimates: their share of the piece's nodes. A part that proves longer is cut again. Without
- * estimates each part would run alone until it is measured, which may take long beside a busy hp. */
-static void estimate(struct orion_process *process, const struct orion_piece *part, uint32_t parts, uint64_t expected)
-{
-    uint64_t nodes = 0;
-    for (uint32_t i = 0; i < parts; i++) nodes += part[i].count;
-    for (uint32_t i = 0; i < parts; i++)
-        orion_duration_estimate(orion_durations(process), orion_graph_identity(orion_graphs(process), part[i].exec),
-                                expected * part[i].count / nodes);
-}
+/* -- Cutting --------------------------------------------------------------------------------------------------------- */
 
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit);
 
@@ -71,7 +41,7 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     uint32_t parts = parts_of(copy, piece, expected, limit);
     if (piece->whole || !orion_graph_is_long(expected, limit)) return 1;
     if (parts > 1 && orion_graph_cut(copy, index, parts)) {
-        estimate(process, &copy->piece[index], parts, expected);
+        orion_lengths_estimate(process, &copy->piece[index], parts, expected);
         return parts;
     }
     if (parts == 1 && orion_graph_copy_enter_child(copy, piece) && prepare(process, piece->inner, expected, limit)) {
@@ -91,7 +61,7 @@ static bool prepare(struct orion_process *process, struct orion_graph_copy *copy
     for (uint32_t i = 0; i < copy->pieces;) {
         struct orion_piece *piece = &copy->piece[i];
         bool first = piece->exec == NULL && piece->inner == NULL;
-        uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : expected_of(process, piece->exec);
+        uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : orion_length_of(process, piece->exec);
         i += shorten(process, copy, i, expected, limit);
     }
     if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;
@@ -148,9 +118,7 @@ static bool needs_pieces(struct orion_process *process, struct orion_graph_copy 
                          uint64_t *whole_ns, uint64_t limit)
 {
     if (copy->refused || copy->waits || !hp_may_arrive(gpu)) return false;
-    if (copy->pieces > 1 || copy->piece[0].inner != NULL) return true;
-    *whole_ns = whole_of(process, copy, limit);
-    return orion_graph_is_long(*whole_ns, limit);
+    return orion_lengths_need_pieces(process, copy, whole_ns, limit);
 }
 
 static bool are_ready(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
@@ -236,7 +204,7 @@ void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, str
     if (stream_record == NULL || !hp_may_arrive(stream_record->gpu)) return;
     uint64_t limit = orion_window_narrowed(stream_record->gpu);
     if (orion_graph_facts(orion_graphs(process), exec, &facts) && facts.kernels <= 1) return; /* as long as a kernel */
-    if (!orion_graph_is_long(expected_of(process, exec), limit)) return;
+    if (!orion_graph_is_long(orion_length_of(process, exec), limit)) return;
     orion_kernel_name(process, orion_graph_identity(orion_graphs(process), exec), name, sizeof name);
     orion_say_once_about(process, ORION_SAY_WHOLE_GRAPH, name);
 }

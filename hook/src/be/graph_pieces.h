@@ -7,7 +7,8 @@
  * estimate, and are cut again when their measured durations ask for it. Each part is a clone from which the other
  * parts' nodes were removed: this keeps all attributes of all types of nodes. What the hook has learnt of pieces it knows
  * again in a later process, because their identities come from their nodes. Pieces never become longer again: a piece
- * that is too short costs about 3 us.
+ * that is too short costs about 3 us. But if all of them together prove to fit into the window, the graph runs whole
+ * again (graph_lengths.h).
  *
  * A child graph is one node. If it takes longer than the window, its own nodes are cut in the same way.
  *

@@ -193,6 +193,17 @@ void orion_duration_estimate(struct orion_durations *durations, uint64_t identit
         orion_facts_set_flags(entry, ORION_FACTS_ESTIMATE);
 }
 
+void orion_duration_bound(struct orion_durations *durations, uint64_t identity, uint64_t most_ns)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    uint64_t most = most_ns / 100 + 1;
+    uint64_t expected = entry != NULL ? atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) : 0;
+    if (expected == 0) orion_duration_estimate(durations, identity, most_ns);
+    if (expected <= most) return;
+    atomic_store_explicit(&entry->expected_100ns, (uint32_t)most, memory_order_relaxed);
+    note_change(durations, entry, most);
+}
+
 /* The entry stays in the table, without samples. If it were removed, searches would end here and miss entries behind
  * it. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity)

@@ -67,6 +67,10 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
 /* Enters an estimate, unless the table has a measured duration or an estimate. */
 void orion_duration_estimate(struct orion_durations *durations, uint64_t identity, uint64_t estimated_ns);
 
+/* Enters that the work takes no longer than that, as measurements of its parts have shown. An unknown duration becomes this
+ * estimate. */
+void orion_duration_bound(struct orion_durations *durations, uint64_t identity, uint64_t most_ns);
+
 /* Clears the duration and facts of an identity that now stands for other work. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
 
