@@ -37,6 +37,19 @@ static void converges(void)
     CHECK(orion_duration_expect(&durations, identity, &sample) == 0 && sample);
 }
 
+/* The thread lost its CPU for 12 ms before one of the first launches, so its sample is that much longer. */
+static void one_long_sample_changes_little(void)
+{
+    uint64_t identity = kernel(9 << 20);
+    for (unsigned i = 0; i < 4; i++) orion_duration_learn(&durations, identity, 200000, ORION_SAMPLE_CLEAN);
+    orion_duration_learn(&durations, identity, 12200000, ORION_SAMPLE_CLEAN);
+    CHECK(expected_of(identity) < 1000000);
+    orion_duration_learn(&durations, identity, 300000, ORION_SAMPLE_CLEAN);
+    uint64_t before = expected_of(identity);
+    orion_duration_learn(&durations, identity, 2 * before, ORION_SAMPLE_CLEAN);
+    CHECK(expected_of(identity) >= before + before / 5); /* no surprise */
+}
+
 /* A kernel takes most of a slice and runs beside three other contexts. Four of five samples include slices of these
  * contexts. */
 static void time_sliced_the_shortest_samples_count(void)
@@ -163,6 +176,7 @@ static void identities_say_what_they_are(void)
 int main(void)
 {
     converges();
+    one_long_sample_changes_little();
     time_sliced_the_shortest_samples_count();
     is_bounded();
     the_least_recently_used_makes_room();

@@ -150,8 +150,9 @@ static void note_change(struct orion_durations *durations, const struct orion_du
 }
 
 /* The expected duration falls fast and rises slowly, because samples are more often too long than too short: another
- * context's time slice, a GPU that had to wake up, or a launch gap can lengthen a sample. Only after a run of long
- * samples does the expected duration rise at once: the identity then probably stands for other code. */
+ * context's time slice, a GPU that had to wake up, or a launch gap can lengthen a sample, and so can a thread that loses its
+ * CPU before the launch. So a surprise counts for little, also among the first samples. Only after a run of surprises does
+ * the expected duration rise at once: the identity then probably stands for other code. */
 static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_t measured, enum orion_sample sample)
 {
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
@@ -163,7 +164,7 @@ static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_
     if (measured < expected) return expected - (expected - measured + 1) / 2;
     if (sample == ORION_SAMPLE_TIME_SLICED)
         return expected + (measured - expected) / TIME_SLICED_UP; /* stays near the least sample */
-    return expected + (measured - expected) / (samples < 16 ? 4 : 16);
+    return expected + (measured - expected) / (samples < 16 && measured <= DISAGREES * expected ? 4 : 16);
 }
 
 void orion_duration_learn(struct orion_durations *durations, uint64_t identity, uint64_t measured_ns, enum orion_sample sample)
