@@ -197,7 +197,8 @@ class Joining:
         else:
             if isinstance(message, join.Suspect):
                 self._suspect(message.client_index, message.generation)
-            elif isinstance(message, join.Turn) and slot.role is layout.Role.BE:
+            elif isinstance(message, join.Turn) and slot.role is layout.Role.BE and not slot.wishes.take():
+                # Beyond so many, the agent's next check sees what the clients want.
                 self._on_turn(slot, message.wish)
             connection.close()
 

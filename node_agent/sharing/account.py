@@ -25,6 +25,8 @@ _MOST_ARREARS_NS = 20_000_000
 """ Reports may be so late, or as late as a piece is long. """
 _SLACK_NS, _USED_NS = 30_000_000, 5_000_000
 """ Turns may be longer by what a limit allows in so long, so that corrections stay possible; so little is no use. """
+_LONG_CYCLE_NS = 60_000_000
+""" In longer cycles, a limit allows no more than what a turn long ago frees. """
 _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _FRUITLESS_NS = 100_000_000
@@ -78,6 +80,8 @@ class Account:
     """ The time of its turns, less its reports. """
     room_ns: float = 0.0
     """ The time that has passed, less the reports that counted. """
+    lost_ns: float = 0.0
+    """ What others used of its turns, and what it was not yet credited for that. """
     fruitless_ns: float = 0.0
     """ The time that it was charged since it last made progress. """
     shut_until_ns: int = 0
@@ -163,7 +167,10 @@ class Account:
         if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and self.used_ns > _USED_NS:
             return 0.0
         repeats = 1.0 if self.piece_ns > LONG_PIECE_NS else self.repeats
-        return max(0.0, self.ceiling * self.cycle_ns + (left + self.ceiling * _SLACK_NS) / repeats)
+        in_cycle = self.ceiling * self.cycle_ns
+        if self.cycle_ns > _LONG_CYCLE_NS:  # one turn counts for so much that it must wait until older ones do not
+            in_cycle = min(in_cycle, self.second.begin_ns(self.cycle_ns))
+        return max(0.0, in_cycle + (left + self.ceiling * _SLACK_NS) / repeats)
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling >= 1:
@@ -192,10 +199,26 @@ class Account:
             reported_ns: what its clients report.
         """
         if self.piece_ns <= LONG_PIECE_NS:
+            self.arrears_ns = 0.0
             return 0.0
         arrears = self.arrears_ns + held_ns - reported_ns
         self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(self.piece_ns, _MOST_DEBT_NS))))
         return max(0.0, -arrears)
+
+    def taken_from(self, lost_ns: float, held_ns: float) -> float:
+        """Return how much of its turns the slot is not charged, because others used them.
+
+        A long piece is reported when it ends. So it may have taken more than the slot's turns since the last check; the
+        rest comes off later turns.
+
+        Args:
+            lost_ns: what others are now known to have used.
+            held_ns: the time of its turns since the last check, less hp's part.
+        """
+        lost = min(self.lost_ns + lost_ns, _MOST_DEBT_NS)
+        counted = min(lost, held_ns)
+        self.lost_ns = lost - counted if self.wants else 0.0
+        return counted
 
     def charge(self, since_ns: int, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
@@ -226,6 +249,10 @@ class Account:
         """
         self.balance_ns = max(-_MOST_DEBT_NS, min(0.0, before_ns - ran_on_ns + forgone_ns))
 
+    def lately_wanted(self, now_ns: int) -> bool:
+        """Return whether the slot wants the GPU, or handed it back a short while ago."""
+        return self.wants or now_ns - self.wanted_ns < _IDLE_AFTER_NS
+
     # -- Demand --------------------------------------------------------------------------------------------------------
 
     def judge(self, held_ns: float, demand: Demand, in_window: bool) -> None:
@@ -255,5 +282,5 @@ class Account:
 
     def rest(self) -> None:
         """Forget what is owed."""
-        self.balance_ns = self.arrears_ns = self.due_ns = 0.0
+        self.balance_ns = self.arrears_ns = self.due_ns = self.lost_ns = 0.0
         self.turns_ns = self.turns = 0

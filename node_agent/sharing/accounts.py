@@ -47,6 +47,31 @@ class Accounts(dict[str, Account]):
             if each.clients or each.wants
         }
 
+    def due_to_jobs(self, now_ns: int, jobs: Mapping[str, str]) -> dict[str, float]:
+        """Return what jobs that use several GPUs are due here: the part of the time.
+
+        A job that pauses at the moment of a check keeps its window, else it would lose it until the next check.
+
+        Args:
+            now_ns: the present time.
+            jobs: by slot.
+        """
+        claims = self.claims()
+        for name in jobs.keys() & claims.keys():
+            claims[name] = claims[name]._replace(wants=self[name].lately_wanted(now_ns))
+        found, parts = dict.fromkeys(jobs.values(), 0.0), due(claims)
+        for name, job in jobs.items():
+            found[job] += parts.get(name, 0.0)
+        return found
+
+    def debts_of_jobs(self, jobs: Mapping[str, str]) -> dict[str, float]:
+        """Return what jobs have used beyond what they were due here, and can pay; by job, in nanoseconds."""
+        found = dict.fromkeys(jobs.values(), 0.0)
+        for name, job in jobs.items():
+            if self[name].wants:
+                found[job] = max(found[job], self[name].debt_ns)
+        return found
+
     def taken(self) -> dict[str, Window]:
         """Return the windows of the slots that have work."""
         return {name: window for name, window in self.windows.items() if name in self and self[name].wants}
@@ -88,21 +113,23 @@ class Accounts(dict[str, Account]):
         turned = {name: (account.turns, account.turns_ns) for name, account in self.items()}
         # While hp is about to work again, `part` is 0, and reports of the same time say nothing.
         ran_on = {name: account.ran_on(held[name], reported[name]) if part else 0.0 for name, account in self.items()}
-        turns, taken = sum(held.values()), self.taken()
+        turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
         for name, account in self.items():
             account.judge(held[name], demands[name], name in self.windows)
             # What one slot used beyond its turns, it took from the turns of the others.
-            lost = sum(each * held[name] / (turns - held[other]) for other, each in ran_on.items()
+            lost = sum(each * held[name] / (turns - held[other]) for other, each in beyond.items()
                        if other != name and held[name])  # fmt: skip
             before = account.balance_ns
-            account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], min(lost, held[name]))
-            if name in taken:
-                account.settle_window(before, ran_on[name], taken[name].forgone * elapsed_ns * part)
+            account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], account.taken_from(lost, held[name]))
+            # Also if it has no work any more: it was charged for its window, and was due nothing beside it.
+            if window := self.windows.get(name):
+                account.settle_window(before, ran_on[name], window.forgone * elapsed_ns * part)
         self._forgive()
         # While work of a slot runs on after its turns, the GPU alternates between it and the next slot, whose work then
         # takes longer and is reported so. The clients of a slot with several alternate, too.
+        learn = learn_ns and not self.have_long_pieces
         for name, account in self.items():
-            if learn_ns and not self.have_long_pieces and account.wants and demands[name].clients == 1:
+            if learn and account.wants and demands[name].clients == 1:
                 account.learn_handover(*turned[name], reported[name], learn_ns)
 
     def _forgive(self) -> None:

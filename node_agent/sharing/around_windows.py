@@ -91,7 +91,7 @@ class UnderWay:
         """
         clipped = {name: (min(begin, end_ns), min(end, end_ns)) for name, (begin, end) in self.turns.items()}
         windows = {name: clipped[name] for name in self.windows if name in clipped}
-        later = {name: clipped[name] for name in self.wanting if name in clipped}
+        later = {name: _outside(clipped[name], windows.values()) for name in self.wanting if name in clipped}
         begin, end = _gap(now_ns, end_ns, sorted(windows.values()))
         here = sorted((turn, name) for name, turn in later.items() if max(turn[0], begin) < min(turn[1], end))
         moved = {name: min(end, turn[1]) - max(turn[0], begin) for turn, name in here}
@@ -105,7 +105,16 @@ class UnderWay:
             moved = dict.fromkeys(free[:1], end - begin)
         turns = windows | later | _in_a_row(moved, self.growing, begin, end)
         # A turn under way keeps its begin, so that no second handover is expected.
-        return turns | {name: (turn[0], turns[name][1]) for turn, name in here if turn[0] <= begin}
+        return turns | {name: (turn[0], turns[name][1]) for turn, name in here if turn[0] <= begin == now_ns}
+
+
+def _outside(turn: Turn, windows: Iterable[Turn]) -> Turn:
+    """Return what is left of a turn before or after the windows that it overlaps."""
+    begin, end = turn
+    for first, last in sorted(windows):
+        if first < end and begin < last:
+            begin, end = (begin, first) if begin < first else (last, max(end, last))
+    return begin, end
 
 
 def _gap(now_ns: int, end_ns: int, windows: Sequence[Turn]) -> Turn:

@@ -6,7 +6,7 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, is_full, total
 from orion.node_agent.sharing.around_windows import Turn, fill, gaps, origin
 from orion.node_agent.sharing.joint import Window
-from orion.node_agent.sharing.planned import Planned
+from orion.node_agent.sharing.planned import Planned, clipped
 from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, next_lengths
 
 PLAN_NS = 750_000_000
@@ -86,15 +86,13 @@ class Cycles:
             cycle = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
         early, plans = 0 if self._together else _EARLY_NS, {}
+        lasting = next((name for name in positive if positive[name] > 0.999_999), None)
+        if lasting and self._accounts[lasting].ceiling >= 1:
+            turns, lengths = _one_that_lasts(lasting, now_ns, begin_ns, until, turns), {}
         for name in order:
-            turn, length = turns.get(name, (0, 0)), lengths.get(name, 0)
-            # One turn that lasts, so that its client does not hand it back in each cycle.
-            if shares[name] > 0.999_999 and self._accounts[name].ceiling >= 1:
-                begin = turn[0] if turn[0] < turn[1] and now_ns < turn[1] else begin_ns
-                plans[name] = Plan((begin, until), (0, 0), cycle, until, early)
-            else:
-                plans[name] = Plan(turn, (at, at + length), cycle, until, early)
-                at += length
+            length = lengths.get(name, 0)
+            plans[name] = Plan(turns.get(name, (0, 0)), (at, at + length), cycle, until, early)
+            at += length
         return Planned(plans, begin_ns, cycle)
 
     def _owed(
@@ -151,6 +149,15 @@ class Cycles:
             plans[name] = Plan(turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, early)
         return Planned(plans, begin_ns, cycle)
 
+    def windows_from(self, begin_ns: int, planned: Mapping[str, Turn]) -> dict[str, Turn]:
+        """Return the windows of the joint cycle that begins at ``begin_ns``; one that a limit has cut keeps its end."""
+        found = {}
+        for name, (begin, end) in self._spans_of_windows(self._accounts.taken()).items():
+            known = planned.get(name, (0, 0))
+            same = known[0] == begin_ns + begin and known[1] <= begin_ns + end
+            found[name] = known if same else (begin_ns + begin, begin_ns + end)
+        return found
+
     def _spans_of_windows(self, taken: Mapping[str, Window]) -> dict[str, Turn]:
         """Return the windows in nanoseconds after the cycle's begin; a limit may end them early."""
         first, spans = origin(taken.values()), {}
@@ -159,3 +166,10 @@ class Cycles:
             length = min(window.length * self.joint_ns, self._accounts[name].allowance_ns)
             spans[name] = round(begin), round(begin + length)
         return spans
+
+
+def _one_that_lasts(name: str, now_ns: int, begin_ns: int, until_ns: int, turns: Mapping[str, Turn]) -> dict[str, Turn]:
+    """Return one turn that lasts, so that its client does not hand it back in each cycle. Other turns end before it."""
+    begin, end = turns.get(name, (0, 0))
+    begin = begin if begin < end and now_ns < end else begin_ns
+    return clipped(turns, begin) | {name: (begin, until_ns)}

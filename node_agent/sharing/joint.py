@@ -6,6 +6,8 @@ cycle, which begins at the multiples of its length of CLOCK_MONOTONIC. Each GPU 
 slots around its windows. No message and no common state machine is necessary: a window follows from what the job is due
 on each of its GPUs.
 
+GPUs are checked in turn. What they note in one round of checks counts in the next, so all get the same windows.
+
 A window is as long as the least that the job is due on one of its GPUs, because the other GPUs would wait for that one.
 There the other slots have the rest. Early ends of turns pass on with the next joint cycle.
 
@@ -27,7 +29,9 @@ _AVERAGE_TURN_NS = 5_000_000
 _PATIENCE_NS = 4_000_000_000
 """ A job that makes no progress on any GPU for so long has windows in every second such time only. """
 _EPOCH_CYCLES = 4
-""" For so many joint cycles a job has its windows or forgoes them. All GPUs learn it from their checks meanwhile. """
+""" For so many joint cycles a job has its windows or forgoes them, if it owes so much. """
+_MOST_FORGOTTEN_NS = 1_000_000_000
+""" A job that owes more forgoes windows, however long they are. """
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,12 @@ class Agreement:
         self._progressed: dict[str, int] = {}
         """ When each job last made progress on any GPU. """
         self._windows: dict[str, Window] = {}
-
-    @property
-    def cycle_ns(self) -> int:
-        """The length of joint cycles, which begin at its multiples."""
-        needed = max(self._slots.values(), default=0) * _AVERAGE_TURN_NS
-        return _CYCLE_NS << max(0, (needed - 1) // _CYCLE_NS).bit_length()
+        self._asked: set[str] = set()
+        self._agreed: dict[str, Window] = {}
+        """ The GPUs that have asked in this round of checks, and what all of them get. What they note meanwhile
+        counts in the next round, which begins when a GPU asks again. """
+        self.cycle_ns = _CYCLE_NS
+        """ The length of joint cycles in this round. They begin at its multiples. """
 
     def note(self, gpu: str, due: Mapping[str, float], slots: int, debts: Mapping[str, float] = _NOTHING) -> None:
         """Note what jobs are due on a GPU.
@@ -109,16 +113,20 @@ class Agreement:
 
     def windows(self, gpu: str, now_ns: int) -> dict[str, Window]:
         """Return the windows of the jobs that use a GPU, by job; an empty one: the job must wait."""
-        return {
-            job: self._window(job, window, now_ns) for job, window in self._windows.items() if gpu in self._due[job]
-        }
+        if gpu in self._asked or not self._asked:
+            self._asked = set()
+            needed = max(self._slots.values(), default=0) * _AVERAGE_TURN_NS
+            self.cycle_ns = _CYCLE_NS << max(0, (needed - 1) // _CYCLE_NS).bit_length()
+            self._agreed = {job: self._window(job, window, now_ns) for job, window in self._windows.items()}
+        self._asked.add(gpu)
+        return {job: window for job, window in self._agreed.items() if gpu in self._due.get(job, {})}
 
     def _window(self, job: str, window: Window, now_ns: int) -> Window:
         epoch_ns = _EPOCH_CYCLES * self.cycle_ns
         epoch, pays = self._pays.get(job, (-1, False))
         if epoch != now_ns // epoch_ns:
             debt = max((debts.get(job, 0.0) for debts in self._debts.values()), default=0.0)
-            pays = debt > window.length * epoch_ns
+            pays = debt > min(window.length * epoch_ns, _MOST_FORGOTTEN_NS)
             self._pays[job] = now_ns // epoch_ns, pays
         if pays:
             self.progressed(job, now_ns)

@@ -40,3 +40,9 @@ class LastSecond:
         begin, end, used = self._used[0]
         outside = max(0, now_ns - SECOND_NS - begin)
         return self._sum_ns - (used * outside / (end - begin) if end > begin else 0.0)
+
+    def begin_ns(self, span_ns: int) -> float:
+        """Return what was used in the first ``span_ns`` of the second before the latest call of `add`."""
+        first = self._used[-1][1] - SECOND_NS if self._used else 0
+        parts = [(used, min(end, first + span_ns) - max(begin, first), end - begin) for begin, end, used in self._used]
+        return sum(used * inside / whole for used, inside, whole in parts if inside > 0)

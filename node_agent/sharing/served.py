@@ -21,7 +21,6 @@ from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
-from orion.planning.sharing.due import due
 
 _CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.07, 0.1
 """ The time between two checks: while hp uses the GPU with a limit, or work runs on after its turns; while be slots
@@ -197,12 +196,10 @@ class ServedGpu:
         windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
         demands = look.demands | self.activity.limited(look)
         self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns)
-        parts = due(self.turns.accounts.claims()) if jobs else {}
-        wanted, debts = dict.fromkeys(jobs.values(), 0.0), dict.fromkeys(jobs.values(), 0.0)
-        for name, job in jobs.items():
-            wanted[job] += parts.get(name, 0.0)
-            debts[job] = max(debts[job], self.turns.accounts[name].debt_ns)
-        self._agreement.note(uuid, wanted, len(look.demands), debts)
+        accounts = self.turns.accounts
+        # Where hp leaves nothing a job cannot pay, and need not wait elsewhere for that.
+        debts = accounts.debts_of_jobs(jobs) if look.left >= _LEFT_NOTHING else {}
+        self._agreement.note(uuid, accounts.due_to_jobs(look.now_ns, jobs), len(look.demands), debts)
 
     def _sure(self, look: Look) -> float:
         """Return hp's request if hp uses all of it and be has work; else 1."""

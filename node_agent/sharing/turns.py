@@ -185,6 +185,8 @@ class Turns:
         turns = self._planned.under_way(now_ns)
         if kept is not None:
             turns[kept] = turns[kept][0], self._end_of_turn(kept, now_ns)
+        # The windows of the cycle under way are those that all GPUs of the jobs agree on now.
+        turns |= self._cycles.windows_from(boundary - joint, turns)
         growing = {name for name in apart if self._accounts[name].ceiling >= 1}
         wanting = sorted(apart, key=lambda name: -self._accounts[name].owed_ns)
         under_way = UnderWay(turns, taken, wanting, growing)

@@ -23,6 +23,8 @@ SOCKET = "agent.sock"
 JOINS_BURST = 512
 """ How many clients may join a slot at once: all clients of a GPU. """
 JOINS_PER_SECOND = 50.0
+_WISHES_BURST, _WISHES_PER_SECOND = 64, 200.0
+""" How often its clients may hand back the turn or ask for one: each time the agent plans the GPU's turns again. """
 
 
 class Slot:
@@ -55,6 +57,7 @@ class Slot:
         """ The pod that holds the slot, as NAMESPACE/NAME; empty: none, or not known yet. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
+        self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.page = pages.GrantPage(gpu)
         self.grant = pages.Grant(role, 0, 0)
         self.page.write(self.grant)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.joint import Agreement
 from orion.node_agent.sharing.turns import Turns
-from orion.planning.sharing.due import due
 
 MS = 1_000_000
 STEP_NS = MS // 2
@@ -26,7 +25,7 @@ class Node:
         self.requests, self.jobs = requests, jobs
         self.turns = [Turns() for _ in requests]
         self.agreement = Agreement()
-        self.now = 1_000_000 * MS
+        self.now = self.looked = 1_000_000 * MS
         self.idle: set[tuple[int, str]] = set()
         self.left = [1.0] * len(requests)
         """ The part of the time that hp leaves on each GPU. """
@@ -42,9 +41,8 @@ class Node:
             agreed = self.agreement.windows(GPUS[number], self.now)
             windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
             turns.look(self.now, self.left[number], demands, windows=windows, joint_ns=self.agreement.cycle_ns)
-            parts = due(turns.accounts.claims())
-            debts = {job: turns.accounts[name].debt_ns for name, job in jobs.items()}
-            self.agreement.note(GPUS[number], {job: parts[name] for name, job in jobs.items()}, len(demands), debts)
+            debts = turns.accounts.debts_of_jobs(jobs) if self.left[number] > 0.01 else {}
+            self.agreement.note(GPUS[number], turns.accounts.due_to_jobs(self.now, jobs), len(demands), debts)
 
     def demand(self, number: int, name: str, request: float) -> Demand:
         """Return what a slot did since the last check, and wants."""
@@ -68,6 +66,7 @@ class Node:
         while self.now < end:
             if self.now >= next_look:
                 self.look()
+                self.looked = self.now
                 next_look = self.now + self.check_ns
             yield [
                 {name for name in names if not turns.plans or turns.plans[name].has_turn(self.now)}

@@ -51,6 +51,7 @@ def test_with_many_slots_joint_cycles_are_longer(slots: int, cycle_ms: int) -> N
     agreement = Agreement()
     agreement.note("GPU-0", {"job": 0.5}, slots)
     agreement.note("GPU-1", {"job": 0.5}, slots=2)
+    agreement.windows("GPU-0", 0)
     assert agreement.cycle_ns == cycle_ms * MS
 
 

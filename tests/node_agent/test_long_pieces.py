@@ -73,7 +73,21 @@ def run(tenants: dict[str, Tenant], seconds: int) -> None:
 
 @pytest.mark.parametrize(
     "kernels_ms",
-    [(0, 7), (0, 10), (0, 15), (0, 20), (0, 0, 5), (0, 3, 5), (0, 0, 0, 10), (5, 5), (10, 10)],
+    [
+        (0, 7),
+        (0, 10),
+        (0, 15),
+        (0, 20),
+        (0, 0, 5),
+        (0, 3, 5),
+        (0, 0, 0, 10),
+        (5, 5),
+        (10, 10),
+        (0, 45),
+        (0, 80),
+        (0, 150),
+        (0, 0, 200),
+    ],
 )
 def test_long_kernels_keep_their_share(kernels_ms: tuple[int, ...]) -> None:
     tenants = {f"be-{index}": Tenant(length * MS) for index, length in enumerate(kernels_ms)}
@@ -83,5 +97,7 @@ def test_long_kernels_keep_their_share(kernels_ms: tuple[int, ...]) -> None:
         gained = [each[at + SECOND] - each[at] for each in used]
         off = [100 * abs(each / sum(gained) - 1 / len(gained)) for each in gained]
         assert max(off) < 1.0 + max(kernels_ms) / 5, (at, off)
+    whole = sum(each[-1] - each[2 * SECOND] for each in used)
+    assert all(abs((each[-1] - each[2 * SECOND]) / whole - 1 / len(used)) < 0.025 for each in used)
     # Where a piece does not fit into a turn, the GPU alternates between two slots. Then the sum is about 0.9.
-    assert sum(each[-1] - each[2 * SECOND] for each in used) > 0.94 * (8 - 2) * 1_000 * MS
+    assert whole > 0.94 * (8 - 2) * 1_000 * MS

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.cycles import PLAN_NS
+from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 
@@ -242,6 +243,21 @@ def test_turns_end_when_one_slot_is_left() -> None:
     assert not turns.plans
 
 
+def test_a_turn_that_lasts_ends_the_turns_of_others() -> None:
+    both = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
+    turns, now = Turns(), 1_000 * MS
+    for _ in range(10):
+        turns.look(now, 1.0, both)
+        now += 20 * MS
+    for later in range(0, 200, 3):  # b has just no more work, in any part of a cycle
+        turns.look(now + later * MS, 1.0, both)
+        turns.accounts["b"].wanted_ns -= 200 * MS
+        turns.look(now + later * MS, 1.0, {"a": both["a"], "b": Demand()})
+        assert turns.plans["a"].has_turn(now + (later + 60) * MS)
+        for at in range(now + later * MS, now + (later + 60) * MS, MS):
+            assert sum(plan.has_turn(at) for plan in turns.plans.values()) <= 1
+
+
 def test_a_turn_that_is_handed_back_begins_the_next_one_at_once() -> None:
     turns, now = Turns(), 1_000 * MS
     demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "abc"}
@@ -339,6 +355,23 @@ def test_a_slot_with_a_limit_asks_before_it_launches_also_if_it_was_idle() -> No
     assert held[0]
     assert sum(held) < 0.08 * len(held)
     assert turns.competing
+
+
+@pytest.mark.parametrize("joint_ms", [40, 160, 320])
+@pytest.mark.parametrize("lefts", [(1.0,), (0.4, 1.0)], ids=["without hp", "hp comes and goes"])
+def test_a_limit_holds_in_long_cycles_beside_a_job(lefts: tuple[float, ...], joint_ms: int) -> None:
+    turns, now, used = Turns(), 1_000 * MS, [0.0]
+    for check in range(200):
+        left = lefts[check // 14 % len(lefts)]
+        demand = Demand(limit=0.3 / max(0.3, left), ceiling=0.3, launched=True, waiting=True, reported_ns=MS)
+        job = Demand(launched=True, waiting=True, reported_ns=MS)
+        turns.look(now, left, {"a": demand, "b": job}, False, {"b": Window(0.0, 0.3)}, joint_ms * MS)
+        for at in range(now, now + 70 * MS, MS):
+            used.append(used[-1] + left * turns.plans["a"].has_turn(at))
+        now += 70 * MS
+    seconds = [used[at + 1_000] - used[at] for at in range(2_000, len(used) - 1_000, 10)]
+    assert max(seconds) < 0.3 * 1_000 + 0.2 * 0.3 * joint_ms + 40  # a part of a turn, and handovers
+    assert sum(seconds) / len(seconds) > 0.25 * 1_000
 
 
 def test_bursts_of_a_slot_with_a_limit_stay_below_it() -> None:
