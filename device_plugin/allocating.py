@@ -8,42 +8,32 @@ disk is full, the start is tried again.
 
 import itertools
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from orion import hook
-from orion.crds.node_configuration import NodeSettings, Preload
-from orion.device_plugin.injection import inject, mps
-from orion.device_plugin.installing import PRELOAD, HookFolder
+from orion.crds.node_configuration import NodeSettings
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.mount_sources import make_folder
-from orion.device_plugin.slots import Resource, Slot, of_resource
-from orion.device_plugin.snapshot import AdvertisedGPU, Snapshot
+from orion.device_plugin.rendering import render
 from orion.errors import Invalid, Unavailable
-
-_CONTAINER_PRELOAD = "/etc/ld.so.preload"
+from orion.injection.describing import Places, describe
+from orion.injection.slots import Resource, Slot, of_resource
+from orion.injection.snapshot import Snapshot
 
 
 class Allocator:
     """Answers Allocate for both resources.
 
     Args:
-        root: the agent's directory; its path is the same in the plugin's container as on the node.
-        host: where the node's root directory is mounted in the plugin's container.
-        files: the hook's files on the node.
+        places: where on the node the things are that containers get.
         snapshot: returns the agent's last snapshot.
         settings: returns the settings now in force.
     """
 
     def __init__(
         self,
-        root: Path,
-        host: Path,
-        files: HookFolder,
+        places: Places,
         snapshot: Callable[[], Snapshot | None],
         settings: Callable[[], NodeSettings],
     ) -> None:
-        self._root, self._host, self._files = root, host, files
-        self._snapshot, self._settings = snapshot, settings
+        self._places, self._snapshot, self._settings = places, snapshot, settings
 
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> api_pb2.ContainerAllocateResponse:
         """Return what one container needs for its slots. Equal requests get equal answers.
@@ -57,35 +47,8 @@ class Allocator:
         if snapshot is None:
             raise Unavailable("the node's agent has not yet reported its GPUs")
         slots = _slots(resource, device_ids, snapshot)
-        answer = api_pb2.ContainerAllocateResponse()
-        mount(answer, self._files.current, str(Path(hook.CONTAINER_LIBRARY).parent))
-        for slot in slots:
-            mount(answer, slot_directory(self._root, slot), f"{hook.CONTAINER_ROOT}/slots/{slot.gpu}")
-        if settings.preload is Preload.FILE:
-            mount(answer, self._files.current / PRELOAD, _CONTAINER_PRELOAD)
-        mps.add(answer, self._root, [slot.gpu for slot in slots])
-        gpus: list[AdvertisedGPU] = [snapshot.gpus[slot.gpu] for slot in slots]
-        inject(answer, resource, gpus, settings, self._host, self._files.current)
-        return answer
-
-
-def mount(answer: api_pb2.ContainerAllocateResponse, source: Path, target: str) -> None:
-    """Add a read-only mount."""
-    answer.mounts.add(host_path=str(source), container_path=target, read_only=True)
-
-
-def slot_directory(root: Path, slot: Slot) -> Path:
-    """Return the directory where the agent serves a slot; `orion.node_agent.state.root` defines the same path."""
-    return root / "gpus" / slot.gpu / slot.name
-
-
-def make_slot_directory(root: Path, slot: Slot) -> None:
-    """Make a slot's directory if the agent has not made it yet: every user may enter it, only its owner may write.
-
-    Raises:
-        Exhausted: the file system rejects the directory.
-    """
-    make_folder(root, slot_directory(root, slot), "the slot's directory")
+        given = describe(self._places, slots, snapshot, settings)
+        return render(given, resource, settings.device_list_strategy)
 
 
 def _slots(resource: Resource, device_ids: Sequence[str], snapshot: Snapshot) -> list[Slot]:

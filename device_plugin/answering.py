@@ -17,14 +17,15 @@ import grpc
 import grpc.aio
 
 from orion.device_plugin import refused
-from orion.device_plugin.advertised import Advertised, Notifier
+from orion.device_plugin.advertised import Advertised
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.device_plugin.metrics import Metrics
 from orion.device_plugin.preferring import prefer
-from orion.device_plugin.slots import Resource, Slot, parse
 from orion.device_plugin.starting import Starter
 from orion.errors import Invalid, OrionError
+from orion.injection.current import Notifier
+from orion.injection.slots import Resource, Slot, parse
 
 OPTIONS = api_pb2.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 """ Sent with the registration and as the answer to GetDevicePluginOptions; kubelets use only the answer. """

@@ -10,7 +10,7 @@ import grpc.aio
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.kubelet import api_pb2_grpc
 from orion.device_plugin.kubelet_folder import FolderState, Identity, KubeletFolder, identity
-from orion.device_plugin.slots import Resource
+from orion.injection.slots import Resource
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.device_plugin.slots import Resource
+from orion.injection.slots import Resource
 
 KUBELET = "kubelet.sock"
 POLL_SECONDS = 0.2

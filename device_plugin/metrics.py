@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from orion.device_plugin.advertised import HEALTHY, UNHEALTHY, Advertised
-from orion.device_plugin.slots import Resource
+from orion.injection.slots import Resource
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0, 10.0, 30.0)
 

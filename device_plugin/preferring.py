@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from orion.device_plugin.slots import Slot
-from orion.device_plugin.snapshot import AdvertisedGPU
+from orion.injection.slots import Slot
+from orion.injection.snapshot import AdvertisedGPU
 
 Score = tuple[float, ...]
 """ Smaller is better. """

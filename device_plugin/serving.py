@@ -5,36 +5,33 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
-from orion.crds.configuration_file import LABELS_FILE, Change, ConfigurationFile
-from orion.crds.node_configuration import NodeSettings
+from orion.crds.configuration_file import LABELS_FILE, Change
 from orion.device_plugin import checkpoint
 from orion.device_plugin.advertised import Advertised
-from orion.device_plugin.agent_link import AgentLink
 from orion.device_plugin.allocating import Allocator
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.endpoint import Endpoint
-from orion.device_plugin.fail_closed import FILE as FAIL_CLOSED_FILE
-from orion.device_plugin.fail_closed import FailClosedPods
-from orion.device_plugin.installing import HookFolder, sweep_for_ever
 from orion.device_plugin.kubelet_folder import KubeletFolder
 from orion.device_plugin.metrics import Metrics
 from orion.device_plugin.registering import Registration
 from orion.device_plugin.settings import PluginSettings
-from orion.device_plugin.slots import Resource
-from orion.device_plugin.snapshot import SnapshotFile
 from orion.device_plugin.starting import Starter
-from orion.errors import Conflict, Unreadable
+from orion.device_plugin.sweeping import sweep_for_ever
+from orion.errors import Conflict
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
+from orion.injection.agent_link import AgentLink
+from orion.injection.configuration import Configuration
+from orion.injection.describing import Places
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.installing import HookFolder
+from orion.injection.slots import Resource
+from orion.injection.snapshot import SnapshotFile
 
-SNAPSHOT_FILE = "device-plugin.json"
+SNAPSHOT_FILE, FAIL_CLOSED_FILE = "device-plugin.json", "device-plugin-fail-closed.json"
 _AGAIN_S = 2.0
 """ Pause between attempts to bind the metrics address. """
-_LOOK_S = 1.0
-""" Pause between two looks at the configuration file. """
 
 _log = logging.getLogger(__name__)
 
@@ -72,42 +69,6 @@ async def _run(settings: PluginSettings) -> None:
         await serving
 
 
-class Configuration:
-    """The settings of this node, which follow the configuration file.
-
-    Args:
-        path: the path of the configuration file; None: the defaults apply.
-        labels: the path of the file with the node's labels, which the node's agent writes.
-
-    Raises:
-        Unreadable: the file is invalid. At the start there are no earlier settings to keep.
-    """
-
-    def __init__(self, path: Path | None, labels: Path | None) -> None:
-        self._file = ConfigurationFile(path, labels) if path is not None else None
-        if self._file is not None and self._file.settings is None and not self._file.waits:
-            raise Unreadable(self._file.problem)
-
-    @property
-    def settings(self) -> NodeSettings:
-        """The settings now in force."""
-        return (self._file.settings if self._file is not None else None) or NodeSettings()
-
-    async def follow(self, changed: Callable[[Change], None]) -> None:
-        """Poll the file for ever; report each change, and whether the plugin accepted it, to `changed`."""
-        while self._file is not None:
-            await asyncio.sleep(_LOOK_S)
-            change = self._file.look()
-            if change is Change.TAKEN:
-                settings = self.settings
-                _log.info(
-                    "configuration: device list strategy %s, preload %s, onNoAgent %s, driver root %s",
-                    settings.device_list_strategy, settings.preload, settings.on_no_agent, settings.driver_root,
-                )  # fmt: skip
-            if change is not None:
-                changed(change)
-
-
 class Plugin:
     """All parts of one plugin. Create it inside a running event loop.
 
@@ -134,7 +95,9 @@ class Plugin:
             settings.agent_patience,
         )
         allocator = Allocator(
-            root, settings.host, self._files, lambda: self.advertised.snapshot, lambda: self.configuration.settings
+            Places(root, settings.host, self._files),
+            lambda: self.advertised.snapshot,
+            lambda: self.configuration.settings,
         )
         starter = Starter(
             root, self._link, self._files, self._checkpoint, fail_closed, lambda: self.configuration.settings

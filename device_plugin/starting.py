@@ -18,14 +18,14 @@ from pathlib import Path
 
 from orion.crds.node_configuration import NodeSettings, OnNoAgent
 from orion.device_plugin import checkpoint
-from orion.device_plugin.agent_link import AgentLink
-from orion.device_plugin.allocating import make_slot_directory
 from orion.device_plugin.checkpoint import Allocation
-from orion.device_plugin.fail_closed import FailClosedPods
-from orion.device_plugin.injection import mps
-from orion.device_plugin.installing import HookFolder
-from orion.device_plugin.slots import Resource, Slot, of_resource
 from orion.errors import Invalid, Unavailable, Unreadable
+from orion.injection import mps
+from orion.injection.agent_link import AgentLink
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.installing import HookFolder
+from orion.injection.mount_sources import make_slot_directory
+from orion.injection.slots import Resource, Slot, of_resource
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
-from orion.device_plugin.agent_link import AgentLink
-from orion.device_plugin.slots import Slot
 from orion.errors import Unavailable
+from orion.injection.agent_link import AgentLink
+from orion.injection.slots import Slot
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 
 SLOT = Slot("GPU-0", "be", 0)

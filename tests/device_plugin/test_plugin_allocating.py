@@ -6,11 +6,12 @@ import pytest
 
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
 from orion.device_plugin.allocating import Allocator
-from orion.device_plugin.installing import HookFolder
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.slots import Resource
-from orion.device_plugin.snapshot import Snapshot, from_message
 from orion.errors import Invalid, Unavailable
+from orion.injection.describing import Places
+from orion.injection.installing import HookFolder
+from orion.injection.slots import Resource
+from orion.injection.snapshot import Snapshot, from_message
 from tests.device_plugin.scripted_agent import GPUS, devices
 
 Answer = api_pb2.ContainerAllocateResponse
@@ -25,7 +26,8 @@ class Bench:
         self.settings = NodeSettings()
         self.files = HookFolder(folder / "hook")
         self.files.install()
-        self._allocator = Allocator(self.root, self.host, self.files, lambda: self.snapshot, lambda: self.settings)
+        places = Places(self.root, self.host, self.files)
+        self._allocator = Allocator(places, lambda: self.snapshot, lambda: self.settings)
 
     def allocate(self, *ids: str, resource: Resource = Resource.BE) -> Answer:
         return self._allocator.allocate(resource, ids)

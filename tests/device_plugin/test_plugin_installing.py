@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion import hook
-from orion.device_plugin import checkpoint, installing
-from orion.device_plugin.fail_closed import FailClosedPods
-from orion.device_plugin.installing import HookFolder
+from orion.device_plugin import checkpoint, sweeping
 from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.snapshot import SnapshotFile
 from orion.errors import Exhausted, Unreadable
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.installing import HookFolder
+from orion.injection.snapshot import SnapshotFile
 from tests.device_plugin.scripted_agent import devices
 
 
@@ -110,7 +110,7 @@ def test_an_error_of_the_disk_is_reported_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_file_system_mounted_noexec_is_reported_in_a_sentence(tmp_path: Path) -> None:
-    program = f"from orion.device_plugin.installing import *; HookFolder(Path({str(tmp_path / 'hook')!r})).install()"
+    program = f"from orion.injection.installing import *; HookFolder(Path({str(tmp_path / 'hook')!r})).install()"
     mounted = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'  # in a mount namespace, which ends with the program
     command = ["unshare", "--mount", "sh", "-c", mounted, str(tmp_path), sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -152,7 +152,7 @@ def test_old_folders_that_no_allocation_names_are_removed(files: HookFolder, tmp
     young.mkdir()
     unknown = old(files.base / "somebody's")
     os.utime(files.current, (0, 0))
-    installing.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
+    sweeping.sweep(files, write(tmp_path / "checkpoint", entry(named), entry(by_file / "ld.so.preload")))
     assert not unnamed.exists()
     assert all(folder.exists() for folder in (named, by_file, young, unknown, files.current))
     assert files.current.stat().st_mtime > time.time() - 3600
@@ -167,7 +167,7 @@ def test_with_an_unreadable_checkpoint_nothing_is_removed(
     folder = old(files.base / "0.1-0123456789ab")
     if content is not None:
         (tmp_path / "checkpoint").write_text(content)
-    installing.sweep(files, tmp_path / "checkpoint")
+    sweeping.sweep(files, tmp_path / "checkpoint")
     assert folder.exists()
 
 
@@ -175,10 +175,10 @@ def test_a_temporary_error_of_the_disk_does_not_end_sweeping(files: HookFolder, 
     folder, away = old(files.base / "0.1-0123456789ab"), files.base.with_name("away")
     files.base.rename(away)
     files.base.write_text("")  # no folder: it cannot be listed
-    installing.sweep(files, write(tmp_path / "checkpoint"))
+    sweeping.sweep(files, write(tmp_path / "checkpoint"))
     files.base.unlink()
     away.rename(files.base)
-    installing.sweep(files, write(tmp_path / "checkpoint"))
+    sweeping.sweep(files, write(tmp_path / "checkpoint"))
     assert not folder.exists()
 
 

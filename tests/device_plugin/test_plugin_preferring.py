@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.device_plugin.preferring import prefer
-from orion.device_plugin.slots import Slot
-from orion.device_plugin.snapshot import AdvertisedGPU
+from orion.injection.slots import Slot
+from orion.injection.snapshot import AdvertisedGPU
 
 GIB = 1 << 30
 

@@ -280,7 +280,7 @@ def test_a_full_file_system_is_reported_and_does_not_end_the_plugin(small_disk: 
         node.kubelet.start_container("pod", "main")
     node.agent.send(devices(1, be=2))
     node.until_allocatable(2, hp=1)
-    plugin.until_logged("its snapshot cannot be saved for the next plugin")
+    plugin.until_logged("its snapshot cannot be saved for the next process")
     for path in small_disk.glob("filler-*"):
         path.unlink()
     node.kubelet.start_container("pod", "main")

@@ -1,7 +1,7 @@
 """Remembers which pods must not run without the hook (failClosed).
 
-The agent reports these pods. The plugin needs the list when their containers restart while the agent is away. A file
-keeps the list for the next process of the plugin, because agent and plugin are often replaced together.
+The agent reports these pods. The list is needed when their containers restart while the agent is away. A file
+keeps the list for the next process of this program, because it and the agent are often replaced together.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import os
 import secrets
 from pathlib import Path
 
-FILE = "device-plugin-fail-closed.json"
 _KEPT = 1024
 """ Number of pods remembered; a node runs 110 pods by default. """
 
@@ -52,7 +51,7 @@ class FailClosedPods:
             return []
         except (OSError, ValueError, RecursionError) as error:
             _log.error(
-                "start: %s cannot be read: %s; the plugin learns again from the agent which pods are failClosed",
+                "start: %s cannot be read: %s; the agent says again which pods are failClosed",
                 self._path,
                 error,
             )
@@ -66,4 +65,4 @@ class FailClosedPods:
         except OSError as error:
             with contextlib.suppress(OSError):
                 fresh.unlink()
-            _log.error("start: the list of failClosed pods cannot be saved for the next plugin: %s", error)
+            _log.error("start: the list of failClosed pods cannot be saved for the next process: %s", error)

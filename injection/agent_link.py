@@ -1,6 +1,6 @@
 """The connection to the node's agent: receives its snapshots, and asks it to prepare slots.
 
-While the agent is away, its last snapshot stays in force. A file keeps the snapshot for the next process of the plugin.
+While the agent is away, its last snapshot stays in force. A file keeps the snapshot for this program's next process.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from orion.device_plugin.advertised import Advertised
-from orion.device_plugin.fail_closed import FailClosedPods
-from orion.device_plugin.slots import Slot
-from orion.device_plugin.snapshot import Snapshot, SnapshotFile, from_message
 from orion.errors import Unavailable, Unreadable
+from orion.injection.current import CurrentSnapshot
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.slots import Slot
+from orion.injection.snapshot import Snapshot, SnapshotFile, from_message
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
@@ -38,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 class AgentLink:
-    """Keeps the advertised devices equal to the agent's snapshot. Create it inside a running event loop.
+    """Keeps the current snapshot equal to the agent's snapshot. Create it inside a running event loop.
 
     Args:
         root: the agent's directory.
-        advertised: receives the snapshots.
+        current: receives the snapshots.
         file: the file of the last snapshot.
         fail_closed: receives the pods that must not start without the hook.
         connected: called with True or False when the agent connects or disconnects.
@@ -52,13 +52,13 @@ class AgentLink:
     def __init__(
         self,
         root: Path,
-        advertised: Advertised,
+        current: CurrentSnapshot,
         file: SnapshotFile,
         fail_closed: FailClosedPods,
         connected: Callable[[bool], None],
         patience: float,
     ) -> None:
-        self._root, self._advertised, self._file, self._fail_closed = root, advertised, file, fail_closed
+        self._root, self._current, self._file, self._fail_closed = root, current, file, fail_closed
         self._report, self._patience = connected, patience
         self._address: SocketAddress | None = None
         self._complaint, self._shape = "", ""
@@ -66,19 +66,19 @@ class AgentLink:
         self._channel: grpc.aio.Channel | None = None
 
     def recall(self) -> None:
-        """Advertise the last snapshot that a plugin saved on this node; log an error if the file is invalid."""
+        """Use the last snapshot that a program saved on this node; log an error if the file is invalid."""
         try:
             message = self._file.load()
         except Unreadable as error:
-            _log.error("agent: %s; nothing is advertised until the agent connects", error)
+            _log.error("agent: %s; there are no slots until the agent connects", error)
             return
         if message is not None:
             snapshot = from_message(message)
-            self._advertised.take(snapshot, from_agent=False)
+            self._current.take(snapshot, from_agent=False)
             _log.info("agent: its last snapshot is used until the agent connects: %s", _shape(snapshot))
 
     async def listen(self) -> None:
-        """Keep the advertised devices equal to the agent's snapshot, for ever."""
+        """Keep the current snapshot equal to the agent's snapshot, for ever."""
         while True:
             try:
                 stub = self._stub()
@@ -141,12 +141,12 @@ class AgentLink:
         snapshot = from_message(message)
         for pod in {pod for gpu in snapshot.gpus.values() for pod in gpu.fail_closed}:
             self._fail_closed.note(pod, True)
-        before = self._advertised.snapshot
-        if not self._advertised.take(snapshot):
+        before = self._current.snapshot
+        if not self._current.take(snapshot):
             return
         if (shape := _shape(snapshot)) != self._shape:
             self._shape = shape
-            _log.info("agent: advertises %s", shape)
+            _log.info("agent: its GPUs are now: %s", shape)
         for uuid, why in snapshot.not_advertised.items():
             if before is None or before.not_advertised.get(uuid) != why:
                 _log.info("agent: %s is not advertised: %s", uuid, why)
@@ -156,7 +156,7 @@ class AgentLink:
         except OSError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                _log.error("agent: its snapshot cannot be saved for the next plugin: %s", error)
+                _log.error("agent: its snapshot cannot be saved for the next process: %s", error)
 
     def _lost(self, why: str) -> None:
         if self.connected:

@@ -2,8 +2,8 @@
 
 Every container with one GPU gets that GPU's folder, in every mode. A process that starts while a control daemon listens
 in the folder becomes its client; any other process runs without MPS, as the driver does by default. So the GPU's mode
-at the start of the process decides. The kubelet reuses its stored answer for later starts of the container, so the
-answer must not depend on the mode. The variable CUDA_MPS_PIPE_DIRECTORY names the folder in the container. The variable
+at the start of the process decides. What a container gets is stored for its later starts, so it must
+not depend on the mode. The variable CUDA_MPS_PIPE_DIRECTORY names the folder in the container. The variable
 also prevents the process from connecting to another party's control daemon by accident.
 
 A process can be the client of one control daemon, and each of Orion's control daemons serves one GPU. So a container
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orion import hook
-from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.mount_sources import make_folder
 from orion.errors import Invalid
+from orion.injection.description import Description, Mount
+from orion.injection.mount_sources import make_folder
 
 VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 IN_CONTAINER = f"{hook.CONTAINER_ROOT}/mps"
@@ -31,11 +31,11 @@ def clients(root: Path, gpu: str) -> Path:
     return root / "mps" / gpu / "clients"
 
 
-def add(answer: api_pb2.ContainerAllocateResponse, root: Path, gpus: Sequence[str]) -> None:
+def add(given: Description, root: Path, gpus: Sequence[str]) -> None:
     """Add the folder of the control daemon's socket, and the variable that names the folder.
 
     Args:
-        answer: the answer to Allocate for the container.
+        given: the description of what the container gets.
         root: the agent's directory.
         gpus: the UUIDs of the container's GPUs, without duplicates.
 
@@ -45,10 +45,10 @@ def add(answer: api_pb2.ContainerAllocateResponse, root: Path, gpus: Sequence[st
     check(root, gpus)
     if len(gpus) == 1:
         folder = f"{IN_CONTAINER}/{gpus[0]}"
-        answer.mounts.add(host_path=str(clients(root, gpus[0])), container_path=folder, read_only=True)
-        answer.envs[VARIABLE] = folder
+        given.mounts.append(Mount(clients(root, gpus[0]), folder))
+        given.environment[VARIABLE] = folder
     else:
-        answer.envs[VARIABLE] = IN_CONTAINER  # an empty folder, so that the process finds no control daemon
+        given.environment[VARIABLE] = IN_CONTAINER  # an empty folder, so that the process finds no control daemon
 
 
 def check(root: Path, gpus: Sequence[str]) -> None:

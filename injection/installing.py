@@ -2,10 +2,9 @@
 
 Each version has its own folder, named after its content: `<version>-<hash>/`. A rename puts each file into the
 folder. No file is overwritten, because that would kill every process that has mapped the file. A container that
-restarts gets the mounts of its first start, so a folder stays until the kubelet's checkpoint no longer names it.
+restarts gets the mounts of its first start, so a folder stays as long as a container may mount it.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import logging
@@ -19,8 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orion import hook
-from orion.device_plugin import checkpoint
-from orion.errors import Exhausted, Unreadable
+from orion.errors import Exhausted
 
 PRELOAD = "ld.so.preload"
 SIMULATED_DRIVER = "simulated-libcuda.so.1"
@@ -29,15 +27,13 @@ SIMULATED_DRIVER = "simulated-libcuda.so.1"
 _OLD_SECONDS = 3600.0
 """ Age at which an unused folder is removed: longer than any rolling update, during which two versions are in use. """
 
-_SWEEP_SECONDS = 600.0
-
 _FOLDER = re.compile(r"[A-Za-z0-9.+_~!-]+-[0-9a-f]{12}")
 
 _log = logging.getLogger(__name__)
 
 
 class HookFolder:
-    """The parent folder of all versions, such as /var/lib/orion/hook. Plugin and node use the same path.
+    """The parent folder of all versions, such as /var/lib/orion/hook. The path is the same here as on the node.
 
     Raises:
         FileNotFoundError: the package has no hook.
@@ -81,7 +77,7 @@ class HookFolder:
                 self._fill(folder, replace=False)
 
     def touch(self) -> None:
-        """Record that a plugin of this version runs."""
+        """Record that a program of this version runs."""
         with contextlib.suppress(OSError):
             os.utime(self.current)
 
@@ -136,9 +132,7 @@ def _put(path: Path, content: bytes) -> None:
     if path.is_dir() and not path.is_symlink():
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # a concurrent start has replaced it
             path.rmdir()  # empty: a container runtime made it
-            _log.warning(
-                "hook: %s was an empty folder that a container runtime made; the plugin restores the file", path
-            )
+            _log.warning("hook: %s was an empty folder that a container runtime made; it is restored", path)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with fresh.open("xb") as file:
@@ -164,22 +158,3 @@ def _version() -> str:
         return metadata.version("orion-gpu")
     except metadata.PackageNotFoundError:
         return "0-checkout"
-
-
-async def sweep_for_ever(files: HookFolder, checkpoint_file: Path) -> None:
-    """Sweep periodically, and mark this version as in use so that other plugins keep it."""
-    while True:
-        await asyncio.to_thread(sweep, files, checkpoint_file)
-        await asyncio.sleep(_SWEEP_SECONDS)
-
-
-def sweep(files: HookFolder, checkpoint_file: Path) -> None:
-    """Remove the folders that no allocation mounts. Remove nothing if the kubelet's checkpoint is unreadable."""
-    files.touch()
-    try:
-        allocations = checkpoint.read(checkpoint_file)
-    except Unreadable as error:
-        _log.info("hook: older versions are kept: %s", error)
-        return
-    for folder in files.sweep({source for each in allocations for source in each.sources}):
-        _log.info("hook: removed %s, which no container mounts any more", folder)

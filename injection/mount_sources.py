@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from orion.errors import Exhausted
+from orion.injection.slots import Slot
 
 
 def make_folder(root: Path, folder: Path, what: str) -> None:
@@ -18,3 +19,17 @@ def make_folder(root: Path, folder: Path, what: str) -> None:
                 each.chmod(0o755)
     except OSError as error:
         raise Exhausted(f"{what} {folder} cannot be made: {error}") from None
+
+
+def slot_directory(root: Path, slot: Slot) -> Path:
+    """Return the directory where the agent serves a slot; `orion.node_agent.state.root` defines the same path."""
+    return root / "gpus" / slot.gpu / slot.name
+
+
+def make_slot_directory(root: Path, slot: Slot) -> None:
+    """Make a slot's directory if the agent has not made it yet: every user may enter it, only its owner may write.
+
+    Raises:
+        Exhausted: the file system rejects the directory.
+    """
+    make_folder(root, slot_directory(root, slot), "the slot's directory")

@@ -1,7 +1,8 @@
-"""The agent's snapshot: which GPUs and slots the plugin may advertise, and the facts by which it chooses a slot.
+"""The agent's snapshot: which GPUs and slots pods may get, and the facts by which a slot is chosen.
 
 The snapshot is separate from the gRPC stubs, so that the choice of slots and its tests need no agent. A file keeps the
-last snapshot across restarts of the agent and the plugin: running pods keep their capacity while either is away.
+last snapshot across restarts of the agent and of the program that gives slots: running pods keep their capacity while
+either is away.
 """
 
 import contextlib
@@ -13,8 +14,8 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from orion.device_plugin.slots import Resource, Slot, parse
 from orion.errors import Invalid, Unreadable
+from orion.injection.slots import Resource, Slot, parse
 from orion.node_agent.api import agent_pb2
 
 
@@ -53,11 +54,11 @@ class AdvertisedGPU:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The GPUs that the plugin advertises, by UUID, and the reasons why it does not advertise the others."""
+    """The GPUs that may be advertised, by UUID, and the reasons why the others may not."""
 
     gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
     not_advertised: Mapping[str, str] = field(default_factory=dict)
-    """ For each other GPU, by UUID, a sentence that says why it is not advertised. """
+    """ For each other GPU, by UUID, a sentence that says why it may not be advertised. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
         """Yield the slots of a resource, always in the same order."""

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from orion.crds.node_configuration import NodeSettings
-from orion.device_plugin.kubelet import api_pb2
-from orion.device_plugin.slots import Resource
-from orion.device_plugin.snapshot import AdvertisedGPU
 from orion.errors import Unavailable
+from orion.injection.description import Description, DeviceNode, Mount
+from orion.injection.snapshot import AdvertisedGPU
 
 _NEEDED = ("nvidiactl", "nvidia-uvm")
 _IF_PRESENT = ("nvidia-uvm-tools", "nvidia-modeset")
@@ -38,8 +37,7 @@ _IN_CONTAINER = (f"/usr/lib/{_MACHINE}-linux-gnu", "/usr/lib64")
 
 
 def add(
-    answer: api_pb2.ContainerAllocateResponse,
-    _: Resource,
+    given: Description,
     gpus: Sequence[AdvertisedGPU],
     settings: NodeSettings,
     host: Path,
@@ -56,10 +54,10 @@ def add(
             raise Unavailable(f"the node has no {devices / name}: check the driver and driverRoot")
     wanted += [name for name in _IF_PRESENT if (host / (devices / name).relative_to("/")).exists()]
     for name in wanted:
-        answer.devices.add(container_path=f"/dev/{name}", host_path=str(devices / name), permissions="rw")
+        given.device_nodes.append(DeviceNode(devices / name, f"/dev/{name}"))
     for source, name in _libraries(Path(settings.driver_root), host):
         for folder in _IN_CONTAINER:
-            answer.mounts.add(container_path=f"{folder}/{name}", host_path=str(source), read_only=True)
+            given.mounts.append(Mount(source, f"{folder}/{name}"))
 
 
 def _device_folder(driver_root: Path, host: Path) -> Path:
