@@ -8,11 +8,12 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
-from orion.errors import Unavailable, Unreadable
+from orion.errors import Conflict, Unavailable, Unreadable
 from orion.injection.current import CurrentSnapshot
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.slots import Slot
@@ -33,6 +34,8 @@ _SETTLE_SECONDS = 0.2
 """ Pause between attempts to reach the agent. """
 _AGENT_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 """ Status of a request whose agent is being replaced: the next agent may answer a retry. """
+
+Answer = TypeVar("Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -95,21 +98,64 @@ class AgentLink:
         """Ask the agent to prepare a slot for a new container; return None if no agent answers in time.
 
         Raises:
-            Unavailable: the agent answers that it cannot prepare the slot.
+            Conflict, Unavailable: the agent answers that it cannot prepare the slot.
         """
         request = agent_pb2.SlotRequest(gpu=slot.gpu, name=slot.name)
-        end = time.monotonic() + self._patience
+        return await self._ask(
+            lambda stub: stub.PrepareSlot, request, agent_pb2.PreparedSlot, self._patience, f"prepare slot {slot}"
+        )
+
+    async def hold(
+        self, slot: Slot, claim: agent_pb2.ClaimOfSlot, had_it: bool, seconds: float
+    ) -> agent_pb2.Slot | None:
+        """Ask the agent to give a slot to a claim; return the slot that the claim has; None: no agent answers in time.
+
+        Raises:
+            Conflict: the slot is not free.
+            Unavailable: the agent answers that it cannot give the slot.
+        """
+        request = agent_pb2.HoldSlotRequest(gpu=slot.gpu, name=slot.name, claim=claim, had_it=had_it)
+        return await self._ask(
+            lambda stub: stub.HoldSlot, request, agent_pb2.Slot, seconds, f"give slot {slot} to the claim"
+        )
+
+    async def release(self, claim_uid: str, seconds: float) -> bool:
+        """Ask the agent to take back a claim's slots; return whether it has.
+
+        Raises:
+            Unavailable: the agent answers that it cannot.
+        """
+        request = agent_pb2.ReleaseSlotsRequest(claim_uid=claim_uid)
+        answer = await self._ask(
+            lambda stub: stub.ReleaseSlots, request, agent_pb2.Empty, seconds, "take back the slots of a claim"
+        )
+        return answer is not None
+
+    async def _ask(
+        self,
+        method: Callable[[agent_pb2_grpc.AgentStub], Any],
+        request: object,
+        _: type[Answer],
+        seconds: float,
+        what: str,
+    ) -> Answer | None:
+        """Return the agent's answer, also if the agent is replaced meanwhile; None: none answers in time.
+
+        Raises:
+            Conflict: the agent answers that the present state contradicts the request.
+            Unavailable: the agent answers with another error.
+        """
+        end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
-                answer: agent_pb2.PreparedSlot = await self._stub().PrepareSlot(
-                    request, timeout=left, wait_for_ready=True
-                )
+                answer: Answer = await method(self._stub())(request, timeout=left, wait_for_ready=True)
                 return answer
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                     break
                 if error.code() not in _AGENT_ENDS:
-                    raise Unavailable(f"the node's agent cannot prepare slot {slot}: {error.details()}") from None
+                    kind = Conflict if error.code() is grpc.StatusCode.FAILED_PRECONDITION else Unavailable
+                    raise kind(f"the node's agent cannot {what}: {error.details()}") from None
             except OSError:
                 break
             await asyncio.sleep(_SETTLE_SECONDS)

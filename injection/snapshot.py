@@ -36,8 +36,13 @@ class AdvertisedGPU:
     fail_closed: frozenset[str] = frozenset()
     """ The uids of the pods with a slot that must not start without the hook, as far as the agent knows. """
     message: str = ""
-    """ Why the GPU is unhealthy, as a sentence; empty if it is healthy. """
+    """ Why the GPU is unhealthy or cordoned, as a sentence; empty if it is neither. """
+    reason: str = ""
+    """ The same in one CamelCase word. """
     simulated: bool = False
+    model: str = ""
+    mode: str = "timeslice"
+    """ How processes of different slots share the GPU: timeslice or mps. """
     minor: int = 0
     """ Number in /dev/nvidia<minor>. """
     memory_bytes: int = 0
@@ -90,7 +95,10 @@ def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
         closed=frozenset(_slots(device.uuid, device.closed)),
         fail_closed=frozenset(device.fail_closed),
         message=device.message or device.reason,
+        reason=device.reason,
         simulated=device.simulated,
+        model=device.model,
+        mode=device.mode or "timeslice",
         minor=device.minor,
         memory_bytes=device.memory_bytes,
         memory_reserved_bytes=device.memory_reserved_bytes,

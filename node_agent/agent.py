@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from orion.errors import Conflict, NotFound, Unavailable
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.advertising.claims import Claims
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters
 from orion.node_agent.clients.shared_gpu import SharedGpu
@@ -25,6 +26,7 @@ from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.slots import knowledge
+from orion.node_agent.slots.claim import remembered_claim
 from orion.node_agent.slots.holders import Holders, NoHolders
 from orion.node_agent.slots.owners import Owners
 from orion.node_agent.slots.slot import Slot
@@ -62,7 +64,9 @@ class Agent:
         self.gpus: dict[str, ServedGpu] = {}
         self.holders: Holders = NoHolders()
         self.advertising = Advertising(self)
+        self.claims = Claims(self)
         self.modes = Modes(self)
+        self.advertising.mode_of = self.modes.mode
         self.looking = Looking(self.gpus, self.save_all)
         self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
@@ -276,6 +280,7 @@ class Agent:
                 limit_milli=each.limit_milli,
             )
             slot.holder_text = each.holder
+            slot.claim = remembered_claim(each.claim)
             if each.owner is not None:
                 self._owners.set(slot, Owner(*each.owner))
             for sharer in each.sharers:

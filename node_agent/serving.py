@@ -74,6 +74,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         if settings.serves_plugin:
             # Start this only when the holders are known, because it closes free slots.
             stack.callback(asyncio.create_task(agent.advertising.run()).cancel)
+            stack.callback(asyncio.create_task(agent.claims.run()).cancel)
         administrators = AdministratorsServer(agent)
         await administrators.start()
         stack.push_async_callback(administrators.stop)

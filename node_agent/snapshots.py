@@ -20,6 +20,7 @@ from orion.node_agent.sharing.conditions import Condition
 from orion.node_agent.sharing.reasons import Facts, Reason, reasons
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.sharing.usage import SlotUsage
+from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.slot import Slot
 
 _RUNNING_NS = 200_000_000
@@ -58,6 +59,8 @@ class SlotView:
     clients: tuple[ClientView, ...]
     rule: str = ""
     """ The id in the resource file that decides the grant; empty: none does. """
+    claim: Claim | None = None
+    """ The ResourceClaim that has the slot. """
     usage: SlotUsage = field(default_factory=SlotUsage)
     debt_ns: float = 0.0
     """ be: what it has used beyond what it was due. """
@@ -140,6 +143,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         directory=str(slot.directory),
         grant=slot.grant,
         rule=slot.rule,
+        claim=slot.claim,
         profile_kernels=slot.knowledge.profiled,
         learnt_kernels=slot.knowledge.learnt,
         clients=tuple(_of_client(served, client, now) for client in clients),

@@ -8,7 +8,7 @@ whole list. If it got only the changes, one missed change would make its list wr
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -84,6 +84,7 @@ class AdvertisedGpu:
     memory_reserved_bytes: int
     hp_busy_ratio: float
     verdict: Verdict
+    mode: str
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,8 @@ class Advertising:
     def __init__(self, agent: OpensSlots) -> None:
         self._agent = agent
         self.slots = SlotNumbers(agent)
+        self.mode_of: Callable[[str], str] = lambda _: "timeslice"
+        """ Returns how processes share a GPU: timeslice or mps. """
         self._judges: list[Judge] = []
         self._watchers: set[asyncio.Event] = set()
         self._ratios: dict[str, SteppedRatio] = {}
@@ -219,6 +222,7 @@ class Advertising:
                     memory_reserved_bytes=self._agent.holders.reserved_bytes(gpu.uuid),
                     hp_busy_ratio=self._hp_busy_ratio(served, slots),
                     verdict=verdict,
+                    mode=self.mode_of(gpu.uuid),
                 )
             )
         return AdvertisedDevices(tuple(advertised), tuple(not_advertised))

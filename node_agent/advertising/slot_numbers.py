@@ -131,13 +131,9 @@ class SlotNumbers:
         return slot in self._withdrawn or (count > 0 and slot in held[: max(0, len(held) - count)])
 
     def in_use(self, slot: Slot) -> bool:
-        """Return whether a slot is in use: a container holds it, or it has a client, or a client may still return."""
+        """Return whether a slot is in use: a container or claim holds it, it has a client, or one may still return."""
         shared_gpu = self._agent.gpus[slot.gpu].shared_gpu
-        return (
-            self._agent.holders.holds(slot)
-            or bool(shared_gpu.of_slot(slot))
-            or any(each.slot == slot.name for each in shared_gpu.awaited.values())
-        )
+        return self._agent.holders.holds(slot) or slot.claim is not None or shared_gpu.has_clients(slot)
 
     def why_not(self, gpu: Gpu) -> tuple[str, str] | None:
         """Return why a GPU should have no slots: one CamelCase word and a sentence. None: the GPU should have slots."""

@@ -73,6 +73,50 @@ class PreparedSlot(_message.Message):
     pod: str
     def __init__(self, slot: _Optional[_Union[Slot, _Mapping]] = ..., fail_closed: _Optional[bool] = ..., pod: _Optional[str] = ...) -> None: ...
 
+class HoldSlotRequest(_message.Message):
+    __slots__ = ("gpu", "name", "claim", "had_it")
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    HAD_IT_FIELD_NUMBER: _ClassVar[int]
+    gpu: str
+    name: str
+    claim: ClaimOfSlot
+    had_it: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., had_it: _Optional[bool] = ...) -> None: ...
+
+class ReleaseSlotsRequest(_message.Message):
+    __slots__ = ("claim_uid",)
+    CLAIM_UID_FIELD_NUMBER: _ClassVar[int]
+    claim_uid: str
+    def __init__(self, claim_uid: _Optional[str] = ...) -> None: ...
+
+class ClaimOfSlot(_message.Message):
+    __slots__ = ("uid", "share", "namespace", "name", "pods", "memory_bytes", "time_milli")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIME_MILLI_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    share: str
+    namespace: str
+    name: str
+    pods: _containers.RepeatedCompositeFieldContainer[PodOfClaim]
+    memory_bytes: int
+    time_milli: int
+    def __init__(self, uid: _Optional[str] = ..., share: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodOfClaim, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., time_milli: _Optional[int] = ...) -> None: ...
+
+class PodOfClaim(_message.Message):
+    __slots__ = ("name", "uid")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
+
 class WatchDevicesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -86,7 +130,7 @@ class Devices(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed")
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode")
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +149,7 @@ class Device(_message.Message):
     MINOR_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     FAIL_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     model: str
@@ -123,7 +168,8 @@ class Device(_message.Message):
     minor: int
     closed: _containers.RepeatedScalarFieldContainer[str]
     fail_closed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ...) -> None: ...
+    mode: str
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ..., mode: _Optional[str] = ...) -> None: ...
 
 class NotAdvertised(_message.Message):
     __slots__ = ("uuid", "reason", "message")
@@ -292,7 +338,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +354,7 @@ class Slot(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -323,7 +370,8 @@ class Slot(_message.Message):
     usage: Usage
     reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     rule: str
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ...) -> None: ...
+    claim: ClaimOfSlot
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("due_seconds", "charged_seconds", "measured_seconds", "waited_seconds", "debt_seconds", "second", "recent")

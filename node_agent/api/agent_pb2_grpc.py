@@ -59,6 +59,16 @@ class AgentStub:
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.SerializeToString,
                 response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.FromString,
                 _registered_method=True)
+        self.HoldSlot = channel.unary_unary(
+                '/orion.agent.v1.Agent/HoldSlot',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.HoldSlotRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+                _registered_method=True)
+        self.ReleaseSlots = channel.unary_unary(
+                '/orion.agent.v1.Agent/ReleaseSlots',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.ReleaseSlotsRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Empty.FromString,
+                _registered_method=True)
         self.SetGrant = channel.unary_unary(
                 '/orion.agent.v1.Agent/SetGrant',
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetGrantRequest.SerializeToString,
@@ -120,6 +130,22 @@ class AgentServicer:
     def PrepareSlot(self, request, context):
         """Resets a slot for a new container: removes the clients of the previous one, and sets the grant of the pod that holds
         the slot, or the default grant if that pod is not known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldSlot(self, request, context):
+        """Gives a free slot to a ResourceClaim, or updates what is known of a claim that has it. FAILED_PRECONDITION: the slot
+        is not free.
+        A claim that has a slot of the GPU for this share keeps it, even if the request names another one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseSlots(self, request, context):
+        """Takes back all slots of a ResourceClaim. A slot that processes still use is free once they have ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -187,6 +213,16 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.PrepareSlot,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.FromString,
                     response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.SerializeToString,
+            ),
+            'HoldSlot': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldSlot,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.HoldSlotRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
+            ),
+            'ReleaseSlots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseSlots,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.ReleaseSlotsRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Empty.SerializeToString,
             ),
             'SetGrant': grpc.unary_unary_rpc_method_handler(
                     servicer.SetGrant,
@@ -349,6 +385,60 @@ class Agent:
             '/orion.agent.v1.Agent/PrepareSlot',
             orion_dot_node__agent_dot_api_dot_agent__pb2.SlotRequest.SerializeToString,
             orion_dot_node__agent_dot_api_dot_agent__pb2.PreparedSlot.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldSlot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orion.agent.v1.Agent/HoldSlot',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.HoldSlotRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseSlots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orion.agent.v1.Agent/ReleaseSlots',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.ReleaseSlotsRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

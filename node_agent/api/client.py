@@ -103,6 +103,16 @@ class AgentClient:
         """Remove a slot's clients, and set the grant of the pod that holds the slot, or the default grant."""
         return self._ask(self._stub.PrepareSlot, agent_pb2.SlotRequest(gpu=gpu, name=name), agent_pb2.PreparedSlot)
 
+    def hold_slot(self, gpu: str, name: str, claim: agent_pb2.ClaimOfSlot, *, had_it: bool = False) -> agent_pb2.Slot:
+        """Give a slot to a claim; return the slot that the claim has."""
+        asked = agent_pb2.HoldSlotRequest(gpu=gpu, name=name, claim=claim, had_it=had_it)
+        return self._ask(self._stub.HoldSlot, asked, agent_pb2.Slot)
+
+    def release_slots(self, claim_uid: str) -> None:
+        """Take back a claim's slots."""
+        asked = agent_pb2.ReleaseSlotsRequest(claim_uid=claim_uid)
+        self._ask(self._stub.ReleaseSlots, asked, agent_pb2.Empty)
+
     def rules(self) -> agent_pb2.Rules:
         """Return the rules of the agent's resource file."""
         return self._ask(self._stub.GetRules, agent_pb2.RulesRequest(), agent_pb2.Rules)

@@ -67,6 +67,10 @@ class SharedGpu:
         """Return a name for another slot of that role."""
         return next(name for name in (f"{role.name.lower()}-{i}" for i in range(1000)) if name not in self.slots)
 
+    def has_clients(self, slot: Slot) -> bool:
+        """Return whether a process uses a slot, or one of the previous agent's clients may still return to it."""
+        return bool(self.of_slot(slot)) or any(each.slot == slot.name for each in self.awaited.values())
+
     def set_policy(self, policy: Policy) -> None:
         """Change how the clients share the GPU; each client reads the policy at its next check."""
         if policy != self.policy:

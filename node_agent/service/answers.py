@@ -13,6 +13,7 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.resource_files.reading import FileRules
 from orion.node_agent.sharing.conditions import Condition
 from orion.node_agent.sharing.usage import Parts
+from orion.node_agent.slots.claim import Claim
 
 _U32 = 2**32 - 1
 
@@ -71,6 +72,21 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         usage=_usage(view),
         reasons=[agent_pb2.Reason(reason=each.reason, message=each.message) for each in view.reasons],
         rule=view.rule,
+        claim=_claim(view.claim),
+    )
+
+
+def _claim(claim: Claim | None) -> agent_pb2.ClaimOfSlot | None:
+    if claim is None:
+        return None
+    return agent_pb2.ClaimOfSlot(
+        uid=claim.uid,
+        share=claim.share,
+        namespace=claim.namespace,
+        name=claim.name,
+        pods=[agent_pb2.PodOfClaim(name=pod.name, uid=pod.uid) for pod in claim.pods],
+        memory_bytes=claim.memory_bytes,
+        time_milli=claim.time_milli,
     )
 
 
@@ -154,6 +170,7 @@ def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
         minor=gpu.minor,
         closed=advertised.closed,
         fail_closed=advertised.fail_closed,
+        mode=advertised.mode,
     )
 
 

@@ -3,11 +3,12 @@
 import reprlib
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from orion.errors import Invalid
 from orion.hook import join, layout
 from orion.node_agent.pages.policy_changes import PolicyChanges
+from orion.node_agent.slots.claim import Claim
 
 PART_LEAST, PART_MOST = 0.001, 1.0
 """ Bounds of requests and limits, which are parts of a GPU's time. """
@@ -85,6 +86,25 @@ class OpenSlotRequest(_Time):
             raise Invalid("rule: the ids of a resource file are for be; open a slot for hp without one")
         if self.rule and (self.name or self.memory_limit_bytes or self.request or self.limit):
             raise Invalid("rule: it decides name, request, limit and memory limit; give none of them with it")
+
+
+class HoldSlotRequest(SlotRequest):
+    """Gives a slot to a claim."""
+
+    claim: Claim
+    had_it: bool
+
+    @field_validator("claim", mode="before")
+    @classmethod
+    def _of_message(cls, message: Any) -> dict[str, Any]:
+        fields = ("uid", "share", "namespace", "name", "memory_bytes", "time_milli")
+        return {name: getattr(message, name) for name in fields} | {"pods": tuple(message.pods)}
+
+
+class ReleaseSlotsRequest(_Request):
+    """Takes back a claim's slots."""
+
+    claim_uid: str = Field(min_length=1, max_length=128)
 
 
 class SetGrantRequest(SlotRequest, _Time):

@@ -110,6 +110,21 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         )
 
     @_answering
+    async def HoldSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Give a slot to a claim."""
+        asked = requests.check(requests.HoldSlotRequest, request)
+        left = context.time_remaining() or 2 * PATIENCE_SECONDS
+        await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
+        slot = self._agent.claims.hold(asked.gpu, asked.name, asked.claim, asked.had_it)
+        return self._slot(slot.gpu, slot.name)
+
+    @_answering
+    async def ReleaseSlots(self, request: Any, context: Context) -> agent_pb2.Empty:  # noqa: N802
+        """Take back a claim's slots."""
+        self._agent.claims.release(requests.check(requests.ReleaseSlotsRequest, request).claim_uid)
+        return agent_pb2.Empty()
+
+    @_answering
     async def SetGrant(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
         """Change a slot's grant."""
         asked = requests.check(requests.SetGrantRequest, request)

@@ -50,6 +50,9 @@ class Holders(Protocol):
         Returns within a time limit.
         """
 
+    def claims_changed(self) -> None:
+        """Take over which claims hold slots now (`Slot.claim`)."""
+
     def holds(self, slot: Slot) -> bool:
         """Return whether a container holds a slot, or starts in it."""
 
@@ -81,6 +84,9 @@ class NoHolders:
 
     async def missed(self) -> None:
         """Do nothing: there is no kubelet to query."""
+
+    def claims_changed(self) -> None:
+        """Do nothing: the claims' slots have their amounts already."""
 
     def holds(self, slot: Slot) -> bool:
         """Return whether a living process owns the slot."""

@@ -16,6 +16,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.processes.liveness import Owner
+from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.knowledge import Knowledge
 
 SOCKET = "agent.sock"
@@ -55,6 +56,8 @@ class Slot:
         """ Saved for the next agent: who holds the slot, written by cluster/holders/grants.py. """
         self.holder = ""
         """ The pod that holds the slot, as NAMESPACE/NAME; empty: none, or not known yet. """
+        self.claim: Claim | None = None
+        """ The ResourceClaim that has the slot; None: none has. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
@@ -129,5 +132,6 @@ class Slot:
                 "sharers": [[each.process_id, each.started] for each in self.sharers],
                 "rule": self.rule,
                 "holder": self.holder_text,
+                "claim": self.claim.model_dump_json() if self.claim is not None else "",
             }
         )

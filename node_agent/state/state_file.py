@@ -60,6 +60,8 @@ class RememberedSlot(BaseModel):
     """ The id in the resource file, and the processes that own the slot together because of it. """
     holder: str = ""
     """ JSON of the slot's holder, written and read by cluster/holders/grants.py. """
+    claim: str = ""
+    """ JSON of the claim that has the slot (slots/claim.py). """
 
 
 _Words = dict[str, int]

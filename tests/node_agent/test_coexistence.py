@@ -30,6 +30,7 @@ ADVERTISED = [
     ({"gpu.nvidia.com": ["gpu-4-mig-9-0-1", "gpu-41"]}, [SECOND]),
     ({"gpu.nvidia.com": ["gpu-0", "gpu-1", "gpu-5x"]}, []),
     ({"gpu.example.com": ["gpu-5"]}, []),
+    ({"orion.gpu": [FIRST.uuid.lower(), f"nvidia.com/gpu={FIRST.uuid}"]}, []),
     ({"gpu.example.com": [f"example.com/gpu={FIRST.uuid}"]}, [FIRST]),
 ]
 

@@ -24,6 +24,7 @@ from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Pro
 from orion.node_agent.pages.pages import printable
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
+from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.slot import Slot
 
 _MESSAGE_MAX = 240
@@ -88,9 +89,11 @@ class Grants:
 
         A container with several of them never starts (`device_plugin/allocating.py`), so it reserves no memory.
         """
-        rows = [each.row for (gpu, _), each in self._granted.items() if gpu == uuid]
-        slots = Counter(row.holder for row in rows)
-        return [replace(row, memory_request_bytes=0) if slots[row.holder] > 1 else row for row in rows]
+        granted = [each for (gpu, _), each in self._granted.items() if gpu == uuid]
+        slots = Counter(each.row.holder for each in granted if each.resolved.claim is None)
+        return [
+            replace(each.row, memory_request_bytes=0) if slots[each.row.holder] > 1 else each.row for each in granted
+        ]
 
     def starts(self, slot: SlotKey, uid: str) -> None:
         """Note that a pod is allowed to start in a slot, also for the next agent."""
@@ -152,6 +155,7 @@ class Grants:
             or before.grant != grant
             or before.slot is not slot
             or before.resolved.holder != resolved.holder
+            or before.resolved.claim != resolved.claim
         ):
             limits = _of_container(grant, resolved)
             time = _request(slot, limits), limits.compute_limit_milli or 0
@@ -247,7 +251,27 @@ def _read(
 
 
 def _of_container(grant: PodGrant | None, resolved: ResolvedHolder) -> ContainerGrant:
+    if resolved.claim is not None:
+        return _of_claim(grant, resolved.claim)
     return (grant and grant.containers.get(resolved.holder.container)) or ContainerGrant()
+
+
+def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
+    """Return what a claim's slot may use.
+
+    The scheduler has accounted for the claim's amounts, so they apply whatever the grant requests. The limits are those
+    of the grant: of the only container in it, as a claim does not say which containers use it. Without a limit of the
+    grant, a claim may use the memory that it reserves.
+    """
+    containers = list(grant.containers.values()) if grant is not None else []
+    limits = containers[0] if len(containers) == 1 else ContainerGrant()
+    return limits.model_copy(
+        update={
+            "memory_limit_bytes": limits.memory_limit_bytes or claim.memory_bytes or None,
+            "memory_request_bytes": claim.memory_bytes or None,
+            "compute_request_milli": claim.time_milli or None,
+        }
+    )
 
 
 def _request(slot: Slot, limits: ContainerGrant) -> int:

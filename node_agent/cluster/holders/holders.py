@@ -14,6 +14,7 @@ from orion.crds.policy import Priority
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.cluster.holders import grants
+from orion.node_agent.cluster.holders.claimed import claimed
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
@@ -51,7 +52,11 @@ class ClusterHolders:
         self.pods = Pods(operator, last, self._pods_changed)
         self.grants = grants.Grants(agent, {slot: each.uid for slot, each in before.items() if each.started})
         self.identity = Identity(
-            self.pods, resources, {slot: each.as_resolved() for slot, each in before.items()}, self._update
+            self.pods,
+            resources,
+            {slot: each.as_resolved() for slot, each in before.items()},
+            self._update,
+            lambda: claimed(agent.gpus),
         )
         self._rollouts = Rollouts(self.pods, self.identity, self.grants, agent)
 
@@ -107,6 +112,10 @@ class ClusterHolders:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await self.identity.answered()
+
+    def claims_changed(self) -> None:
+        """Take over which claims hold slots now, and write their grants into the pages."""
+        self.identity.claims_changed()
 
     def holds(self, slot: Slot) -> bool:
         """Return whether a container holds the slot or starts in it, or a process of this machine owns it."""

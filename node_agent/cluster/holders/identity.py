@@ -3,7 +3,8 @@
 Neither source is always right. The kubelet gives no uids, and just after its own restart it lists pods without their
 devices, or no pods. The operator knows when a pod has ended, but may not answer. So a slot becomes free in two cases:
 its pod has ended; or the kubelet does not list the slot, and the pod is gone or has other slots. If the kubelet lists
-the slot for another container, that container holds the slot at once. When a container starts in a slot, the slot has
+the slot for another container, that container holds the slot at once. A slot of a ResourceClaim has the claim's pods as
+holders for as long as the driver says so (claimed.py). When a container starts in a slot, the slot has
 no holder until the kubelet has answered a query that was sent after the start.
 """
 
@@ -16,8 +17,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from orion.errors import Unavailable
+from orion.node_agent.cluster.holders.claimed import pod_of
 from orion.node_agent.cluster.holders.pods import Pod, PodName, Pods
 from orion.node_agent.cluster.pod_resources import ListedHolder, PodResources, SlotKey, listed_holders
+from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.holders import Holder
 
 _log = logging.getLogger(__name__)
@@ -47,6 +50,9 @@ class ResolvedHolder:
 
     others: tuple[str, ...] = ()
     """ Other living pods for which the kubelet lists the slot, as NAMESPACE/NAME. """
+
+    claim: Claim | None = None
+    """ The claim that has the slot; None: a container has it by a device plugin. """
 
     @property
     def key(self) -> PodName:
@@ -112,6 +118,16 @@ def _renewed(resolved: ResolvedHolder, pod: Pod | None) -> ResolvedHolder:
     return ResolvedHolder(Holder(holder.namespace, holder.pod, holder.container, pod.uid), pod.created, pod.grant)
 
 
+def _of_claim(claim: Claim, pods: Mapping[PodName, Pod], before: ResolvedHolder | None) -> ResolvedHolder:
+    """Return the holder of a claim's slot. A grant stays valid while the operator does not name the pod."""
+    named, pod = pod_of(claim, pods)
+    holder = Holder(claim.namespace, named.name if named else claim.name, "", named.uid if named else "")
+    if pod is not None:
+        return ResolvedHolder(holder, pod.created, pod.grant, claim=claim)
+    same = before is not None and before.holder.uid == holder.uid
+    return replace(before, holder=holder, claim=claim) if before and same else ResolvedHolder(holder, claim=claim)
+
+
 class Contested:
     """Slots that the kubelet lists for two living pods, which should never happen.
 
@@ -150,6 +166,7 @@ class Identity:
         resources: the kubelet.
         holders: who held each slot, as the previous agent saved it.
         on_change: called on the event loop when something may have changed.
+        claims: returns the claims that have slots. Their pods are known from the driver, so the kubelet is not asked.
     """
 
     def __init__(
@@ -158,9 +175,12 @@ class Identity:
         resources: PodResources,
         holders: Mapping[SlotKey, ResolvedHolder],
         on_change: Callable[[], None],
+        claims: Callable[[], Mapping[SlotKey, Claim]] = dict,
     ) -> None:
-        self._pods, self._resources, self._on_change = pods, resources, on_change
+        self._pods, self._resources, self._on_change, self._claims = pods, resources, on_change, claims
         self.holders: Mapping[SlotKey, ResolvedHolder] = dict(holders)
+        self._claimed = frozenset(claims())
+        """ The slots in `holders` that claims have. """
         self._listing: list[ListedHolder] = []
         self._contested = Contested()
         self._beginning: Mapping[SlotKey, int] = {}
@@ -214,6 +234,10 @@ class Identity:
         """Query the kubelet soon."""
         self._asked.set()
 
+    def claims_changed(self) -> None:
+        """Find the holders again with the changed claims."""
+        self._join()
+
     def pods_changed(self) -> None:
         """Find the holders again with the changed pods, and query the kubelet again."""
         self._join()
@@ -263,11 +287,14 @@ class Identity:
         self._former = {slot: resolved for slot, resolved in self._former.items() if slot in self._beginning}
 
     def _join(self) -> None:
-        holders = join(self._listing, self._pods.known, self._pods.synced, self.holders, self._former)
+        claims, pods = self._claims(), self._pods.known
+        before = {slot: each for slot, each in self.holders.items() if slot not in self._claimed and slot not in claims}
+        holders = join(self._listing, pods, self._pods.synced, before, self._former)
         self.holders = {
             slot: replace(resolved, others=self._contested.others(slot, resolved.key))
             for slot, resolved in holders.items()
-        }
+        } | {slot: _of_claim(claim, pods, self.holders.get(slot)) for slot, claim in claims.items()}
+        self._claimed = frozenset(claims)
         self._on_change()
 
     def _log_state(self, error: str) -> None:

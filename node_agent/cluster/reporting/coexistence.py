@@ -55,7 +55,7 @@ def claims_of_others(devices: Mapping[str, Iterable[str]], gpus: Iterable[Gpu]) 
     return {
         (gpu.uuid, resource)
         for resource, ids in devices.items()
-        if not resource.startswith(f"{GROUP}/")
+        if resource != GROUP and not resource.startswith(f"{GROUP}/")
         for identity in ids
         for gpu in ours
         if _is_about(resource, identity, gpu)
