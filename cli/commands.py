@@ -18,6 +18,7 @@ from orion.cli import (
     demo,
     device_plugin,
     doctor,
+    dra_driver,
     explain,
     launch,
     loadgen,
@@ -101,6 +102,7 @@ app.add_typer(certificates.app, name="certificates", rich_help_panel=_CLUSTER)
 app.command(name="cleanup", rich_help_panel=_CLUSTER)(cleanup.cleanup)
 app.command(name="agent", rich_help_panel=_SERVICES)(agent.agent)
 app.command(name="device-plugin", rich_help_panel=_SERVICES)(device_plugin.device_plugin)
+app.command(name="dra-driver", rich_help_panel=_SERVICES)(dra_driver.dra_driver)
 app.command(name="mps-daemon", rich_help_panel=_SERVICES)(mps_daemon.mps_daemon)
 app.command(name="operator", rich_help_panel=_SERVICES)(operator.operator)
 app.command(name="webhook", rich_help_panel=_SERVICES)(webhook.webhook)

@@ -18,7 +18,6 @@ from orion.device_plugin.registering import Registration
 from orion.device_plugin.settings import PluginSettings
 from orion.device_plugin.starting import Starter
 from orion.device_plugin.sweeping import sweep_for_ever
-from orion.errors import Conflict
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
 from orion.injection.agent_link import AgentLink
@@ -30,8 +29,6 @@ from orion.injection.slots import Resource
 from orion.injection.snapshot import SnapshotFile
 
 SNAPSHOT_FILE, FAIL_CLOSED_FILE = "device-plugin.json", "device-plugin-fail-closed.json"
-_AGAIN_S = 2.0
-""" Pause between attempts to bind the metrics address. """
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +137,7 @@ class Plugin:
 
     async def _work(self) -> None:
         parts = [
-            *([self._expose(self._exposition)] if self._exposition is not None else []),
+            *([self._exposition.start_when_free()] if self._exposition is not None else []),
             self._link.listen(),
             self.configuration.follow(self._count_change),
             sweep_for_ever(self._files, self._checkpoint),
@@ -153,22 +150,6 @@ class Plugin:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _expose(self, exposition: ExpositionServer) -> None:
-        """Serve metrics as soon as the port is free: in a rolling update, the old plugin still uses the host's port.
-
-        Raises:
-            OSError: the address cannot be bound for another reason.
-        """
-        logged = False
-        while True:
-            try:
-                return await exposition.start()
-            except Conflict as error:
-                if not logged:
-                    _log.warning("device plugin: %s; it goes on without metrics, and tries again", error)
-                logged = True
-            await asyncio.sleep(_AGAIN_S)
 
     def _count_change(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()

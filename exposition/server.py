@@ -20,6 +20,8 @@ from orion.exposition.answers import Answers
 _HEAD_S, _CONNECTION_S = 5.0, 20.0
 """ The time limits for the request's head and for the whole connection, in seconds. """
 _CONNECTIONS_MAX, _OF_ONE_PEER_MAX = 256, 64
+_AGAIN_S = 2.0
+""" Pause between attempts to bind an address that another process uses. """
 _LINE_MAX = 8 * 1024
 """ The most bytes of a request's first line, and of each header. """
 
@@ -58,6 +60,22 @@ class ExpositionServer:
             kind = Conflict if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else OSError
             raise kind(f"metrics cannot be served on {self._host or '*'}:{self._port}: {error}") from None
         _log.info("metrics: on http://%s:%d/metrics", self._host or "*", self.port)
+
+    async def start_when_free(self) -> None:
+        """Listen as soon as the address is free: in a rolling update, the old process still uses the host's port.
+
+        Raises:
+            OSError: the address is unusable for another reason.
+        """
+        logged = False
+        while True:
+            try:
+                return await self.start()
+            except Conflict as error:
+                if not logged:
+                    _log.warning("%s; this process goes on without metrics, and tries again", error)
+                logged = True
+            await asyncio.sleep(_AGAIN_S)
 
     @property
     def port(self) -> int:

@@ -18,6 +18,10 @@ PROTOS = (
     "orion/node_agent/api/agent.proto",
     "orion/node_agent/kubelet/api.proto",
     "orion/device_plugin/kubelet/api.proto",
+    "orion/dra_driver/kubelet/claims/api.proto",
+    "orion/dra_driver/kubelet/health/v1/api.proto",
+    "orion/dra_driver/kubelet/health/v1alpha1/api.proto",
+    "orion/dra_driver/kubelet/registration/api.proto",
     "orion/node_pods/node_pods.proto",
 )
 SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")

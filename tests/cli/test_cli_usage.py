@@ -96,7 +96,7 @@ def test_the_help_lists_services_apart_from_user_commands(orion: Call) -> None:
     panels = {part.split(" ", 2)[1]: part for part in out.split("╭─")[1:]}
     assert set(panels) == {"Options", "On", "Measure", "Plan", "Services"}
     assert re.findall(r"^│ ([a-z-]+) ", panels["Services"], re.MULTILINE) == [
-        "agent", "device-plugin", "mps-daemon", "operator", "webhook",
+        "agent", "device-plugin", "dra-driver", "mps-daemon", "operator", "webhook",
     ]  # fmt: skip
     assert not re.search(r"^│ (run|top|demo|explain) ", panels["Services"], re.MULTILINE)
 

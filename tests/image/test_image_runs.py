@@ -14,7 +14,9 @@ def test_the_image_prints_its_version(container: Container) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "0:0", "12345:0"])
-@pytest.mark.parametrize("command", ["agent", "device-plugin", "operator", "webhook", "mps-daemon", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["agent", "device-plugin", "dra-driver", "operator", "webhook", "mps-daemon", "doctor"]
+)
 def test_a_component_is_a_command(container: Container, command: str, user: str) -> None:
     done = container.run(command, "--help", user=user)
     assert (done.returncode, done.stderr) == (0, "")
@@ -25,6 +27,7 @@ def test_a_component_is_a_command(container: Container, command: str, user: str)
 IMPORTS = {
     "agent": "orion.node_agent.agent, orion.node_agent.gpus.nvml, orion.api_server.requests, pynvml",
     "device plugin": "orion.device_plugin.starting",
+    "DRA driver": "orion.dra_driver.serving",
     "operator": "orion.operator.reconciler, orion.operator.certificates.issuing, kopf",
     "webhook": "orion.operator.webhook, aiohttp.web",
 }

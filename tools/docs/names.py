@@ -12,6 +12,7 @@ PACKAGES = (
     "operator",
     "api_server",
     "device_plugin",
+    "dra_driver",
     "injection",
     "node_agent",
     "node_pods",

@@ -1,0 +1,205 @@
+"""Takes a free slot for each share of a claim, on the GPU that the scheduler chose, and tells the agent whose it is.
+
+The scheduler counts slots and does not know them. So there can be no free slot for a moment, although the scheduler
+counted one: while the processes of the last pod end, or while the GPU is sick. An error would cost the pod more than a
+minute, as the kubelet tries again late. So this module waits for slot and agent, as long as the kubelet waits.
+
+The agent decides whether a slot is free. Without an agent, the last snapshot and the driver's records decide, if the
+pod may start without an agent (`onNoAgent`, `failClosed`). The next agent then learns it (`tell_again`).
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+
+from orion.crds.node_configuration import NodeSettings, OnNoAgent
+from orion.dra_driver.claims import AllocatedClaim, Share
+from orion.dra_driver.names import device_name
+from orion.dra_driver.records import GivenShare, Record, Records
+from orion.errors import Conflict, Unavailable
+from orion.injection.agent_link import AgentLink
+from orion.injection.current import CurrentSnapshot
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.slots import Slot, parse
+from orion.injection.snapshot import AdvertisedGPU, Snapshot
+from orion.node_agent.api import agent_pb2
+
+_AGAIN_SECONDS = 0.5
+""" A slot that the agent refused is tried again after this time, also if no snapshot has come. """
+
+_log = logging.getLogger(__name__)
+
+
+class Giving:
+    """Gives slots to claims.
+
+    Args:
+        link: the connection to the agent.
+        current: the agent's last snapshot.
+        records: the claims that have slots.
+        fail_closed: the uids of the pods that must not start without the hook.
+        settings: returns the settings now in force.
+        patience: seconds to wait for an agent, if the pod may start without one.
+        boot: the id of this boot.
+    """
+
+    def __init__(
+        self,
+        link: AgentLink,
+        current: CurrentSnapshot,
+        records: Records,
+        fail_closed: FailClosedPods,
+        settings: Callable[[], NodeSettings],
+        patience: float,
+        boot: str,
+    ) -> None:
+        self._link, self._current, self._records = link, current, records
+        self._fail_closed, self._settings, self._patience, self._boot = fail_closed, settings, patience, boot
+        self._being_given: set[Slot] = set()
+        """ Slots that are about to be given, and are in no record yet. """
+
+    @contextlib.asynccontextmanager
+    async def giving(self, claim: AllocatedClaim, deadline: float) -> AsyncIterator[list[GivenShare]]:
+        """Give the claim its slots. Nobody else gets them while the context lasts, in which the caller records them.
+
+        Raises:
+            Unavailable: a slot or the agent was not there in time.
+        """
+        taken: set[Slot] = set()
+        try:
+            given = []
+            for share in claim.shares:
+                slot = await self._give(claim, share, taken, deadline)
+                given.append(GivenShare(**share.model_dump(), slot_id=str(slot)))
+            yield given
+        finally:
+            self._being_given -= taken
+
+    async def tell_again(self, record: Record) -> None:
+        """Tell a new agent which slots a claim has.
+
+        Raises:
+            Conflict, Unavailable: the agent refuses a slot.
+        """
+        for share in record.shares:
+            message = _message(record, share)
+            await self._link.hold(share.slot, message, record.boot == self._boot, self._patience)
+
+    async def _give(self, claim: AllocatedClaim, share: Share, taken: set[Slot], deadline: float) -> Slot:
+        message, why = _message(claim, share), ""
+        while True:
+            changed = self._current.changed.next
+            try:
+                for slot, had_it in self._candidates(claim, share):
+                    self._being_given.add(slot)
+                    taken.add(slot)
+                    try:
+                        return await self._hold(claim, slot, message, had_it, taken, deadline)
+                    except Conflict as error:
+                        why = str(error)
+                        self._being_given.discard(slot)
+                        taken.discard(slot)
+            except Unavailable as error:
+                why = str(error)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Unavailable(f"{why}; the kubelet tries again")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, _AGAIN_SECONDS)):
+                    await changed.wait()
+
+    async def _hold(
+        self,
+        claim: AllocatedClaim,
+        slot: Slot,
+        message: agent_pb2.ClaimOfSlot,
+        had_it: bool,
+        taken: set[Slot],
+        deadline: float,
+    ) -> Slot:
+        """Tell the agent that the claim has the slot; return the slot that it has.
+
+        Raises:
+            Conflict: the slot is not free.
+            Unavailable: no agent answers, and the pod must not start without one.
+        """
+        left = max(0.1, deadline - time.monotonic())
+        why_wait = self._why_wait(claim)
+        answer = await self._link.hold(slot, message, had_it, left if why_wait else min(left, self._patience))
+        if answer is None:
+            if why_wait:
+                raise Unavailable(f"the node's agent does not answer for {slot}, and {why_wait}")
+            _log.warning("claims: %s/%s gets %s while no agent answers", claim.namespace, claim.name, slot)
+            return slot
+        held = parse(f"{slot.gpu}::{answer.name}")
+        self._being_given.add(held)
+        taken.add(held)
+        return held
+
+    def _why_wait(self, claim: AllocatedClaim) -> str:
+        """Return why the claim's pods must not start without an agent; empty: they may."""
+        if any(pod.uid in self._fail_closed for pod in claim.pods):
+            return "the pod is failClosed"
+        return "onNoAgent is hold" if self._settings().on_no_agent is OnNoAgent.HOLD else ""
+
+    def _candidates(self, claim: AllocatedClaim, share: Share) -> list[tuple[Slot, bool]]:
+        """Return the slots that the share can get, and whether the claim has had the slot in this boot.
+
+        Raises:
+            Unavailable: there is none now.
+        """
+        snapshot = self._current.snapshot
+        if snapshot is None:
+            raise Unavailable("the node's agent has not yet reported its GPUs: check that it runs")
+        gpu, before = _gpu(share, snapshot), self._before(claim, share)
+        slots = [slot for slot in gpu.slots if slot.role == share.role]
+        free = [slot for slot in slots if self._is_free(gpu, slot)]
+        if before is None and self._records.has_file(claim.uid):
+            free = free or slots  # the record cannot be read; the agent knows which slot the claim has
+        had = [before] if before is not None and before[0].gpu == gpu.uuid and gpu.healthy else []
+        found = [*had, *((slot, False) for slot in free)]
+        if not found:
+            raise Unavailable(_why_none(gpu, share.role))
+        return found
+
+    def _before(self, claim: AllocatedClaim, share: Share) -> tuple[Slot, bool] | None:
+        """Return the slot that the share has had, and whether in this boot; None: it has had none."""
+        record = self._records.of(claim.uid)
+        had = next((each for each in record.shares if each.key == share.key), None) if record is not None else None
+        return None if had is None or record is None else (had.slot, record.boot == self._boot)
+
+    def _is_free(self, gpu: AdvertisedGPU, slot: Slot) -> bool:
+        recorded = (share.slot for each in self._records.all() for share in each.shares)
+        return gpu.usable(slot) and slot not in gpu.held and slot not in self._being_given and slot not in recorded
+
+
+def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:
+    found = next((gpu for gpu in snapshot.gpus.values() if device_name(gpu.uuid) == share.device), None)
+    if found is not None:
+        return found
+    others = {device_name(uuid): why for uuid, why in snapshot.not_advertised.items()}
+    why = others.get(share.device, "the driver or the node's configuration no longer has it")
+    raise Unavailable(f"the node's agent does not offer the GPU {share.device}: {why}")
+
+
+def _why_none(gpu: AdvertisedGPU, role: str) -> str:
+    if not gpu.healthy:
+        return f"GPU {gpu.uuid} is unhealthy: {gpu.message}"
+    if gpu.cordoned:
+        return f"GPU {gpu.uuid} is cordoned: {gpu.message or 'it takes no further pods'}"
+    count = sum(slot.role == role for slot in gpu.slots)
+    return f"GPU {gpu.uuid} has no free {role} slot: others hold all {count}, or their processes have not ended yet"
+
+
+def _message(claim: AllocatedClaim | Record, share: Share) -> agent_pb2.ClaimOfSlot:
+    return agent_pb2.ClaimOfSlot(
+        uid=claim.uid,
+        share=share.key,
+        namespace=claim.namespace,
+        name=claim.name,
+        pods=[agent_pb2.PodOfClaim(name=pod.name, uid=pod.uid) for pod in claim.pods],
+        memory_bytes=share.memory_bytes,
+        time_milli=share.time_milli,
+    )

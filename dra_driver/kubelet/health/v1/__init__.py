@@ -1,0 +1,1 @@
+"""Version v1, since Kubernetes 1.37."""

@@ -1,0 +1,1 @@
+"""Version v1alpha1, of Kubernetes 1.36."""

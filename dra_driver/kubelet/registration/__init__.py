@@ -1,0 +1,1 @@
+"""How a program introduces itself to the kubelet (v1)."""

@@ -1,0 +1,231 @@
+"""Prepares claims for pods, and unprepares them: from the scheduler's allocation to slots, a record and a CDI file.
+
+The order of the steps makes each of them repeatable, since the driver may be killed between any two. Prepare: the agent
+gives the slots, the record is on the disk, the sources of the mounts exist, the CDI file exists, the kubelet gets its
+answer. Unprepare: the CDI file is gone, the agent takes the slots back, the record is gone. The kubelet repeats a call
+whose answer it did not get, and a call that repeats a step changes nothing.
+
+Claims are prepared side by side; two calls for one claim wait for each other.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from orion.api_server.requests import ApiError, ApiServer
+from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
+from orion.dra_driver import claims
+from orion.dra_driver.cdi_files import CdiFiles
+from orion.dra_driver.claims import AllocatedClaim
+from orion.dra_driver.giving import Giving
+from orion.dra_driver.names import CLAIM_KIND, cdi_name
+from orion.dra_driver.records import GivenShare, Record, Records
+from orion.errors import Exhausted, Invalid, NotFound, OrionError, Unavailable
+from orion.injection import cdi, mps
+from orion.injection.agent_link import AgentLink
+from orion.injection.current import CurrentSnapshot
+from orion.injection.describing import Places, describe
+from orion.injection.mount_sources import make_slot_directory
+
+_AGAIN_SECONDS = 1.0
+_RELEASE_SECONDS = 5.0
+""" How long unprepare waits for an agent. Without one, the driver remembers to tell the next. """
+
+_log = logging.getLogger(__name__)
+
+
+class Preparer:
+    """Prepares and unprepares claims.
+
+    Args:
+        server: the API server.
+        link: the connection to the agent.
+        current: the agent's last snapshot.
+        giving: gives slots to claims.
+        records: what each claim was given.
+        files: the claims' CDI files.
+        places: where on the node the things are that containers get.
+        settings: returns the settings now in force.
+        boot: the id of this boot.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        link: AgentLink,
+        current: CurrentSnapshot,
+        giving: Giving,
+        records: Records,
+        files: CdiFiles,
+        places: Places,
+        settings: Callable[[], NodeSettings],
+        boot: str,
+    ) -> None:
+        self._server, self._link, self._current, self._giving = server, link, current, giving
+        self._records, self._files, self._places = records, files, places
+        self._settings, self._boot = settings, boot
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        """ By claim, its lock and the number of calls that have it or wait for it. """
+
+    async def prepare(self, namespace: str, name: str, uid: str, deadline: float) -> Record:
+        """Prepare a claim; return what it was given.
+
+        Args:
+            namespace: the claim's namespace.
+            name: the claim's name.
+            uid: the claim's uid.
+            deadline: until when to wait for what is not there yet (in seconds, monotonic).
+
+        Raises:
+            Invalid, NotFound: the claim can never be prepared.
+            Unavailable: somebody did not answer in time, or a slot was not free in time.
+            Exhausted: the node's disk is full.
+        """
+        async with self._alone(uid):
+            claim = claims.read(await self._read(namespace, name, deadline), uid)
+            async with self._giving.giving(claim, deadline) as given:
+                record = self._record(claim, given)
+                await asyncio.to_thread(self._records.save, record)
+            await asyncio.to_thread(self._make_files, record)
+            return record
+
+    async def unprepare(self, namespace: str, name: str, uid: str) -> None:
+        """Take back what a claim was given; of an unknown claim, nothing.
+
+        Raises:
+            Exhausted, Invalid, Unavailable: a step failed; the kubelet tries again.
+        """
+        async with self._alone(uid):
+            known = self._records.of(uid) or Record(
+                boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=()
+            )
+            await asyncio.to_thread(self._files.remove, uid)
+            if await self._link.release(uid, _RELEASE_SECONDS):
+                await asyncio.to_thread(self._records.remove, uid)
+            else:
+                _log.warning("claims: %s/%s is given back; the next agent will learn it", namespace, name)
+                await asyncio.to_thread(self._records.save, known.model_copy(update={"released": True}))
+
+    def restore(self) -> None:
+        """Make the files of all prepared claims again, and remove those of no claim.
+
+        Raises:
+            Exhausted: the hook cannot be installed on the node.
+        """
+        self._places.files.install()
+        for record in self._records.all():
+            try:
+                if not record.released:
+                    self._make_files(record)
+            except OrionError as error:
+                _log.error("claims: the files of %s/%s cannot be made again: %s", record.namespace, record.name, error)
+        for uid in self._files.uids():
+            if not self._records.has_file(uid):
+                with contextlib.suppress(Exhausted):
+                    self._files.remove(uid)
+                    _log.info("claims: the CDI file of %s belongs to no claim, and is removed", uid)
+
+    async def tell_agent(self) -> None:
+        """Tell a new agent which claims have slots, and which have given theirs back."""
+        for record in self._records.all():
+            try:
+                async with self._alone(record.uid):
+                    if (now := self._records.of(record.uid)) is None:
+                        continue
+                    if not now.released:
+                        await self._giving.tell_again(now)
+                    elif await self._link.release(now.uid, _RELEASE_SECONDS):
+                        await asyncio.to_thread(self._records.remove, now.uid)
+            except OrionError as error:
+                _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
+
+    async def _read(self, namespace: str, name: str, deadline: float) -> dict[str, Any]:
+        """Return a claim; wait for an API server that does not answer.
+
+        Raises:
+            NotFound: there is no such claim.
+            Unavailable: the API server did not answer in time, or refuses.
+        """
+        title, why = f"claim {namespace}/{name}", "it does not answer"
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+                    return await self._server.get(path)
+            except ApiError as error:
+                why = str(error)
+                if error.status == 404:
+                    raise NotFound(f"{title} does not exist any more; delete the pod") from None
+                if error.status and error.status < 500 and error.status != 429:
+                    raise Unavailable(f"the driver cannot read {title}: {error}; check the driver's rights") from None
+            except TimeoutError:
+                break
+            await asyncio.sleep(min(_AGAIN_SECONDS, left))
+        raise Unavailable(
+            f"the API server did not say in time what {title} was allocated: {why}; the kubelet tries again"
+        )
+
+    def _record(self, claim: AllocatedClaim, given: list[GivenShare]) -> Record:
+        """Describe what the containers of each request get.
+
+        The hook always comes by /etc/ld.so.preload. LD_PRELOAD in a CDI file would replace the pod's own, and a claim
+        does not show whether a webhook has seen its pods.
+
+        Raises:
+            Invalid: the configuration or the GPUs' modes do not permit it.
+            Unavailable: the driver's files are missing, or the GPU is gone.
+        """
+        settings, snapshot = self._settings().model_copy(update={"preload": Preload.FILE}), self._current.snapshot
+        if settings.device_list_strategy is DeviceListStrategy.CDI_ANNOTATIONS:
+            raise Invalid(
+                "deviceListStrategy is cdi-annotations, and the kubelet passes no annotations for claims: set it to "
+                "cdi-cri, which gives the same devices"
+            )
+        by_request: dict[str, list[GivenShare]] = defaultdict(list)
+        for share in given:
+            by_request[share.request].append(share)
+        slots = {request: [each.slot for each in shares] for request, shares in by_request.items()}
+        if snapshot is None or not all(slot.gpu in snapshot.gpus for each in slots.values() for slot in each):
+            raise Unavailable("the node's agent does not offer the GPU any more; the kubelet tries again")
+        described = {request: describe(self._places, each, snapshot, settings) for request, each in slots.items()}
+        devices = {cdi_name(claim.uid, request): each for request, each in described.items()}
+        return Record(
+            boot=self._boot,
+            uid=claim.uid,
+            namespace=claim.namespace,
+            name=claim.name,
+            pods=claim.pods,
+            shares=tuple(given),
+            specification=cdi.specification(CLAIM_KIND, devices),
+            cdi_names={request: each.cdi_names for request, each in described.items() if each.cdi_names},
+        )
+
+    def _make_files(self, record: Record) -> None:
+        """Make the sources of the mounts, then the CDI file.
+
+        Raises:
+            Exhausted: the node's disk is full.
+        """
+        self._places.files.install()
+        self._places.files.repair(record.mount_sources)
+        for share in record.shares:
+            make_slot_directory(self._places.root, share.slot)
+            mps.make(self._places.root, [share.slot.gpu])
+        self._files.write(record.uid, record.specification)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, uid: str) -> AsyncIterator[None]:
+        """Wait for other calls for this claim."""
+        lock, count = self._locks.get(uid, (asyncio.Lock(), 0))
+        self._locks[uid] = lock, count + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, count = self._locks.pop(uid)
+            if count > 1:
+                self._locks[uid] = lock, count - 1

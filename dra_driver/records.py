@@ -1,0 +1,159 @@
+"""The driver's checkpoint: what each prepared claim was given, in one file for each claim.
+
+The kubelet remembers which claims are prepared, and the driver must still know what for, after a restart and after a
+reboot. A record holds the CDI specification itself, so that the driver can make the claim's CDI file again while no
+agent runs, and a container that restarts gets the mounts of its first start.
+
+A record is replaced by a rename, after its content is on the disk. Rejected: one file for all claims. Two drivers run
+side by side during a rolling update and would have to lock it, and one bad byte in it would lose all claims.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from orion.dra_driver.claims import Pod, Share
+from orion.errors import Exhausted, Invalid
+from orion.injection.slots import Slot, parse
+
+_VERSION = 1
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_log = logging.getLogger(__name__)
+
+
+class GivenShare(Share):
+    """A share and its slot."""
+
+    slot_id: str
+
+    @property
+    def slot(self) -> Slot:
+        """The slot that the claim was given."""
+        return parse(self.slot_id)
+
+
+class Record(BaseModel):
+    """A prepared claim."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int = _VERSION
+    boot: str
+    """ The id of the boot in which the claim was last prepared: no process of an earlier boot can live. """
+    uid: str
+    namespace: str
+    name: str
+    pods: tuple[Pod, ...]
+    shares: tuple[GivenShare, ...]
+    released: bool = False
+    """ The claim has given its slots back, and no agent knows it yet. """
+    specification: dict[str, Any] = {}
+    """ The content of the claim's CDI file. """
+    cdi_names: dict[str, list[str]] = {}
+    """ By request, the devices of other CDI specifications that its containers get. """
+
+    @property
+    def mount_sources(self) -> Iterator[Path]:
+        """The paths of the node that the claim's containers mount."""
+        for device in self.specification.get("devices", ()):
+            for mount in device["containerEdits"].get("mounts", ()):
+                yield Path(mount["hostPath"])
+
+
+def boot_id() -> str:
+    """Return the id of the machine's current boot."""
+    return _BOOT_ID.read_text().strip()
+
+
+class Records:
+    """The records in a folder on the node's disk.
+
+    Args:
+        folder: the folder; made if it does not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Record] = {}
+
+    def load(self) -> None:
+        """Read all records. A file that cannot be read counts as no record, and is replaced or removed with its claim.
+
+        Raises:
+            Exhausted: the folder cannot be made.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Exhausted(f"the folder for the records of claims cannot be made: {error}") from None
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                record = Record.model_validate_json(path.read_bytes())
+                for share in record.shares:
+                    parse(share.slot_id)
+                if record.version != _VERSION or path != self._path(record.uid):
+                    raise ValueError("it is of another version or of another claim")
+            except (OSError, ValidationError, Invalid, ValueError) as error:
+                why = str(error).splitlines()[0]
+                _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
+            else:
+                self._known[record.uid] = record
+        for left in self._folder.glob(".*.new"):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+    def all(self) -> list[Record]:
+        """Return all records."""
+        return list(self._known.values())
+
+    def of(self, uid: str) -> Record | None:
+        """Return the record of a claim; None: there is none."""
+        return self._known.get(uid)
+
+    def has_file(self, uid: str) -> bool:
+        """Return whether a claim has a file, although it may be unreadable."""
+        return self._path(uid).exists()
+
+    def save(self, record: Record) -> None:
+        """Save a record.
+
+        Raises:
+            Exhausted: the file system rejects it.
+        """
+        path = self._path(record.uid)
+        fresh = path.with_name(f".{record.uid}.{secrets.token_hex(4)}.new")
+        try:
+            with fresh.open("x") as file:
+                file.write(record.model_dump_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise Exhausted(f"the record of claim {record.namespace}/{record.name} cannot be saved: {error}") from None
+        self._known[record.uid] = record
+
+    def remove(self, uid: str) -> None:
+        """Remove the record of a claim, if there is one.
+
+        Raises:
+            Exhausted: the file system rejects it.
+        """
+        try:
+            self._path(uid).unlink(missing_ok=True)
+        except OSError as error:
+            raise Exhausted(f"the record of the claim with the uid {uid} cannot be removed: {error}") from None
+        self._known.pop(uid, None)
+
+    def _path(self, uid: str) -> Path:
+        if not uid or "/" in uid or uid.startswith("."):
+            raise Invalid(f"{uid!r} is not the uid of a claim")
+        return self._folder / f"{uid}.json"

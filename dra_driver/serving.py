@@ -1,0 +1,184 @@
+"""Runs the DRA driver as a process: it assembles the parts and shuts them down cleanly."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from orion.api_server.credentials import find_access
+from orion.api_server.metrics import RequestMetrics
+from orion.api_server.requests import ApiServer
+from orion.crds.configuration_file import LABELS_FILE, Change
+from orion.dra_driver.answering import ClaimsService
+from orion.dra_driver.cdi_files import CdiFiles
+from orion.dra_driver.giving import Giving
+from orion.dra_driver.health import HealthStreams
+from orion.dra_driver.kubelet.claims import api_pb2_grpc
+from orion.dra_driver.metrics import Metrics
+from orion.dra_driver.names import DRIVER
+from orion.dra_driver.preparing import Preparer
+from orion.dra_driver.records import Records, boot_id
+from orion.dra_driver.settings import DriverSettings
+from orion.dra_driver.sockets import Sockets
+from orion.exposition.answers import Answers
+from orion.exposition.server import ExpositionServer
+from orion.injection.agent_link import AgentLink
+from orion.injection.configuration import Configuration
+from orion.injection.current import CurrentSnapshot
+from orion.injection.describing import Places
+from orion.injection.fail_closed import FailClosedPods
+from orion.injection.installing import HookFolder
+from orion.injection.snapshot import SnapshotFile
+
+SNAPSHOT_FILE, FAIL_CLOSED_FILE = "dra-driver.json", "dra-driver-fail-closed.json"
+_PROGRAM = "orion-dra-driver"
+_SWEEP_SECONDS = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: DriverSettings) -> None:
+    """Serve until SIGTERM or SIGINT. Running containers continue after that.
+
+    Raises:
+        NotFound: no API server is configured.
+        Unreadable: the configuration file is invalid.
+        Exhausted: the hook cannot be installed on the node, or the records have no folder.
+        OSError: the metrics address cannot be bound, or the package has no hook.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    # The end of a kubelet is no error, but gRPC would log an error with a stack trace for each stream of the kubelet.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    asyncio.run(_run(settings))
+
+
+async def _run(settings: DriverSettings) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    serving = asyncio.create_task(Driver(settings).run())
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        _log.info("driver: it ends; running containers keep their slots")
+    for task in (serving, waiting):
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+class Driver:
+    """All parts of one driver. Create it inside a running event loop.
+
+    Raises:
+        NotFound: no API server is configured.
+        Unreadable: the configuration file is invalid.
+        OSError: the package has no hook.
+    """
+
+    def __init__(self, settings: DriverSettings) -> None:
+        root, folder = settings.root.absolute(), settings.kubelet_folder.absolute()
+        self.metrics, self.current, self._boot = Metrics(), CurrentSnapshot(), boot_id()
+        self.configuration = Configuration(settings.configuration, root / LABELS_FILE if settings.node else None)
+        self._records = Records(folder / "plugins" / DRIVER / "claims")
+        self._connected = asyncio.Event()
+        fail_closed = FailClosedPods(root / FAIL_CLOSED_FILE)
+        self._link = AgentLink(
+            root, self.current, SnapshotFile(root / SNAPSHOT_FILE), fail_closed, self._agent_connected,
+            settings.agent_patience,
+        )  # fmt: skip
+        metrics = RequestMetrics(self.metrics.registry, "orion_dra_driver_api")
+        self._server = ApiServer(find_access(settings.kubeconfig), _PROGRAM, metrics)
+        places = Places(root, settings.host, HookFolder(settings.hook_folder))
+        giving = Giving(
+            self._link, self.current, self._records, fail_closed, lambda: self.configuration.settings,
+            settings.agent_patience, self._boot,
+        )  # fmt: skip
+        self._places, self._preparer = places, Preparer(
+            self._server, self._link, self.current, giving, self._records, CdiFiles(settings.cdi_folder.absolute()),
+            places, lambda: self.configuration.settings, self._boot,
+        )  # fmt: skip
+        self._health = HealthStreams(settings.node, self.current)
+        self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
+        self.metrics.claims.set_function(lambda: len(self._records.all()))
+        answers = Answers(self.metrics.text, self._unready)
+        self._exposition = ExpositionServer(answers, settings.metrics_address) if settings.metrics_address else None
+
+    async def run(self) -> None:
+        """Serve for ever. The files of prepared claims exist again before the kubelet can find the driver.
+
+        Raises:
+            Exhausted: the hook cannot be installed on the node, or the records have no folder.
+            OSError: the metrics address cannot be bound.
+        """
+        await asyncio.to_thread(self._records.load)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._server.close)
+            stack.push_async_callback(self._link.close)
+            stack.push_async_callback(self._sockets.stop)
+            stack.callback(self._health.end)
+            if self._exposition is not None:
+                stack.push_async_callback(self._exposition.stop)
+            self._link.recall()
+            await asyncio.to_thread(self._preparer.restore)
+            await self._work()
+
+    async def _work(self) -> None:
+        parts: list[Coroutine[Any, Any, None]] = [
+            *([self._exposition.start_when_free()] if self._exposition is not None else []),
+            self._link.listen(),
+            self.configuration.follow(self._count_change),
+            self._tell_agents(),
+            self._sweep_for_ever(),
+            self._sockets.run(),
+        ]
+        tasks = [asyncio.create_task(part) for part in parts]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _add_services(self, server: grpc.aio.Server) -> None:
+        api_pb2_grpc.add_DRAPluginServicer_to_server(ClaimsService(self._preparer, self.metrics), server)  # type: ignore[no-untyped-call]
+        self._health.add_to(server)
+
+    def _agent_connected(self, connected: bool) -> None:
+        self.metrics.agent_connected.set(connected)
+        if connected:
+            self._connected.set()
+
+    async def _tell_agents(self) -> None:
+        """Tell each new agent which claims have slots, for ever."""
+        while True:
+            await self._connected.wait()
+            self._connected.clear()
+            await self._preparer.tell_agent()
+
+    async def _sweep_for_ever(self) -> None:
+        """Remove the hook's files of earlier versions that no claim mounts."""
+        while True:
+            self._places.files.touch()
+            sources: set[Path] = {source for record in self._records.all() for source in record.mount_sources}
+            await asyncio.to_thread(self._places.files.sweep, sources)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    def _count_change(self, change: Change) -> None:
+        self.metrics.configurations.labels(change.value).inc()
+
+    def _unready(self) -> str:
+        """Return what the driver waits for, as a sentence; empty if it is ready."""
+        if self.current.snapshot is None:
+            return "the node's agent has not yet reported its GPUs"
+        if not self._sockets.stands:
+            return "the kubelet has not accepted the driver"
+        return ""

@@ -1,0 +1,48 @@
+"""The start options of a DRA driver."""
+
+import os
+import socket
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+KUBELET_FOLDER = Path("/var/lib/kubelet")
+HOOK_FOLDER = Path("/var/lib/orion/hook")
+CDI_FOLDER = Path("/var/run/cdi")
+
+
+def node_name() -> str:
+    """Return this node's name: $NODE_NAME, which a manifest sets, else the host's."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+class DriverSettings(BaseModel):
+    """Each folder except `host` has the same path in the driver as on the node: kubelet and runtime get the paths."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    root: Path = Path("/run/orion")
+    """ The agent's directory. """
+
+    kubelet_folder: Path = KUBELET_FOLDER
+    """ The kubelet's root directory, with the folders `plugins` and `plugins_registry`. """
+
+    cdi_folder: Path = CDI_FOLDER
+    """ A folder in which the container runtime looks for CDI files. """
+
+    hook_folder: Path = HOOK_FOLDER
+
+    host: Path = Path("/")
+    """ Where the node's root directory is mounted in the driver, which searches it for device nodes and libraries. """
+
+    agent_patience: float = Field(default=5.0, ge=0.1, le=40, allow_inf_nan=False)
+    """ Seconds that a pod's start waits for an agent that is being replaced, if it may start without one. """
+
+    slot_memory_mib: int = Field(default=512, ge=0, le=1 << 20)
+    """ MiB of a GPU that each of its slots takes besides what claims can ask for: the contexts of its processes. """
+
+    configuration: Path | None = None
+    kubeconfig: Path | None = None
+    node: str = Field(default_factory=node_name, min_length=1)
+    metrics_address: str = Field(default="", pattern=r"^(.+:[0-9]{1,5})?$")
+    """ HOST:PORT; empty: the driver serves no metrics. """

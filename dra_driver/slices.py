@@ -1,0 +1,138 @@
+"""The node's GPUs as the devices of a ResourceSlice: what the scheduler may give to claims.
+
+A GPU is one device that many claims share (`allowMultipleAllocations`). They share its time in thousandths, its memory
+and its slots. All are whole numbers, since Kubernetes 1.36 counts no parts. A claim that asks for nothing gets
+one be slot. A claim takes a slot by its request, never by default, if it is hp's.
+
+Slices of like nodes differ in UUIDs and addresses alone: autoscalers copy them to learn what a new node would offer.
+What changes often, such as used memory, is not in a slice: each change wakes all pods that wait for a GPU.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orion.crds.quantities import Quantity
+from orion.dra_driver.names import DRIVER, MEMORY, SLOTS, TIME, device_name
+from orion.injection.snapshot import AdvertisedGPU, Snapshot
+
+API_VERSION = "resource.k8s.io/v1"
+CORDONED, UNHEALTHY = "orion.gpu/cordoned", "orion.gpu/unhealthy"
+_WHOLE_TIME = 1000
+_MIB = 1 << 20
+_STRING_MAX = 64
+""" The longest string in an attribute, and about the longest value of a taint. """
+
+
+def devices(snapshot: Snapshot, slot_memory_bytes: int) -> list[dict[str, Any]]:
+    """Return the devices of a node, in the order of its GPUs.
+
+    Args:
+        snapshot: the agent's snapshot.
+        slot_memory_bytes: the memory that a slot's processes take besides what they allocate: their contexts.
+    """
+    gpus = sorted(snapshot.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
+    groups = _linked_groups(gpus)
+    return [_device(gpu, groups.get(gpu.uuid), slot_memory_bytes) for gpu in gpus]
+
+
+def resource_slice(node: str, node_uid: str, generation: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the node's only slice. The node owns it, so that both go together."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSlice",
+        "metadata": {"name": slice_name(node), "ownerReferences": [owner]},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
+            "devices": list(found),
+        },
+    }
+
+
+def slice_name(node: str) -> str:
+    """Return the name of a node's slice: two drivers of a rolling update write the same one."""
+    return f"{node}-{DRIVER}"
+
+
+def same(wanted: Any, stored: Any) -> bool:
+    """Return whether the API server has stored what was wanted. It adds fields, and writes amounts in another way."""
+    if isinstance(wanted, Mapping):
+        return isinstance(stored, Mapping) and all(same(each, stored.get(name)) for name, each in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(stored, list) and len(wanted) == len(stored) and all(map(same, wanted, stored))
+    if isinstance(wanted, str) and isinstance(stored, str) and wanted != stored:
+        return _amount(wanted) is not None and _amount(wanted) == _amount(stored)
+    return bool(wanted == stored)
+
+
+def _amount(text: str) -> object:
+    try:
+        return Quantity(text).value
+    except ValueError:
+        return None
+
+
+def _device(gpu: AdvertisedGPU, group: int | None, slot_memory_bytes: int) -> dict[str, Any]:
+    device = {
+        "name": device_name(gpu.uuid),
+        "allowMultipleAllocations": True,
+        "attributes": dict(_attributes(gpu, group)),
+        "capacity": dict(_capacities(gpu, slot_memory_bytes)),
+    }
+    taints = list(_taints(gpu))
+    return device | ({"taints": taints} if taints else {})
+
+
+def _attributes(gpu: AdvertisedGPU, group: int | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "uuid", {"string": gpu.uuid}
+    if gpu.model:
+        yield "model", {"string": gpu.model[:_STRING_MAX]}
+    yield "mode", {"string": gpu.mode}
+    yield "simulated", {"bool": gpu.simulated}
+    if group is not None:
+        yield "nvlink", {"int": group}
+    if gpu.numa_node is not None:
+        yield "resource.kubernetes.io/numaNode", {"int": gpu.numa_node}
+
+
+def _capacities(gpu: AdvertisedGPU, slot_memory_bytes: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what claims can share. A capacity of nothing is left out: the API server refuses a step beyond it."""
+    yield TIME, _range(str(_WHOLE_TIME), "1")
+    memory = (gpu.memory_bytes - len(gpu.slots) * slot_memory_bytes) // _MIB
+    if memory > 0:
+        yield MEMORY, _range(f"{memory}Mi", "1Mi")
+    for role, name in SLOTS.items():
+        count = sum(slot.role == role and slot not in gpu.closed for slot in gpu.slots)
+        if count:
+            default = "1" if role == "be" else "0"
+            yield name, {"value": str(count), "requestPolicy": {"default": default, "validValues": ["0", "1"]}}
+
+
+def _range(value: str, step: str) -> dict[str, Any]:
+    return {"value": value, "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": value, "step": step}}}
+
+
+def _taints(gpu: AdvertisedGPU) -> Iterator[dict[str, str]]:
+    """Yield why no further pod may get the GPU. What runs stays: a person decides whether it has to leave."""
+    if not gpu.healthy:
+        yield {"key": UNHEALTHY, "value": gpu.reason[:63], "effect": "NoSchedule"}
+    if gpu.cordoned:
+        yield {"key": CORDONED, "value": "" if not gpu.healthy else gpu.reason[:63], "effect": "NoSchedule"}
+
+
+def _linked_groups(gpus: Sequence[AdvertisedGPU]) -> dict[str, int]:
+    """Number the groups of GPUs that NVLink joins, in the order of the GPUs; others have no group."""
+    groups: dict[str, int] = {}
+    for gpu in gpus:
+        joined = {each.uuid for each in gpus if each.uuid in gpu.linked or gpu.uuid in each.linked}
+        if not joined:
+            continue
+        known = [groups[uuid] for uuid in {*joined, gpu.uuid} if uuid in groups]
+        number = min(known, default=len(set(groups.values())))
+        for uuid, before in groups.items():
+            if before in known:
+                groups[uuid] = number
+        groups |= dict.fromkeys([gpu.uuid, *joined], number)
+    return groups

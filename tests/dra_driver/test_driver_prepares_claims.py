@@ -1,0 +1,153 @@
+"""Claims get slots: what their containers get, what the agent knows, and what is refused at once."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dra_driver.conftest import DriverNode, claim, result
+from tests.dra_driver.stand_in_kubelet import Failed
+
+GIB = 1 << 30
+
+
+def mounts(edits: dict[str, Any]) -> dict[str, Path]:
+    assert all("ro" in each["options"] for each in edits["mounts"] if each["containerPath"].startswith("/run/orion/"))
+    return {each["containerPath"]: Path(each["hostPath"]) for each in edits["mounts"]}
+
+
+def test_a_claim_gets_a_slot_of_its_gpu(node: DriverNode) -> None:
+    _, gpu = node.gpus()
+    node.server.put(claim("one", result(gpu, share="s1", consumed={"time": "300", "memory": "1Gi"})))
+    (device,) = node.kubelet.prepared("one")
+    assert (device.pool_name, device.device_name, list(device.request_names)) == ("node-1", gpu.lower(), ["c0"])
+    assert device.share_id == "s1"
+    assert list(device.cdi_device_ids) == ["orion.gpu/claim=one_c0"]
+    assert node.slots() == {"one s1": f"{gpu}::be-0"}
+    edits = node.cdi_files()["orion.gpu/claim=one_c0"]
+    assert f"ORION_SIM_VISIBLE_GPUS={gpu}" in edits["env"]
+    assert mounts(edits)[f"/run/orion/slots/{gpu}"] == node.root / "gpus" / gpu / "be-0"
+    assert mounts(edits)["/etc/ld.so.preload"].read_text().strip() == "/run/orion/lib/liborion_hook.so"
+    assert all(path.exists() for path in mounts(edits).values())
+
+
+def test_the_grant_is_in_the_page_before_the_answer(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.server.put(claim("one", result(gpu, consumed={"time": "300", "memory": "1Gi"})))
+    node.kubelet.prepared("one")
+    from orion.node_agent.api.client import AgentClient
+
+    with AgentClient(node.root) as agent:
+        (slot,) = [slot for gpu in agent.snapshot().gpus for slot in gpu.slots if slot.HasField("claim")]
+    assert (slot.memory_limit_bytes, slot.request) == (GIB, 0.3)
+    assert [(pod.name, pod.uid) for pod in slot.claim.pods] == [("pod", "uid-pod")]
+
+
+def test_a_request_for_several_gpus_is_one_cdi_device(node: DriverNode) -> None:
+    first, second = node.gpus()
+    node.server.put(claim("one", result(first, share="a"), result(second, share="b")))
+    devices = node.kubelet.prepared("one")
+    assert [list(each.cdi_device_ids) for each in devices] == [["orion.gpu/claim=one_c0"], []]
+    edits = node.cdi_files()["orion.gpu/claim=one_c0"]
+    assert {f"/run/orion/slots/{gpu}" for gpu in (first, second)} <= mounts(edits).keys()
+    assert sorted(node.slots()) == ["one a", "one b"]
+
+
+def test_two_requests_are_two_slots_also_of_one_gpu(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    alternative = result(gpu, request="c1/second", share="b")
+    node.server.put(claim("one", result(gpu, share="a"), alternative))
+    assert [list(each.request_names) for each in node.kubelet.prepared("one")] == [["c0"], ["c1"]]
+    assert set(node.slots().values()) == {f"{gpu}::be-0", f"{gpu}::be-1"}
+    assert sorted(node.cdi_files()) == ["orion.gpu/claim=one_c0", "orion.gpu/claim=one_c1"]
+
+
+def test_claims_are_prepared_side_by_side_and_get_different_slots(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.server.put(*(claim(uid, result(gpu)) for uid in ("one", "two", "three")))
+    answers = node.kubelet.prepare("one", "two", "three")
+    assert not any(answer.error for answer in answers.values())
+    assert set(node.slots().values()) == {f"{gpu}::be-{number}" for number in range(3)}
+
+
+def test_a_claim_that_is_prepared_again_keeps_its_slot_and_learns_its_new_pods(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.server.put(claim("one", result(gpu), role="be"))
+    before = node.kubelet.prepared("one")
+    slots = node.slots()
+    node.server.put(claim("one", result(gpu), pods=("pod", "second")))
+    assert node.kubelet.prepared("one") == before
+    assert node.slots() == slots
+
+
+def test_a_slot_is_free_after_unprepare(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.server.put(*(claim(uid, result(gpu, role="hp"), role="hp") for uid in ("one", "two")))
+    node.kubelet.prepared("one")
+    node.kubelet.unprepare("one")
+    assert node.cdi_files() == {}
+    assert list(node.records.iterdir()) == []
+    node.kubelet.prepared("two")
+    assert list(node.slots().values()) == [f"{gpu}::hp-0"]
+
+
+def test_unprepare_of_an_unknown_claim_succeeds(node: DriverNode) -> None:
+    node.kubelet.unprepare("nobody", "nobody-else")
+
+
+def test_results_of_other_drivers_are_left_to_them(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.server.put(claim("one", result(gpu), {**result(gpu), "driver": "other.example"}))
+    assert len(node.kubelet.prepared("one")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"config": []}, "use the class orion-hp or orion-be"),
+        ({"role": "king"}, "use the class orion-hp or orion-be"),
+        ({"source": "FromClaim"}, "only a DeviceClass may have"),
+        ({"result": {"adminAccess": True}}, "asks for adminAccess"),
+        ({"result": {"consumed": {"beSlots": "0"}}}, "must claim one such slot, not no slot: set beSlots to 1"),
+        ({"result": {"consumed": {"hpSlots": "1"}}}, "must claim one such slot, not hpSlots 1, beSlots 1"),
+        ({"uid": "another"}, "was deleted and made again"),
+        ({"allocation": None}, "has no device; delete the pod"),
+        ({"gone": True}, "claim n/claim-one does not exist any more; delete the pod"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_can_never_be_prepared_is_refused_at_once(
+    node: DriverNode, changes: dict[str, Any], sentence: str
+) -> None:
+    gpu, _ = node.gpus()
+    made = claim("one", result(gpu, **changes.get("result", {})), role=changes.get("role", "be"))
+    if "config" in changes:
+        made["status"]["allocation"]["devices"]["config"] = changes["config"]
+    if "source" in changes:
+        made["status"]["allocation"]["devices"]["config"][0]["source"] = changes["source"]
+    if "allocation" in changes:
+        made["status"]["allocation"] = None
+    made["metadata"]["uid"] = changes.get("uid", "one")
+    if "gone" not in changes:
+        node.server.put(made)
+    began = time.monotonic()
+    with pytest.raises(Failed, match=sentence):
+        node.kubelet.prepared("one")
+    assert time.monotonic() - began < 20
+    assert node.cdi_files() == {}
+    assert node.slots() == {}
+
+
+def test_cdi_annotations_are_refused_as_the_kubelet_passes_none(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    node.configure(deviceListStrategy="cdi-annotations")
+    node.end("driver")
+    node.begin_driver()
+    node.server.put(claim("one", result(gpu)))
+    with pytest.raises(Failed, match="set it to cdi-cri"):
+        node.kubelet.prepared("one")
+
+
+def test_the_health_of_all_gpus_is_reported(node: DriverNode) -> None:
+    assert node.kubelet.health() == {gpu.lower(): (True, "") for gpu in node.gpus()}

@@ -1,0 +1,107 @@
+"""What a node's slice says of its GPUs. tests/cluster has the API server that stores it."""
+
+from dataclasses import replace
+
+import pytest
+
+from orion.dra_driver import slices
+from orion.injection.slots import Slot
+from orion.injection.snapshot import AdvertisedGPU, Snapshot
+
+GIB = 1 << 30
+
+
+def gpu(number: int = 0, **fields: object) -> AdvertisedGPU:
+    uuid = f"GPU-0000000{number}-0000-4000-8000-00000000000A"
+    slots = (Slot(uuid, "hp", 0), *(Slot(uuid, "be", each) for each in range(3)))
+    made = AdvertisedGPU(uuid, index=number, slots=slots, memory_bytes=80 * GIB, model="A model")
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def devices(*gpus: AdvertisedGPU, slot_memory: int = 512 << 20) -> list[dict[str, object]]:
+    return slices.devices(Snapshot({each.uuid: each for each in gpus}), slot_memory)
+
+
+def test_a_gpu_is_a_device_that_claims_share() -> None:
+    (device,) = devices(gpu(numa_node=1))
+    memory = {"default": "0", "validRange": {"min": "0", "max": "79872Mi", "step": "1Mi"}}
+    assert device == {
+        "name": "gpu-00000000-0000-4000-8000-00000000000a",
+        "allowMultipleAllocations": True,
+        "attributes": {
+            "uuid": {"string": gpu().uuid},
+            "model": {"string": "A model"},
+            "mode": {"string": "timeslice"},
+            "simulated": {"bool": False},
+            "resource.kubernetes.io/numaNode": {"int": 1},
+        },
+        "capacity": {
+            "time": {
+                "value": "1000",
+                "requestPolicy": {"default": "0", "validRange": {"min": "0", "max": "1000", "step": "1"}},
+            },
+            "memory": {"value": "79872Mi", "requestPolicy": memory},
+            "hpSlots": {"value": "1", "requestPolicy": {"default": "0", "validValues": ["0", "1"]}},
+            "beSlots": {"value": "3", "requestPolicy": {"default": "1", "validValues": ["0", "1"]}},
+        },
+    }
+
+
+def test_a_capacity_of_nothing_is_left_out() -> None:
+    without_hp = gpu().slots[1:]
+    (device,) = devices(gpu(slots=without_hp, memory_bytes=GIB))
+    assert set(device["capacity"]) == {"time", "beSlots"}  # type: ignore[call-overload]
+
+
+def test_a_closed_slot_is_for_nobody_and_a_successor_has_one_more() -> None:
+    two = (Slot(gpu().uuid, "hp", 1), *gpu().slots)
+    offered = [
+        device["capacity"]["hpSlots"]["value"]  # type: ignore[index]
+        for (device,) in (devices(gpu(slots=two)), devices(gpu(slots=two, closed=frozenset(two[:1]))))
+    ]
+    assert offered == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "taints"),
+    [
+        ({}, None),
+        ({"healthy": False, "reason": "Xid79"}, [{"key": "orion.gpu/unhealthy", "value": "Xid79"}]),
+        ({"cordoned": True, "reason": "Cordoned"}, [{"key": "orion.gpu/cordoned", "value": "Cordoned"}]),
+        (
+            {"healthy": False, "cordoned": True, "reason": "Xid79"},
+            [{"key": "orion.gpu/unhealthy", "value": "Xid79"}, {"key": "orion.gpu/cordoned", "value": ""}],
+        ),
+    ],
+)
+def test_taints_keep_new_claims_away_and_evict_nobody(
+    fields: dict[str, object], taints: list[dict[str, str]] | None
+) -> None:
+    (device,) = devices(gpu(0, **fields))
+    expected = None if taints is None else [{**each, "effect": "NoSchedule"} for each in taints]
+    assert device.get("taints") == expected
+
+
+def test_gpus_that_nvlink_joins_have_a_number_in_common() -> None:
+    first, second, third, fourth, alone = (gpu(number) for number in range(5))
+    joined = [
+        replace(first, linked=frozenset({second.uuid})),
+        second,
+        replace(third, linked=frozenset({fourth.uuid})),
+        fourth,
+        alone,
+    ]
+    groups = [device["attributes"].get("nvlink") for device in devices(*joined)]  # type: ignore[attr-defined]
+    assert groups == [{"int": 0}, {"int": 0}, {"int": 1}, {"int": 1}, None]
+
+
+def test_what_the_api_server_adds_and_how_it_writes_amounts_makes_no_difference() -> None:
+    (wanted,) = devices(gpu(healthy=False, reason="Xid79"))
+    stored = {**wanted, "bindsToNode": False}
+    stored["taints"] = [{**wanted["taints"][0], "timeAdded": "2026-01-01T00:00:00Z"}]  # type: ignore[index]
+    time = wanted["capacity"]["time"]  # type: ignore[index]
+    stored["capacity"] = {**wanted["capacity"], "time": {**time, "value": "1k"}}  # type: ignore[dict-item]
+    assert slices.same(wanted, stored)
+    assert not slices.same(wanted, {**stored, "allowMultipleAllocations": None})
+    del stored["allowMultipleAllocations"]
+    assert not slices.same(wanted, stored)
