@@ -23,6 +23,7 @@ from orion.dra_driver.kubelet.claims import api_pb2_grpc
 from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.names import DRIVER
 from orion.dra_driver.preparing import Preparer
+from orion.dra_driver.publishing import Publishing
 from orion.dra_driver.records import Records, boot_id
 from orion.dra_driver.settings import DriverSettings
 from orion.dra_driver.sockets import Sockets
@@ -108,6 +109,10 @@ class Driver:
         )  # fmt: skip
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
+        self._publishing = Publishing(
+            self._server, settings.node, self.current, settings.slot_memory_mib << 20, self._sockets.is_latest,
+            self.metrics,
+        )  # fmt: skip
         self.metrics.claims.set_function(lambda: len(self._records.all()))
         answers = Answers(self.metrics.text, self._unready)
         self._exposition = ExpositionServer(answers, settings.metrics_address) if settings.metrics_address else None
@@ -139,6 +144,7 @@ class Driver:
             self._tell_agents(),
             self._sweep_for_ever(),
             self._sockets.run(),
+            self._publishing.run(),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:
@@ -181,4 +187,4 @@ class Driver:
             return "the node's agent has not yet reported its GPUs"
         if not self._sockets.stands:
             return "the kubelet has not accepted the driver"
-        return ""
+        return self._publishing.problem

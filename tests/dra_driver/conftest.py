@@ -1,112 +1,14 @@
 """A node for each test: an agent and a driver as processes; stand-ins for the kubelet and the API server."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orion.node_agent.api.client import AgentClient, NoAgent
-from tests.dra_driver.stand_in_api_server import StandInApiServer, claim, result
-from tests.dra_driver.stand_in_kubelet import StandInKubelet
-from tests.waiting import DEADLINE, eventually
+from tests.dra_driver.driver_node import DriverNode
+from tests.dra_driver.stand_in_api_server import claim, result
 
-__all__ = ["claim", "result"]
-
-
-class DriverNode:
-    """The folders of one node, and its processes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.root, self.cdi = folder, folder / "root", folder / "cdi"
-        self.kubelet = StandInKubelet(folder / "kubelet")
-        self.server = StandInApiServer(folder)
-        self.records = folder / "kubelet/plugins/orion.gpu/claims"
-        self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": "2"}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.options = ["--agent-patience", "1"]
-        self.configure()
-
-    def configure(self, **settings: object) -> None:
-        """Write the node's configuration file."""
-        fresh = self.folder / "node.new"
-        fresh.write_text(json.dumps({"version": "v1", "slots": {"hp": 1, "be": 3}, **settings}))
-        fresh.replace(self.folder / "node.yaml")
-
-    def begin(self, name: str, *command: str) -> None:
-        """Start a process of the command `orion`."""
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "orion.cli", *command, "--root", str(self.root),
-                 "--configuration", str(self.folder / "node.yaml"), "--metrics-address", ""],
-                stdout=log, stderr=log, env=self._environment,
-            )  # fmt: skip
-
-    def begin_agent(self) -> None:
-        """Start the agent, and wait until it serves."""
-        self.begin("agent", "agent", "--gpus", "simulated")
-        eventually(self.agent_answers, "the agent answers")
-
-    def agent_answers(self) -> bool:
-        try:
-            self.slots()
-        except NoAgent:
-            return False
-        return True
-
-    def begin_driver(self, name: str = "driver") -> None:
-        """Start a driver, and wait until the kubelet has found it."""
-        before = self.kubelet.look()
-        self.begin(
-            name, "dra-driver", "--kubelet-folder", str(self.kubelet.folder), "--cdi-folder", str(self.cdi),
-            "--hook-folder", str(self.folder / "hook"), "--kubeconfig", str(self.server.kubeconfig),
-            "--node-name", "node-1", *self.options,
-        )  # fmt: skip
-        eventually(lambda: self.kubelet.look() not in ("", before), f"the kubelet finds the driver: {self.log(name)}")
-
-    def end(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """End a process."""
-        process = self._processes.pop(name)
-        process.send_signal(number)
-        process.wait(DEADLINE)
-
-    def log(self, name: str) -> str:
-        path = self.folder / f"{name}.log"
-        return path.read_text() if path.exists() else ""
-
-    def slots(self) -> dict[str, str]:
-        """Return the claims that hold slots, as the agent says: GPU::slot by claim's uid and share."""
-        with AgentClient(self.root) as agent:
-            return {
-                f"{slot.claim.uid} {slot.claim.share}": f"{gpu.uuid}::{slot.name}"
-                for gpu in agent.snapshot().gpus
-                for slot in gpu.slots
-                if slot.HasField("claim")
-            }
-
-    def gpus(self) -> list[str]:
-        with AgentClient(self.root) as agent:
-            return [gpu.uuid for gpu in agent.snapshot().gpus]
-
-    def cdi_files(self) -> dict[str, dict[str, Any]]:
-        """Return the edits of each CDI device of the claims, by its qualified name."""
-        found = {}
-        for path in self.cdi.glob("*.json"):
-            specification = json.loads(path.read_text())
-            for device in specification["devices"]:
-                found[f"{specification['kind']}={device['name']}"] = device["containerEdits"]
-        return found
-
-    def close(self) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.wait(DEADLINE)
-        self.server.stop()
+__all__ = ["DriverNode", "claim", "result"]
 
 
 @pytest.fixture

@@ -1,0 +1,210 @@
+"""Keeps the node's ResourceSlice equal to the agent's GPUs, with few writes, and makes it again if it is gone.
+
+A kubelet that starts deletes all slices of its node, and people may delete or edit one. A watch shows that at once. A
+change of the GPUs is written once nothing has changed for a second, or at the latest after three, as each write wakes
+all pods that wait for a GPU. While there is no agent, its last snapshot stays in force: running pods keep their GPUs.
+
+An API server that does not know a field drops it silently. Without `allowMultipleAllocations` a GPU would belong to one
+pod alone. So what was stored is compared, and the slice is withdrawn if something is missing.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orion.api_server.requests import ApiError, ApiServer
+from orion.api_server.watching import Watched
+from orion.dra_driver import slices
+from orion.dra_driver.metrics import Metrics
+from orion.dra_driver.names import DRIVER
+from orion.errors import Unavailable
+from orion.injection.current import CurrentSnapshot, Notifier
+
+PATH = f"/apis/{slices.API_VERSION}/resourceslices"
+
+_QUIET_SECONDS, _LATEST_SECONDS = 1.0, 3.0
+_AGAIN_SECONDS = 2.0
+_LOOK_SECONDS = 10.0
+""" A driver looks again after this time, since another one may have ended. This needs no request. """
+_DROPPED_SECONDS = 60.0
+""" Pause after an API server has dropped fields: it may be replaced by one that knows them. """
+
+_log = logging.getLogger(__name__)
+
+Plain = Mapping[str, Any]
+
+
+class Publishing:
+    """Publishes the devices of one node.
+
+    Args:
+        server: the API server.
+        node: the node's name.
+        current: the agent's last snapshot.
+        slot_memory_bytes: the memory of a GPU that is kept for the contexts of each slot.
+        may_write: returns whether this driver decides; an earlier one of a rolling update does not.
+        metrics: the metrics of the process.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        node: str,
+        current: CurrentSnapshot,
+        slot_memory_bytes: int,
+        may_write: Callable[[], bool],
+        metrics: Metrics,
+    ) -> None:
+        self._server, self._node, self._current = server, node, current
+        self._slot_memory_bytes, self._may_write, self._metrics = slot_memory_bytes, may_write, metrics
+        self._changed = Notifier()
+        selector = f"spec.nodeName={node},spec.driver={DRIVER}"
+        self._stored: Watched[Plain, None] = Watched(
+            server,
+            PATH,
+            dict,
+            lambda _: None,
+            by_generation=False,
+            query={"fieldSelector": selector},
+            on_change=self._changed.notify,
+        )
+        self._complaint = ""
+        self.problem = "the API server has not yet listed the node's ResourceSlices"
+        """ Why the slice may not be what it should be, as a sentence; empty: it is. """
+
+    async def run(self) -> None:
+        """Keep the slice current until cancelled."""
+        watching = asyncio.create_task(self._stored.run())
+        try:
+            await self._current.first()
+            await self._stored.synced.wait()
+            while True:
+                changed = (self._changed.next, self._current.changed.next)
+                await asyncio.sleep(await self._look())
+                await _any(changed, _LOOK_SECONDS)
+                await self._until_quiet()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _until_quiet(self) -> None:
+        """Wait until the GPUs have not changed for a while. A slice that is gone is made at once."""
+        latest = time.monotonic() + _LATEST_SECONDS
+        while self._own() is not None and (left := latest - time.monotonic()) > 0:
+            changed = (self._changed.next, self._current.changed.next)
+            if not await _any(changed, min(left, _QUIET_SECONDS)):
+                return
+
+    async def _look(self) -> float:
+        """Write what differs; return the seconds to wait before the next look."""
+        try:
+            await self._write()
+            self._say("")
+        except _Dropped as error:
+            self._say(str(error))
+            self._changed.notify()
+            return _DROPPED_SECONDS
+        except ApiError as error:
+            if error.status != 409:  # somebody else was faster, and the watch will show it
+                self._say(f"the ResourceSlice of node {self._node} cannot be written: {error}")
+            self._changed.notify()  # the next look must not wait for a change
+            return _AGAIN_SECONDS
+        return 0.0
+
+    async def _write(self) -> None:
+        """Create, replace or leave the slice; remove others of this driver on this node.
+
+        Raises:
+            ApiError: the API server does not answer or refuses.
+            _Dropped: it has not stored what was sent.
+        """
+        if self._current.snapshot is None or not self._may_write():
+            return
+        wanted = slices.devices(self._current.snapshot, self._slot_memory_bytes)
+        own = self._own()
+        for other in self._stored.all():
+            if other["metadata"]["name"] != slices.slice_name(self._node):
+                _log.warning("slices: %s is not of this driver, and is removed", other["metadata"]["name"])
+                await self._delete(other)
+        if own is not None and _is_current(own, self._node, wanted):
+            return
+        pool = own["spec"]["pool"] if own is not None else {"generation": 0}
+        node = await self._server.get(f"/api/v1/nodes/{self._node}")
+        body = slices.resource_slice(self._node, node["metadata"]["uid"], pool["generation"] + 1, wanted)
+        if own is None:
+            stored = await self._counted(self._server.post(PATH, body))
+        elif {name: own["spec"].get(name) for name in ("driver", "nodeName")} == {
+            name: body["spec"][name] for name in ("driver", "nodeName")
+        } and own["spec"]["pool"]["name"] == self._node:
+            body["metadata"]["resourceVersion"] = own["metadata"]["resourceVersion"]
+            stored = await self._counted(self._server.put(f"{PATH}/{body['metadata']['name']}", body))
+        else:  # these fields cannot be changed
+            await self._delete(own)
+            stored = await self._counted(self._server.post(PATH, body))
+        if not slices.same(body["spec"], stored["spec"]):
+            await self._delete(stored)
+            raise _Dropped(
+                f"the API server has not stored all fields of the ResourceSlice of node {self._node}, so no GPU is "
+                "offered to claims: it needs Kubernetes 1.36 or later, with the feature gate DRAConsumableCapacity"
+            )
+        _log.info("slices: %d GPUs are offered to claims", len(wanted))
+
+    def _own(self) -> Plain | None:
+        return next(
+            (each for each in self._stored.all() if each["metadata"]["name"] == slices.slice_name(self._node)), None
+        )
+
+    async def _counted(self, request: Any) -> Plain:
+        result = "refused"
+        try:
+            stored: Plain = await request
+            result = "ok"
+            return stored
+        except ApiError as error:
+            if error.status == 409:
+                result = "conflict"
+            raise
+        finally:
+            self._metrics.slice_writes.labels(result).inc()
+
+    async def _delete(self, plain: Plain) -> None:
+        with contextlib.suppress(ApiError):
+            await self._server.delete(f"{PATH}/{plain['metadata']['name']}", plain["metadata"])
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            _log.error("slices: %s", problem)
+        self.problem = problem
+
+
+class _Dropped(Unavailable):
+    """The API server has not stored all fields."""
+
+
+def _is_current(own: Plain, node: str, wanted: list[dict[str, Any]]) -> bool:
+    spec = own["spec"]
+    pool, devices = spec["pool"], spec.get("devices") or []
+    return (
+        (pool["name"], pool["resourceSliceCount"]) == (node, 1)
+        and slices.same(wanted, devices)
+        and [_parts(each) for each in wanted] == [_parts(each) for each in devices]
+    )
+
+
+def _parts(device: Plain) -> list[object]:
+    """Return which attributes, capacities and taints a device has, so that nothing that was added is overlooked."""
+    return [sorted(device.get(name) or ()) for name in ("attributes", "capacity")] + [len(device.get("taints") or ())]
+
+
+async def _any(events: tuple[asyncio.Event, ...], seconds: float | None = None) -> bool:
+    """Wait for one of the events; return whether one has come in time."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for task in waiting:
+            task.cancel()
