@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from testbed import example_image
+from testbed import example_image, node_settings
 from testbed.access import Access
 from testbed.cluster import Cluster
 from testbed.errors import Failed
@@ -26,14 +26,26 @@ from testbed.waiting import wait_until
 
 CHART = Path(__file__).resolve().parents[1] / "charts" / "orion"
 NAMESPACE = "orion-system"
-ROLES = {"operator": "operator-role.yaml", "webhook": "webhook-role.yaml", "agent": "agent-role.yaml"}
-OBJECTS = ("policies.yaml", "ceilings.yaml", "agent-policy.yaml", "operator-policy.yaml", "webhook-policy.yaml")
+ROLES = {
+    "operator": "operator-role.yaml",
+    "webhook": "webhook-role.yaml",
+    "agent": "agent-role.yaml",
+    "dra-driver": "dra/role.yaml",
+}
+OBJECTS = (
+    "policies.yaml",
+    "ceilings.yaml",
+    "agent-policy.yaml",
+    "operator-policy.yaml",
+    "webhook-policy.yaml",
+    "dra/policy.yaml",
+)
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, NODE_PODS_PORT = 9443, 9444, 9445, 9446
 AGENT_PORT, PLUGIN_PORT = 9435, 9436
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
 AUDIENCE = "orion-operator"
 """ Of the agents' tokens for the operator. """
-COMPONENTS = ("plugin", "agent", "mps")
+COMPONENTS = ("plugin", "driver", "agent", "mps")
 """ The processes of a node. """
 
 
@@ -44,7 +56,7 @@ class Orion(Processes):
         cluster: started; its processes and Orion's end with the same thread.
         configuration: of all nodes, in the format of the nodes' configuration file.
         gpus: number of simulated GPUs on each node.
-        options: additional options for the commands `agent` and `device-plugin`.
+        options: additional options for the commands `agent`, `device-plugin` and `dra-driver`.
     """
 
     def __init__(
@@ -131,8 +143,18 @@ class Orion(Processes):
         command += ["--metrics-address", f"{node.address}:{PLUGIN_PORT}" if name == "plugin" else ""]
         self._begin(f"{node.name}-{name}", command, node)
 
+    def begin_driver(self, node: Node, name: str = "driver") -> None:
+        """Start a DRA driver of a node, in place of its device plugin; with another name, a second one beside it."""
+        kubeconfig = self.access.kubeconfig_with(
+            self._token(node, account="orion-dra-driver"), self.folder / f"{node.name}-driver.kubeconfig"
+        )
+        command = ["dra-driver", "--node-name", node.name, "--kubeconfig", str(kubeconfig)]
+        command += ["--configuration", str(self.configuration), "--cdi-folder", node_settings.CDI_FOLDER]
+        command += ["--metrics-address", f"{node.address}:{PLUGIN_PORT}" if name == "driver" else ""]
+        self._begin(f"{node.name}-{name}", command, node)
+
     def end(self, node: Node, component: str, patience: float = 20) -> None:
-        """End `agent`, `plugin` or `mps` of a node: SIGTERM, and SIGKILL after `patience` seconds."""
+        """End `agent`, `plugin`, `driver` or `mps` of a node: SIGTERM, and SIGKILL after `patience` seconds."""
         self._processes.pop(f"{node.name}-{component}").stop(patience)
 
     def end_on(self, node: Node, patience: float = 20) -> None:
@@ -234,11 +256,11 @@ class Orion(Processes):
         kubeconfig = self.folder / f"{node.name}-agent.kubeconfig"
         return self.access.kubeconfig_with(self._token(node), kubeconfig), token
 
-    def _token(self, node: Node, *options: str) -> str:
-        """Return a token of the agents' service account that names a node."""
+    def _token(self, node: Node, *options: str, account: str = "orion-agent") -> str:
+        """Return a token of a service account that names a node."""
         asked = ["--bound-object-kind", "Node", "--bound-object-name", node.name, *options]
         asked += ["--duration", "8760h"]  # as long as the cluster's certificates, since the token is not renewed
-        return self._kubectl("create", "token", "orion-agent", "--namespace", NAMESPACE, *asked).strip()
+        return self._kubectl("create", "token", account, "--namespace", NAMESPACE, *asked).strip()
 
     def _begin(self, name: str, arguments: list[str], node: Node | None = None) -> None:
         command = [sys.executable, "-m", "orion.cli", *arguments]
