@@ -1,16 +1,22 @@
 """DeviceClasses, ResourceClaims and pods that use GPUs by claims, written by hand, without annotations and webhook."""
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from kubernetes import client
 
+from orion.node_agent.api.client import NoAgent
 from testbed.node import Node
 from testbed.orion import Orion
-from tests.node.gpu_tenants import Manifest, main_container
+from tests.node.gpu_tenants import GpuNode, Manifest, main_container
 from tests.waiting import eventually
 
 DRA = {"group": "resource.k8s.io", "version": "v1"}
+CDI = "/run/cdi"
+RECORDS = "/var/lib/kubelet/plugins/orion.gpu/claims"
 CLASSES = {"hp": "orion-hp", "be": "orion-be"}
 
 
@@ -95,3 +101,44 @@ class Claims:
     def delete_slice(self) -> None:
         for each in self.slices():
             self._objects.delete_cluster_custom_object(**DRA, plural="resourceslices", name=each["metadata"]["name"])
+
+
+@pytest.fixture(scope="module")
+def offering(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[None]:
+    """The node's DRA driver in place of its device plugin, and the classes."""
+    orion.end(node, "plugin")
+    orion.begin_driver(node)
+    make_classes(api)
+    yield
+    remove_classes(api)
+    orion.end(node, "driver")
+    orion.begin_plugin(node)
+    orion.wait_until_advertised(node)
+
+
+@pytest.fixture
+def claims(offering: None, api: client.ApiClient, namespace: str, node: Node, orion: Orion) -> Claims:
+    made = Claims(api, namespace, node, orion)
+    made.until_offered()
+    return made
+
+
+def held(gpus: GpuNode) -> dict[str, tuple[str, ...]]:
+    """Return the slots that claims hold, and the pods of each."""
+    with contextlib.suppress(NoAgent):
+        return {
+            f"{gpu.uuid}::{slot.name}": tuple(pod.name for pod in slot.claim.pods)
+            for gpu in gpus.snapshot().gpus
+            for slot in gpu.slots
+            if slot.HasField("claim")
+        }
+    return {}
+
+
+def files(node: Node, folder: str) -> list[str]:
+    return node.run(["ls", folder]).split()
+
+
+def until_nothing_is_left(gpus: GpuNode, node: Node) -> None:
+    eventually(lambda: held(gpus) == {}, what=f"claims hold {held(gpus)}")
+    eventually(lambda: files(node, CDI) == [] and files(node, RECORDS) == [], what="files of claims are left")

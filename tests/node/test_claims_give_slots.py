@@ -1,65 +1,18 @@
 """Pods get slots by ResourceClaims, from the real scheduler, kubelet and container runtime, on simulated GPUs."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kubernetes import client
 
-from orion.node_agent.api.client import NoAgent
 from testbed.node import Node
 from testbed.orion import Orion
-from tests.node.claimed_gpus import Claims, claiming, make_classes, remove_classes
+from tests.node.claimed_gpus import CDI, Claims, claiming, files, held, until_nothing_is_left
 from tests.node.gpu_tenants import GpuNode, Tenants, serving, training
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 MIB = 1 << 20
-CDI = "/run/cdi"
-RECORDS = "/var/lib/kubelet/plugins/orion.gpu/claims"
-
-
-@pytest.fixture(scope="module")
-def offering(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[None]:
-    """The node's DRA driver in place of its device plugin, and the classes."""
-    orion.end(node, "plugin")
-    orion.begin_driver(node)
-    make_classes(api)
-    yield
-    remove_classes(api)
-    orion.end(node, "driver")
-    orion.begin_plugin(node)
-    orion.wait_until_advertised(node)
-
-
-@pytest.fixture
-def claims(offering: None, api: client.ApiClient, namespace: str, node: Node, orion: Orion) -> Claims:
-    made = Claims(api, namespace, node, orion)
-    made.until_offered()
-    return made
-
-
-def held(gpus: GpuNode) -> dict[str, tuple[str, ...]]:
-    """Return the slots that claims hold, and the pods of each."""
-    with contextlib.suppress(NoAgent):
-        return {
-            f"{gpu.uuid}::{slot.name}": tuple(pod.name for pod in slot.claim.pods)
-            for gpu in gpus.snapshot().gpus
-            for slot in gpu.slots
-            if slot.HasField("claim")
-        }
-    return {}
-
-
-def files(node: Node, folder: str) -> list[str]:
-    return node.run(["ls", folder]).split()
-
-
-def until_nothing_is_left(gpus: GpuNode, node: Node) -> None:
-    eventually(lambda: held(gpus) == {}, what=f"claims hold {held(gpus)}")
-    eventually(lambda: files(node, CDI) == [] and files(node, RECORDS) == [], what="files of claims are left")
 
 
 def test_a_pod_runs_under_the_hook_in_the_slot_of_its_claim(

@@ -1,0 +1,119 @@
+"""Claims survive what happens to their node: it loses power, its agent is replaced, a GPU becomes sick."""
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testbed.node import Node
+from testbed.orion import Orion
+from tests.node.claimed_gpus import Claims, claiming, held, until_nothing_is_left
+from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, training
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+
+MIB = 1 << 20
+MANY = 12
+
+
+@pytest.fixture
+def lose(node: Node) -> Iterator[Callable[[str, str], None]]:
+    """Makes a GPU fail or restores it: `lose("lose", uuid)`, `lose("restore", uuid)`; restores all GPUs at the end."""
+    lost: set[str] = set()
+
+    def change(what: str, uuid: str) -> None:
+        lost.add(uuid)
+        node.run([sys.executable, "-m", "orion.hook.simulated", what, uuid])
+
+    yield change
+    for uuid in lost:
+        change("restore", uuid)
+
+
+def create(tenants: Tenants, claims: Claims, *names: str) -> None:
+    for name in names:
+        claim, pod = claiming(training(name, memory=MIB), "be")
+        claims.create(claim)
+        tenants.create(pod)
+
+
+def restarts(tenants: Tenants, name: str) -> int:
+    (status,) = tenants.pods()[name].status.container_statuses
+    return int(status.restart_count)
+
+
+def test_all_pods_run_again_after_their_node_lost_power(
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion
+) -> None:
+    names = [f"train-{number}" for number in range(MANY)]
+    create(tenants, claims, *names)
+    for name in names:
+        tenants.begun(name)
+    slots = held(gpus)
+    orion.end_on(node, patience=0)  # as without power; Orion's processes are children of this process
+    node.reboot()
+    orion.begin_mps_daemon(node)
+    orion.begin_agent(node)
+    orion.begin_driver(node)
+    eventually(lambda: all(restarts(tenants, name) for name in names), what="the containers run again")
+    for name in names:
+        tenants.begun(name)
+    assert held(gpus).keys() == slots.keys()
+    eventually(lambda: sum(len(gpus.slot(device).clients) for device in slots) == MANY)
+    assert {pod.metadata.name: pod.status.phase for pod in tenants.pods().values()} == dict.fromkeys(names, "Running")
+    tenants.delete(*names)
+    until_nothing_is_left(gpus, node)
+
+
+def test_the_next_agent_knows_the_claims(
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion
+) -> None:
+    create(tenants, claims, "before")
+    tenants.begun("before")
+    slots = held(gpus)
+    orion.end(node, "agent", 0)
+    create(tenants, claims, "without")
+    tenants.begun("without")  # onNoAgent is start
+    orion.begin_agent(node)
+    eventually(lambda: len(held(gpus)) == 2, what=f"both claims have slots: {held(gpus)}")
+    assert slots.items() <= held(gpus).items()
+    for device in held(gpus):
+        eventually(lambda device=device: len(gpus.slot(device).clients) == 1)  # type: ignore[misc]
+    tenants.delete("before", "without")
+    until_nothing_is_left(gpus, node)
+
+
+def test_a_sick_gpu_shows_in_the_slice_and_in_the_status_of_its_pods(
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, lose: Callable[[str, str], None]
+) -> None:
+    create(tenants, claims, "train")
+    tenants.begun("train")
+    ((device, _),) = held(gpus).items()
+    gpu = device.partition("::")[0]
+    lose("lose", gpu)
+
+    def taints() -> list[str]:
+        (found,) = (each for each in claims.slices()[0]["spec"]["devices"] if each["name"] == gpu.lower())
+        return [each["key"] for each in found.get("taints") or ()]
+
+    def health() -> set[str]:
+        statuses: list[Manifest] = tenants.api.sanitize_for_serialization(
+            tenants.pods()["train"].status.container_statuses
+        )
+        return {
+            resource["health"]
+            for status in statuses
+            for each in status.get("allocatedResourcesStatus") or ()
+            for resource in each["resources"]
+        }
+
+    eventually(lambda: taints() == ["orion.gpu/unhealthy"], what="the taint")
+    eventually(lambda: health() == {"Unhealthy"}, what=f"the pod's status: {health()}")
+    create(tenants, claims, "other")
+    tenants.begun("other")
+    assert next(device for device, pods in held(gpus).items() if pods == ("other",)).partition("::")[0] != gpu
+    lose("restore", gpu)
+    eventually(lambda: taints() == [], what="the taint is gone")
+    tenants.delete("train", "other")
+    until_nothing_is_left(gpus, node)
