@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from orion.crds.node_configuration import NodeSettings, OnNoAgent
 from orion.dra_driver.claims import AllocatedClaim, Share
@@ -30,6 +31,17 @@ _AGAIN_SECONDS = 0.5
 """ A slot that the agent refused is tried again after this time, also if no snapshot has come. """
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A slot that a share could get."""
+
+    slot: Slot
+    had_it: bool = False
+    """ The claim has had the slot in this boot, so the processes in it may be its own. """
+    why_taken: str = ""
+    """ Why the slot is not free for all that is known here, so only the agent may give it; empty: it is free. """
 
 
 class Giving:
@@ -92,15 +104,16 @@ class Giving:
         while True:
             changed = self._current.changed.next
             try:
-                for slot, had_it in self._candidates(claim, share):
-                    self._being_given.add(slot)
-                    taken.add(slot)
+                for candidate in self._candidates(claim, share):
+                    own = {candidate.slot} - self._being_given
+                    self._being_given |= own
+                    taken |= own
                     try:
-                        return await self._hold(claim, slot, message, had_it, taken, deadline)
+                        return await self._hold(claim, candidate, message, taken, deadline)
                     except Conflict as error:
-                        why = str(error)
-                        self._being_given.discard(slot)
-                        taken.discard(slot)
+                        why = candidate.why_taken or str(error)
+                        self._being_given -= own
+                        taken -= own
             except Unavailable as error:
                 why = str(error)
             left = deadline - time.monotonic()
@@ -113,9 +126,8 @@ class Giving:
     async def _hold(
         self,
         claim: AllocatedClaim,
-        slot: Slot,
+        candidate: _Candidate,
         message: agent_pb2.ClaimOfSlot,
-        had_it: bool,
         taken: set[Slot],
         deadline: float,
     ) -> Slot:
@@ -125,9 +137,11 @@ class Giving:
             Conflict: the slot is not free.
             Unavailable: no agent answers, and the pod must not start without one.
         """
-        left = max(0.1, deadline - time.monotonic())
-        why_wait = self._why_wait(claim)
-        answer = await self._link.hold(slot, message, had_it, left if why_wait else min(left, self._patience))
+        slot, left, why_wait = candidate.slot, max(0.1, deadline - time.monotonic()), self._why_wait(claim)
+        patience = left if why_wait else min(left, self._patience)
+        answer = await self._link.hold(slot, message, candidate.had_it, patience)
+        if answer is None and candidate.why_taken:
+            raise Unavailable(candidate.why_taken)
         if answer is None:
             if why_wait:
                 raise Unavailable(f"the node's agent does not answer for {slot}, and {why_wait}")
@@ -144,8 +158,11 @@ class Giving:
             return "the pod is failClosed"
         return "onNoAgent is hold" if self._settings().on_no_agent is OnNoAgent.HOLD else ""
 
-    def _candidates(self, claim: AllocatedClaim, share: Share) -> list[tuple[Slot, bool]]:
-        """Return the slots that the share can get, and whether the claim has had the slot in this boot.
+    def _candidates(self, claim: AllocatedClaim, share: Share) -> list[_Candidate]:
+        """Return the slots that the share can get.
+
+        If none is free, the claim may have one that is in no record: the last driver ended before it recorded the slot,
+        or the record cannot be read. The agent knows it, if it is asked for a slot whose holder is not known here.
 
         Raises:
             Unavailable: there is none now.
@@ -155,24 +172,29 @@ class Giving:
             raise Unavailable("the node's agent has not yet reported its GPUs: check that it runs")
         gpu, before = _gpu(share, snapshot), self._before(claim, share)
         slots = [slot for slot in gpu.slots if slot.role == share.role]
-        free = [slot for slot in slots if self._is_free(gpu, slot)]
-        if before is None and self._records.has_file(claim.uid):
-            free = free or slots  # the record cannot be read; the agent knows which slot the claim has
-        had = [before] if before is not None and before[0].gpu == gpu.uuid and gpu.healthy else []
-        found = [*had, *((slot, False) for slot in free)]
-        if not found:
-            raise Unavailable(_why_none(gpu, share.role))
-        return found
+        free = [_Candidate(slot) for slot in slots if self._is_free(gpu, slot)]
+        had = [before] if before is not None and before.slot.gpu == gpu.uuid and gpu.healthy else []
+        if had or free:
+            return [*had, *free]
+        why = _why_none(gpu, share.role)
+        unexplained = [slot for slot in slots if slot in gpu.held and not self._is_known(slot)]
+        if not unexplained:
+            raise Unavailable(why)
+        return [_Candidate(unexplained[0], why_taken=why)]
 
-    def _before(self, claim: AllocatedClaim, share: Share) -> tuple[Slot, bool] | None:
-        """Return the slot that the share has had, and whether in this boot; None: it has had none."""
+    def _before(self, claim: AllocatedClaim, share: Share) -> _Candidate | None:
+        """Return the slot that the share has had; None: it has had none."""
         record = self._records.of(claim.uid)
         had = next((each for each in record.shares if each.key == share.key), None) if record is not None else None
-        return None if had is None or record is None else (had.slot, record.boot == self._boot)
+        return None if had is None or record is None else _Candidate(had.slot, record.boot == self._boot)
 
     def _is_free(self, gpu: AdvertisedGPU, slot: Slot) -> bool:
+        return gpu.usable(slot) and slot not in gpu.held and not self._is_known(slot)
+
+    def _is_known(self, slot: Slot) -> bool:
+        """Return whether a slot was or is being given to a claim that is known here."""
         recorded = (share.slot for each in self._records.all() for share in each.shares)
-        return gpu.usable(slot) and slot not in gpu.held and slot not in self._being_given and slot not in recorded
+        return slot in self._being_given or slot in recorded
 
 
 def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:

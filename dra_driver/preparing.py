@@ -11,27 +11,24 @@ Claims are prepared side by side; two calls for one claim wait for each other.
 import asyncio
 import contextlib
 import logging
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
-from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
 from orion.dra_driver import claims
 from orion.dra_driver.cdi_files import CdiFiles
 from orion.dra_driver.claims import AllocatedClaim
 from orion.dra_driver.giving import Giving
 from orion.dra_driver.names import CLAIM_KIND, cdi_name
+from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import GivenShare, Record, Records
-from orion.errors import Exhausted, Invalid, NotFound, OrionError, Unavailable
+from orion.errors import Exhausted, Invalid, OrionError, Unavailable
 from orion.injection import cdi, mps
 from orion.injection.agent_link import AgentLink
 from orion.injection.current import CurrentSnapshot
 from orion.injection.describing import Places, describe
 from orion.injection.mount_sources import make_slot_directory
 
-_AGAIN_SECONDS = 1.0
 _RELEASE_SECONDS = 5.0
 """ How long unprepare waits for an agent. Without one, the driver remembers to tell the next. """
 
@@ -42,7 +39,7 @@ class Preparer:
     """Prepares and unprepares claims.
 
     Args:
-        server: the API server.
+        reader: reads claims from the API server.
         link: the connection to the agent.
         current: the agent's last snapshot.
         giving: gives slots to claims.
@@ -55,7 +52,7 @@ class Preparer:
 
     def __init__(
         self,
-        server: ApiServer,
+        reader: ClaimReader,
         link: AgentLink,
         current: CurrentSnapshot,
         giving: Giving,
@@ -65,9 +62,11 @@ class Preparer:
         settings: Callable[[], NodeSettings],
         boot: str,
     ) -> None:
-        self._server, self._link, self._current, self._giving = server, link, current, giving
+        self._reader, self._link, self._current, self._giving = reader, link, current, giving
         self._records, self._files, self._places = records, files, places
         self._settings, self._boot = settings, boot
+        self._gone: set[str] = set()
+        """ The claims that did not exist at the last look. """
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """ By claim, its lock and the number of calls that have it or wait for it. """
 
@@ -86,7 +85,7 @@ class Preparer:
             Exhausted: the node's disk is full.
         """
         async with self._alone(uid):
-            claim = claims.read(await self._read(namespace, name, deadline), uid)
+            claim = claims.read(await self._reader.read(namespace, name, deadline), uid)
             async with self._giving.giving(claim, deadline) as given:
                 record = self._record(claim, given)
                 await asyncio.to_thread(self._records.save, record)
@@ -143,31 +142,16 @@ class Preparer:
             except OrionError as error:
                 _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
 
-    async def _read(self, namespace: str, name: str, deadline: float) -> dict[str, Any]:
-        """Return a claim; wait for an API server that does not answer.
-
-        Raises:
-            NotFound: there is no such claim.
-            Unavailable: the API server did not answer in time, or refuses.
-        """
-        title, why = f"claim {namespace}/{name}", "it does not answer"
-        while (left := deadline - time.monotonic()) > 0:
+    async def remove_gone(self) -> None:
+        """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""
+        gone = {record.uid: record for record in self._records.all() if await self._reader.is_gone(record)}
+        for uid in gone.keys() & self._gone:
+            _log.warning("claims: %s/%s is gone, and its slots are taken back", gone[uid].namespace, gone[uid].name)
             try:
-                async with asyncio.timeout(left):
-                    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
-                    return await self._server.get(path)
-            except ApiError as error:
-                why = str(error)
-                if error.status == 404:
-                    raise NotFound(f"{title} does not exist any more; delete the pod") from None
-                if error.status and error.status < 500 and error.status != 429:
-                    raise Unavailable(f"the driver cannot read {title}: {error}; check the driver's rights") from None
-            except TimeoutError:
-                break
-            await asyncio.sleep(min(_AGAIN_SECONDS, left))
-        raise Unavailable(
-            f"the API server did not say in time what {title} was allocated: {why}; the kubelet tries again"
-        )
+                await self.unprepare(gone[uid].namespace, gone[uid].name, uid)
+            except OrionError as error:
+                _log.error("claims: %s/%s cannot be given back: %s", gone[uid].namespace, gone[uid].name, error)
+        self._gone = set(gone)
 
     def _record(self, claim: AllocatedClaim, given: list[GivenShare]) -> Record:
         """Describe what the containers of each request get.

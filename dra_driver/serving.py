@@ -24,6 +24,7 @@ from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.names import DRIVER
 from orion.dra_driver.preparing import Preparer
 from orion.dra_driver.publishing import Publishing
+from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records, boot_id
 from orion.dra_driver.settings import DriverSettings
 from orion.dra_driver.sockets import Sockets
@@ -103,9 +104,10 @@ class Driver:
             self._link, self.current, self._records, fail_closed, lambda: self.configuration.settings,
             settings.agent_patience, self._boot,
         )  # fmt: skip
-        self._places, self._preparer = places, Preparer(
-            self._server, self._link, self.current, giving, self._records, CdiFiles(settings.cdi_folder.absolute()),
-            places, lambda: self.configuration.settings, self._boot,
+        self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
+        self._preparer = Preparer(
+            ClaimReader(self._server), self._link, self.current, giving, self._records, files, places,
+            lambda: self.configuration.settings, self._boot,
         )  # fmt: skip
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
@@ -171,8 +173,9 @@ class Driver:
             await self._preparer.tell_agent()
 
     async def _sweep_for_ever(self) -> None:
-        """Remove the hook's files of earlier versions that no claim mounts."""
+        """Remove what is left of claims that are gone, and the hook's earlier versions that no claim mounts."""
         while True:
+            await self._preparer.remove_gone()
             self._places.files.touch()
             sources: set[Path] = {source for record in self._records.all() for source in record.mount_sources}
             await asyncio.to_thread(self._places.files.sweep, sources)

@@ -1,0 +1,68 @@
+"""Reads claims from the API server, and waits while it is away.
+
+A claim is read when a pod needs it. Rejected: a watch. Claims have no field selector for a node, so each driver would
+receive the claims of the whole cluster, and need the right to list them.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from orion.api_server.requests import ApiError, ApiServer
+from orion.dra_driver.records import Record
+from orion.errors import NotFound, Unavailable
+
+_AGAIN_SECONDS = 1.0
+
+
+class ClaimReader:
+    """Reads claims.
+
+    Args:
+        server: the API server.
+    """
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def read(self, namespace: str, name: str, deadline: float) -> dict[str, Any]:
+        """Return a claim; wait for an API server that does not answer.
+
+        Args:
+            namespace: the claim's namespace.
+            name: the claim's name.
+            deadline: until when to wait (in seconds, monotonic).
+
+        Raises:
+            NotFound: there is no such claim.
+            Unavailable: the API server did not answer in time, or refuses.
+        """
+        title, why = f"claim {namespace}/{name}", "it does not answer"
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    return await self._server.get(_path(namespace, name))
+            except ApiError as error:
+                why = str(error)
+                if error.status == 404:
+                    raise NotFound(f"{title} does not exist any more; delete the pod") from None
+                if error.status and error.status < 500 and error.status != 429:
+                    raise Unavailable(f"the driver cannot read {title}: {error}; check the driver's rights") from None
+            except TimeoutError:
+                break
+            await asyncio.sleep(min(_AGAIN_SECONDS, left))
+        raise Unavailable(
+            f"the API server did not say in time what {title} was allocated: {why}; the kubelet tries again"
+        )
+
+    async def is_gone(self, record: Record) -> bool:
+        """Return whether a prepared claim does not exist any more; False if the API server does not say."""
+        try:
+            found = await self._server.get(_path(record.namespace, record.name))
+        except ApiError as error:
+            return error.status == 404
+        return bool(found["metadata"]["uid"] != record.uid)
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
