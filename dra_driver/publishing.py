@@ -125,7 +125,7 @@ class Publishing:
             return
         wanted = slices.devices(self._current.snapshot, self._slot_memory_bytes)
         own = self._own()
-        for other in self._stored.all():
+        for other in list(self._stored.all()):  # a copy: the watch goes on meanwhile
             if other["metadata"]["name"] != slices.slice_name(self._node):
                 _log.warning("slices: %s is not of this driver, and is removed", other["metadata"]["name"])
                 await self._delete(other)
