@@ -89,12 +89,26 @@ def _attributes(gpu: AdvertisedGPU, group: int | None) -> Iterator[tuple[str, di
     yield "uuid", {"string": gpu.uuid}
     if gpu.model:
         yield "model", {"string": gpu.model[:_STRING_MAX]}
+    for name, version in (("computeCapability", gpu.compute_capability), ("driverVersion", gpu.driver_version)):
+        if (found := _version(version)) is not None:
+            yield name, {"version": found}
     yield "mode", {"string": gpu.mode}
     yield "simulated", {"bool": gpu.simulated}
     if group is not None:
         yield "nvlink", {"int": group}
     if gpu.numa_node is not None:
         yield "resource.kubernetes.io/numaNode", {"int": gpu.numa_node}
+    for name, place in (("pciBusID", gpu.pci_bus_id), ("pcieRoot", gpu.pcie_root)):
+        if place:
+            yield f"resource.kubernetes.io/{name}", {"string": place}
+
+
+def _version(text: str) -> str | None:
+    """Return a version as semantic versioning has it: three numbers without leading zeros. None: it is not one."""
+    numbers = text.split(".")
+    if not text or len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
+        return None
+    return ".".join(str(int(number)) for number in [*numbers, "0", "0"][:3])
 
 
 def _capacities(gpu: AdvertisedGPU, slot_memory_bytes: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -115,11 +129,14 @@ def _range(value: str, step: str) -> dict[str, Any]:
 
 
 def _taints(gpu: AdvertisedGPU) -> Iterator[dict[str, str]]:
-    """Yield why no further pod may get the GPU. What runs stays: a person decides whether it has to leave."""
-    if not gpu.healthy:
-        yield {"key": UNHEALTHY, "value": gpu.reason[:63], "effect": "NoSchedule"}
-    if gpu.cordoned:
-        yield {"key": CORDONED, "value": "" if not gpu.healthy else gpu.reason[:63], "effect": "NoSchedule"}
+    """Yield why no further pod may get the GPU. What runs stays: a person decides whether it has to leave.
+
+    A value must not be empty: the API server leaves it out, and would seem to have dropped it.
+    """
+    given = [key for key, applies in ((UNHEALTHY, not gpu.healthy), (CORDONED, gpu.cordoned)) if applies]
+    for key in given:
+        reason = {"value": gpu.reason[:63]} if gpu.reason and key == given[0] else {}
+        yield {"key": key, **reason, "effect": "NoSchedule"}
 
 
 def _linked_groups(gpus: Sequence[AdvertisedGPU]) -> dict[str, int]:

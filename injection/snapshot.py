@@ -43,6 +43,11 @@ class AdvertisedGPU:
     model: str = ""
     mode: str = "timeslice"
     """ How processes of different slots share the GPU: timeslice or mps. """
+    compute_capability: str = ""
+    driver_version: str = ""
+    pci_bus_id: str = ""
+    pcie_root: str = ""
+    """ As the kernel writes them; this and the three before are empty if not known. """
     minor: int = 0
     """ Number in /dev/nvidia<minor>. """
     memory_bytes: int = 0
@@ -99,6 +104,10 @@ def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
         simulated=device.simulated,
         model=device.model,
         mode=device.mode or "timeslice",
+        compute_capability=device.compute_capability,
+        driver_version=device.driver_version,
+        pci_bus_id=device.pci_bus_id,
+        pcie_root=device.pcie_root,
         minor=device.minor,
         memory_bytes=device.memory_bytes,
         memory_reserved_bytes=device.memory_reserved_bytes,

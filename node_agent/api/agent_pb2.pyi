@@ -130,7 +130,7 @@ class Devices(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode")
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode", "compute_capability", "driver_version", "pci_bus_id", "pcie_root")
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +150,10 @@ class Device(_message.Message):
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     FAIL_CLOSED_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_CAPABILITY_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PCI_BUS_ID_FIELD_NUMBER: _ClassVar[int]
+    PCIE_ROOT_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     model: str
@@ -169,7 +173,11 @@ class Device(_message.Message):
     closed: _containers.RepeatedScalarFieldContainer[str]
     fail_closed: _containers.RepeatedScalarFieldContainer[str]
     mode: str
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ..., mode: _Optional[str] = ...) -> None: ...
+    compute_capability: str
+    driver_version: str
+    pci_bus_id: str
+    pcie_root: str
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ..., mode: _Optional[str] = ..., compute_capability: _Optional[str] = ..., driver_version: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., pcie_root: _Optional[str] = ...) -> None: ...
 
 class NotAdvertised(_message.Message):
     __slots__ = ("uuid", "reason", "message")

@@ -19,6 +19,22 @@ class Gpu:
     """ The NUMA node of the nearest processors; None: there is none, or it is not known. """
     linked: tuple[str, ...] = ()
     """ UUIDs of the GPUs that NVLink connects to this one. """
+    kind: "Kind | None" = None
+    """ What programs and schedulers choose a GPU by; None: not known. """
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What programs and schedulers choose a GPU by. A text is empty if its value is not known."""
+
+    compute_capability: str = ""
+    """ As "9.0". """
+    driver_version: str = ""
+    """ As "580.95.05". """
+    pci_bus_id: str = ""
+    """ The PCI address as the kernel writes it: "0000:17:00.0". """
+    pcie_root: str = ""
+    """ The root complex above it: "pci0000:16". """
 
 
 @dataclass(frozen=True)

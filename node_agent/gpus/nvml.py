@@ -11,6 +11,7 @@ This source reads a GPU's NUMA node from its PCI slot, because that node has the
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 from orion.errors import Unavailable
 from orion.node_agent.gpus import xids
 from orion.node_agent.gpus.asking import AskingThread
-from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, Health
+from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, Health, Kind
 from orion.node_agent.gpus.nvml_events import ErrorEvents, text
 
 _log = logging.getLogger(__name__)
@@ -201,7 +202,20 @@ class NvmlGpus:
             memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
             minor=self._minor(handle, index),
             numa_node=self._node(handle),
+            kind=Kind(
+                self._asked(lambda: "{}.{}".format(*self._nvml.nvmlDeviceGetCudaComputeCapability(handle))),
+                self._asked(lambda: text(self._nvml.nvmlSystemGetDriverVersion())),
+                self._asked(lambda: self._pci(handle).name),
+                self._asked(lambda: next(each for each in self._pci(handle).resolve().parts if each.startswith("pci"))),
+            ),
         )
+
+    def _asked(self, ask: Callable[[], str]) -> str:
+        """Return an answer; empty if the driver or the kernel does not say."""
+        try:
+            return ask()
+        except (self._nvml.NVMLError, OSError, ValueError, StopIteration):
+            return ""
 
     def _minor(self, handle: Any, index: int) -> int:
         try:
@@ -225,12 +239,20 @@ class NvmlGpus:
 
     def _node(self, handle: Any) -> int | None:
         try:
-            domain, _, rest = text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
-            # NVML writes PCI domains with eight digits, the kernel with at least four.
-            node = int((self._pci_devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text())
+            node = int((self._pci(handle) / "numa_node").read_text())
         except (self._nvml.NVMLError, OSError, ValueError):
             return None
         return node if node >= 0 else None
+
+    def _pci(self, handle: Any) -> Path:
+        """Return the folder in which the kernel shows the GPU's PCI device.
+
+        Raises:
+            NVMLError, ValueError: the driver does not say where the GPU is.
+        """
+        domain, _, rest = text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
+        # NVML writes PCI domains with eight digits, the kernel with at least four.
+        return self._pci_devices / f"{int(domain, 16):04x}:{rest}"
 
     def _end(self) -> None:
         self._handles = {}

@@ -9,6 +9,7 @@ from orion.hook import layout
 from orion.node_agent import snapshots
 from orion.node_agent.advertising.advertising import AdvertisedDevices, AdvertisedGpu
 from orion.node_agent.api import agent_pb2
+from orion.node_agent.gpus.interface import Kind
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.resource_files.reading import FileRules
 from orion.node_agent.sharing.conditions import Condition
@@ -151,6 +152,7 @@ def devices(advertised: AdvertisedDevices) -> agent_pb2.Devices:
 
 def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
     gpu, verdict = advertised.gpu, advertised.verdict
+    kind = gpu.kind or Kind()
     return agent_pb2.Device(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -171,6 +173,10 @@ def _device(advertised: AdvertisedGpu) -> agent_pb2.Device:
         closed=advertised.closed,
         fail_closed=advertised.fail_closed,
         mode=advertised.mode,
+        compute_capability=kind.compute_capability,
+        driver_version=kind.driver_version,
+        pci_bus_id=kind.pci_bus_id,
+        pcie_root=kind.pcie_root,
     )
 
 

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from orion.dra_driver import slices
+from orion.injection.slots import Slot
+from orion.injection.snapshot import AdvertisedGPU, Snapshot
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
+from tests.cluster.conftest import FakeNode
 from tests.cluster.rights import bind
 from tests.dra_driver.driver_node import DriverNode
 from tests.dra_driver.stand_in_kubelet import Failed
@@ -81,30 +85,30 @@ def beside(slot: dict[str, Any], name: str) -> dict[str, Any]:
 def test_the_slice_follows_the_gpus_with_few_writes_and_exactly_these_rights(
     audited: AuditedPlane, node: DriverNode
 ) -> None:
-    slices = Slices(audited.api)
-    first = slices.one()
+    stored = Slices(audited.api)
+    first = stored.one()
     assert [device["name"] for device in first["spec"]["devices"]] == [gpu.lower() for gpu in node.gpus()]
     assert all(device["allowMultipleAllocations"] for device in first["spec"]["devices"])
     assert [owner["kind"] for owner in first["metadata"]["ownerReferences"]] == ["Node"]
     assert writes(audited) == 1
 
     node.configure(slots={"hp": 1, "be": 2})
-    eventually(lambda: {device["capacity"]["beSlots"]["value"] for device in slices.devices()} == {"2"})
-    assert slices.one()["spec"]["pool"]["generation"] == 2
+    eventually(lambda: {device["capacity"]["beSlots"]["value"] for device in stored.devices()} == {"2"})
+    assert stored.one()["spec"]["pool"]["generation"] == 2
 
-    slices.delete(first["metadata"]["name"])
+    stored.delete(first["metadata"]["name"])
     began = time.monotonic()
-    eventually(slices.all, "the slice is back")
+    eventually(stored.all, "the slice is back")
     print(f"back after a deletion: {time.monotonic() - began:.2f} s")
 
-    edited = slices.one()
+    edited = stored.one()
     del edited["spec"]["devices"][0]["capacity"]["beSlots"]
     edited["spec"]["pool"]["generation"] += 1
-    slices.replace(edited)
-    eventually(lambda: all("beSlots" in device["capacity"] for device in slices.devices()), "the edit is undone")
+    stored.replace(edited)
+    eventually(lambda: all("beSlots" in device["capacity"] for device in stored.devices()), "the edit is undone")
 
-    slices.create(beside(slices.one(), "forged"))
-    eventually(lambda: [each["metadata"]["name"] for each in slices.all()] == [first["metadata"]["name"]])
+    stored.create(beside(stored.one(), "forged"))
+    eventually(lambda: [each["metadata"]["name"] for each in stored.all()] == [first["metadata"]["name"]])
 
     with pytest.raises(Failed, match="does not exist any more"):
         node.kubelet.prepared("nobody")
@@ -117,11 +121,29 @@ def test_the_slice_follows_the_gpus_with_few_writes_and_exactly_these_rights(
 
 
 def test_a_second_driver_leaves_the_slice_to_the_latest(audited: AuditedPlane, node: DriverNode) -> None:
-    slices = Slices(audited.api)
-    before = slices.one()
+    stored = Slices(audited.api)
+    before = stored.one()
     node.options += ["--slot-memory-mib", "1024"]
     node.begin_driver("second")
-    eventually(lambda: slices.one()["spec"]["pool"]["generation"] == before["spec"]["pool"]["generation"] + 1)
+    eventually(lambda: stored.one()["spec"]["pool"]["generation"] == before["spec"]["pool"]["generation"] + 1)
     number, until = writes(audited), time.monotonic() + REST_SECONDS
     eventually(lambda: time.monotonic() > until)
     assert writes(audited) == number
+
+
+def test_the_api_server_stores_all_that_a_slice_can_say(api: client.ApiClient, fake_node: FakeNode) -> None:
+    slots = tuple(Slot("GPU-A", role, number) for role, number in (("hp", 0), ("be", 0), ("be", 1)))
+    gpu = AdvertisedGPU(
+        "GPU-A", slots=slots, memory_bytes=80 << 30, model="A model", mode="mps", numa_node=1,
+        linked=frozenset({"GPU-B"}),
+        compute_capability="9.0", driver_version="580.95.05", pci_bus_id="0000:17:00.0", pcie_root="pci0000:16",
+        healthy=False, cordoned=True, reason="Xid79",
+    )  # fmt: skip
+    found = slices.devices(Snapshot({"GPU-A": gpu, "GPU-B": AdvertisedGPU("GPU-B", index=1)}), 512 << 20)
+    node = fake_node("full")
+    uid = client.CoreV1Api(api).read_node(node).metadata.uid
+    body = slices.resource_slice(node, uid, 1, found)
+    objects = client.CustomObjectsApi(api)
+    stored: Any = objects.create_cluster_custom_object(**SLICES, body=body)
+    assert slices.same(body["spec"], stored["spec"])
+    objects.delete_cluster_custom_object(**SLICES, name=body["metadata"]["name"])

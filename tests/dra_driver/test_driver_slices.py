@@ -47,6 +47,24 @@ def test_a_gpu_is_a_device_that_claims_share() -> None:
     }
 
 
+def test_versions_and_places_have_the_form_that_selectors_compare() -> None:
+    (device,) = devices(
+        gpu(
+            compute_capability="9.0",
+            driver_version="580.95.05",
+            pci_bus_id="0000:17:00.0",
+            pcie_root="pci0000:16",
+        )
+    )
+    attributes = device["attributes"]
+    assert attributes["computeCapability"] == {"version": "9.0.0"}  # type: ignore[index]
+    assert attributes["driverVersion"] == {"version": "580.95.5"}  # type: ignore[index]
+    assert attributes["resource.kubernetes.io/pciBusID"] == {"string": "0000:17:00.0"}  # type: ignore[index]
+    assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:16"}  # type: ignore[index]
+    (strange,) = devices(gpu(driver_version="r580-beta"))
+    assert "driverVersion" not in strange["attributes"]  # type: ignore[operator]
+
+
 def test_a_capacity_of_nothing_is_left_out() -> None:
     without_hp = gpu().slots[1:]
     (device,) = devices(gpu(slots=without_hp, memory_bytes=GIB))
@@ -70,7 +88,7 @@ def test_a_closed_slot_is_for_nobody_and_a_successor_has_one_more() -> None:
         ({"cordoned": True, "reason": "Cordoned"}, [{"key": "orion.gpu/cordoned", "value": "Cordoned"}]),
         (
             {"healthy": False, "cordoned": True, "reason": "Xid79"},
-            [{"key": "orion.gpu/unhealthy", "value": "Xid79"}, {"key": "orion.gpu/cordoned", "value": ""}],
+            [{"key": "orion.gpu/unhealthy", "value": "Xid79"}, {"key": "orion.gpu/cordoned"}],
         ),
     ],
 )

@@ -93,6 +93,14 @@ class ScriptedNvml(types.ModuleType):
         self._gpu(handle)
         return b"NVIDIA H200"
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:
+        self._gpu(handle)
+        return 9, 0
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        self._check()
+        return "580.95.05"
+
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> types.SimpleNamespace:
         return types.SimpleNamespace(total=100, used=self._gpu(handle).used)
 

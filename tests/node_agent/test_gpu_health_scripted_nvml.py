@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orion.node_agent.gpus.hysteresis import Patience
-from orion.node_agent.gpus.interface import HEALTHY, Gpu
+from orion.node_agent.gpus.interface import HEALTHY, Gpu, Kind
 from orion.node_agent.gpus.keeper import GONE, HealthKeeper
 from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.gpus.xids import CAUSED_BY_PROGRAMS
@@ -18,15 +18,20 @@ from tests.node_agent.scripted_nvml import ScriptedNvml, uuid
 
 @pytest.fixture
 def pci(tmp_path: Path) -> Path:
+    """PCI devices as the kernel shows them: links to the folders below their root complexes."""
     for name, node in (("0000:30:00.0", "1"), ("0000:31:00.0", "-1")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "numa_node").write_text(f"{node}\n")
+        device = tmp_path / "devices" / "pci0000:2f" / "0000:2f:01.0" / name
+        device.mkdir(parents=True)
+        (device / "numa_node").write_text(f"{node}\n")
+        (tmp_path / name).symlink_to(device)
     return tmp_path
 
 
 def test_gpus_have_their_index_minor_number_and_numa_node(nvml: ScriptedNvml, pci: Path) -> None:
     gpus = NvmlGpus(pci).find()
-    assert gpus[0] == Gpu(uuid(0), 0, "NVIDIA H200", 100, minor=4, numa_node=1, linked=(uuid(1),))
+    kind = Kind("9.0", "580.95.05", "0000:30:00.0", "pci0000:2f")
+    assert gpus[0] == Gpu(uuid(0), 0, "NVIDIA H200", 100, minor=4, numa_node=1, linked=(uuid(1),), kind=kind)
+    assert gpus[2].kind == Kind("9.0", "580.95.05", "0000:32:00.0", "")  # the kernel does not show its PCI device
     assert [(each.numa_node, each.linked) for each in gpus[1:]] == [(None, (uuid(0),)), (None, ())]
 
 
