@@ -17,9 +17,11 @@ from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
+from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver import slices
 from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.names import DRIVER
+from orion.dra_driver.neighbours import offered_by_others, why_no_cdi
 from orion.errors import Unavailable
 from orion.injection.current import CurrentSnapshot, Notifier
 
@@ -29,8 +31,8 @@ _QUIET_SECONDS, _LATEST_SECONDS = 1.0, 3.0
 _AGAIN_SECONDS = 2.0
 _LOOK_SECONDS = 10.0
 """ A driver looks again after this time, since another one may have ended. This needs no request. """
-_DROPPED_SECONDS = 60.0
-""" Pause after an API server has dropped fields: it may be replaced by one that knows them. """
+_WITHHELD_SECONDS = 60.0
+""" Pause after the API server or the container runtime lacked something: it may be replaced. """
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Publishing:
         node: the node's name.
         current: the agent's last snapshot.
         slot_memory_bytes: the memory of a GPU that is kept for the contexts of each slot.
+        settings: returns the settings now in force.
         may_write: returns whether this driver decides; an earlier one of a rolling update does not.
         metrics: the metrics of the process.
     """
@@ -55,13 +58,15 @@ class Publishing:
         node: str,
         current: CurrentSnapshot,
         slot_memory_bytes: int,
+        settings: Callable[[], NodeSettings],
         may_write: Callable[[], bool],
         metrics: Metrics,
     ) -> None:
         self._server, self._node, self._current = server, node, current
-        self._slot_memory_bytes, self._may_write, self._metrics = slot_memory_bytes, may_write, metrics
+        self._slot_memory_bytes, self._settings, self._may_write = slot_memory_bytes, settings, may_write
+        self._metrics = metrics
         self._changed = Notifier()
-        selector = f"spec.nodeName={node},spec.driver={DRIVER}"
+        selector = f"spec.nodeName={node}"  # of all drivers: another one may offer the same GPUs
         self._stored: Watched[Plain, None] = Watched(
             server,
             PATH,
@@ -103,10 +108,10 @@ class Publishing:
         try:
             await self._write()
             self._say("")
-        except _Dropped as error:
+        except _Withheld as error:
             self._say(str(error))
             self._changed.notify()
-            return _DROPPED_SECONDS
+            return _WITHHELD_SECONDS
         except ApiError as error:
             if error.status != 409:  # somebody else was faster, and the watch will show it
                 self._say(f"the ResourceSlice of node {self._node} cannot be written: {error}")
@@ -119,20 +124,25 @@ class Publishing:
 
         Raises:
             ApiError: the API server does not answer or refuses.
-            _Dropped: it has not stored what was sent.
+            _Withheld: it has not stored what was sent, or the node's container runtime cannot give devices.
         """
         if self._current.snapshot is None or not self._may_write():
             return
-        wanted = slices.devices(self._current.snapshot, self._slot_memory_bytes)
+        others = {} if self._settings().coexist else offered_by_others(self._stored.all())
+        wanted = slices.devices(self._current.snapshot, self._slot_memory_bytes, others)
         own = self._own()
-        for other in list(self._stored.all()):  # a copy: the watch goes on meanwhile
-            if other["metadata"]["name"] != slices.slice_name(self._node):
+        for other in self._ours():
+            if other is not own:
                 _log.warning("slices: %s is not of this driver, and is removed", other["metadata"]["name"])
                 await self._delete(other)
         if own is not None and _is_current(own, self._node, wanted):
             return
         pool = own["spec"]["pool"] if own is not None else {"generation": 0}
         node = await self._server.get(f"/api/v1/nodes/{self._node}")
+        if why := why_no_cdi(node):
+            if own is not None:
+                await self._delete(own)
+            raise _Withheld(why)
         body = slices.resource_slice(self._node, node["metadata"]["uid"], pool["generation"] + 1, wanted)
         if own is None:
             stored = await self._counted(self._server.post(PATH, body))
@@ -146,16 +156,18 @@ class Publishing:
             stored = await self._counted(self._server.post(PATH, body))
         if not slices.same(body["spec"], stored["spec"]):
             await self._delete(stored)
-            raise _Dropped(
+            raise _Withheld(
                 f"the API server has not stored all fields of the ResourceSlice of node {self._node}, so no GPU is "
                 "offered to claims: it needs Kubernetes 1.36 or later, with the feature gate DRAConsumableCapacity"
             )
         _log.info("slices: %d GPUs are offered to claims", len(wanted))
 
     def _own(self) -> Plain | None:
-        return next(
-            (each for each in self._stored.all() if each["metadata"]["name"] == slices.slice_name(self._node)), None
-        )
+        return next((each for each in self._ours() if each["metadata"]["name"] == slices.slice_name(self._node)), None)
+
+    def _ours(self) -> list[Plain]:
+        """Return the slices that name this driver; a copy, since the watch goes on meanwhile."""
+        return [each for each in self._stored.all() if each["spec"]["driver"] == DRIVER]
 
     async def _counted(self, request: Any) -> Plain:
         result = "refused"
@@ -180,8 +192,8 @@ class Publishing:
         self.problem = problem
 
 
-class _Dropped(Unavailable):
-    """The API server has not stored all fields."""
+class _Withheld(Unavailable):
+    """The GPUs must not be offered to claims in this cluster or on this node."""
 
 
 def _is_current(own: Plain, node: str, wanted: list[dict[str, Any]]) -> bool:

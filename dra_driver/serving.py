@@ -112,8 +112,8 @@ class Driver:
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
         self._publishing = Publishing(
-            self._server, settings.node, self.current, settings.slot_memory_mib << 20, self._sockets.is_latest,
-            self.metrics,
+            self._server, settings.node, self.current, settings.slot_memory_mib << 20,
+            lambda: self.configuration.settings, self._sockets.is_latest, self.metrics,
         )  # fmt: skip
         self.metrics.claims.set_function(lambda: len(self._records.all()))
         answers = Answers(self.metrics.text, self._unready)

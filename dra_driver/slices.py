@@ -9,6 +9,7 @@ What changes often, such as used memory, is not in a slice: each change wakes al
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from orion.crds.quantities import Quantity
@@ -17,22 +18,26 @@ from orion.injection.snapshot import AdvertisedGPU, Snapshot
 
 API_VERSION = "resource.k8s.io/v1"
 CORDONED, UNHEALTHY = "orion.gpu/cordoned", "orion.gpu/unhealthy"
+OFFERED_BY_ANOTHER = "orion.gpu/offered-by-another"
 _WHOLE_TIME = 1000
 _MIB = 1 << 20
 _STRING_MAX = 64
 """ The longest string in an attribute, and about the longest value of a taint. """
 
 
-def devices(snapshot: Snapshot, slot_memory_bytes: int) -> list[dict[str, Any]]:
+def devices(
+    snapshot: Snapshot, slot_memory_bytes: int, others: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """Return the devices of a node, in the order of its GPUs.
 
     Args:
         snapshot: the agent's snapshot.
         slot_memory_bytes: the memory that a slot's processes take besides what they allocate: their contexts.
+        others: the other drivers that offer a GPU, by its UUID in lower case.
     """
     gpus = sorted(snapshot.gpus.values(), key=lambda gpu: (gpu.index, gpu.uuid))
     groups = _linked_groups(gpus)
-    return [_device(gpu, groups.get(gpu.uuid), slot_memory_bytes) for gpu in gpus]
+    return [_device(gpu, groups.get(gpu.uuid), slot_memory_bytes, others.get(gpu.uuid.lower(), "")) for gpu in gpus]
 
 
 def resource_slice(node: str, node_uid: str, generation: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def _amount(text: str) -> object:
         return None
 
 
-def _device(gpu: AdvertisedGPU, group: int | None, slot_memory_bytes: int) -> dict[str, Any]:
+def _device(gpu: AdvertisedGPU, group: int | None, slot_memory_bytes: int, other: str) -> dict[str, Any]:
     device = {
         "name": device_name(gpu.uuid),
         "allowMultipleAllocations": True,
@@ -82,6 +87,8 @@ def _device(gpu: AdvertisedGPU, group: int | None, slot_memory_bytes: int) -> di
         "capacity": dict(_capacities(gpu, slot_memory_bytes)),
     }
     taints = list(_taints(gpu))
+    if other:
+        taints.append({"key": OFFERED_BY_ANOTHER, "value": other[:63], "effect": "NoSchedule"})
     return device | ({"taints": taints} if taints else {})
 
 

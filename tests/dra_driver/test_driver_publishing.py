@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver.metrics import Metrics
-from orion.dra_driver.publishing import Publishing, _Dropped
+from orion.dra_driver.publishing import Publishing, _Withheld
 from orion.injection.current import CurrentSnapshot
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
 
@@ -18,7 +19,7 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.publishing: Any = None
-        self.dropped = ""
+        self.dropped, self.runtime, self.coexist = "", "containerd://2.4.2", False
         self.writes: list[str] = []
 
     @property
@@ -27,7 +28,8 @@ class ScriptedServer:
         return found
 
     async def get(self, path: str) -> dict[str, Any]:
-        return {"metadata": {"uid": "uid-of-the-node"}}
+        status = {"nodeInfo": {"containerRuntimeVersion": self.runtime}}
+        return {"metadata": {"name": NODE, "uid": "uid-of-the-node"}, "status": status}
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return self._store("post", body)
@@ -55,7 +57,9 @@ class ScriptedServer:
 async def server() -> ScriptedServer:
     made, current = ScriptedServer(), CurrentSnapshot()
     current.take(Snapshot({"GPU-A": AdvertisedGPU("GPU-A", memory_bytes=80 << 30)}))
-    made.publishing = Publishing(made, NODE, current, 0, lambda: True, Metrics())  # type: ignore[arg-type]
+    api: Any = made
+    settings = lambda: NodeSettings(coexist=made.coexist)  # noqa: E731
+    made.publishing = Publishing(api, NODE, current, 0, settings, lambda: True, Metrics())
     return made
 
 
@@ -72,7 +76,7 @@ async def test_foreign_slices_are_removed_while_the_watch_goes_on(server: Script
 @pytest.mark.parametrize("field", ["allowMultipleAllocations", "capacity"])
 async def test_a_slice_whose_fields_the_api_server_drops_is_withdrawn(server: ScriptedServer, field: str) -> None:
     server.dropped = field
-    with pytest.raises(_Dropped, match=r"no GPU is offered to claims: it needs Kubernetes 1\.36 or later"):
+    with pytest.raises(_Withheld, match=r"no GPU is offered to claims: it needs Kubernetes 1\.36 or later"):
         await server.publishing._write()
     assert server.stored == {}
 
@@ -83,3 +87,40 @@ async def test_a_slice_of_another_pool_is_replaced(server: ScriptedServer) -> No
     own["spec"]["pool"] = {**own["spec"]["pool"], "name": "another"}
     await server.publishing._write()
     assert server.writes == ["post", "delete", "post"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "offers"),
+    [
+        ("containerd://1.6.36", False),
+        ("containerd://1.7.35", True),
+        ("containerd://v2.4.2", True),
+        ("cri-o://1.33.0", True),
+        ("", True),
+    ],
+)
+async def test_a_runtime_without_cdi_gets_no_pods_by_claims(server: ScriptedServer, runtime: str, offers: bool) -> None:
+    server.runtime = runtime
+    if offers:
+        await server.publishing._write()
+    else:
+        with pytest.raises(_Withheld, match=r"containerd://1\.6\.36, which does not know CDI"):
+            await server.publishing._write()
+    assert bool(server.stored) == offers
+
+
+async def test_a_gpu_that_another_driver_offers_is_closed_unless_both_may(server: ScriptedServer) -> None:
+    attributes = {"gpu.nvidia.com/uuid": {"string": "GPU-a"}, "type": {"string": "gpu"}, "minor": {"int": 3}}
+    spec = {"driver": "gpu.nvidia.com", "devices": [{"name": "gpu-3", "attributes": attributes}]}
+    server.stored["theirs"] = {"metadata": {"name": "theirs"}, "spec": spec}
+
+    async def taints() -> list[dict[str, str]]:
+        await server.publishing._write()
+        (own,) = (each for name, each in server.stored.items() if name != "theirs")
+        return list(own["spec"]["devices"][0].get("taints", ()))
+
+    taint = {"key": "orion.gpu/offered-by-another", "value": "gpu.nvidia.com", "effect": "NoSchedule"}
+    assert await taints() == [taint]
+    server.coexist = True
+    assert await taints() == []
+    assert server.writes == ["post", "put"]
