@@ -28,6 +28,8 @@ from orion.dra_driver.kubelet.registration import api_pb2, api_pb2_grpc
 from orion.dra_driver.names import DRIVER
 
 _LOOK_SECONDS = 1.0
+_END_SECONDS = 5.0
+""" How long calls of the kubelet may go on when the driver ends. """
 _VERSIONS = ("v1.DRAPlugin", *SERVICES)
 
 _log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
                 path.unlink()
         servers, self._servers, self._found = self._servers, [], []
         for server in servers:
-            await server.stop(grace=1.0)
+            await server.stop(grace=_END_SECONDS)
 
     def is_latest(self) -> bool:
         """Return whether no other driver has made its socket later: the kubelet calls the latest."""
