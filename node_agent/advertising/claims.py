@@ -90,20 +90,26 @@ class Claims:
         """Take back the slots of a claim; those that processes still use, once these have ended."""
         for served in self._agent.gpus.values():
             for slot in self._slots(served):
-                if slot.claim is not None and slot.claim.uid == uid and not slot.claim.released:
+                if slot.claim is None or slot.claim.uid != uid:
+                    continue
+                if not served.shared_gpu.has_clients(slot):
+                    self._free(slot, slot.claim)
+                elif not slot.claim.released:
                     slot.claim = slot.claim.model_copy(update={"released": True})
                     self._agent.save(served)
-        self.look()
 
     def look(self) -> None:
         """Free the slots that were given back and that no process uses any more."""
         for served in self._agent.gpus.values():
             for slot in self._slots(served):
                 if slot.claim is not None and slot.claim.released and not served.shared_gpu.has_clients(slot):
-                    _log.info("slot: %s %s is free again after %s", slot.gpu, slot.name, slot.claim.title)
-                    slot.claim = None
-                    self._agent.prepare_slot(slot.gpu, slot.name)
-                    self._changed(served)
+                    self._free(slot, slot.claim)
+
+    def _free(self, slot: Slot, claim: Claim) -> None:
+        _log.info("slot: %s %s is free again after %s", slot.gpu, slot.name, claim.title)
+        slot.claim = None
+        self._agent.prepare_slot(slot.gpu, slot.name)  # writes the state file, too
+        self._notify()
 
     def _refuse_unless_free(self, slot: Slot, had_it: bool) -> None:
         """Refuse a slot that is not free.
@@ -131,6 +137,9 @@ class Claims:
 
     def _changed(self, served: ServedGpu) -> None:
         self._agent.save(served)
+        self._notify()
+
+    def _notify(self) -> None:
         self._agent.holders.claims_changed()
         self._agent.advertising.changed()
 

@@ -20,15 +20,16 @@ class DriverNode:
     Args:
         folder: the folder of all others.
         kubeconfig: of a real API server; None: that of the stand-in.
+        gpus: number of simulated GPUs.
     """
 
-    def __init__(self, folder: Path, kubeconfig: Path | None = None) -> None:
+    def __init__(self, folder: Path, kubeconfig: Path | None = None, gpus: int = 2) -> None:
         self.folder, self.root, self.cdi = folder, folder / "root", folder / "cdi"
         self.kubelet = StandInKubelet(folder / "kubelet")
         self.server = StandInApiServer(folder)
         self._kubeconfig = kubeconfig or self.server.kubeconfig
         self.records = folder / "kubelet/plugins/orion.gpu/claims"
-        self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": "2"}
+        self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": str(gpus)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.options = ["--agent-patience", "1"]
         self.configure()
