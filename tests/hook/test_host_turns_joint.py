@@ -65,6 +65,7 @@ def test_a_job_shares_one_of_its_gpus_by_request(machine: Machine) -> None:
         eventually(lambda each=each: each.reaches(ended), "the trace is whole")  # type: ignore[misc]
     had = [each.seconds(began, ended) / SECONDS for each in (timeline, *timelines)]
     figure("GPU time of be-1 on GPU 0, and of the ranks on GPUs 0 and 1", had, "of the time")
-    # The rank on GPU 0 waits for its peer at each collective, so it uses less than its turns.
-    assert 0.4 < had[0] < 0.75
+    # The rank on GPU 0 waits for its peer at each collective, so it uses less than its turns. On a busy machine both
+    # slots have less.
+    assert 0.4 < had[0] / (had[0] + had[1]) < 0.75
     assert min(had[1:]) > 0.2, "the job advances on both GPUs"
