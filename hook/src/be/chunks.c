@@ -48,8 +48,8 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns)
 /* Creates the event at first use, and puts it into the stream. */
 static bool record(CUevent *event, const struct orion_stream_record *stream_record)
 {
-    if (*event == NULL && orion_driver.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
-    return orion_driver.cuEventRecord(*event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS;
+    if (*event == NULL) *event = orion_stream_record_event(stream_record, CU_EVENT_DEFAULT);
+    return *event != NULL && orion_driver.cuEventRecord(*event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS;
 }
 
 static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, uint64_t identity)

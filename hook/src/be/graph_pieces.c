@@ -158,17 +158,6 @@ void orion_pieces_failed(struct orion_process *process, struct orion_graph_copy 
     runs_whole(process, copy->exec);
 }
 
-/* A stream records events of its own context only. */
-static CUevent event_in(CUcontext context)
-{
-    CUevent event = NULL;
-    CUcontext popped;
-    if (orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return NULL;
-    if (orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) event = NULL;
-    orion_driver.cuCtxPopCurrent_v2(&popped);
-    return event;
-}
-
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
@@ -179,7 +168,7 @@ void orion_pieces_launched(struct orion_process *process, struct orion_graph_cop
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     if (!recorded && stream_record != NULL && record != NULL) { /* none yet, or the stream is of another context */
         if (event != NULL) orion_driver.cuEventDestroy_v2(event);
-        event = event_in(stream_record->context);
+        event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING);
         copy->context_epoch = atomic_load(&process->context_epoch);
         recorded = event != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     }

@@ -258,6 +258,16 @@ uint32_t orion_stream_record_index(const struct orion_process *process, const st
     return (uint32_t)(stream_record - orion_stream_records(process)->entry);
 }
 
+CUevent orion_stream_record_event(const struct orion_stream_record *stream_record, unsigned flags)
+{
+    CUevent event = NULL;
+    CUcontext popped;
+    if (orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) return NULL;
+    if (orion_driver.cuEventCreate(&event, flags) != CUDA_SUCCESS) event = NULL;
+    orion_driver.cuCtxPopCurrent_v2(&popped);
+    return event;
+}
+
 bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     return orion_stream_record_index(process, stream_record) < ORION_GPUS;

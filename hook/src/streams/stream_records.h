@@ -62,6 +62,10 @@ uint32_t orion_stream_record_index(const struct orion_process *process, const st
 
 /* Whether this is an overflow stream record. Its counters belong to several streams; its handle belongs to none of
  * them. */
+/* A new event of the stream's context, whichever context is current: a stream records events of its own context only.
+ * NULL: the driver refuses. flags: as for cuEventCreate. */
+CUevent orion_stream_record_event(const struct orion_stream_record *stream_record, unsigned flags);
+
 bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
 /* The index at which a walk over the used stream records begins. The walk ends before high_water. */
