@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from orion.errors import Unavailable
 from orion.node_agent.cluster.holders.grants import Grants
-from orion.node_agent.cluster.holders.identity import Contested, Identity, ResolvedHolder, join
+from orion.node_agent.cluster.holders.identity import Contested, Identity
 from orion.node_agent.cluster.holders.pods import Pod
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder, join
 from orion.node_agent.cluster.pod_resources import ListedHolder, listed_holders
 from orion.node_agent.kubelet import api_pb2
 from orion.node_agent.pages import policy_words

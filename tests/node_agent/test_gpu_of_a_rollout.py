@@ -6,7 +6,7 @@ from typing import Any
 
 from orion.crds.workloads import Revision
 from orion.node_agent.advertising.advertising import FINE, Verdict
-from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.holders.rollouts import Rollouts
 from orion.node_agent.slots.holders import Holder
 

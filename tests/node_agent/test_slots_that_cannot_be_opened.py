@@ -14,7 +14,7 @@ from orion.hook import layout
 from orion.node_agent.agent import Agent
 from orion.node_agent.clients import connections
 from orion.node_agent.cluster.holders.holders import ClusterHolders
-from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.slots.holders import Holder
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 

@@ -1,45 +1,36 @@
-"""Applies the holders' grants to the pages: each slot's limits and request, and each GPU's policy.
+"""Applies the holders' grants to the pages: each slot's limits and request (granted_slot.py), and each GPU's policy.
 
-The slot decides the role (hp or be), even if the grant names another one. If a grant cannot be read, the last
-readable one of the same pod stays valid, and a problem is reported. If several hp pods request policies for one GPU,
-the oldest pod decides, because a new pod must not change the policy of a running pod. The agent reports the conflict
-with the other pods' names. If no hp pod requests a policy, the node's default applies.
+If several hp pods request policies for one GPU, the oldest pod decides, because a new pod must not change the policy of
+a running pod. The agent reports the conflict with the other pods' names. If no hp pod requests a policy, the node's
+default applies.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from orion.crds.grant import ContainerGrant, PodGrant
 from orion.crds.policy import Priority
-from orion.errors import Unreadable
 from orion.hook import layout
 from orion.node_agent.cluster.holders.granted_policy import as_page
-from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.holders.granted_slot import (
+    GrantedHolder,
+    held_twice,
+    limits_of,
+    read_grant,
+    request_of,
+    role_differs,
+    row_of,
+    sentence,
+)
 from orion.node_agent.cluster.holders.remembering import RememberedHolder
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey
-from orion.node_agent.cluster.state import Asking, HolderState, PolicyState, Problem
-from orion.node_agent.pages.pages import printable
+from orion.node_agent.cluster.state import Asking, HolderState, PolicyState
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
-from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.slot import Slot
-
-_MESSAGE_MAX = 240
-
-
-@dataclass(frozen=True)
-class _GrantedHolder:
-    """A slot's holder, and the grant that was applied to the slot."""
-
-    slot: Slot
-    resolved: ResolvedHolder
-    grant: PodGrant | None
-    text: str | None
-    """ The grant's JSON, as last read successfully. """
-    row: HolderState
 
 
 class GrantsSlots(ServesGpus, Protocol):
@@ -79,7 +70,7 @@ class Grants:
         self._agent = agent
         self.started: Mapping[SlotKey, str] = dict(started)
         """ By hp slot, the uid of the pod that was last allowed to start in it. """
-        self._granted: Mapping[SlotKey, _GrantedHolder] = {}
+        self._granted: Mapping[SlotKey, GrantedHolder] = {}
         self._policies: Mapping[str, PolicyState] = {}
         self.operator_away = ""
         """ Why no replica of the operator has answered for a while; empty: one has. """
@@ -149,7 +140,7 @@ class Grants:
             return
         if before is not None and before.slot is slot and before.resolved == resolved:
             return
-        grant, text, problems = _read(resolved, before)
+        grant, text, problems = read_grant(resolved, before)
         if (
             before is None
             or before.grant != grant
@@ -157,19 +148,19 @@ class Grants:
             or before.resolved.holder != resolved.holder
             or before.resolved.claim != resolved.claim
         ):
-            limits = _of_container(grant, resolved)
-            time = _request(slot, limits), limits.compute_limit_milli or 0
+            limits = limits_of(grant, resolved)
+            time = request_of(slot, limits), limits.compute_limit_milli or 0
             self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time)
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
-            problems = (*problems, _role_differs(slot, resolved, grant))
+            problems = (*problems, role_differs(slot, resolved, grant))
         if resolved.others:
-            problems = (_held_twice(key, resolved), *problems)
-        granted = _GrantedHolder(slot, resolved, grant, text, _row(key, slot, resolved, grant, problems))
+            problems = (held_twice(key, resolved), *problems)
+        granted = GrantedHolder(slot, resolved, grant, text, row_of(key, slot, resolved, grant, problems))
         self._granted = {**self._granted, key: granted}
         served.joining.held_by(slot, resolved.holder.name)
         self._remember_holder(key, granted)
 
-    def _remember_holder(self, key: SlotKey, granted: _GrantedHolder) -> None:
+    def _remember_holder(self, key: SlotKey, granted: GrantedHolder) -> None:
         started = self.started.get(key) == granted.resolved.holder.uid
         self._remember(granted.slot, RememberedHolder.of(granted.resolved, granted.text, started).model_dump_json())
 
@@ -208,12 +199,12 @@ class Grants:
                 found.setdefault(problem.reason, problem.message)
         if deciding is not None and conflicting:
             others = ", ".join(f"{each.holder.name} ({each.share})" for each in conflicting)
-            found["PolicyConflict"] = _sentence(
+            found["PolicyConflict"] = sentence(
                 f"GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod, decides the policy; these "
                 f"request another one: {others}"
             )
         if self.operator_away:
-            found["OperatorAway"] = _sentence(
+            found["OperatorAway"] = sentence(
                 "pods keep their grants, and a new pod has none, because no replica of the operator answers: "
                 f"{self.operator_away}"
             )
@@ -234,92 +225,5 @@ def decide(asking: Iterable[tuple[str, Asking]], default: Policy) -> tuple[Askin
     return by_age[0], tuple(each for each in by_age[1:] if as_page(each.policy, default) != policy)
 
 
-def _read(
-    resolved: ResolvedHolder, before: _GrantedHolder | None
-) -> tuple[PodGrant | None, str | None, tuple[Problem, ...]]:
-    """Return the valid grant, its text, and what is wrong with the text."""
-    if resolved.grant is None:
-        return None, None, ()
-    try:
-        return PodGrant.from_json(resolved.grant), resolved.grant, ()
-    except Unreadable as error:
-        same = before is not None and before.resolved.holder.uid == resolved.holder.uid
-        grant, text = (before.grant, before.text) if before is not None and same else (None, None)
-        effect = "its last one stays valid" if grant is not None else "the default applies"
-        message = _sentence(f"{resolved.holder.name} has a grant that cannot be read, so {effect}: {error}")
-        return grant, text, (Problem("GrantUnreadable", message),)
-
-
-def _of_container(grant: PodGrant | None, resolved: ResolvedHolder) -> ContainerGrant:
-    if resolved.claim is not None:
-        return _of_claim(grant, resolved.claim)
-    return (grant and grant.containers.get(resolved.holder.container)) or ContainerGrant()
-
-
-def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
-    """Return what a claim's slot may use.
-
-    The scheduler has accounted for the claim's amounts, so they apply whatever the grant requests. The limits are those
-    of the grant: of the only container in it, as a claim does not say which containers use it. Without a limit of the
-    grant, a claim may use the memory that it reserves.
-    """
-    containers = list(grant.containers.values()) if grant is not None else []
-    limits = containers[0] if len(containers) == 1 else ContainerGrant()
-    return limits.model_copy(
-        update={
-            "memory_limit_bytes": limits.memory_limit_bytes or claim.memory_bytes or None,
-            "memory_request_bytes": claim.memory_bytes or None,
-            "compute_request_milli": claim.time_milli or None,
-        }
-    )
-
-
-def _request(slot: Slot, limits: ContainerGrant) -> int:
-    """Return a be slot's request. The request of hp is a part of the GPU's policy, so an hp slot has none."""
-    return limits.compute_request_milli or 0 if slot.role is layout.Role.BE else 0
-
-
-def _share(granted: _GrantedHolder) -> str:
+def _share(granted: GrantedHolder) -> str:
     return f"{granted.resolved.holder.namespace}/{granted.grant.share if granted.grant else ''}"
-
-
-def _row(
-    key: SlotKey, slot: Slot, resolved: ResolvedHolder, grant: PodGrant | None, problems: tuple[Problem, ...]
-) -> HolderState:
-    limits = _of_container(grant, resolved)
-    return HolderState(
-        gpu=key[0],
-        name=key[1],
-        priority=Priority(slot.role.name.lower()),
-        holder=resolved.holder,
-        share=grant.share if grant else None,
-        share_uid=grant.share_uid if grant else None,
-        generation=grant.share_generation if grant else None,
-        memory_limit_bytes=limits.memory_limit_bytes or 0,
-        memory_request_bytes=limits.memory_request_bytes or limits.memory_limit_bytes or 0,
-        request_milli=_request(slot, limits),
-        limit_milli=limits.compute_limit_milli or 0,
-        fail_closed=grant is not None and grant.fail_closed,
-        problems=problems,
-    )
-
-
-def _role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Problem:
-    role = slot.role.name.lower()
-    return Problem(
-        "RoleDiffers",
-        _sentence(
-            f"the grant of {resolved.holder.name} says {grant.priority.value}, but its slot {slot.name} is for {role}: "
-            f"{role} applies"
-        ),
-    )
-
-
-def _held_twice(key: SlotKey, resolved: ResolvedHolder) -> Problem:
-    holder, others = resolved.holder.name, ", ".join(resolved.others)
-    sentence = f"the kubelet gives {key[1]} to {holder}, which holds it, and also to {others}"
-    return Problem("SlotHeldTwice", _sentence(f"{sentence}: these pods share the slot's limits; delete all but one"))
-
-
-def _sentence(text: str) -> str:
-    return printable(text.encode("ascii", "replace"), _MESSAGE_MAX)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from orion.node_agent.cluster.holders.identity import ResolvedHolder
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.sharing.served import ServedGpu
 from orion.node_agent.slots.holders import Holder

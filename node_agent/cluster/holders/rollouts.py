@@ -12,8 +12,9 @@ from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.cluster.holders.grants import Grants
-from orion.node_agent.cluster.holders.identity import Identity, ResolvedHolder
+from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.pods import Pods
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey, role_of
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.sharing.served import ServesGpus

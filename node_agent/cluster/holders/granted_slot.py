@@ -1,0 +1,124 @@
+"""What a slot gets by the grant of its holder, and what is wrong with that grant: pure functions.
+
+The slot decides the role (hp or be), even if the grant names another one. If a grant cannot be read, the last readable
+one of the same pod stays valid, and a problem is reported.
+"""
+
+from dataclasses import dataclass
+
+from orion.crds.grant import ContainerGrant, PodGrant
+from orion.crds.policy import Priority
+from orion.errors import Unreadable
+from orion.hook import layout
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
+from orion.node_agent.cluster.pod_resources import SlotKey
+from orion.node_agent.cluster.state import HolderState, Problem
+from orion.node_agent.pages.pages import printable
+from orion.node_agent.slots.claim import Claim
+from orion.node_agent.slots.slot import Slot
+
+_MESSAGE_MAX = 240
+
+
+@dataclass(frozen=True)
+class GrantedHolder:
+    """A slot's holder, and the grant that was applied to the slot."""
+
+    slot: Slot
+    resolved: ResolvedHolder
+    grant: PodGrant | None
+    text: str | None
+    """ The grant's JSON, as last read successfully. """
+    row: HolderState
+
+
+def read_grant(
+    resolved: ResolvedHolder, before: GrantedHolder | None
+) -> tuple[PodGrant | None, str | None, tuple[Problem, ...]]:
+    """Return the valid grant, its text, and what is wrong with the text."""
+    if resolved.grant is None:
+        return None, None, ()
+    try:
+        return PodGrant.from_json(resolved.grant), resolved.grant, ()
+    except Unreadable as error:
+        same = before is not None and before.resolved.holder.uid == resolved.holder.uid
+        grant, text = (before.grant, before.text) if before is not None and same else (None, None)
+        effect = "its last one stays valid" if grant is not None else "the default applies"
+        message = sentence(f"{resolved.holder.name} has a grant that cannot be read, so {effect}: {error}")
+        return grant, text, (Problem("GrantUnreadable", message),)
+
+
+def limits_of(grant: PodGrant | None, resolved: ResolvedHolder) -> ContainerGrant:
+    """Return what the holder's container may use, or the pods of its claim."""
+    if resolved.claim is not None:
+        return _of_claim(grant, resolved.claim)
+    return (grant and grant.containers.get(resolved.holder.container)) or ContainerGrant()
+
+
+def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
+    """Return what a claim's slot may use.
+
+    The scheduler has accounted for the claim's amounts, so they apply whatever the grant requests. The limits are those
+    of the grant: of the only container in it, as a claim does not say which containers use it. Without a limit of the
+    grant, a claim may use the memory that it reserves.
+    """
+    containers = list(grant.containers.values()) if grant is not None else []
+    limits = containers[0] if len(containers) == 1 else ContainerGrant()
+    return limits.model_copy(
+        update={
+            "memory_limit_bytes": limits.memory_limit_bytes or claim.memory_bytes or None,
+            "memory_request_bytes": claim.memory_bytes or None,
+            "compute_request_milli": claim.time_milli or None,
+        }
+    )
+
+
+def request_of(slot: Slot, limits: ContainerGrant) -> int:
+    """Return a be slot's request. The request of hp is a part of the GPU's policy, so an hp slot has none."""
+    return limits.compute_request_milli or 0 if slot.role is layout.Role.BE else 0
+
+
+def row_of(
+    key: SlotKey, slot: Slot, resolved: ResolvedHolder, grant: PodGrant | None, problems: tuple[Problem, ...]
+) -> HolderState:
+    """Return what the agent reports of a slot and its holder."""
+    limits = limits_of(grant, resolved)
+    return HolderState(
+        gpu=key[0],
+        name=key[1],
+        priority=Priority(slot.role.name.lower()),
+        holder=resolved.holder,
+        share=grant.share if grant else None,
+        share_uid=grant.share_uid if grant else None,
+        generation=grant.share_generation if grant else None,
+        memory_limit_bytes=limits.memory_limit_bytes or 0,
+        memory_request_bytes=limits.memory_request_bytes or limits.memory_limit_bytes or 0,
+        request_milli=request_of(slot, limits),
+        limit_milli=limits.compute_limit_milli or 0,
+        fail_closed=grant is not None and grant.fail_closed,
+        problems=problems,
+    )
+
+
+def role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Problem:
+    """Return the problem that the grant names another role than the slot has."""
+    role = slot.role.name.lower()
+    return Problem(
+        "RoleDiffers",
+        sentence(
+            f"the grant of {resolved.holder.name} says {grant.priority.value}, but its slot {slot.name} is for {role}: "
+            f"{role} applies"
+        ),
+    )
+
+
+def held_twice(key: SlotKey, resolved: ResolvedHolder) -> Problem:
+    """Return the problem that several living pods have the slot."""
+    holder, others = resolved.holder.name, ", ".join(resolved.others)
+    text = f"the kubelet gives {key[1]} to {holder}, which holds it, and also to {others}"
+    return Problem("SlotHeldTwice", sentence(f"{text}: these pods share the slot's limits; delete all but one"))
+
+
+def sentence(text: str) -> str:
+    """Return a text for people, printable and not too long."""
+    return printable(text.encode("ascii", "replace"), _MESSAGE_MAX)
