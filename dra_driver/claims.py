@@ -144,7 +144,8 @@ def read(plain: Mapping[str, Any], uid: str) -> AllocatedClaim:
     devices = claim.status.allocation.devices
     ours = [result for result in devices.results if result.driver == DRIVER]
     shares = tuple(_share(title, result, _role(title, result, devices.config)) for result in ours)
-    pods = (Pod(name=each.name, uid=each.uid) for each in claim.status.reserved_for if each.resource == "pods")
+    consumers = (each for each in claim.status.reserved_for if (each.api_group, each.resource) == ("", "pods"))
+    pods = (Pod(name=each.name, uid=each.uid) for each in consumers)
     return AllocatedClaim(meta.uid, meta.namespace, meta.name, tuple(pods), shares)
 
 
@@ -187,12 +188,16 @@ def _share(title: str, result: _Result, role: Literal["hp", "be"]) -> Share:
         )
     amounts = {name: result.consumed_capacity.get(name) for name in (TIME, MEMORY)}
     time, memory = (amounts[name].bytes if amounts[name] is not None else 0 for name in (TIME, MEMORY))  # type: ignore[union-attr]
-    return Share(
-        request=result.request.partition("/")[0],
-        pool=result.pool,
-        device=result.device,
-        share_id=result.share_id,
-        role=role,
-        time_milli=time,
-        memory_bytes=memory,
-    )
+    try:
+        return Share(
+            request=result.request.partition("/")[0],
+            pool=result.pool,
+            device=result.device,
+            share_id=result.share_id,
+            role=role,
+            time_milli=time,
+            memory_bytes=memory,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Invalid(f"request {result.request} in {title}: {first['loc'][0]}: {first['msg']}") from None

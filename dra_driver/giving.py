@@ -19,7 +19,7 @@ from orion.crds.node_configuration import NodeSettings, OnNoAgent
 from orion.dra_driver.claims import AllocatedClaim, Share
 from orion.dra_driver.names import device_name
 from orion.dra_driver.records import GivenShare, Record, Records
-from orion.errors import Conflict, Unavailable
+from orion.errors import Conflict, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 from orion.injection.current import CurrentSnapshot
 from orion.injection.fail_closed import FailClosedPods
@@ -93,27 +93,41 @@ class Giving:
         """Tell a new agent which slots a claim has.
 
         Raises:
-            Conflict, Unavailable: the agent refuses a slot.
+            Conflict, Unavailable: the agent refuses a slot, or does not answer. It knows all others then.
         """
+        refused: OrionError | None = None
         for share in record.shares:
-            message = _message(record, share)
-            await self._link.hold(share.slot, message, record.boot == self._boot, self._patience)
+            try:
+                had_it = record.boot == self._boot
+                if await self._link.hold(share.slot, _message(record, share), had_it, self._patience) is None:
+                    refused = Unavailable(f"the agent does not answer for {share.slot}")
+            except (Conflict, Unavailable) as error:
+                refused = error
+        if refused is not None:
+            raise refused
 
     async def _give(self, claim: AllocatedClaim, share: Share, taken: set[Slot], deadline: float) -> Slot:
         message, why = _message(claim, share), ""
         while True:
             changed = self._current.changed.next
             try:
+                await asyncio.to_thread(self._records.refresh)
                 for candidate in self._candidates(claim, share):
                     own = {candidate.slot} - self._being_given
                     self._being_given |= own
                     taken |= own
                     try:
                         return await self._hold(claim, candidate, message, taken, deadline)
-                    except Conflict as error:
-                        why = candidate.why_taken or str(error)
+                    except OrionError as error:
                         self._being_given -= own
                         taken -= own
+                        if not isinstance(error, Conflict):
+                            raise
+                        # The agent says who has the slot, which is no business of the claim's owner.
+                        _log.info(
+                            "claims: %s/%s does not get %s: %s", claim.namespace, claim.name, candidate.slot, error
+                        )
+                        why = candidate.why_taken or f"slot {candidate.slot} is not free"
             except Unavailable as error:
                 why = str(error)
             left = deadline - time.monotonic()
@@ -173,7 +187,8 @@ class Giving:
         gpu, before = _gpu(share, snapshot), self._before(claim, share)
         slots = [slot for slot in gpu.slots if slot.role == share.role]
         free = [_Candidate(slot) for slot in slots if self._is_free(gpu, slot)]
-        had = [before] if before is not None and before.slot.gpu == gpu.uuid and gpu.healthy else []
+        # The configuration may have taken the slot away. A claim that the agent knows keeps it, whatever slot is named.
+        had = [before] if before is not None and before.slot in gpu.slots and gpu.healthy else []
         if had or free:
             return [*had, *free]
         why = _why_none(gpu, share.role)

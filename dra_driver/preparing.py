@@ -99,6 +99,7 @@ class Preparer:
             Exhausted, Invalid, Unavailable: a step failed; the kubelet tries again.
         """
         async with self._alone(uid):
+            await asyncio.to_thread(self._records.refresh)
             known = self._records.of(uid) or Record(
                 boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=()
             )
@@ -128,11 +129,13 @@ class Preparer:
                     self._files.remove(uid)
                     _log.info("claims: the CDI file of %s belongs to no claim, and is removed", uid)
 
-    async def tell_agent(self) -> None:
-        """Tell a new agent which claims have slots, and which have given theirs back."""
+    async def tell_agent(self) -> bool:
+        """Tell a new agent which claims have slots, and which have given theirs back; return whether it knows all."""
+        knows_all = True
         for record in self._records.all():
             try:
                 async with self._alone(record.uid):
+                    await asyncio.to_thread(self._records.refresh)
                     if (now := self._records.of(record.uid)) is None:
                         continue
                     if not now.released:
@@ -140,10 +143,13 @@ class Preparer:
                     elif await self._link.release(now.uid, _RELEASE_SECONDS):
                         await asyncio.to_thread(self._records.remove, now.uid)
             except OrionError as error:
+                knows_all = False
                 _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
+        return knows_all
 
     async def remove_gone(self) -> None:
         """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""
+        await asyncio.to_thread(self._records.refresh)
         gone = {record.uid: record for record in self._records.all() if await self._reader.is_gone(record)}
         for uid in gone.keys() & self._gone:
             _log.warning("claims: %s/%s is gone, and its slots are taken back", gone[uid].namespace, gone[uid].name)
@@ -200,6 +206,8 @@ class Preparer:
             make_slot_directory(self._places.root, share.slot)
             mps.make(self._places.root, [share.slot.gpu])
         self._files.write(record.uid, record.specification)
+        if not self._records.has_file(record.uid):  # another driver has unprepared the claim meanwhile
+            self._files.remove(record.uid)
 
     @contextlib.asynccontextmanager
     async def _alone(self, uid: str) -> AsyncIterator[None]:

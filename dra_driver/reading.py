@@ -60,7 +60,8 @@ class ClaimReader:
         try:
             found = await self._server.get(_path(record.namespace, record.name))
         except ApiError as error:
-            return error.status == 404
+            # A server that has no such API answers 404, too.
+            return error.status == 404 and f'"{record.name}" not found' in str(error)
         return bool(found["metadata"]["uid"] != record.uid)
 
 

@@ -4,14 +4,16 @@ The kubelet remembers which claims are prepared, and the driver must still know 
 reboot. A record holds the CDI specification itself, so that the driver can make the claim's CDI file again while no
 agent runs, and a container that restarts gets the mounts of its first start.
 
-A record is replaced by a rename, after its content is on the disk. Rejected: one file for all claims. Two drivers run
-side by side during a rolling update and would have to lock it, and one bad byte in it would lose all claims.
+A record is replaced by a rename, after its content is on the disk. Two drivers run side by side during a rolling
+update, so each follows what the other writes. Rejected: one file for all claims. They would have to lock it, and one
+bad byte in it would lose all claims.
 """
 
 import contextlib
 import logging
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from orion.injection.slots import Slot, parse
 
 _VERSION = 1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_UNFINISHED_SECONDS = 60.0
+""" A file that is so old and not finished belongs to a driver that was killed. """
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +86,8 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, Record] = {}
+        self._files: dict[str, tuple[int, int]] = {}
+        """ By claim, the inode and the time of the file that was read or written last. """
 
     def load(self) -> None:
         """Read all records. A file that cannot be read counts as no record, and is replaced or removed with its claim.
@@ -93,21 +99,53 @@ class Records:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise Exhausted(f"the folder for the records of claims cannot be made: {error}") from None
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                record = Record.model_validate_json(path.read_bytes())
-                for share in record.shares:
-                    parse(share.slot_id)
-                if record.version != _VERSION or path != self._path(record.uid):
-                    raise ValueError("it is of another version or of another claim")
-            except (OSError, ValidationError, Invalid, ValueError) as error:
-                why = str(error).splitlines()[0]
-                _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
-            else:
-                self._known[record.uid] = record
+        self.refresh()
         for left in self._folder.glob(".*.new"):
             with contextlib.suppress(OSError):
-                left.unlink()
+                if time.time() - left.stat().st_mtime > _UNFINISHED_SECONDS:
+                    left.unlink()
+
+    def refresh(self) -> None:
+        """Read what another driver has written since; write all records again if somebody has removed the folder.
+
+        Raises:
+            Exhausted: the file system rejects the records.
+        """
+        if not self._folder.is_dir():
+            self._write_all()
+            return
+        found = {path.stem: path for path in sorted(self._folder.glob("*.json"))}
+        for uid in self._known.keys() - found.keys():
+            del self._known[uid]
+        for uid, path in found.items():
+            if (identity := _identity(path)) != self._files.get(uid):
+                self._files[uid] = identity
+                self._read(path)
+        self._files = {uid: each for uid, each in self._files.items() if uid in found}
+
+    def _read(self, path: Path) -> None:
+        try:
+            record = Record.model_validate_json(path.read_bytes())
+            for share in record.shares:
+                parse(share.slot_id)
+            if record.version != _VERSION or path != self._path(record.uid):
+                raise ValueError("it is of another version or of another claim")
+        except FileNotFoundError:
+            self._known.pop(path.stem, None)
+        except (OSError, ValidationError, Invalid, ValueError) as error:
+            why = str(error).splitlines()[0]
+            _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
+        else:
+            self._known[record.uid] = record
+
+    def _write_all(self) -> None:
+        known = list(self._known.values())
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Exhausted(f"the folder for the records of claims cannot be made: {error}") from None
+        for record in known:
+            self.save(record)
 
     def all(self) -> list[Record]:
         """Return all records."""
@@ -128,6 +166,8 @@ class Records:
             Exhausted: the file system rejects it.
         """
         path = self._path(record.uid)
+        if not self._folder.is_dir():
+            self._write_all()
         fresh = path.with_name(f".{record.uid}.{secrets.token_hex(4)}.new")
         try:
             with fresh.open("x") as file:
@@ -135,6 +175,7 @@ class Records:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(fresh, path)
+            self._files[record.uid] = _identity(path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 fresh.unlink()
@@ -152,8 +193,17 @@ class Records:
         except OSError as error:
             raise Exhausted(f"the record of the claim with the uid {uid} cannot be removed: {error}") from None
         self._known.pop(uid, None)
+        self._files.pop(uid, None)
 
     def _path(self, uid: str) -> Path:
         if not uid or "/" in uid or uid.startswith("."):
             raise Invalid(f"{uid!r} is not the uid of a claim")
         return self._folder / f"{uid}.json"
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_ino, found.st_mtime_ns)

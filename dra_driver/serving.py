@@ -28,6 +28,7 @@ from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records, boot_id
 from orion.dra_driver.settings import DriverSettings
 from orion.dra_driver.sockets import Sockets
+from orion.errors import Exhausted
 from orion.exposition.answers import Answers
 from orion.exposition.server import ExpositionServer
 from orion.injection.agent_link import AgentLink
@@ -41,6 +42,8 @@ from orion.injection.snapshot import SnapshotFile
 SNAPSHOT_FILE, FAIL_CLOSED_FILE = "dra-driver.json", "dra-driver-fail-closed.json"
 _PROGRAM = "orion-dra-driver"
 _SWEEP_SECONDS = 600.0
+_AGAIN_SECONDS, _AGAIN_MOST_SECONDS = 2.0, 60.0
+""" After so long, and later after longer pauses, an agent learns again what it did not take over. """
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +160,8 @@ class Driver:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _add_services(self, server: grpc.aio.Server) -> None:
+        with contextlib.suppress(Exhausted):
+            self._records.refresh()  # who removed the sockets may have removed the records with them
         api_pb2_grpc.add_DRAPluginServicer_to_server(ClaimsService(self._preparer, self.metrics), server)  # type: ignore[no-untyped-call]
         self._health.add_to(server)
 
@@ -166,11 +171,19 @@ class Driver:
             self._connected.set()
 
     async def _tell_agents(self) -> None:
-        """Tell each new agent which claims have slots, for ever."""
+        """Tell each new agent which claims have slots, for ever; again and again if it does not take over all."""
+        pause = _AGAIN_SECONDS
         while True:
             await self._connected.wait()
             self._connected.clear()
-            await self._preparer.tell_agent()
+            if await self._preparer.tell_agent():
+                pause = _AGAIN_SECONDS
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._connected.wait()
+            self._connected.set()
+            pause = min(2 * pause, _AGAIN_MOST_SECONDS)
 
     async def _sweep_for_ever(self) -> None:
         """Remove what is left of claims that are gone, and the hook's earlier versions that no claim mounts."""

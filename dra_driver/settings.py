@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 KUBELET_FOLDER = Path("/var/lib/kubelet")
-HOOK_FOLDER = Path("/var/lib/orion/hook")
+HOOK_FOLDER = Path("/var/lib/orion/dra-hook")
+""" Not the device plugin's folder: each removes earlier versions there that it knows no container for. """
 CDI_FOLDER = Path("/var/run/cdi")
 
 

@@ -74,8 +74,10 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
             await server.stop(grace=_END_SECONDS)
 
     def is_latest(self) -> bool:
-        """Return whether no other driver has made its socket later: the kubelet calls the latest."""
-        times = {path: _made(path) for path in self._registry.parent.glob(f"{DRIVER}-*.sock")}
+        """Return whether no other living driver has made its socket later: the kubelet calls the latest."""
+        pattern = f"{DRIVER}-*.sock"
+        dead = set(_dead(self._registry.parent, pattern))
+        times = {path: _made(path) for path in self._registry.parent.glob(pattern) if path not in dead}
         return self._registry in times and times[self._registry] == max(times.values())
 
     async def GetInfo(self, request: Any, context: Any) -> Any:  # noqa: N802

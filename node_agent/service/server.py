@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from orion.errors import Invalid, OrionError
+from orion.errors import Conflict, Invalid, OrionError
 from orion.hook import layout
 from orion.node_agent import snapshots
 from orion.node_agent.agent import Agent
@@ -103,6 +103,12 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         # Use half of the remaining time, so that the caller gets the reason instead of a timeout.
         left = context.time_remaining() or 2 * PATIENCE_SECONDS
         await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
+        held = self._agent.gpu(asked.gpu).shared_gpu.slots.get(asked.name)
+        if held is not None and held.claim is not None:
+            raise Conflict(
+                f"slot {asked.name} of GPU {asked.gpu} is held by a ResourceClaim: delete the pods that use claims "
+                "before a device plugin gives this node's slots"
+            )
         slot = self._agent.prepare_slot(asked.gpu, asked.name)
         prepared = await self._agent.holders.prepared(slot)
         return agent_pb2.PreparedSlot(

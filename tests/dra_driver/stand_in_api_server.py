@@ -81,7 +81,10 @@ class _Handler(BaseHTTPRequestHandler):
         status = self.stand_in.status or (404 if found is None else 200)
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps(found if status == 200 else {"message": "it says no"}).encode())
+        self.wfile.write(json.dumps(found if status == 200 else {"message": self._why(status)}).encode())
+
+    def _why(self, status: int) -> str:
+        return f'resourceclaims "{self.path.rpartition("/")[2]}" not found' if status == 404 else "it says no"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Log nothing."""

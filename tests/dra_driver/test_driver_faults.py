@@ -101,6 +101,19 @@ def test_a_record_of_another_boot_is_prepared_again(node: DriverNode) -> None:
     assert list(node.slots()) == ["one c0/" + node.gpus()[0].lower()]
 
 
+def test_a_claim_whose_slot_the_configuration_took_away_gets_another_after_a_reboot(node: DriverNode) -> None:
+    prepare(node, "one")
+    node.end("driver")
+    node.end("agent")
+    path = node.records / "one.json"
+    path.write_text(path.read_text().replace("::be-", "::be-9").replace('"boot":"', '"boot":"not-'))
+    shutil.rmtree(node.root)
+    node.begin_driver()
+    node.begin_agent()
+    node.kubelet.prepared("one")
+    assert list(node.slots()) == ["one c0/" + node.gpus()[0].lower()]
+
+
 def test_two_drivers_run_side_by_side(node: DriverNode) -> None:
     prepare(node, "one")
     first = node.kubelet.endpoint

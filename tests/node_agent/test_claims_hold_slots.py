@@ -53,6 +53,13 @@ def test_a_claim_gets_the_slot_with_its_amounts(administrator: AgentClient) -> N
     assert held(administrator) == ["be-1"]
 
 
+def test_a_held_slot_is_refused_to_a_device_plugin(administrator: AgentClient) -> None:
+    administrator.hold_slot(GPU, "be-1", claim("one"))
+    with pytest.raises(RequestRefused, match="is held by a ResourceClaim"):
+        administrator.prepare_slot(GPU, "be-1")
+    assert slot(administrator, "be-1").claim == claim("one")
+
+
 def test_a_held_slot_is_refused_to_another_claim(administrator: AgentClient) -> None:
     administrator.hold_slot(GPU, "be-1", claim("one"))
     with pytest.raises(RequestRefused, match="is held by claim n/claim-one") as refused:

@@ -1,0 +1,75 @@
+"""The driver's records while another driver writes them, and after somebody has removed them."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from orion.dra_driver.claims import Pod
+from orion.dra_driver.records import GivenShare, Record, Records
+
+
+def record(uid: str, slot: str = "GPU-0::be-0", boot: str = "this") -> Record:
+    share = GivenShare(
+        request="gpu", pool="node", device="gpu-0", share_id="1", role="be", time_milli=0, memory_bytes=0, slot_id=slot
+    )
+    return Record(boot=boot, uid=uid, namespace="team", name=uid, pods=(Pod(name="p", uid="u"),), shares=(share,))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "claims"
+
+
+def loaded(folder: Path) -> Records:
+    records = Records(folder)
+    records.load()
+    return records
+
+
+def test_a_driver_sees_what_another_one_writes_changes_and_removes(folder: Path) -> None:
+    old, new = loaded(folder), loaded(folder)
+    new.save(record("a"))
+    assert old.of("a") is None
+    old.refresh()
+    assert old.of("a") == record("a")
+    new.save(record("a", slot="GPU-0::be-1"))
+    new.save(record("b"))
+    old.refresh()
+    assert {each.uid: each.shares[0].slot.name for each in old.all()} == {"a": "be-1", "b": "be-0"}
+    new.remove("a")
+    old.refresh()
+    assert [each.uid for each in old.all()] == ["b"]
+
+
+def test_records_are_read_again_only_if_they_have_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = loaded(folder)
+    records.save(record("a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", lambda _: pytest.fail("the record is read again"))
+        records.refresh()
+    assert records.of("a") == record("a")
+
+
+def test_a_folder_that_somebody_removes_is_written_again(folder: Path) -> None:
+    records = loaded(folder)
+    records.save(record("a"))
+    shutil.rmtree(folder)
+    records.save(record("b"))
+    assert {each.uid for each in loaded(folder).all()} == {"a", "b"}
+    shutil.rmtree(folder)
+    records.refresh()
+    assert {each.uid for each in loaded(folder).all()} == {"a", "b"}
+
+
+def test_a_driver_that_starts_leaves_what_another_one_is_writing(folder: Path) -> None:
+    loaded(folder)
+    writing, left = folder / ".a.1.new", folder / ".b.2.new"
+    for path in (writing, left):
+        path.write_text("")
+    os.utime(left, (time.time() - 120, time.time() - 120))
+    loaded(folder)
+    assert writing.exists()
+    assert not left.exists()
