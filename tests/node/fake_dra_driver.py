@@ -3,22 +3,19 @@
 NVIDIA's driver needs NVIDIA's GPUs. The scheduler, the kubelet and the claims are real.
 """
 
-import warnings
 from concurrent import futures
 from typing import Any
 
 import grpc
 from kubernetes import client
 
+from orion.dra_driver.kubelet.claims import api_pb2 as claims_pb2
+from orion.dra_driver.kubelet.registration import api_pb2 as registration_pb2
 from testbed.node import Node
 
 DRIVER = "gpu.nvidia.com"
 GROUP = {"group": "resource.k8s.io", "version": "v1"}
 ON_NODE = "/var/lib/kubelet"
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # grpc calls compiling a .proto at run time experimental
-    messages: Any = grpc.protos("tests/node/fake_dra_driver.proto")
 
 
 class FakeDraDriver:
@@ -80,14 +77,14 @@ class FakeDraDriver:
         }
 
     def _info(self, request: bytes, context: Any) -> bytes:
-        info = messages.PluginInfo(type="DRAPlugin", name=DRIVER, endpoint=f"{ON_NODE}/plugins/fake-dra.sock")
+        info = registration_pb2.PluginInfo(type="DRAPlugin", name=DRIVER, endpoint=f"{ON_NODE}/plugins/fake-dra.sock")
         info.supported_versions.append("v1.DRAPlugin")
         return bytes(info.SerializeToString())
 
     def _prepare(self, request: bytes, context: Any) -> bytes:
         """Answer with the devices that the scheduler chose."""
-        answer = messages.Prepared()
-        for claim in messages.Claims.FromString(request).claims:
+        answer = claims_pb2.NodePrepareResourcesResponse()
+        for claim in claims_pb2.NodePrepareResourcesRequest.FromString(request).claims:
             found: Any = self._objects.get_namespaced_custom_object(
                 **GROUP, namespace=claim.namespace, plural="resourceclaims", name=claim.name
             )
@@ -97,7 +94,7 @@ class FakeDraDriver:
         return bytes(answer.SerializeToString())
 
     def _unprepare(self, request: bytes, context: Any) -> bytes:
-        answer = messages.Prepared()
-        for claim in messages.Claims.FromString(request).claims:
+        answer = claims_pb2.NodeUnprepareResourcesResponse()
+        for claim in claims_pb2.NodeUnprepareResourcesRequest.FromString(request).claims:
             answer.claims[claim.uid].SetInParent()
         return bytes(answer.SerializeToString())
