@@ -73,7 +73,7 @@ def test_the_slice_of_the_only_active_be_client_is_short_beside_an_hp(machine: M
     hp = groups.start("hp-0")
     groups.until(be, "be-0", SHORT)
     second = groups.start("be-1")
-    second.send("run 100000 200")
+    second.send("run 100000000 200")  # until it is killed
     groups.until(be, "be-0", CUDA)
     second.kill()
     groups.until(be, "be-0", SHORT)
