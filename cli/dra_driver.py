@@ -29,7 +29,7 @@ def dra_driver(
         Path, typer.Option(help="A folder in which the container runtime looks for CDI files.")
     ] = Path("/var/run/cdi"),
     hook_folder: Annotated[Path, typer.Option(help="The folder for the hook's files, which containers mount.")] = Path(
-        "/var/lib/orion/hook"
+        "/var/lib/orion/dra-hook"
     ),
     host: Annotated[
         Path, typer.Option(help="Where the node's root directory is mounted; used only by the strategy device-nodes.")
