@@ -70,9 +70,10 @@ static bool ready(struct orion_gpu *gpu)
     return true;
 }
 
-static bool event_ready(CUevent *event)
+static bool event_ready(CUevent *event, const struct orion_stream_record *stream_record)
 {
-    return *event != NULL || orion_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    if (*event == NULL) *event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING);
+    return *event != NULL;
 }
 
 static bool make_stream_record(struct orion_stream_record *stream_record)
@@ -85,7 +86,7 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
     mine->stream = NULL;
     mine->of = NULL;
     mine->refused = stream_record->green != NULL || orion_primary_of(stream_record->gpu->device) != stream_record->context;
-    if (mine->refused || !event_ready(&mine->fork) || !event_ready(&mine->join)) return false;
+    if (mine->refused || !event_ready(&mine->fork, stream_record) || !event_ready(&mine->join, stream_record)) return false;
     if (orion_driver.cuGreenCtxStreamCreate(&mine->stream, context, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return false;
     mine->of = context;
     return true;

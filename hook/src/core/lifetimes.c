@@ -145,7 +145,7 @@ static void record_last_event(const struct orion_process *process, struct orion_
     if (event != NULL) orion_driver.cuEventDestroy_v2(event);
     if (orion_stream_record_has_handle(process, stream_record) &&
         atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
-        orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        (event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING)) != NULL) {
         if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
             atomic_store(&stream_record->last, event);
         else orion_driver.cuEventDestroy_v2(event);
