@@ -95,10 +95,6 @@ class Records:
         Raises:
             Exhausted: the folder cannot be made.
         """
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise Exhausted(f"the folder for the records of claims cannot be made: {error}") from None
         self.refresh()
         for left in self._folder.glob(".*.new"):
             with contextlib.suppress(OSError):
@@ -113,7 +109,6 @@ class Records:
         """
         if not self._folder.is_dir():
             self._write_all()
-            return
         found = {path.stem: path for path in sorted(self._folder.glob("*.json"))}
         for uid in self._known.keys() - found.keys():
             del self._known[uid]

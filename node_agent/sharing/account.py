@@ -98,7 +98,6 @@ class Account:
     measured_turns: float = 0.0
     """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
     second: LastSecond = field(default_factory=LastSecond)
-    used_ns: float = 0.0
     """ With a limit: how much it used the GPU in the second before the last check. """
     cycle_ns: int = 0
     repeats: float = 1.0
@@ -163,8 +162,9 @@ class Account:
         """
         if self.ceiling >= 1:
             return float("inf")
-        left = self.ceiling * SECOND_NS - self.used_ns
-        if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and self.used_ns > _USED_NS:
+        used_ns = self.second.used_ns
+        left = self.ceiling * SECOND_NS - used_ns
+        if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and used_ns > _USED_NS:
             return 0.0
         repeats = 1.0 if self.piece_ns > LONG_PIECE_NS else self.repeats
         in_cycle = self.ceiling * self.cycle_ns
@@ -174,10 +174,9 @@ class Account:
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling >= 1:
-            self.second, self.used_ns = LastSecond(), 0.0
-            return
-        self.second.add(since_ns, now_ns, used_ns)
-        self.used_ns = self.second.used_ns(now_ns)
+            self.second = LastSecond()
+        else:
+            self.second.add(since_ns, now_ns, used_ns)
 
     # -- Charges -------------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,11 @@ Turn = tuple[int, int]
 """ Begin and end in nanoseconds. """
 
 
+def clipped(turns: Mapping[str, Turn], end_ns: int) -> dict[str, Turn]:
+    """Return turns that end at ``end_ns`` at the latest."""
+    return {name: (min(begin, end_ns), min(end, end_ns)) for name, (begin, end) in turns.items()}
+
+
 def origin(windows: Iterable[Window]) -> float:
     """Return where in a joint cycle the cycle of a GPU begins: 0 to 1."""
     return min((window.begin for window in windows if window.length > 0), default=0.0)
@@ -89,9 +94,9 @@ class UnderWay:
             end_ns: when the next joint cycle begins.
             first: a slot that comes next in the gap under way, and the length of its turn.
         """
-        clipped = {name: (min(begin, end_ns), min(end, end_ns)) for name, (begin, end) in self.turns.items()}
-        windows = {name: clipped[name] for name in self.windows if name in clipped}
-        later = {name: _outside(clipped[name], windows.values()) for name in self.wanting if name in clipped}
+        turns = clipped(self.turns, end_ns)
+        windows = {name: turns[name] for name in self.windows if name in turns}
+        later = {name: _outside(turns[name], windows.values()) for name in self.wanting if name in turns}
         begin, end = _gap(now_ns, end_ns, sorted(windows.values()))
         here = sorted((turn, name) for name, turn in later.items() if max(turn[0], begin) < min(turn[1], end))
         moved = {name: min(end, turn[1]) - max(turn[0], begin) for turn, name in here}
@@ -103,9 +108,9 @@ class UnderWay:
         if not moved:
             free = [name for name in self.wanting if name in self.growing and later.get(name, (0, 0))[0] < end]
             moved = dict.fromkeys(free[:1], end - begin)
-        turns = windows | later | _in_a_row(moved, self.growing, begin, end)
+        closed = windows | later | _in_a_row(moved, self.growing, begin, end)
         # A turn under way keeps its begin, so that no second handover is expected.
-        return turns | {name: (turn[0], turns[name][1]) for turn, name in here if turn[0] <= begin == now_ns}
+        return closed | {name: (turn[0], closed[name][1]) for turn, name in here if turn[0] <= begin == now_ns}
 
 
 def _outside(turn: Turn, windows: Iterable[Turn]) -> Turn:

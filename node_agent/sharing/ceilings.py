@@ -69,7 +69,7 @@ class Ceiling:
         used_ns = min(used_ns, now_ns - since)
         self._second.add(since, now_ns, used_ns)
         balance = self._balance_ns + limit * (now_ns - since) - used_ns
-        used_in_second = self._second.used_ns(now_ns)
+        used_in_second = self._second.used_ns
         if used_in_second < limit * SECOND_NS / 2:  # so much that the slot need not wait
             most = max(limit * SECOND_NS, (1 - limit) * _REACH_NS)
         else:

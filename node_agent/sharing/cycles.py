@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.accounts import Accounts, is_full, total
-from orion.node_agent.sharing.around_windows import Turn, fill, gaps, origin
+from orion.node_agent.sharing.around_windows import Turn, clipped, fill, gaps, origin
 from orion.node_agent.sharing.joint import Window
-from orion.node_agent.sharing.planned import Planned, clipped
+from orion.node_agent.sharing.planned import Planned
 from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, next_lengths
 
 PLAN_NS = 750_000_000

@@ -33,12 +33,13 @@ class LastSecond:
         # Adding up again costs little, and leaves no rounding errors behind.
         self._sum_ns = sum(used for _, _, used in self._used)
 
-    def used_ns(self, now_ns: int) -> float:
-        """Return what was used in the second before ``now_ns``, which is the time of the latest call of `add`."""
+    @property
+    def used_ns(self) -> float:
+        """What was used in the second before the latest call of `add`."""
         if not self._used:
             return 0.0
         begin, end, used = self._used[0]
-        outside = max(0, now_ns - SECOND_NS - begin)
+        outside = max(0, self._used[-1][1] - SECOND_NS - begin)
         return self._sum_ns - (used * outside / (end - begin) if end > begin else 0.0)
 
     def begin_ns(self, span_ns: int) -> float:

@@ -1,6 +1,5 @@
 """The planned turns of all slots of a GPU: who has the turn, and which turns belong to the cycle under way."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orion.node_agent.pages.plans import Plan
@@ -47,8 +46,3 @@ class Planned:
     def until(self, now_ns: int) -> int:
         """Return the end of the plans, or ``now_ns`` if that is earlier."""
         return min([now_ns, *(plan.until_ns for plan in self.plans.values())])
-
-
-def clipped(turns: Mapping[str, Turn], end_ns: int) -> dict[str, Turn]:
-    """Return turns that end at ``end_ns`` at the latest."""
-    return {name: (min(begin, end_ns), min(end, end_ns)) for name, (begin, end) in turns.items()}
