@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable
 
 import grpc.aio
@@ -10,6 +9,7 @@ import grpc.aio
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.kubelet import api_pb2_grpc
 from orion.device_plugin.kubelet_folder import FolderState, Identity, KubeletFolder, identity
+from orion.injection.program import listen
 from orion.injection.slots import Resource
 
 _log = logging.getLogger(__name__)
@@ -47,14 +47,7 @@ class Endpoint:
         service, path = self._make_service(), self._folder.fresh_socket(self.resource)
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         api_pb2_grpc.add_DevicePluginServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-        before = os.umask(0o177)
-        try:
-            server.add_insecure_port(f"unix:{path}")
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {path}: {error}") from None
-        finally:
-            os.umask(before)
-        await server.start()
+        await listen(server, path)
         await self.stop()
         self._server, self.service, self.path, self._identity = server, service, path, identity(path)
 

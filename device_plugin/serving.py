@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import signal
-import sys
 
 from orion.crds.configuration_file import LABELS_FILE, Change
 from orion.device_plugin import checkpoint
@@ -25,6 +23,7 @@ from orion.injection.configuration import Configuration
 from orion.injection.describing import Places
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
+from orion.injection.program import run_until_signal
 from orion.injection.slots import Resource
 from orion.injection.snapshot import SnapshotFile
 
@@ -42,28 +41,7 @@ def run(settings: PluginSettings) -> None:
         Conflict: the kubelet speaks another version of the protocol.
         OSError: the metrics address cannot be bound, or the package has no hook.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
-    )
-    # The end of a kubelet is no error, but gRPC would log an error with a stack trace for each stream of the kubelet.
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
-    asyncio.run(_run(settings))
-
-
-async def _run(settings: PluginSettings) -> None:
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    plugin = Plugin(settings)
-    serving = asyncio.create_task(plugin.run())
-    waiting = asyncio.create_task(ended.wait())
-    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        _log.info("device plugin: it ends; running containers keep their slots")
-    for task in (serving, waiting):
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+    run_until_signal("device plugin", lambda: Plugin(settings))
 
 
 class Plugin:

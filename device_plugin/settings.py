@@ -1,18 +1,13 @@
 """The start options of a device plugin."""
 
-import os
-import socket
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orion.injection.program import node_name
+
 KUBELET_FOLDER = Path("/var/lib/kubelet/device-plugins")
 HOOK_FOLDER = Path("/var/lib/orion/hook")
-
-
-def node_name() -> str:
-    """Return this node's name: $NODE_NAME, which a manifest sets, else the host's."""
-    return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
 class PluginSettings(BaseModel):

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import signal
-import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from orion.injection.current import CurrentSnapshot
 from orion.injection.describing import Places
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
+from orion.injection.program import run_until_signal
 from orion.injection.snapshot import SnapshotFile
 
 SNAPSHOT_FILE, FAIL_CLOSED_FILE = "dra-driver.json", "dra-driver-fail-closed.json"
@@ -57,27 +56,7 @@ def run(settings: DriverSettings) -> None:
         Exhausted: the hook cannot be installed on the node, or the records have no folder.
         OSError: the metrics address cannot be bound, or the package has no hook.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
-    )
-    # The end of a kubelet is no error, but gRPC would log an error with a stack trace for each stream of the kubelet.
-    logging.getLogger("grpc").setLevel(logging.CRITICAL)
-    asyncio.run(_run(settings))
-
-
-async def _run(settings: DriverSettings) -> None:
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    serving = asyncio.create_task(Driver(settings).run())
-    waiting = asyncio.create_task(ended.wait())
-    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        _log.info("driver: it ends; running containers keep their slots")
-    for task in (serving, waiting):
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+    run_until_signal("driver", lambda: Driver(settings))
 
 
 class Driver:

@@ -1,20 +1,15 @@
 """The start options of a DRA driver."""
 
-import os
-import socket
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from orion.injection.program import node_name
 
 KUBELET_FOLDER = Path("/var/lib/kubelet")
 HOOK_FOLDER = Path("/var/lib/orion/dra-hook")
 """ Not the device plugin's folder: each removes earlier versions there that it knows no container for. """
 CDI_FOLDER = Path("/var/run/cdi")
-
-
-def node_name() -> str:
-    """Return this node's name: $NODE_NAME, which a manifest sets, else the host's."""
-    return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
 class DriverSettings(BaseModel):

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import os
 import secrets
 import socket
 import stat
@@ -26,6 +25,7 @@ import grpc.aio
 from orion.dra_driver.health import SERVICES
 from orion.dra_driver.kubelet.registration import api_pb2, api_pb2_grpc
 from orion.dra_driver.names import DRIVER
+from orion.injection.program import listen
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
@@ -127,14 +127,7 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
         """
         server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         add(server)
-        before = os.umask(0o177)
-        try:
-            server.add_insecure_port(f"unix:{path}")
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {path}: {error}") from None
-        finally:
-            os.umask(before)
-        await server.start()
+        await listen(server, path)
         self._servers.append(server)
 
 

@@ -1,0 +1,74 @@
+"""Runs a program that gives slots to containers, the device plugin or the DRA driver, as a process of the node."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import grpc.aio
+
+_log = logging.getLogger(__name__)
+
+
+class Runs(Protocol):
+    """All parts of a program."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+
+
+def node_name() -> str:
+    """Return this node's name: $NODE_NAME, which a manifest sets, else the host's."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+def run_until_signal(name: str, make: Callable[[], Runs]) -> None:
+    """Serve until SIGTERM or SIGINT. Running containers continue after that.
+
+    Args:
+        name: of the program, as its log names it.
+        make: makes the program, inside a running event loop.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
+    )
+    # The end of a kubelet is no error, but gRPC would log an error with a stack trace for each stream of the kubelet.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    asyncio.run(_run(name, make))
+
+
+async def _run(name: str, make: Callable[[], Runs]) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    serving = asyncio.create_task(make().run())
+    waiting = asyncio.create_task(ended.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        _log.info("%s: it ends; running containers keep their slots", name)
+    for task in (serving, waiting):
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def listen(server: grpc.aio.Server, path: Path) -> None:
+    """Start a server on a socket that only root can reach.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+    before = os.umask(0o177)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {path}: {error}") from None
+    finally:
+        os.umask(before)
+    await server.start()
