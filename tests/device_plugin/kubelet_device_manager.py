@@ -196,10 +196,10 @@ class DeviceManager:
             endpoint = self._endpoints.get(resource)
             return endpoint is not None and not endpoint.stopped
 
-    def plugins(self) -> set[str]:
-        """Return the tokens of the plugins that registered last, one for each resource; both may be one plugin's."""
+    def plugins(self) -> dict[str, str]:
+        """Return the token of the plugin that registered last, by resource."""
         with self._lock:
-            return {endpoint.path.name.split("-")[2] for endpoint in self._endpoints.values()}
+            return {resource: endpoint.path.name.split("-")[2] for resource, endpoint in self._endpoints.items()}
 
     def listed(self, resource: str) -> bool:
         """Return whether the endpoint is connected and has sent a list; before that the list is an older endpoint's."""
