@@ -43,6 +43,9 @@ def pod(
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster; needs -f.")] = False,
+    allocation: Annotated[str, typer.Option(metavar="KIND", help="The webhook's option of the same name.")] = (
+        "device-plugin"
+    ),
     require_share: Annotated[
         bool, typer.Option("--require-share", help="The webhook's option of the same name.")
     ] = False,
@@ -64,7 +67,9 @@ def pod(
     from orion.operator.webhook.admitting import admit
     from orion.operator.webhook.decisions import Outcome
 
-    defaults = installation(require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root)
+    defaults = installation(
+        allocation=allocation, require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root
+    )
     source = pod_sources.find(name, namespace, file or (), offline)
     try:
         decision = admit(source.pod, source.cluster, defaults)

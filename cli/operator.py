@@ -34,6 +34,9 @@ def operator(
         float,
         typer.Option(min=1, help="Period of the full resync, which finds changes that an interrupted watch missed."),
     ] = 600,
+    allocation: Annotated[
+        str, typer.Option(metavar="KIND", help="How pods get slots: device-plugin, or dra, by ResourceClaims.")
+    ] = "device-plugin",
     shares_per_namespace: Annotated[
         int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")
     ] = 200,
@@ -105,6 +108,7 @@ def operator(
         "elect": elect,
         "concurrency": concurrency,
         "resync_seconds": resync_seconds,
+        "allocation": allocation,
         "shares_per_namespace": shares_per_namespace,
     }
     webhook: dict[str, object] = {

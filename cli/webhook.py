@@ -33,6 +33,15 @@ def webhook(
             metavar="HOST:PORT", help="The address for health and metrics, in plain HTTP. Empty: do not serve."
         ),
     ] = "0.0.0.0:8080",
+    allocation: Annotated[
+        str, typer.Option(metavar="KIND", help="How pods get slots: device-plugin, or dra, by ResourceClaims.")
+    ] = "device-plugin",
+    gpu_taint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY", help="A node taint that pods with a ResourceClaim tolerate; repeatable.", show_default="none"
+        ),
+    ] = None,
     require_share: Annotated[
         bool, typer.Option("--require-share", help="Refuse pods that ask for Orion and match no GPUShare.")
     ] = False,
@@ -79,6 +88,8 @@ def webhook(
         raise Invalid(f"--log-level must be debug, info, warning or error, not {log_level!r}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     defaults = installation(
+        allocation=allocation,
+        gpu_taints=tuple(gpu_taint or ()),
         require_share=require_share,
         runtime_class=runtime_class,
         kubelet_root=kubelet_root,

@@ -10,7 +10,7 @@ better than a setting without an effect.
 
 from typing import Annotated, Literal
 
-from pydantic import StrictBool, create_model
+from pydantic import Field, StrictBool, create_model
 
 from orion.crds import policy_fields
 from orion.crds.bounds import Between
@@ -70,6 +70,18 @@ class DeviceMemory(Model):
     """
 
     rules = MEMORY
+
+
+class Devices(Model):
+    """Which GPUs the pods may use, where they get GPUs by ResourceClaims. The device plugin ignores it."""
+
+    selector: Annotated[str | None, Field(min_length=1, max_length=1_024)] = None
+    """ A CEL expression over the attributes of a GPU (docs/dra.md), such as
+    device.attributes["orion.gpu"].model == "NVIDIA H200". Default: any GPU. """
+
+    in_common: Annotated[str | None, Field(pattern="^[-a-z0-9.]+/[A-Za-z_][A-Za-z0-9_]*$", max_length=128)] = None
+    """ An attribute of which all GPUs of a container must have the same value, such as orion.gpu/nvlink or
+    resource.kubernetes.io/numaNode. Default: none. """
 
 
 class Objective(Model):
@@ -140,6 +152,9 @@ class GPUShareSpec(Model):
 
     memory: DeviceMemory | None = None
     """ The device memory of each slot. Default: not limited. """
+
+    devices: Devices | None = None
+    """ Which GPUs the pods may use, in clusters that give GPUs by ResourceClaims. Default: any. """
 
     sm_share: PartOfGPU | None = None
     """ The fraction of the GPU's SMs that a slot may use; mode mps only. The grant records the value, but no policy of

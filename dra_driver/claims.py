@@ -12,9 +12,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from orion.crds.claims import CLAIM, DRIVER, MEMORY, SLOTS, TIME
 from orion.crds.quantities import Quantity
-from orion.dra_driver.names import DRIVER, MEMORY, SLOTS, TIME
 from orion.errors import Invalid, Unavailable
+
+_NAME_IN_POD = "resource.kubernetes.io/pod-claim-name"
+""" On a claim that was made from a template: what the pod calls it. """
 
 
 class _Read(BaseModel):
@@ -25,6 +28,7 @@ class _Metadata(_Read):
     name: str
     namespace: str
     uid: str
+    annotations: dict[str, str] = {}
 
 
 class _Result(_Read):
@@ -118,6 +122,8 @@ class AllocatedClaim:
     name: str
     pods: tuple[Pod, ...]
     shares: tuple[Share, ...]
+    governed: bool = False
+    """ Whether GPUShares govern the pods, as far as the claim shows it. """
 
 
 def read(plain: Mapping[str, Any], uid: str) -> AllocatedClaim:
@@ -146,7 +152,8 @@ def read(plain: Mapping[str, Any], uid: str) -> AllocatedClaim:
     shares = tuple(_share(title, result, _role(title, result, devices.config)) for result in ours)
     consumers = (each for each in claim.status.reserved_for if (each.api_group, each.resource) == ("", "pods"))
     pods = (Pod(name=each.name, uid=each.uid) for each in consumers)
-    return AllocatedClaim(meta.uid, meta.namespace, meta.name, tuple(pods), shares)
+    governed = meta.annotations.get(_NAME_IN_POD) == CLAIM
+    return AllocatedClaim(meta.uid, meta.namespace, meta.name, tuple(pods), shares, governed)
 
 
 def _role(title: str, result: _Result, config: Iterable[_Config]) -> Literal["hp", "be"]:

@@ -239,4 +239,5 @@ def _message(claim: AllocatedClaim | Record, share: Share) -> agent_pb2.ClaimOfS
         pods=[agent_pb2.PodOfClaim(name=pod.name, uid=pod.uid) for pod in claim.pods],
         memory_bytes=share.memory_bytes,
         time_milli=share.time_milli,
+        governed=claim.governed,
     )

@@ -1,14 +1,9 @@
-"""Names that the driver, the scheduler and the kubelet use: the driver, its pool, its devices and their capacities."""
+"""Names that the driver gives: to the devices in its slices, and to what containers get by CDI."""
 
-from orion.injection.slots import Resource
+from orion.crds.claims import DRIVER
 
-DRIVER = "orion.gpu"
 CLAIM_KIND = f"{DRIVER}/claim"
 """ The CDI kind of what a claim's request gives to a container. """
-
-TIME, MEMORY = "time", "memory"
-SLOTS = {Resource.HP.role: "hpSlots", Resource.BE.role: "beSlots"}
-""" The capacity that one slot of a role consumes. """
 
 
 def device_name(gpu: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orion.dra_driver.names import DRIVER
+from orion.crds.claims import DRIVER
 
 _CONTAINERD = re.compile(r"containerd://v?(\d+)\.(\d+)")
 _OLDEST_WITH_CDI = (1, 7)

@@ -17,10 +17,10 @@ from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
+from orion.crds.claims import DRIVER
 from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver import slices
 from orion.dra_driver.metrics import Metrics
-from orion.dra_driver.names import DRIVER
 from orion.dra_driver.neighbours import offered_by_others, why_no_cdi
 from orion.errors import Unavailable
 from orion.injection.current import CurrentSnapshot, Notifier

@@ -12,6 +12,7 @@ import grpc.aio
 from orion.api_server.credentials import find_access
 from orion.api_server.metrics import RequestMetrics
 from orion.api_server.requests import ApiServer
+from orion.crds.claims import DRIVER
 from orion.crds.configuration_file import LABELS_FILE, Change
 from orion.dra_driver.answering import ClaimsService
 from orion.dra_driver.cdi_files import CdiFiles
@@ -19,7 +20,6 @@ from orion.dra_driver.giving import Giving
 from orion.dra_driver.health import HealthStreams
 from orion.dra_driver.kubelet.claims import api_pb2_grpc
 from orion.dra_driver.metrics import Metrics
-from orion.dra_driver.names import DRIVER
 from orion.dra_driver.preparing import Preparer
 from orion.dra_driver.publishing import Publishing
 from orion.dra_driver.reading import ClaimReader

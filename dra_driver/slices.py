@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from orion.crds.claims import DRIVER, MEMORY, SLOTS, TIME
 from orion.crds.quantities import Quantity
-from orion.dra_driver.names import DRIVER, MEMORY, SLOTS, TIME, device_name
+from orion.dra_driver.names import device_name
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
 
 API_VERSION = "resource.k8s.io/v1"

@@ -22,9 +22,9 @@ from typing import Any
 
 import grpc.aio
 
+from orion.crds.claims import DRIVER
 from orion.dra_driver.health import SERVICES
 from orion.dra_driver.kubelet.registration import api_pb2, api_pb2_grpc
-from orion.dra_driver.names import DRIVER
 from orion.injection.program import listen
 
 _LOOK_SECONDS = 1.0

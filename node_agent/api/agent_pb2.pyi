@@ -92,7 +92,7 @@ class ReleaseSlotsRequest(_message.Message):
     def __init__(self, claim_uid: _Optional[str] = ...) -> None: ...
 
 class ClaimOfSlot(_message.Message):
-    __slots__ = ("uid", "share", "namespace", "name", "pods", "memory_bytes", "time_milli")
+    __slots__ = ("uid", "share", "namespace", "name", "pods", "memory_bytes", "time_milli", "governed")
     UID_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class ClaimOfSlot(_message.Message):
     PODS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     TIME_MILLI_FIELD_NUMBER: _ClassVar[int]
+    GOVERNED_FIELD_NUMBER: _ClassVar[int]
     uid: str
     share: str
     namespace: str
@@ -107,7 +108,8 @@ class ClaimOfSlot(_message.Message):
     pods: _containers.RepeatedCompositeFieldContainer[PodOfClaim]
     memory_bytes: int
     time_milli: int
-    def __init__(self, uid: _Optional[str] = ..., share: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodOfClaim, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., time_milli: _Optional[int] = ...) -> None: ...
+    governed: bool
+    def __init__(self, uid: _Optional[str] = ..., share: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodOfClaim, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., time_milli: _Optional[int] = ..., governed: _Optional[bool] = ...) -> None: ...
 
 class PodOfClaim(_message.Message):
     __slots__ = ("name", "uid")

@@ -97,7 +97,7 @@ class HoldSlotRequest(SlotRequest):
     @field_validator("claim", mode="before")
     @classmethod
     def _of_message(cls, message: Any) -> dict[str, Any]:
-        fields = ("uid", "share", "namespace", "name", "memory_bytes", "time_milli")
+        fields = ("uid", "share", "namespace", "name", "memory_bytes", "time_milli", "governed")
         return {name: getattr(message, name) for name in fields} | {"pods": tuple(message.pods)}
 
 

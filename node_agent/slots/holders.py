@@ -50,6 +50,9 @@ class Holders(Protocol):
         Returns within a time limit.
         """
 
+    async def granted(self, slot: Slot) -> None:
+        """Wait for the grant of the pods whose claim has a slot. Returns within a time limit."""
+
     def claims_changed(self) -> None:
         """Take over which claims hold slots now (`Slot.claim`)."""
 
@@ -84,6 +87,9 @@ class NoHolders:
 
     async def missed(self) -> None:
         """Do nothing: there is no kubelet to query."""
+
+    async def granted(self, slot: Slot) -> None:
+        """Do nothing: there is no operator."""
 
     def claims_changed(self) -> None:
         """Do nothing: the claims' slots have their amounts already."""

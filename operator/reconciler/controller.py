@@ -29,11 +29,12 @@ from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.templates import path_of
 from orion.operator.reconciler.work_queue import WorkQueue
 
 _LOG = logging.getLogger(__name__)
 
-SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1}
+SETTLE = {Kind.POD: 0.0, Kind.SHARE: 0.5, Kind.NODE: 0.2, Kind.DEVICE: 10.0, Kind.NAMESPACE: 0.1, Kind.TEMPLATE: 0.0}
 """ Seconds that an object waits in the queue for further changes. A share's status changes with each of its pods. A
 GPUDevice waits longest, because a node that is gone may register again. """
 
@@ -175,6 +176,8 @@ class Controller:
             self._take_node(records.node_record(answer), {})
         elif isinstance(write, writes.PatchDevice | writes.DeleteDevice):
             await self._release(key, write)
+        elif isinstance(write, writes.MakeTemplate):
+            await self._make(write)
         elif isinstance(write, writes.PostEvent):
             await self._post(write)
         elif isinstance(write, writes.EvictPod):
@@ -213,6 +216,13 @@ class Controller:
         old.written = time.monotonic()  # the state keeps it when it replaces the record
         if not _is_late(new, old):
             self.changed(key for key in self.state.put_share(new) if key.kind is not Kind.SHARE)
+
+    async def _make(self, write: writes.MakeTemplate) -> None:
+        try:
+            await self._api.post(path_of(write.namespace), write.template)
+        except ApiError as error:
+            if error.status != _CONFLICT:  # it exists
+                raise
 
     async def _post(self, event: writes.PostEvent) -> None:
         body = {

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from orion.api_server.merging import merge_patch
+from orion.crds.claims import ClaimShape
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.figures import clients_moved, usage_moved
 from orion.operator.reconciler import records, writes
@@ -22,6 +23,7 @@ from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.starting_nodes import node_writes
 from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.templates import AGAIN_SECONDS
 
 _GOOD = {
     ConditionType.READY: ("True",),
@@ -64,6 +66,8 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
         return [] if node is None else list(_node(state, node, now, monotonic))
     if key.kind is Kind.DEVICE:
         return list(_device(state, key.at, now))
+    if key.kind is Kind.TEMPLATE:
+        return list(_template(state, key.at))
     return []
 
 
@@ -178,9 +182,16 @@ def _good(condition: Condition) -> bool:
 
 def _node(state: State, node: records.NodeRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
     rollout = rollout_label(state, node, monotonic)
-    yield from node_writes(node, state.devices_of_node(node.name), rollout.value, now)
+    yield from node_writes(node, state.devices_of_node(node.name), rollout.value, now, state.by_claims)
     if rollout.again is not None:
         yield writes.RequeueAfter(rollout.again)
+
+
+def _template(state: State, at: records.Named) -> Iterator[writes.Write]:
+    shape = state.templates.shape(at)
+    if shape is not None:
+        yield writes.MakeTemplate(at.namespace, ClaimShape.from_text(shape).template())
+        yield writes.RequeueAfter(AGAIN_SECONDS)
 
 
 def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:

@@ -19,6 +19,7 @@ from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
 from orion.crds.workloads import NO_REVISION, Owner, Revision, revision_of
 from orion.errors import Unreadable
+from orion.operator.reconciler.claimed_slots import claimed_slots
 from orion.operator.reconciler.reports import ReportedStatus, reported
 
 ENDED = ("Succeeded", "Failed")
@@ -60,7 +61,7 @@ class PodRecord:
     share: str | None
     """ The share that the annotation orion/share names. """
     slots: tuple[tuple[str, int], ...]
-    """ The containers that ask for slots of the pod's priority, each with its number of slots. """
+    """ The containers that have slots of the pod's priority, by resources or by a claim, each with its number. """
     pin: str
     """ The share that governed the pod when it was admitted; empty: none did. """
     running: bool
@@ -78,6 +79,10 @@ class PodRecord:
     """ It is the mirror pod of a static pod. """
     revision: Revision = NO_REVISION
     """ The workload of an hp pod with one slot, if a rolling update may replace the pod. """
+    template: str = ""
+    """ The ResourceClaimTemplate of its claim, if the webhook has made the claim. """
+    shape: str = ""
+    """ The shape of that claim, as JSON. """
     unschedulable: bool = False
     """ The scheduler has found no node for it. """
     complaint: Complaint | None = None
@@ -180,6 +185,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
     asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
+    claimed = claimed_slots(body.get("spec") or {}, marks)
     unreadable, priority, share = "", None, None
     try:
         read = annotations.read_marks(marks)
@@ -196,7 +202,9 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         labels=_labels(tuple((meta.get("labels") or {}).items())),
         priority=priority,
         share=share,
-        slots=asked[priority] if priority else (),
+        slots=(asked[priority] or claimed.slots) if priority else (),
+        template=claimed.template,
+        shape=claimed.shape,
         pin=sys.intern(marks.get(annotations.PINNED_SHARE, "")),
         running=status.get("phase") == "Running",
         leaving="deletionTimestamp" in meta or ended,

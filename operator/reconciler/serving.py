@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
+from orion.crds.claims import Allocation
 from orion.crds.model import API_VERSION
 from orion.errors import Unavailable
 from orion.exposition.answers import Answers
@@ -31,6 +32,7 @@ from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.resync import Resync
 from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
+from orion.operator.reconciler.templates import remove_unused
 from orion.operator.reconciler.watching import PROGRAM, Intake, WatchedPods, kopf_settings, registry
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +58,8 @@ class Reconciler:
         self, settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: NodePodsSettings | None = None
     ) -> None:
         self._settings, self._beside = settings, beside
-        self.metrics, self.state = Metrics(), State(settings.shares_per_namespace)
+        self.metrics = Metrics()
+        self.state = State(settings.shares_per_namespace, settings.allocation is Allocation.DRA)
         self._access = find_access(settings.kubeconfig)
         self._api = ApiServer(
             self._access,
@@ -180,6 +183,8 @@ class Reconciler:
         while True:
             with contextlib.suppress(ApiError):
                 self._controller.changed(await self._resync.next_comparison(self._settings.resync_seconds))
+                if self.state.by_claims:
+                    await remove_unused(self._api, self.state.templates, self._leader.mine)
 
     @contextlib.asynccontextmanager
     async def _exposed(self) -> AsyncIterator[None]:

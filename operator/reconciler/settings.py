@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orion.api_server.credentials import SERVICE_ACCOUNT
+from orion.crds.claims import Allocation
 from orion.crds.governing import SHARES_MAX
 
 _LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -48,6 +49,9 @@ class ReconcilerSettings(BaseModel):
 
     request_seconds: Annotated[float, Field(ge=0.1)] = 10
     """ Timeout of one request. """
+
+    allocation: Allocation = Allocation.DEVICE_PLUGIN
+    """ How the cluster gives slots to pods. With claims, the operator makes the templates of the pods' claims. """
 
     shares_per_namespace: Annotated[int, Field(ge=1)] = SHARES_MAX
     """ How many shares of a namespace govern pods: the oldest ones. The webhook needs the same value. """

@@ -26,7 +26,7 @@ _REASON = "StartupTaintKept"
 
 
 def node_writes(
-    node: NodeRecord, devices: Sequence[DeviceRecord], rollout: str | None, now: datetime
+    node: NodeRecord, devices: Sequence[DeviceRecord], rollout: str | None, now: datetime, by_claims: bool = False
 ) -> Iterator[writes.Write]:
     """Yield the writes to a node.
 
@@ -35,9 +35,11 @@ def node_writes(
         devices: the node's GPUs.
         rollout: the value of the label of a rolling update; None: there is none.
         now: the time.
+        by_claims: whether pods get slots by claims. Then the kubelet offers none, and the scheduler waits by itself for
+            the node's ResourceSlice.
     """
     at = Named("", node.name)
-    missing = _missing(node.starting, devices) if node.starting else ""
+    missing = _missing(node.starting, devices, by_claims) if node.starting else ""
     if not missing:
         if changes := label_changes(node, devices, rollout):
             yield writes.PatchNode(at, {"metadata": {"uid": node.uid, "labels": changes}})
@@ -60,7 +62,7 @@ def _complain(at: Named, node: NodeRecord, missing: str, now: datetime) -> Itera
     yield writes.Remember(at, node.uid, complaint)
 
 
-def _missing(starting: Starting, devices: Sequence[DeviceRecord]) -> str:
+def _missing(starting: Starting, devices: Sequence[DeviceRecord], by_claims: bool) -> str:
     """Return what a starting node still lacks, as the end of a sentence; empty: nothing."""
     if not devices:
         return "no node agent has reported a GPU of it; look at the pod of Orion's DaemonSet on this node"
@@ -70,7 +72,7 @@ def _missing(starting: Starting, devices: Sequence[DeviceRecord]) -> str:
     }
     if not any(reported.values()):
         return f"its GPUs have no slots{_why_not(devices)}"
-    for priority, total in reported.items():
+    for priority, total in () if by_claims else reported.items():
         offered = starting.slots.get(priority, 0)
         if total and not offered:
             return f"the kubelet does not offer {RESOURCES[priority]} yet; look at the container device-plugin there"

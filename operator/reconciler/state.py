@@ -21,6 +21,7 @@ from orion.operator.reconciler.namespaces import Namespace
 from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.rollouts import Rollouts
 from orion.operator.reconciler.share_conditions import Governed
+from orion.operator.reconciler.templates import Templates
 from orion.operator.reconciler.usage import Usage, named_pods, usage
 
 _Value = TypeVar("_Value")
@@ -38,6 +39,8 @@ class Kind(StrEnum):
     """ The operator changes or deletes a GPUDevice only if its node is gone: no agent writes its status then. """
     NAMESPACE = "namespace"
     """ Queued when a share of the namespace has changed, because pods of the namespace may then need other grants. """
+    TEMPLATE = "template"
+    """ A ResourceClaimTemplate that a pod waits for. """
 
 
 class Key(NamedTuple):
@@ -52,9 +55,11 @@ class State:
 
     Args:
         shares_per_namespace: how many shares of a namespace govern; None: all.
+        by_claims: whether pods get slots by ResourceClaims.
     """
 
-    def __init__(self, shares_per_namespace: int | None = None) -> None:
+    def __init__(self, shares_per_namespace: int | None = None, by_claims: bool = False) -> None:
+        self.by_claims = by_claims
         self.devices: dict[str, DeviceRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self._namespaces: dict[str, Namespace] = defaultdict(lambda: Namespace(shares_per_namespace))
@@ -63,7 +68,7 @@ class State:
         self._pods_of_node: dict[str, set[Named]] = defaultdict(set)
         self._deferred: dict[str, set[Key]] = defaultdict(set)
         """ By namespace, objects that wait until no change of its shares is left to apply. """
-        self.rollouts = Rollouts()
+        self.rollouts, self.templates = Rollouts(), Templates()
         self._changed_nodes: set[str] = set()
         self._changed_namespaces: set[str] = set()
 
@@ -262,6 +267,7 @@ class State:
     def everything(self) -> Iterator[Key]:
         """Yield the keys of all objects that may be written to. The state may change between two of them."""
         yield from (Key(Kind.NODE, Named("", name)) for name in tuple(self.nodes))
+        yield from (Key(Kind.TEMPLATE, template) for template in self.templates.wanted())
         yield from (_device_key(name) for name, device in tuple(self.devices.items()) if self.is_orphan(device))
         for namespace, space in tuple(self._namespaces.items()):
             yield from (Key(Kind.POD, Named(namespace, name)) for name in tuple(space.pods))
@@ -326,8 +332,9 @@ class State:
         return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
 
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:
-        """Keep the indexes and what this process said about the pod; return the nodes whose labels may change."""
+        """Keep the indexes and what this process said about the pod; return nodes and templates that this concerns."""
         nodes = {Key(Kind.NODE, Named("", node)) for node in self.rollouts.place(old, new)}
+        nodes |= {Key(Kind.TEMPLATE, template) for template in self.templates.place(old, new)}
         if old is not None and new is not None and old.uid == new.uid:
             new.complaint = old.complaint
             if replace(new, version=old.version, running=old.running) == old:

@@ -53,6 +53,14 @@ class DeleteDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeTemplate:
+    """The creation of a ResourceClaimTemplate, unless it exists: its name is a hash of its content."""
+
+    namespace: str
+    template: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PostEvent:
     """An Event about an object.
 
@@ -110,7 +118,16 @@ class RequeueAfter:
 
 
 Write = (
-    PatchShare | PatchNode | RemoveTaints | PatchDevice | DeleteDevice | PostEvent | EvictPod | Remember | RequeueAfter
+    PatchShare
+    | PatchNode
+    | RemoveTaints
+    | PatchDevice
+    | DeleteDevice
+    | MakeTemplate
+    | PostEvent
+    | EvictPod
+    | Remember
+    | RequeueAfter
 )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from orion.crds.annotations import (
     CONTAINERS,
     MIRROR,
-    PINNED_SHARE,
     PRIORITY,
     PRIORITY_LABEL,
     SHARE,
@@ -25,7 +24,8 @@ from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.crds.workloads import Owner, Revision, revision_of
 from orion.errors import Unreadable
-from orion.operator.webhook import hazards, placement, preloading, slots
+from orion.operator.webhook import claiming, hazards, preloading, slots
+from orion.operator.webhook.changing import Wanted, changed
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import Pod, Role, containers_of
@@ -86,34 +86,30 @@ def admit_ephemeral(plain: Mapping[str, Any], before: Mapping[str, Any] | None, 
 
 def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defaults) -> Decision:
     marks = _marks(pod)
-    asked = slots.asks(pod.spec)
-    if marks == PodMarks() and all(ask.priority is None for ask in asked):
+    asked, by_hand = slots.asks(pod.spec), claiming.amounts_by_hand(pod, defaults)
+    none = not by_hand and all(ask.priority is None for ask in asked)
+    if none and marks == PodMarks():
         return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, plain)
-    if all(ask.priority is None for ask in asked):
+    if none:
         _refuse_static_pod(pod)
     _refuse_many_containers(pod)
     share, how = _governing(pod, marks, cluster, defaults)
     priority, why = _priority(marks, asked, share)
     _refuse_other_label(pod, priority, why)
-    amounts = slots.assign(pod.spec, asked, marks.containers)
+    claiming.refuse_both(by_hand, asked)
+    before = claiming.amounts_before(pod, defaults)
+    amounts = by_hand or slots.assign(pod.spec, asked, marks.containers, before)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     memory = _more_than_known(share, cluster)
-    after = dict(plain)
-    changes = _add_slots(pod, after, priority, amounts, defaults)
-    changes += _choose_runtime(pod, after, defaults)
-    changes += placement.require_nodes(after["spec"], amounts, memory)
-    if priority is Priority.HP:
-        changes += placement.leave_rollouts_alone(after["spec"], _revision(pod, cluster))
-    name = share.metadata.name if share else None
-    changes += _mark(after, "annotations", {PRIORITY: str(priority), PINNED_SHARE: name or ""})
-    changes += _mark(after, "labels", {PRIORITY_LABEL: str(priority)})
+    wanted = Wanted(pod, priority, amounts, bool(by_hand), share, memory, _revision(pod, cluster))
+    after, changes = changed(plain, wanted, defaults)
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,
         Reason.SLOTS_GIVEN,
         after,
         because=(why, how, *changes),
         cautions=tuple(_cautions(pod, amounts, memory, cluster)),
-        share=name,
+        share=share.metadata.name if share else None,
         priority=priority,
         slots=amounts,
     )
@@ -237,46 +233,6 @@ def _more_than_known(share: GPUShare | None, cluster: Cluster) -> Memory | None:
     if reserved is None or cluster.largest_gpu is None or reserved.bytes <= cluster.largest_gpu:
         return None
     return reserved
-
-
-# -- Changes -----------------------------------------------------------------------------------------------------------
-
-
-def _add_slots(
-    pod: Pod, after: dict[str, Any], priority: Priority, amounts: Mapping[str, int], defaults: Defaults
-) -> list[str]:
-    """Add slots and the hook to containers of `after`; return what changed.
-
-    Only changed parts are copied. `patching` skips parts that are the same object before and after.
-    """
-    changes = []
-    spec = after["spec"] = dict(after["spec"])
-    for entry in containers_of(pod.spec):
-        if entry.name in amounts:
-            spec[entry.list] = list(spec[entry.list])
-            container = spec[entry.list][entry.index] = dict(spec[entry.list][entry.index])
-            reported = slots.write(container, priority, amounts[entry.name])
-            reported += preloading.preload(entry, container, defaults)
-            changes += [f"{entry} {each}" for each in reported]
-    return changes
-
-
-def _choose_runtime(pod: Pod, after: dict[str, Any], defaults: Defaults) -> list[str]:
-    """Set the runtime class that injects GPUs, unless the pod names a class. `after["spec"]` must already be a copy."""
-    if not defaults.runtime_class or pod.spec.runtime_class_name:
-        return []
-    after["spec"]["runtimeClassName"] = defaults.runtime_class
-    return [f"the pod's runtime class is {defaults.runtime_class}, because the pod names none"]
-
-
-def _mark(after: dict[str, Any], what: str, wanted: Mapping[str, str]) -> list[str]:
-    """Write annotations or labels; return what has changed."""
-    marks = (after.get("metadata") or {}).get(what) or {}
-    changed = [name for name, value in wanted.items() if marks.get(name) != value]
-    if changed:
-        metadata = after["metadata"] = dict(after.get("metadata") or {})
-        metadata[what] = {**marks, **wanted}
-    return [f"{what.removesuffix('s')} {name} is set" for name in changed]
 
 
 def _cautions(pod: Pod, amounts: Mapping[str, int], memory: Memory | None, cluster: Cluster) -> Iterable[str]:

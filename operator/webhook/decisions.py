@@ -44,6 +44,7 @@ class Reason(StrEnum):
     NO_CONTAINER = "NoContainer"
     WRONG_AMOUNT = "WrongAmount"
     TWO_KINDS_OF_GPU = "TwoKindsOfGPU"
+    NO_SCHEDULER = "NoScheduler"
     INIT_CONTAINER_ASKS_FOR_MORE = "InitContainerAsksForMore"
     PRIVILEGED = "Privileged"
     HOST_PROCESSES = "HostProcesses"

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from orion import hook
+from orion.crds.claims import Allocation
 from orion.crds.governing import SHARES_MAX
 
 
@@ -12,6 +13,12 @@ class Defaults(BaseModel):
     """Defaults for pods without a GPUShare, and paths on the nodes and in containers."""
 
     model_config = ConfigDict(frozen=True)
+
+    allocation: Allocation = Allocation.DEVICE_PLUGIN
+    """ Whether pods get slots as resources of a device plugin, or by ResourceClaims. """
+
+    gpu_taints: tuple[Annotated[str, Field(pattern=r"^[-._/A-Za-z0-9]{1,316}$")], ...] = ()
+    """ Keys of node taints that pods with a claim tolerate. The API server adds tolerations for resources alone. """
 
     require_share: bool = False
     """ Whether to reject pods that no GPUShare governs. """

@@ -30,6 +30,7 @@ import yaml
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, WRITTEN
+from orion.crds.claims import CLAIM
 from orion.crds.model import GROUP
 from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
@@ -48,9 +49,11 @@ _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([])
 
 
 def _asks(container: str) -> str:
-    """Return a CEL expression that is true if a container asks for slots."""
+    """Return a CEL expression that is true if a container asks for slots, as resources or by the claim of its pod."""
     kinds = (f"{container}.?resources.?{kind}.orValue({{}})" for kind in ("requests", "limits"))
-    return " || ".join(f"{kind}.exists(name, name.startsWith('{WRITTEN}'))" for kind in kinds)
+    resources = (f"{kind}.exists(name, name.startsWith('{WRITTEN}'))" for kind in kinds)
+    claim = f"{container}.?resources.?claims.orValue([]).exists(claim, claim.name == '{CLAIM}')"
+    return " || ".join((*resources, claim))
 
 
 ASKS_FOR_SLOTS = f"{_CONTAINERS}.exists(c, {_asks('c')})"
@@ -153,8 +156,8 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
             },
             {
                 "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
-                "message": f"this pod asks for slots ({WRITTEN}...) but has not been through Orion's webhook, "
-                f"which writes {PINNED_SHARE}; is the webhook running?",
+                "message": f"this pod asks for slots ({WRITTEN}..., or a claim named {CLAIM}) but has not been through "
+                f"Orion's webhook, which writes {PINNED_SHARE}; is the webhook running?",
                 "reason": "Forbidden",
             },
             {

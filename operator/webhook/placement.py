@@ -62,6 +62,21 @@ def leave_rollouts_alone(spec: dict[str, Any], revision: Revision) -> list[str]:
     return [f"the pod leaves slots for rolling updates to others, by a node affinity to label {ROLLOUT}"]
 
 
+def tolerate(spec: dict[str, Any], taints: Sequence[str]) -> list[str]:
+    """Add tolerations of node taints to a pod's spec; return what changed.
+
+    Args:
+        spec: as in `require_nodes`.
+        taints: the keys of the taints.
+    """
+    before = spec.get("tolerations") or []
+    missing = [{"key": key, "operator": "Exists"} for key in taints if all(each.get("key") != key for each in before)]
+    if not missing:
+        return []
+    spec["tolerations"] = [*before, *missing]
+    return [f"the pod tolerates the taint {each['key']} of nodes" for each in missing]
+
+
 def _at_least(label: str, least: int) -> Expression:
     return {"key": label, "operator": "Gt", "values": [str(least - 1)]}
 

@@ -38,11 +38,19 @@ class EnvironmentSource(Part):
     prefix: str | None = None
 
 
+class ClaimUse(Part):
+    """A container's use of one of its pod's ResourceClaims: of one request, or of the whole claim."""
+
+    name: str
+    request: str | None = None
+
+
 class Resources(Part):
-    """The resource requests and limits of a container."""
+    """The resource requests and limits of a container, and the ResourceClaims that it uses."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
+    claims: list[ClaimUse] | None = None
 
 
 class VolumeMount(Part):
@@ -83,6 +91,13 @@ class Volume(Part):
     host_path: HostPath | None = None
 
 
+class PodClaimSource(Part):
+    """A ResourceClaim of a pod: an existing one, or one from a template."""
+
+    name: str
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Part):
     """The spec of a pod."""
 
@@ -92,6 +107,8 @@ class PodSpec(Part):
     volumes: list[Volume] | None = None
     host_pid: Annotated[bool | None, Field(alias="hostPID")] = None
     runtime_class_name: str | None = None
+    resource_claims: list[PodClaimSource] | None = None
+    node_name: str | None = None
 
 
 class OwnerReference(Part):

@@ -8,6 +8,7 @@ it out, the pod is rejected, because that container would otherwise get a whole 
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from orion.crds.annotations import CONTAINERS, RESOURCES, WRITTEN
@@ -58,19 +59,25 @@ def asks(spec: PodSpec) -> list[Ask]:
     return found
 
 
-def assign(spec: PodSpec, asked: Sequence[Ask], named: Sequence[str] | None) -> dict[str, int]:
+def assign(
+    spec: PodSpec,
+    asked: Sequence[Ask],
+    named: Sequence[str] | None,
+    before: Mapping[str, int] = MappingProxyType({}),
+) -> dict[str, int]:
     """Return the number of slots of each container, by name. Containers without slots are left out.
 
     Args:
         spec: the pod's spec.
         asked: what the pod's containers ask for.
         named: the containers in the annotation `orion/containers`; None: the pod lacks the annotation.
+        before: the slots that containers have already; what they ask for now counts instead.
 
     Raises:
         Refusal: the annotation contradicts the containers' requests, or the pod has several containers and neither
             the annotation nor a request selects one.
     """
-    amounts = {ask.entry.name: ask.amount for ask in asked}
+    amounts = {**before, **{ask.entry.name: ask.amount for ask in asked}}
     if named is not None:
         amounts = _named(spec, amounts, named)
     elif not amounts:

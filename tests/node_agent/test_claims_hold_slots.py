@@ -1,6 +1,7 @@
 """A claim holds a slot: nobody else gets it, the next agent knows it, and it is free once its processes have ended."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -28,7 +29,7 @@ def administrator(served: AgentProcess) -> Iterator[AgentClient]:
         yield client
 
 
-def claim(uid: str = "one", share: str = "", pod: str = "a-pod", **amounts: int) -> agent_pb2.ClaimOfSlot:
+def claim(uid: str = "one", share: str = "", pod: str = "a-pod", **amounts: Any) -> agent_pb2.ClaimOfSlot:
     pods = [agent_pb2.PodOfClaim(name=pod, uid=f"uid-{pod}")]
     return agent_pb2.ClaimOfSlot(uid=uid, share=share, namespace="n", name=f"claim-{uid}", pods=pods, **amounts)
 

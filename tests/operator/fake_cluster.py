@@ -17,6 +17,7 @@ from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.writes import (
     DeleteDevice,
     EvictPod,
+    MakeTemplate,
     PatchDevice,
     PatchNode,
     PatchShare,
@@ -74,6 +75,10 @@ class FakeCluster:
             self.events.setdefault((write.namespace, write.name), write)
             return None
         self.writes += 1
+        if isinstance(write, MakeTemplate):
+            body = copy.deepcopy({**write.template})
+            body["metadata"]["namespace"] = write.namespace
+            return self.objects.get(key_of(body)) or self.put(body)
         kind = {
             PatchShare: "GPUShare",
             PatchNode: "Node",

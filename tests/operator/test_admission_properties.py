@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orion.crds.annotations import PINNED_SHARE, PRIORITY, RESOURCES
+from orion.crds.claims import SHAPE, Allocation, ClaimShape
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit
@@ -18,7 +19,8 @@ from orion.operator.webhook.patching import difference
 from orion.operator.webhook.slots import WHOLE_GPUS
 from tests.operator.pod_strategies import CALM_PODS, PODS
 
-DEFAULTS = Defaults()
+DEFAULTS, CLAIMS = Defaults(), Defaults(allocation=Allocation.DRA, gpu_taints=("nvidia.com/gpu",))
+EITHER = st.sampled_from([DEFAULTS, CLAIMS])
 CHAT = GPUShare.read({
     "metadata": {"name": "chat", "uid": "1", "generation": 3},
     "spec": {"priority": "hp", "selector": {"matchLabels": {"app": "chat"}}, "memory": {"limit": "8Gi"}},
@@ -39,20 +41,22 @@ def containers(pod: Any) -> list[Any]:
 
 
 @relaxed
-@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_a_second_invocation_changes_nothing(pod: Any, cluster: Cluster) -> None:
-    decision = admit(pod, cluster, DEFAULTS)
-    again = admit(decision.pod, cluster, DEFAULTS)
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS, EITHER)
+def test_a_second_invocation_changes_nothing(pod: Any, cluster: Cluster, defaults: Defaults) -> None:
+    decision = admit(pod, cluster, defaults)
+    again = admit(decision.pod, cluster, defaults)
     assert again.outcome is not Outcome.PATCHED
     assert again.pod == decision.pod
     assert (again.outcome is Outcome.REFUSED) == (decision.outcome is Outcome.REFUSED)
 
 
 @relaxed
-@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_the_patch_gives_the_patched_pod_and_the_input_is_unchanged(pod: Any, cluster: Cluster) -> None:
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS, EITHER)
+def test_the_patch_gives_the_patched_pod_and_the_input_is_unchanged(
+    pod: Any, cluster: Cluster, defaults: Defaults
+) -> None:
     before = copy.deepcopy(pod)
-    decision = admit(pod, cluster, DEFAULTS)
+    decision = admit(pod, cluster, defaults)
     assert pod == before
     assert jsonpatch.apply_patch(pod, difference(pod, decision.pod)) == decision.pod
 
@@ -86,14 +90,14 @@ def test_n_gpus_become_n_slots_and_no_gpu_remains(pod: Any) -> None:
 
 
 @relaxed
-@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_security_is_never_lowered(pod: Any, cluster: Cluster) -> None:
-    decision = admit(pod, cluster, DEFAULTS)
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS, EITHER)
+def test_security_is_never_lowered(pod: Any, cluster: Cluster, defaults: Defaults) -> None:
+    decision = admit(pod, cluster, defaults)
     if decision.outcome is not Outcome.PATCHED:
         return
     after = decision.pod
     for key in set(pod["spec"]) | set(after["spec"]):
-        if key not in ("containers", "initContainers", "affinity"):
+        if key not in ("containers", "initContainers", "affinity", "resourceClaims", "tolerations"):
             assert pod["spec"].get(key) == after["spec"].get(key)
     assert not after["spec"].get("hostPID")
     for old, new in zip(containers(pod), containers(after), strict=True):
@@ -106,9 +110,11 @@ def test_security_is_never_lowered(pod: Any, cluster: Cluster) -> None:
 
 
 @relaxed
-@given(st.one_of(PODS, CALM_PODS), CLUSTERS)
-def test_every_container_with_slots_has_the_hook_first_and_the_pod_a_pin(pod: Any, cluster: Cluster) -> None:
-    decision = admit(pod, cluster, DEFAULTS)
+@given(st.one_of(PODS, CALM_PODS), CLUSTERS, EITHER)
+def test_every_container_with_slots_has_the_hook_first_and_the_pod_a_pin(
+    pod: Any, cluster: Cluster, defaults: Defaults
+) -> None:
+    decision = admit(pod, cluster, defaults)
     if decision.priority is None:
         return
     annotations = decision.pod["metadata"]["annotations"]
@@ -118,8 +124,30 @@ def test_every_container_with_slots_has_the_hook_first_and_the_pod_a_pin(pod: An
         has_slots = container["name"] in decision.slots
         preloads = [v["value"] for v in container.get("env") or [] if v["name"] == "LD_PRELOAD" and "value" in v]
         assert not has_slots or [value.split(":")[0] for value in preloads] == [DEFAULTS.hook]
-        limits = (container.get("resources") or {}).get("limits") or {}
-        assert has_slots == any(int(limits.get(name, 0)) > 0 for name in RESOURCES.values())
+        resources = container.get("resources") or {}
+        claims, limits = resources.get("claims") or (), resources.get("limits") or {}
+        assert has_slots == any(int(limits.get(name, 0)) > 0 for name in RESOURCES.values()) or bool(claims)
+        assert has_slots == bool(claims) or defaults is DEFAULTS
+
+
+@relaxed
+@given(CALM_PODS, CLUSTERS)
+def test_n_gpus_become_one_request_for_n_devices(pod: Any, cluster: Cluster) -> None:
+    decision = admit(pod, cluster, CLAIMS)
+    if decision.outcome is Outcome.REFUSED:
+        return
+    shape = ClaimShape.from_text(decision.pod["metadata"]["annotations"][SHAPE])
+    assert decision.pod["spec"]["resourceClaims"] == [
+        {"name": "orion", "resourceClaimTemplateName": shape.template_name}
+    ]
+    assert shape.gpus == decision.slots == admit(pod, cluster, DEFAULTS).slots
+    for container in containers(decision.pod):
+        resources = container.get("resources") or {}
+        if container["name"] not in shape.gpus:
+            assert "claims" not in resources
+            continue
+        assert resources["claims"] == [{"name": "orion", "request": container["name"]}]
+        assert not any(name in (resources.get(kind) or {}) for name in WHOLE_GPUS for kind in ("limits", "requests"))
 
 
 @relaxed

@@ -59,11 +59,10 @@ def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
     """Return what a claim's slot may use.
 
     The scheduler has accounted for the claim's amounts, so they apply whatever the grant requests. The limits are those
-    of the grant: of the only container in it, as a claim does not say which containers use it. Without a limit of the
-    grant, a claim may use the memory that it reserves.
+    of the grant, whose containers differ only in their number of slots. Without a limit of the grant, a claim may use
+    the memory that it reserves.
     """
-    containers = list(grant.containers.values()) if grant is not None else []
-    limits = containers[0] if len(containers) == 1 else ContainerGrant()
+    limits = next(iter(grant.containers.values()), ContainerGrant()) if grant is not None else ContainerGrant()
     return limits.model_copy(
         update={
             "memory_limit_bytes": limits.memory_limit_bytes or claim.memory_bytes or None,

@@ -113,6 +113,12 @@ class ClusterHolders:
             async with asyncio.timeout(_PREPARE_SECONDS):
                 await self.identity.answered()
 
+    async def granted(self, slot: Slot) -> None:
+        """Wait until the operator has named a pod of the claim that has a slot. Returns within a second."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PREPARE_SECONDS):
+                await self.identity.claim_known((slot.gpu, slot.name))
+
     def claims_changed(self) -> None:
         """Take over which claims hold slots now, and write their grants into the pages."""
         self.identity.claims_changed()

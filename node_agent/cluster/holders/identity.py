@@ -128,6 +128,12 @@ class Identity:
             self._pods_changed.clear()
             await self._pods_changed.wait()
 
+    async def claim_known(self, slot: SlotKey) -> None:
+        """Return when the operator has named a pod of the claim that has a slot. The caller limits the time."""
+        while (resolved := self.holders.get(slot)) is not None and not resolved.created:
+            self._pods_changed.clear()
+            await self._pods_changed.wait()
+
     async def answered(self) -> None:
         """Return when the kubelet has answered a query that is sent from now on. The caller sets the time limit."""
         while not await self._next_answer():

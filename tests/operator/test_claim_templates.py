@@ -1,0 +1,87 @@
+"""The operator makes the templates that pods wait for, and knows which slots pods have by claims."""
+
+import json
+from typing import Any
+
+from orion.crds.claims import SHAPE, ClaimShape
+from orion.crds.policy import Priority
+from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
+from orion.operator.reconciler.records import Named, pod_record
+from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.writes import MakeTemplate, RequeueAfter, Write
+from tests.operator.fake_cluster import NOW, Body, FakeCluster, state_of, take
+from tests.operator.test_share_decisions import share
+
+SHAPES = ClaimShape(priority=Priority.BE, gpus={"main": 2}, time_milli=300)
+
+
+def pod(name: str = "p", shape: ClaimShape = SHAPES, node: str = "", **source: str) -> Body:
+    source = source or {"resourceClaimTemplateName": shape.template_name}
+    claims = [{"name": "orion", "request": "main"}]
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "n",
+            "name": name,
+            "labels": {"app": "s"},
+            "annotations": {"orion/priority": "be", SHAPE: shape.text},
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "resources": {"claims": claims}}, {"name": "other"}],
+            "resourceClaims": [{"name": "orion", **source}],
+        },
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+def decided(state: State, shape: ClaimShape = SHAPES) -> list[Write]:
+    return decide(state, Key(Kind.TEMPLATE, Named("n", shape.template_name)), NOW, 0.0)
+
+
+def test_a_template_is_made_while_a_pod_waits_for_it() -> None:
+    cluster = FakeCluster([pod()])
+    state = state_of(cluster)
+    assert Key(Kind.TEMPLATE, Named("n", SHAPES.template_name)) in set(state.everything())
+    made, again = decided(state)
+    assert made == MakeTemplate("n", SHAPES.template())
+    assert isinstance(again, RequeueAfter)
+    take(state, cluster.put(pod(node="node")))
+    assert decided(state) == []
+    assert state.templates.is_named(Named("n", SHAPES.template_name))
+    state.drop_pod(Named("n", "p"))
+    assert not state.templates.is_named(Named("n", SHAPES.template_name))
+
+
+def test_a_pod_that_comes_queues_its_template() -> None:
+    state = state_of(FakeCluster())
+    body = FakeCluster([pod()]).objects["Pod", "n", "p"]
+    assert Key(Kind.TEMPLATE, Named("n", SHAPES.template_name)) in state.put_pod(pod_record(body))
+
+
+def test_a_shape_that_does_not_fit_the_templates_name_makes_none() -> None:
+    for forged in (pod(resourceClaimTemplateName="orion-be-0123456789abcdef"), pod(resourceClaimName="mine")):
+        record = pod_record(FakeCluster([forged]).objects["Pod", "n", "p"])
+        assert record.template == ""
+        assert record.slots == (("main", 1),)
+    later = json.loads(SHAPES.text) | {"format": 99}
+    forged = pod()
+    forged["metadata"]["annotations"][SHAPE] = json.dumps(later)
+    assert pod_record(FakeCluster([forged]).objects["Pod", "n", "p"]).template == ""
+
+
+def test_a_pod_with_a_claim_gets_the_grant_of_its_share() -> None:
+    cluster = FakeCluster([share(memory={"limit": "2Gi"}), pod(node="node")])
+    state = state_of(cluster)
+    state.take_changed_nodes()
+    (found,) = PodsOfNodes(state).of("node").pods
+    grant: dict[str, Any] = json.loads(found.grant)
+    assert grant["share"] == "s"
+    assert grant["containers"] == {"main": {"slots": 2, "memoryLimitBytes": 2 << 30, "memoryRequestBytes": 2 << 30}}
+
+
+def test_a_claim_of_another_name_gives_no_slots() -> None:
+    other = pod(node="node")
+    other["spec"]["resourceClaims"][0]["name"] = "gpu"
+    assert pod_record(FakeCluster([other]).objects["Pod", "n", "p"]).slots == ()
