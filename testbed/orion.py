@@ -71,6 +71,7 @@ class Orion(Processes):
         self.folder = cluster.folder / "orion"
         self.configuration = self.folder / "nodes.yaml"
         self._settings = dict(configuration or {})
+        self.allocation = "device-plugin"
 
     def __enter__(self) -> "Orion":
         return self
@@ -153,6 +154,21 @@ class Orion(Processes):
         command += ["--metrics-address", f"{node.address}:{PLUGIN_PORT}" if name == "driver" else ""]
         self._begin(f"{node.name}-{name}", command, node)
 
+    def allocate(self, allocation: str) -> None:
+        """Give slots to pods by a device plugin, or by ResourceClaims (`dra`), from now on.
+
+        Operator and webhook start anew. The nodes' plugins and drivers are the caller's.
+        """
+        for name in ("operator", "webhook"):
+            self._processes.pop(name).stop(5)
+        self.allocation = allocation
+        if allocation == "dra":
+            self._give_rights("operator", CHART / "files" / "dra" / "operator-role.yaml")
+            for name in ("classes.yaml", "claims-policy.yaml"):
+                self._kubectl("apply", "--server-side", "-f", str(CHART / "files" / "dra" / name))
+        self.begin_operator()
+        self._start_webhook()
+
     def end(self, node: Node, component: str, patience: float = 20) -> None:
         """End `agent`, `plugin`, `driver` or `mps` of a node: SIGTERM, and SIGKILL after `patience` seconds."""
         self._processes.pop(f"{node.name}-{component}").stop(patience)
@@ -205,6 +221,7 @@ class Orion(Processes):
         address = self.cluster.control_plane.address
         command = ["operator", "--kubeconfig", str(self._identity("operator")), "--lease-namespace", NAMESPACE]
         command += ["--node-pods-address", f"{address}:{NODE_PODS_PORT}", "--node-pods-name", address]
+        command += ["--allocation", self.allocation]
         self._begin("operator", [*command, "--address", f"{address}:{OPERATOR_PORT}"])
 
     def end_operator(self) -> None:
@@ -216,8 +233,11 @@ class Orion(Processes):
         self.access.authority.server("orion-webhook", [address]).write(keys, "tls")
         command = ["webhook", "--kubeconfig", str(self._identity("webhook")), "--certificates", str(keys)]
         command += ["--listen", f"{address}:{WEBHOOK_PORT}", "--health", f"{address}:{HEALTH_PORT}"]
+        command += ["--allocation", self.allocation]
+        log = self._log("webhook")
+        begun = len(self.log("webhook")) if log.exists() else 0
         self._begin("webhook", command)
-        self._wait("the webhook did not start to serve", lambda: "reviews on port" in self.log("webhook"))
+        self._wait("the webhook did not start to serve", lambda: "reviews on port" in self.log("webhook")[begun:])
         configuration = yaml.safe_load((CHART / "files" / "webhook.yaml").read_text())
         reach = configuration["webhooks"][0]["clientConfig"]
         path = reach.pop("service")["path"]

@@ -9,8 +9,6 @@ waits a few seconds longer.
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.claims import TEMPLATE_LABEL
@@ -18,8 +16,6 @@ from orion.operator.reconciler.records import Named, PodRecord
 
 TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 AGAIN_SECONDS = 10.0
-_YOUNG = timedelta(seconds=60)
-""" A template that is younger may be for a pod that the operator does not know yet. """
 _GONE, _CHANGED = 404, 409
 
 _LOG = logging.getLogger(__name__)
@@ -78,7 +74,7 @@ async def remove_unused(api: ApiServer, templates: Templates, mine: Callable[[],
     for each in found["items"]:
         meta = each["metadata"]
         at = Named(meta["namespace"], meta["name"])
-        if templates.is_named(at) or not mine() or _age(meta) < _YOUNG:
+        if templates.is_named(at) or not mine():
             continue
         seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         try:
@@ -88,10 +84,6 @@ async def remove_unused(api: ApiServer, templates: Templates, mine: Callable[[],
                 raise
         else:
             _LOG.info("template %s is removed: no pod names it", "/".join(at))
-
-
-def _age(meta: dict[str, Any]) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(meta["creationTimestamp"])
 
 
 def _waits(pod: PodRecord) -> bool:

@@ -116,6 +116,22 @@ def offering(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[None]:
     orion.wait_until_advertised(node)
 
 
+@pytest.fixture(scope="module")
+def claiming_webhook(offering: None, orion: Orion, node: Node) -> Iterator[None]:
+    """Webhook and operator give slots by claims."""
+    _allocate(orion, node, "dra")
+    yield
+    _allocate(orion, node, "device-plugin")
+
+
+def _allocate(orion: Orion, node: Node, allocation: str) -> None:
+    """Change how slots are given; return when the node's agent has the new operator's answer."""
+    log = f"{node.name}-agent"
+    begun = len(orion.log(log))
+    orion.allocate(allocation)
+    eventually(lambda: "orion-operator answers" in orion.log(log)[begun:], what="the agent has an answer")
+
+
 @pytest.fixture
 def claims(offering: None, api: client.ApiClient, namespace: str, node: Node, orion: Orion) -> Claims:
     made = Claims(api, namespace, node, orion)

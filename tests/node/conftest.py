@@ -17,7 +17,7 @@ from testbed.cluster import Cluster
 from testbed.node import Node
 from testbed.orion import Orion
 from tests.cluster.conftest import api, kubeconfig_for, kubectl, programs
-from tests.node.claimed_gpus import claims, offering
+from tests.node.claimed_gpus import claiming_webhook, claims, offering
 from tests.node.cluster_parts import control_plane, node
 from tests.node.disturbed_pods import computing, fixed, occupants
 from tests.node.gpu_tenants import GROUP, GpuNode, Tenants
@@ -25,6 +25,7 @@ from tests.waiting import eventually
 
 __all__ = [
     "api",
+    "claiming_webhook",
     "claims",
     "computing",
     "control_plane",

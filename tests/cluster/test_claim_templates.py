@@ -1,0 +1,92 @@
+"""Where ResourceClaims give slots, the operator needs exactly the rights that the chart ships besides."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from orion.crds.claims import CLAIM, SHAPE, TEMPLATE_LABEL, ClaimShape
+from orion.crds.policy import Priority
+from tests.cluster import api_types
+from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
+from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
+from tests.cluster.rights import bind
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+USER = "system:serviceaccount:default:orion-operator"
+TEMPLATES = ROLE.parent / "dra" / "operator-role.yaml"
+CLAIM_TEMPLATES: dict[str, str] = {"group": "resource.k8s.io", "version": "v1", "plural": "resourceclaimtemplates"}
+SHAPES = ClaimShape(priority=Priority.BE, gpus={"main": 1}, memory_bytes=1 << 30)
+
+
+@pytest.fixture
+def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
+    """A control plane that records the operator's requests, under the chart's rules."""
+    with audited_plane(USER, tmp_path) as plane:
+        api_types.establish(plane.api)
+        grant_rights(plane.api, USER, "default")
+        bind(plane.api, TEMPLATES, USER, "default")
+        yield plane
+
+
+class Templates:
+    """The templates of the namespace `default`."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._objects = client.CustomObjectsApi(api)
+
+    def uids(self) -> dict[str, str]:
+        """Return the uid of each template, by name."""
+        found: Any = self._objects.list_namespaced_custom_object(**CLAIM_TEMPLATES, namespace="default")
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found["items"]}
+
+    def create(self, name: str, labels: dict[str, str]) -> None:
+        body = SHAPES.template()
+        body["metadata"] = {"name": name, "labels": labels}
+        self._objects.create_namespaced_custom_object(**CLAIM_TEMPLATES, namespace="default", body=body)
+
+    def delete(self, name: str) -> None:
+        self._objects.delete_namespaced_custom_object(**CLAIM_TEMPLATES, namespace="default", name=name)
+
+
+def pod() -> dict[str, Any]:
+    """A pod as the webhook admits it. No scheduler runs, so it waits."""
+    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: SHAPES.text}
+    claims = [{"name": CLAIM, "request": "main"}]
+    return {
+        "metadata": {"name": "p", "annotations": marks, "labels": {"orion.gpu/priority": "be"}},
+        "spec": {
+            "containers": [{"name": "main", "image": "none", "resources": {"claims": claims}}],
+            "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": SHAPES.template_name}],
+        },
+    }
+
+
+def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_path: Path) -> None:
+    templates, core = Templates(audited.api), client.CoreV1Api(audited.api)
+    options = ("--lease-namespace", "default", "--allocation", "dra", "--resync-seconds", "2")
+    process = OperatorProcess(audited.kubeconfig, tmp_path, *options)
+    templates.create("orion-be-unused", {TEMPLATE_LABEL: "true"})
+    templates.create("of-somebody", {})
+    process.start()
+    try:
+        process.wait_until_ready()
+        core.create_namespaced_pod("default", pod())
+        eventually(lambda: SHAPES.template_name in templates.uids(), what="the template")
+        made = templates.uids()[SHAPES.template_name]
+        templates.delete(SHAPES.template_name)
+        eventually(lambda: templates.uids().get(SHAPES.template_name, made) != made, what="the template is back")
+        eventually(lambda: "orion-be-unused" not in templates.uids(), what="the unused template is gone")
+        assert SHAPES.template_name in templates.uids()
+        core.delete_namespaced_pod("p", "default", grace_period_seconds=0)
+        eventually(lambda: list(templates.uids()) == ["of-somebody"], what="only the template of somebody else is left")
+    finally:
+        assert process.end(signal.SIGTERM) == 0
+    used = {right for right in audited.asked() if right[0] == "resource.k8s.io"}
+    assert used == granted(TEMPLATES)
+    assert audited.refused() == []

@@ -1,0 +1,112 @@
+"""What ResourceClaims and templates may ask of Orion's classes, by the chart's policy at a real API server."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client
+
+from orion.crds.claims import CLASSES, SLOTS, ClaimShape
+from orion.crds.policy import Priority
+from tests.cluster.refusals import refusal
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+FILES = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra"
+GROUP: dict[str, str] = {"group": "resource.k8s.io", "version": "v1"}
+TEMPLATE = "ResourceClaimTemplate"
+HP, BE = {"hpSlots": "1", "beSlots": "0"}, {"hpSlots": "0", "beSlots": "1"}
+
+Create = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def create(api: client.ApiClient, namespace: str) -> Iterator[Create]:
+    """Create claims and templates from the `devices` of a claim; return why it was refused."""
+    admission, objects = client.AdmissionregistrationV1Api(api), client.CustomObjectsApi(api)
+    definition, binding = yaml.safe_load_all((FILES / "claims-policy.yaml").read_text())
+    # Tests run side by side on one API server, so each has the policy for its own namespace.
+    name = f"{definition['metadata']['name']}-{namespace}"
+    definition["metadata"]["name"] = binding["metadata"]["name"] = binding["spec"]["policyName"] = name
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    binding["spec"]["matchResources"] = {"namespaceSelector": here}
+    admission.create_validating_admission_policy(definition)
+    admission.create_validating_admission_policy_binding(binding)
+
+    def refusals(devices: dict[str, Any]) -> list[str]:
+        found = []
+        for kind, spec in (("ResourceClaim", {"devices": devices}), (TEMPLATE, {"spec": {"devices": devices}})):
+            body = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"generateName": "c-"}, "spec": spec}
+            where = {**GROUP, "namespace": namespace, "plural": f"{kind.lower()}s"}
+            found.append(refusal(objects.create_namespaced_custom_object, **where, body=body))
+        return found
+
+    def make(devices: dict[str, Any]) -> str:
+        of_claim, of_template = refusals(devices)
+        assert bool(of_claim) == bool(of_template)
+        return of_claim
+
+    try:
+        # The API server enforces a new policy after about a second.
+        eventually(lambda: all("hpSlots" in why for why in refusals(one("orion-hp", BE))), what="the policy counts")
+        yield make
+    finally:
+        admission.delete_validating_admission_policy_binding(name)
+        admission.delete_validating_admission_policy(name)
+
+
+def one(device_class: str, amounts: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    capacity = {"capacity": {"requests": amounts}} if amounts is not None else {}
+    exactly = {"deviceClassName": device_class, **capacity, **fields}
+    return {"requests": [{"name": "gpu", "exactly": exactly}]}
+
+
+def test_role_and_slot_must_agree(create: Create) -> None:
+    assert create(one("orion-hp", {**HP, "time": "300", "memory": "20Gi"})) == ""
+    assert create(one("orion-be", BE)) == ""
+    assert create(one("orion-be")) == ""  # the device's default is one be slot
+    assert create(one("somebody-elses")) == ""
+    for devices in (one("orion-hp"), one("orion-hp", BE), one("orion-be", HP), one("orion-be", {**BE, "beSlots": "2"})):
+        assert "each request is one slot" in create(devices)
+    alternatives = [{"name": "a", **one("orion-be", BE)["requests"][0]["exactly"]}]
+    assert create({"requests": [{"name": "gpu", "firstAvailable": alternatives}]}) == ""
+    alternatives.append({"name": "b", **one("orion-hp", BE)["requests"][0]["exactly"]})
+    assert "each request is one slot" in create({"requests": [{"name": "gpu", "firstAvailable": alternatives}]})
+
+
+def test_what_the_operator_makes_is_accepted(create: Create) -> None:
+    for priority in Priority:
+        shape = ClaimShape(
+            priority=priority, gpus={"a": 1, "b": 2}, time_milli=500, memory_bytes=1 << 30, in_common="orion.gpu/nvlink"
+        )
+        assert create(shape.template()["spec"]["spec"]["devices"]) == ""
+
+
+def test_config_of_the_claim_is_refused_and_of_other_drivers_accepted(create: Create) -> None:
+    def config(driver: str) -> dict[str, Any]:
+        return one("orion-be", BE) | {"config": [{"opaque": {"driver": driver, "parameters": {"role": "hp"}}}]}
+
+    assert "only a DeviceClass may have config" in create(config("orion.gpu"))
+    assert create(config("gpu.example.com")) == ""
+
+
+def test_a_namespace_for_be_alone_gets_no_claim_of_hp(create: Create, api: client.ApiClient, namespace: str) -> None:
+    core = client.CoreV1Api(api)
+    core.patch_namespace(namespace, {"metadata": {"annotations": {"orion/max-priority": "be"}}})
+    eventually(lambda: "above the ceiling of Namespace" in create(one("orion-hp", HP)))
+    assert create(one("orion-be", BE)) == ""
+
+
+def test_the_classes_are_those_that_the_code_names() -> None:
+    classes = {
+        each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all((FILES / "classes.yaml").read_text())
+    }
+    assert set(classes) == set(CLASSES.values())
+    for priority, name in CLASSES.items():
+        assert classes[name]["config"][0]["opaque"]["parameters"] == {"role": str(priority)}
+        assert classes[name]["extendedResourceName"] == f"orion.gpu/{priority}"
+    policy = (FILES / "claims-policy.yaml").read_text()
+    assert f"'{CLASSES[Priority.HP]}': ['{SLOTS['hp']}', '{SLOTS['be']}']" in policy
