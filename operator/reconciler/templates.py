@@ -8,7 +8,8 @@ waits a few seconds longer.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.claims import TEMPLATE_LABEL
@@ -70,20 +71,21 @@ async def remove_unused(api: ApiServer, templates: Templates, mine: Callable[[],
     Raises:
         ApiError: the API server does not answer.
     """
-    found = await api.get(TEMPLATES, METADATA_LIST, labelSelector=TEMPLATE_LABEL)
-    for each in found["items"]:
-        meta = each["metadata"]
-        at = Named(meta["namespace"], meta["name"])
-        if templates.is_named(at) or not mine():
-            continue
-        seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        try:
-            await api.delete(f"{path_of(at.namespace)}/{at.name}", as_seen=seen)
-        except ApiError as error:
-            if error.status not in (_GONE, _CHANGED):
-                raise
-        else:
-            _LOG.info("template %s is removed: no pod names it", "/".join(at))
+    async for page in api.pages(TEMPLATES, METADATA_LIST, labelSelector=TEMPLATE_LABEL):
+        for each in page["items"]:
+            at = Named(each["metadata"]["namespace"], each["metadata"]["name"])
+            if mine() and not templates.is_named(at):
+                await _remove(api, at, each["metadata"])
+
+
+async def _remove(api: ApiServer, at: Named, seen: Mapping[str, Any]) -> None:
+    try:
+        await api.delete(f"{path_of(at.namespace)}/{at.name}", as_seen=seen)
+    except ApiError as error:
+        if error.status not in (_GONE, _CHANGED):
+            raise
+    else:
+        _LOG.info("template %s is removed: no pod names it", "/".join(at))
 
 
 def _waits(pod: PodRecord) -> bool:
