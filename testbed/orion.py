@@ -30,7 +30,7 @@ ROLES = {
     "operator": "operator-role.yaml",
     "webhook": "webhook-role.yaml",
     "agent": "agent-role.yaml",
-    "dra-driver": "dra/role.yaml",
+    "dra-driver": "dra/driver-role.yaml",
 }
 OBJECTS = (
     "policies.yaml",
@@ -38,7 +38,7 @@ OBJECTS = (
     "agent-policy.yaml",
     "operator-policy.yaml",
     "webhook-policy.yaml",
-    "dra/policy.yaml",
+    "dra/driver-policy.yaml",
 )
 WEBHOOK_PORT, HEALTH_PORT, OPERATOR_PORT, NODE_PODS_PORT = 9443, 9444, 9445, 9446
 AGENT_PORT, PLUGIN_PORT = 9435, 9436

@@ -13,7 +13,7 @@ VALUES = Path(helm.CHART, "values.yaml").read_text()
 DEFAULTS: dict[str, Any] = yaml.safe_load(VALUES)
 SCHEMA: dict[str, Any] = yaml.safe_load(Path(helm.CHART, "values.schema.json").read_text())
 FREE_MAPS = ("nodeSelector", "resources", "securityContext", "labels")  # each of these maps counts as one value
-MPS = {"mps": {"enabled": True}}
+MPS, DRA = {"mps": {"enabled": True}}, {"allocation": "dra"}
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

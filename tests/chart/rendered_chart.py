@@ -10,12 +10,13 @@ import yaml
 from testbed import helm
 
 NAMESPACE = "orion-system"
-KUBERNETES = "1.34.0"
+KUBERNETES = "1.37.0"
 Object = dict[str, Any]
 FILES = helm.CHART / "files"
 PEM = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 """ Has the form of a certificate authority. """
 EVERYTHING: dict[str, Any] = {
+    "allocation": "dra",
     "mps": {"enabled": True},
     "monitoring": {"serviceMonitor": {"enabled": True}, "dashboard": {"enabled": True}},
     "networkPolicy": {"metricsFrom": [{"podSelector": {}}], "apiServerCIDRs": ["10.0.0.1/32"]},

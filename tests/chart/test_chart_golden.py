@@ -18,6 +18,10 @@ pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is mis
 
 GOLDEN = Path(__file__).parent / "golden"
 LEFT_OUT = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration")
+MONITORED: dict[str, Any] = {"serviceMonitor": {"enabled": True}}
+FROM_PROMETHEUS: dict[str, Any] = {
+    "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+}
 SETS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "simulated": {"simulatedGPUs": 2, "mps": {"enabled": True}},
@@ -29,15 +33,16 @@ SETS: dict[str, dict[str, Any]] = {
         "mps": {"enabled": True, "refreshMilliseconds": 40},
         "certificates": {"source": "cert-manager"},
     },
+    "dra": {"allocation": "dra", "simulatedGPUs": 2, "monitoring": MONITORED, "networkPolicy": FROM_PROMETHEUS},
     "no-runtime": {
         "nodeConfiguration": {"deviceListStrategy": "device-nodes"},
         "node": {"gpuAccess": "privileged", "everywhere": True, "seLinuxOptions": {"type": "spc_t"}},
         "mps": {"enabled": True},
     },
     "watched": {
-        "monitoring": {"serviceMonitor": {"enabled": True}},
+        "monitoring": MONITORED,
         "networkPolicy": {
-            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+            **FROM_PROMETHEUS,
             "apiServerCIDRs": ["10.0.0.1/32"],
             "webhookFrom": [{"ipBlock": {"cidr": "10.0.0.1/32"}}],
         },

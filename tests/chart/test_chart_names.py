@@ -61,7 +61,7 @@ def test_every_object_is_in_the_releases_namespace_or_in_none(everything: list[O
 def test_all_names_begin_with_the_name_of_the_release(release: str, values: dict[str, Any], name: str) -> None:
     found = chart.objects(EVERYTHING | values, release)
     for each in found:
-        if each["kind"] != "CustomResourceDefinition":
+        if each["kind"] not in ("CustomResourceDefinition", "DeviceClass"):  # pods and claims contain these names
             assert each["metadata"]["name"] == name or each["metadata"]["name"].startswith(f"{name}-")
     (webhook,) = chart.one(found, "MutatingWebhookConfiguration", name)["webhooks"]
     service = webhook["clientConfig"]["service"]
@@ -142,6 +142,6 @@ def test_every_service_budget_and_network_policy_selects_pods(everything: list[O
     selectors += [
         each["spec"]["podSelector"]["matchLabels"] for each in chart.of_kind(everything, "NetworkPolicy").values()
     ]
-    assert len(selectors) == 3 + 2 + 5
+    assert len(selectors) == 3 + 2 + 6
     for selector in selectors:
         assert any(selector.items() <= labels.items() for labels in pods)

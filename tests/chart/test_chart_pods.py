@@ -14,7 +14,15 @@ from tests.chart.rendered_chart import EVERYTHING, Object
 
 pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
-WORKLOADS = ("orion-operator", "orion-webhook", "orion-node", "orion-mps", "orion-test-slot", "orion-cleanup")
+COMPONENTS = {
+    "orion-operator": "operator",
+    "orion-webhook": "webhook",
+    "orion-node": "node",
+    "orion-mps": "mps",
+    "orion-dra-driver": "draDriver",
+}
+""" The values of each Deployment and DaemonSet. """
+WORKLOADS = (*COMPONENTS, "orion-test-slot", "orion-cleanup")
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -48,9 +56,9 @@ def test_all_pods_are_listed_here(everything: list[Object]) -> None:
     assert set(chart.pod_specs(everything)) == set(WORKLOADS)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS[:4])
+@pytest.mark.parametrize("workload", COMPONENTS)
 def test_every_component_uses_its_own_values(workload: str) -> None:
-    component = workload.removeprefix("orion-")
+    component = COMPONENTS[workload]
     own: dict[str, Any] = {
         "podLabels": {"a": "b"},
         "podAnnotations": {"c": "d"},
@@ -58,8 +66,8 @@ def test_every_component_uses_its_own_values(workload: str) -> None:
         "terminationGracePeriodSeconds": 7,
     }
     placement = {"tolerations": [{"key": "k", "operator": "Exists"}], "affinity": {"nodeAffinity": {}}}
-    placed = "node" if component == "mps" else component
-    values: dict[str, Any] = {"mps": {"enabled": True}}
+    placed = "node" if component in ("mps", "draDriver") else component
+    values: dict[str, Any] = {"mps": {"enabled": True}, "allocation": "dra"}
     values[component] = values.get(component, {}) | own
     values[placed] = values.get(placed, {}) | placement
     found = chart.objects(values)

@@ -64,6 +64,13 @@ def test_similar_values_that_work_are_rendered(values: dict[str, Any]) -> None:
     assert chart.objects(values)
 
 
+def test_claims_need_a_kubernetes_that_knows_shared_devices() -> None:
+    command = ["template", "orion", str(helm.CHART), "--set", "allocation=dra", "--kube-version"]
+    with pytest.raises(Failed, match=r"allocation=dra needs Kubernetes 1\.36, and this cluster is v1\.35\.9"):
+        helm.run(*command, "1.35.9")
+    assert helm.run(*command, "1.36.0")
+
+
 def test_an_older_kubernetes_is_refused() -> None:
     with pytest.raises(Failed, match=r"requires kubeVersion: >=1\.32"):
         helm.run("template", "orion", str(helm.CHART), "--kube-version", "1.31.4")

@@ -18,6 +18,8 @@ ACCOUNTS = {
     "webhook-role": "orion-webhook",
     "agent-role": "orion-agent",
     "cleanup-role": "orion-cleanup",
+    "dra/driver-role": "orion-dra-driver",
+    "dra/operator-role": "orion-operator",
 }
 
 
@@ -35,7 +37,9 @@ def test_each_role_has_the_rules_of_its_file_and_is_bound_to_its_account(name: s
 
 def test_there_are_no_roles_besides_those_of_the_files(everything: list[Object]) -> None:
     names = {
-        (role["kind"], role["metadata"]["name"]) for path in FILES.glob("*-role.yaml") for role in shipped(path.name)
+        (role["kind"], role["metadata"]["name"])
+        for path in FILES.rglob("*-role.yaml")
+        for role in shipped(str(path.relative_to(FILES)))
     }
     for kind in ("Role", "ClusterRole"):
         bound = {(kind, each["roleRef"]["name"]) for each in chart.of_kind(everything, f"{kind}Binding").values()}
@@ -100,6 +104,19 @@ def test_defaults_of_ceilings_reach_the_policies() -> None:
         variables = chart.one(found, "ValidatingAdmissionPolicy", name)["spec"]["variables"]
         (defaults,) = (each["expression"] for each in variables if each["name"] == "defaults")
         assert json.loads(defaults) == {"orion/max-priority": "be", "orion/max-memory": "20Gi"}
+
+
+def test_policies_about_claims_equal_their_files_and_name_the_drivers_account() -> None:
+    found = chart.objects({"allocation": "dra"})
+    for name in ("dra/driver-policy.yaml", "dra/claims-policy.yaml", "dra/classes.yaml"):
+        for each in shipped(name):
+            assert chart.one(found, each["kind"], each["metadata"]["name"])["spec"] == each["spec"]
+    other = chart.objects({"allocation": "dra", "ceilings": {"enabled": False}}, "gpus")
+    conditions = chart.one(other, "ValidatingAdmissionPolicy", "gpus-orion-dra-drivers-keep-to-their-node")["spec"]
+    assert ":gpus-orion-dra-driver'" in conditions["matchConditions"][0]["expression"]
+    variables = chart.one(other, "ValidatingAdmissionPolicy", "gpus-orion-claims-ask-for-slots")["spec"]["variables"]
+    assert {"name": "maxPriority", "expression": "optional.none()"} in variables
+    assert not chart.of_kind(chart.objects(), "DeviceClass")
 
 
 def test_definitions_equal_their_files_and_are_kept() -> None:

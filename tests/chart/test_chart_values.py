@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.chart import rendered_chart as chart
-from tests.chart.chart_values import LEAVES, MPS, VALUES, set_at
+from tests.chart.chart_values import DRA, LEAVES, MPS, VALUES, set_at
 
 pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
@@ -23,6 +23,7 @@ GIVEN = {
 
 
 CHANGED: dict[str, Any] = {
+    "allocation": "dra",
     "commonLabels": {"team": "a"},
     "commonAnnotations": {"note": "a"},
     "ceilings.defaults": {"orion/max-priority": "be"},
@@ -40,6 +41,7 @@ CHANGED: dict[str, Any] = {
     "certificates.certManager.issuerRef": {"kind": "ClusterIssuer", "name": "own"},
     "certificates.given.caBundle": "-----BEGIN CERTIFICATE-----\ny",
     "operator.namespaces": ["a"],
+    "webhook.gpuTaints": ["gpu"],
     "webhook.apiServerCIDRs": ["10.0.0.1/32"],
     "webhook.failurePolicy": "Ignore",
     "webhook.logLevel": "debug",
@@ -71,6 +73,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "node.nvml": {"node": {"gpuAccess": "privileged"}},
     "node.simulatedState": SIMULATED,
     "mps": MPS,
+    "draDriver": DRA,
+    "webhook.gpuTaints": DRA,
     "networkPolicy.apiServerPorts": {"networkPolicy": {"apiServerCIDRs": ["10.0.0.1/32"]}},
     "monitoring.serviceMonitor": SERVICE_MONITOR,
     "monitoring.dashboard": {"monitoring": {"dashboard": {"enabled": True}}},

@@ -27,7 +27,7 @@ Writer = Callable[[str], client.CustomObjectsApi]
 @pytest.fixture
 def policy(api: client.ApiClient) -> Iterator[None]:
     admission = client.AdmissionregistrationV1Api(api)
-    definition, binding = yaml.safe_load_all((FILES / "policy.yaml").read_text())
+    definition, binding = yaml.safe_load_all((FILES / "driver-policy.yaml").read_text())
     admission.create_validating_admission_policy(definition)
     admission.create_validating_admission_policy_binding(binding)
     yield
@@ -40,7 +40,7 @@ def writer(api: client.ApiClient, namespace: str, control_plane: Access, tmp_pat
     """A driver's client with the token of its pod on a node; for the node "", the token belongs to no pod."""
     core, opened = client.CoreV1Api(api), []
     core.create_namespaced_service_account(namespace, {"metadata": {"name": ACCOUNT}})
-    bind(api, FILES / "role.yaml", f"system:serviceaccount:{namespace}:{ACCOUNT}", namespace)
+    bind(api, FILES / "driver-role.yaml", f"system:serviceaccount:{namespace}:{ACCOUNT}", namespace)
 
     def make(node: str) -> client.CustomObjectsApi:
         wanted: dict[str, Any] = {"expirationSeconds": 3600}

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra" / "role.yaml"
+ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra" / "driver-role.yaml"
 USER = "system:serviceaccount:default:orion-dra-driver"
 SLICES: dict[str, str] = {"group": "resource.k8s.io", "version": "v1", "plural": "resourceslices"}
 NODE = "node-1"
