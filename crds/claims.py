@@ -36,6 +36,9 @@ SHAPE = f"{GROUP}/claim"
 TEMPLATE_LABEL = f"{GROUP}/template"
 """ On a ResourceClaimTemplate, a label that the operator writes: the template is the operator's. """
 
+TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
+""" The path of all templates at the API server. """
+
 GPUS_MAX = 32
 """ The most GPUs of one claim: the API server allows so many results. """
 FORMAT = 1
@@ -131,6 +134,12 @@ class ClaimShape(Model):
     def _constraints(self) -> list[dict[str, Any]]:
         several = sorted(name for name, count in self.gpus.items() if count > 1)
         return [{"requests": [name], "matchAttribute": self.in_common} for name in several if self.in_common]
+
+
+def template_path(namespace: str, name: str = "") -> str:
+    """Return the path of a template at the API server; without a name, that of a namespace's templates."""
+    folder, plural = TEMPLATES.rsplit("/", 1)
+    return f"{folder}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def shape_of(priority: Priority, spec: GPUShareSpec | None, gpus: dict[str, int]) -> ClaimShape:

@@ -157,7 +157,7 @@ class Orion(Processes):
     def allocate(self, allocation: str) -> None:
         """Give slots to pods by a device plugin, or by ResourceClaims (`dra`), from now on.
 
-        Operator and webhook start anew. The nodes' plugins and drivers are the caller's.
+        Operator and webhook start again. The nodes' plugins and drivers are the caller's.
         """
         for name in ("operator", "webhook"):
             self._processes.pop(name).stop(5)

@@ -13,6 +13,7 @@ from datetime import datetime
 from orion.api_server.paths import DEVICES, NODES, SHARES, resource_path
 from orion.api_server.requests import JSON, METADATA_LIST, ApiError, ApiServer
 from orion.crds import share
+from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, template_path
 from orion.operator.cleanup import remains
 from orion.operator.cleanup.remains import Body, Patch
 from orion.operator.reconciler.records import Named
@@ -31,7 +32,7 @@ class Cleaned:
     shares: list[str] = field(default_factory=list)
     """ NAMESPACE/NAME of GPUShares whose conditions are now unknown. """
     deleted: list[str] = field(default_factory=list)
-    """ Objects of `helm test` that were deleted, as pods/NAME or gpushares/NAME. """
+    """ Objects that were deleted: those of `helm test`, and templates of pods' claims, as KIND/NAME. """
     failed: list[str] = field(default_factory=list)
     """ A sentence for each request that failed. """
 
@@ -70,6 +71,10 @@ class Cleaning:
             await self._each(NODES, JSON, self._resources)
         await self._each(DEVICES, JSON, self._device)
         await self._each(SHARES, JSON, self._share)
+        with self._recorded_errors():  # an API server that knows no claims has no templates
+            async for page in self._server.pages(TEMPLATES, METADATA_LIST, labelSelector=TEMPLATE_LABEL):
+                metas = [each["metadata"] for each in page["items"]]
+                await asyncio.gather(*(self._delete(template_path(each["namespace"], each["name"])) for each in metas))
         return self.cleaned
 
     async def _each(self, path: str, accept: str, clean: Callable[[Body], "_Write | None"]) -> None:

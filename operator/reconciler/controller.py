@@ -24,12 +24,12 @@ from typing import Protocol
 
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import JSON_PATCH, METADATA_LIST, ApiError, ApiServer
+from orion.crds.claims import template_path
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.templates import path_of
 from orion.operator.reconciler.work_queue import WorkQueue
 
 _LOG = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ class Controller:
 
     async def _make(self, write: writes.MakeTemplate) -> None:
         try:
-            await self._api.post(path_of(write.namespace), write.template)
+            await self._api.post(template_path(write.namespace), write.template)
         except ApiError as error:
             if error.status != _CONFLICT:  # it exists
                 raise

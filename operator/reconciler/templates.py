@@ -12,19 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
-from orion.crds.claims import TEMPLATE_LABEL
+from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, template_path
 from orion.operator.reconciler.records import Named, PodRecord
 
-TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 AGAIN_SECONDS = 10.0
 _GONE, _CHANGED = 404, 409
 
 _LOG = logging.getLogger(__name__)
-
-
-def path_of(namespace: str) -> str:
-    """Return the path of a namespace's templates."""
-    return TEMPLATES.replace("/resourceclaimtemplates", f"/namespaces/{namespace}/resourceclaimtemplates")
 
 
 class Templates:
@@ -80,7 +74,7 @@ async def remove_unused(api: ApiServer, templates: Templates, mine: Callable[[],
 
 async def _remove(api: ApiServer, at: Named, seen: Mapping[str, Any]) -> None:
     try:
-        await api.delete(f"{path_of(at.namespace)}/{at.name}", as_seen=seen)
+        await api.delete(template_path(at.namespace, at.name), as_seen=seen)
     except ApiError as error:
         if error.status not in (_GONE, _CHANGED):
             raise

@@ -1,7 +1,7 @@
 """Turns the slots of a pod into one ResourceClaim, and reads the claim of a pod that has one.
 
 A pod may have its claim already, under the name that Orion governs (`CLAIM`): because somebody wrote the claim, or
-because this webhook has made it and sees the pod again. In the second case the claim is made anew, since the pod may
+because this webhook has made it and sees the pod again. In the second case the claim is made again, since the pod may
 have changed in between, and so may its GPUShare.
 
 Each container has a request of its own, and so a slot of its own on each of its GPUs. An init container uses the

@@ -11,6 +11,8 @@ import pytest
 import yaml
 from kubernetes import client
 
+from orion.crds.claims import ClaimShape
+from orion.crds.policy import Priority
 from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.cluster import api_types
@@ -27,6 +29,7 @@ ROLE = FILES / "cleanup-role.yaml"
 USER = "system:serviceaccount:default:orion-cleanup"
 GROUP, VERSION, GPU, TEST = "orion.gpu", "v1alpha1", "gpu-00000000-0000-4000-8000-000000000000", "orion-test-slot"
 ASKED_BY_POLICY = {(GROUP, "gpudevices", "release")}
+CLAIM = ClaimShape(priority=Priority.BE, gpus={"main": 1})
 TAINT = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
 LABELS = {"orion.gpu/gpus": "1", "orion.gpu/mode": "timeslice", "orion/enabled": "true"}
 
@@ -70,6 +73,8 @@ def make_what_orion_leaves(api: client.ApiClient) -> None:
         objects.create_namespaced_custom_object(GROUP, VERSION, "default", "gpushares", share)
     pods = {"status": {"pods": {"governed": 1}}}
     objects.patch_namespaced_custom_object_status(GROUP, VERSION, "default", "gpushares", "mild", pods)
+    template = ("resource.k8s.io", "v1", "default", "resourceclaimtemplates", CLAIM.template())
+    objects.create_namespaced_custom_object(*template)
     spec = {"containers": [{"name": "tenant", "image": "none"}]}
     core.create_namespaced_pod("default", {"metadata": {"name": TEST}, "spec": spec})
 
@@ -110,7 +115,7 @@ def test_every_right_is_used_and_none_is_missing(audited: AuditedPlane) -> None:
         "nodes": {"node": ["orion.gpu/gpus", "orion.gpu/mode"]},
         "gpus": [GPU],
         "shares": ["default/mild"],
-        "deleted": [f"pods/{TEST}", f"gpushares/{TEST}"],
+        "deleted": [f"pods/{TEST}", f"gpushares/{TEST}", f"resourceclaimtemplates/{CLAIM.template_name}"],
         "failed": [],
     }
     objects = client.CustomObjectsApi(audited.api)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orion.api_server.requests import ApiError, ApiServer
 from orion.cli.cleanup import _lines
 from orion.cli.main import main
+from orion.crds.claims import TEMPLATES
 from orion.crds.conditions import ConditionType
 from orion.crds.device import GPUDeviceStatus
 from orion.crds.share_status import GPUShareStatus
@@ -142,7 +143,7 @@ class FakeServer:
         self._lists, self._refuses = lists, refuses
         self.asked: list[tuple[str, str]] = []
 
-    async def pages(self, path: str, accept: str) -> Any:
+    async def pages(self, path: str, accept: str, **_: str) -> Any:
         self._refuse(path)
         found = self._lists.get(path, [])
         for page in (found[:1], found[1:]):
@@ -215,6 +216,14 @@ def test_objects_of_a_helm_test_are_deleted_if_they_exist() -> None:
     server = FakeServer({}, {share: 404})
     assert clean(server, test=Named("n", "t")).deleted == ["pods/t"]
     assert server.asked == [("DELETE", pod)]
+
+
+def test_templates_of_claims_are_deleted_and_need_not_be_known() -> None:
+    template = {"metadata": {"namespace": "n", "name": "orion-be-0"}}
+    server = FakeServer({TEMPLATES: [template]}, {})
+    assert clean(server).deleted == ["resourceclaimtemplates/orion-be-0"]
+    assert server.asked == [("DELETE", "/apis/resource.k8s.io/v1/namespaces/n/resourceclaimtemplates/orion-be-0")]
+    assert clean(FakeServer({}, {TEMPLATES: 404})).failed == []
 
 
 def test_missing_definitions_and_objects_count_as_clean() -> None:

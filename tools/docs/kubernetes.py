@@ -61,6 +61,8 @@ _BUILT_IN = {
     "rolebindings", "priorityclass", "priorityclasses", "runtimeclass", "runtimeclasses", "endpointslice",
     "endpointslices", "pvc", "pv", "statefulset", "statefulsets", "replicaset", "replicasets", "cronjob",
     "cronjobs", "servicemonitor", "servicemonitors", "orion",
+    "resourceclaim", "resourceclaims", "resourceclaimtemplate", "resourceclaimtemplates", "resourceslice",
+    "resourceslices", "deviceclass", "deviceclasses",
 }  # fmt: skip
 
 

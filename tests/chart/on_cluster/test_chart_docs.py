@@ -1,7 +1,7 @@
 """Runs the commands of the docs on a cluster: blocks fenced ```console run must print what the page shows.
 
-The pages run in order, from the README's quick start to the removal of the last object. Each page finds the cluster in
-the state that the previous one left.
+The pages run in order, from the README's quick start to the removal of the last object, and then once more with claims.
+Each page finds the cluster in the state that the previous one left.
 """
 
 import os
@@ -19,7 +19,14 @@ from tools.docs.runnable import Step
 
 pytestmark = pytest.mark.node
 
-WALK = ("README.md", "docs/installing.md", "docs/troubleshooting.md", "docs/upgrading.md", "docs/uninstalling.md")
+WALK = (
+    "README.md",
+    "docs/installing.md",
+    "docs/troubleshooting.md",
+    "docs/upgrading.md",
+    "docs/uninstalling.md",
+    "docs/dra.md",
+)
 READS = ("kubectl get", "kubectl logs", "kubectl describe")
 """ These commands are repeated until they print the expected text; all others run once. """
 CLEARING = (
