@@ -43,9 +43,14 @@ def pod(
         ),
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster; needs -f.")] = False,
-    allocation: Annotated[str, typer.Option(metavar="KIND", help="The webhook's option of the same name.")] = (
-        "device-plugin"
-    ),
+    allocation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="The webhook's option of the same name.",
+            show_default="dra if the pod has a claim of the webhook, else device-plugin",
+        ),
+    ] = None,
     require_share: Annotated[
         bool, typer.Option("--require-share", help="The webhook's option of the same name.")
     ] = False,
@@ -59,7 +64,8 @@ def pod(
 
     [bold]orion explain pod -f deployment.yaml[/bold]
 
-    The command changes nothing. For an existing pod it shows what would happen if the pod were created again.
+    The command changes nothing. For an existing pod it shows what would happen if the pod were created again, and what
+    the pod waits for if it has a ResourceClaim and no node.
     """
     from pydantic import ValidationError
 
@@ -67,10 +73,12 @@ def pod(
     from orion.operator.webhook.admitting import admit
     from orion.operator.webhook.decisions import Outcome
 
+    source = pod_sources.find(name, namespace, file or (), offline)
+    if allocation is None:
+        allocation = "dra" if pod_sources.has_claim(source.pod) else "device-plugin"
     defaults = installation(
         allocation=allocation, require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root
     )
-    source = pod_sources.find(name, namespace, file or (), offline)
     try:
         decision = admit(source.pod, source.cluster, defaults)
     except ValidationError as error:
@@ -94,6 +102,7 @@ def _plain(source: "Source", decision: "Decision") -> dict[str, Any]:
         "sentence": decision.sentence,
         "because": list(decision.because),
         "cautions": [*source.misplaced, *decision.cautions],
+        "waits": list(source.waits),
         "share": decision.share,
         "grant": grant.plain() if (grant := _grant(source, decision)) else None,
         "patch": difference(source.pod, decision.pod),
@@ -114,6 +123,10 @@ def _show(source: "Source", decision: "Decision") -> None:
         console.print(f"  its grant: {escape(grant.as_json())}")
     for caution in (*source.misplaced, *decision.cautions):
         console.print(f"  [yellow]! {escape(caution)}[/yellow]")
+    if source.waits:
+        console.print("  it waits for GPUs:")
+    for sentence in source.waits:
+        console.print(f"  {escape(sentence)}")
     for line in _diff(source.pod, decision.pod):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         console.print(f"[{style}]{escape(line)}[/{style}]" if style else escape(line))

@@ -16,12 +16,15 @@ import yaml
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import PREFIX
+from orion.crds.claims import CLAIM, SHAPE
 from orion.crds.governing import Shares
 from orion.crds.model import API_VERSION, GROUP
 from orion.crds.share import GPUShare
 from orion.errors import Invalid, NotFound, Unavailable, Unreadable
 from orion.operator.webhook.admitting import Cluster
 from orion.operator.webhook.cluster_facts import device_memory, largest, readable_shares
+
+_DRA = "/apis/resource.k8s.io/v1"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Source:
         namespace: the pod's.
         cluster: shares of that namespace, and GPUs.
         misplaced: sentences about annotations in places where they have no effect.
+        waits: sentences about what a pod of the cluster waits for.
     """
 
     pod: Mapping[str, Any]
@@ -41,6 +45,7 @@ class Source:
     namespace: str
     cluster: Cluster
     misplaced: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
 
 
 def find(name: str | None, namespace: str | None, files: Iterable[Path], offline: bool) -> Source:
@@ -62,7 +67,8 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
             raise Invalid("there is no pod to explain: name a pod of the cluster, or give a file with -f")
         where = namespace or connection.namespace
         pod = connection.pod(name, where)
-        return Source(pod, f"Pod {name}", where, connection.facts(where))
+        waits = tuple(connection.why_it_waits(pod, where))
+        return Source(pod, f"Pod {name}", where, connection.facts(where), waits=waits)
     what, pod, misplaced = _choose(documents, name)
     stated = (pod.get("metadata") or {}).get("namespace")
     where = namespace or stated or (connection.namespace if connection else "default")
@@ -139,6 +145,11 @@ def _names(document: Mapping[str, Any], field: str) -> list[str]:
     return [str(name) for name in found] if isinstance(found, dict) else []
 
 
+def has_claim(pod: Mapping[str, Any]) -> bool:
+    """Return whether the webhook has made a ResourceClaim for a pod, which may be invalid."""
+    return SHAPE in _names(pod, "annotations")
+
+
 def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     found = []
     for document in documents:
@@ -184,6 +195,30 @@ class _Connection:
     def pod(self, name: str, namespace: str) -> dict[str, Any]:
         what = f"pod {name} in namespace {namespace}"
         return self._ask({what: f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"})[0]
+
+    def why_it_waits(self, pod: Mapping[str, Any], namespace: str) -> list[str]:
+        """Return what a pod without a node lacks of its claim's GPUs; empty: it has a node, or no claim of Orion."""
+        from orion.cli.room_of_gpus import explained, gpus_of, requests_of
+
+        sources = {each["name"]: each for each in pod["spec"].get("resourceClaims") or ()}
+        if CLAIM not in sources or pod["spec"].get("nodeName"):
+            return []
+        made = {each["name"]: each for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+        name = sources[CLAIM].get("resourceClaimName") or made.get(CLAIM, {}).get("resourceClaimName")
+        if not name:
+            return ["its claim does not exist yet: kubectl describe pod shows why, such as a quota"]
+        claim, slices = self._ask({
+            f"claim {name}": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims/{quote(name)}",
+            "the ResourceSlices": f"{_DRA}/resourceslices",
+        })  # fmt: skip
+        caution = []
+        try:
+            (claims,) = self._ask({"the ResourceClaims": f"{_DRA}/resourceclaims"})
+        except Unavailable:
+            (claims,) = self._ask({"the claims": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims"})
+            caution = ["  only the claims of this namespace could be read: others may have taken more"]
+        gpus = gpus_of(slices["items"], claims["items"])
+        return [*explained(gpus, requests_of(claim["spec"]["devices"])), *caution]
 
     def facts(self, namespace: str) -> Cluster:
         shares, devices = self._ask({

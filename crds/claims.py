@@ -125,15 +125,19 @@ class ClaimShape(Model):
         ]
 
     def _selectors(self, count: int) -> list[str]:
-        mode = f'device.attributes["{DRIVER}"].mode'
-        found = [f'{mode} == "{self.mode}"'] if self.mode else []
+        found = [selector_of_mode(self.mode, True)] if self.mode else []
         if count > 1 and self.mode is None:
-            found.append(f'{mode} != "{Mode.MPS}"')
+            found.append(selector_of_mode(Mode.MPS, False))
         return [*found, *([self.selector] if self.selector else [])]
 
     def _constraints(self) -> list[dict[str, Any]]:
         several = sorted(name for name, count in self.gpus.items() if count > 1)
         return [{"requests": [name], "matchAttribute": self.in_common} for name in several if self.in_common]
+
+
+def selector_of_mode(mode: Mode, has: bool) -> str:
+    """Return the CEL expression that is true if a GPU has a mode, or if it has another one."""
+    return f'device.attributes["{DRIVER}"].mode {"==" if has else "!="} "{mode}"'
 
 
 def template_path(namespace: str, name: str = "") -> str:

@@ -1,5 +1,8 @@
 """Pods that ask for slots as with a device plugin get them by ResourceClaims, with the amounts of their GPUShares."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +10,7 @@ import pytest
 from kubernetes import client
 
 from testbed.node import Node
+from testbed.orion import Orion
 from tests.node.claimed_gpus import DRA, Claims, claiming, held, until_nothing_is_left
 from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, deployed, serving, share, training
 from tests.waiting import eventually
@@ -32,6 +36,15 @@ def reason(tenants: Tenants, name: str) -> str:
     """Why a pod is not scheduled; empty: it is."""
     conditions = tenants.pods()[name].status.conditions or []
     return next((each.message or "" for each in conditions if each.type == "PodScheduled" and each.reason), "")
+
+
+def explained(pod: str, namespace: str, orion: Orion) -> str:
+    """What `orion explain pod` says of a pod."""
+    command = [sys.executable, "-m", "orion.cli", "explain", "pod", pod, "--namespace", namespace]
+    environment = {**os.environ, "KUBECONFIG": str(orion.access.kubeconfig)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_examples_pods_run_with_the_grants_of_their_shares(
@@ -79,7 +92,7 @@ def test_a_changed_limit_reaches_a_running_pod(
 
 
 def test_what_a_share_requests_and_no_gpu_has_left_keeps_a_pod_pending(
-    tenants: Tenants, gpus: GpuNode, node: Node
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node
 ) -> None:
     pods = {name: training(name, memory=MIB) for name in ("a", "b", "c")}
     for name, request in (("a", 0.6), ("b", 0.6), ("c", 0.5)):  # two GPUs
@@ -90,6 +103,7 @@ def test_what_a_share_requests_and_no_gpu_has_left_keeps_a_pod_pending(
     tenants.begun("b")
     tenants.create(pods["c"])
     eventually(lambda: "cannot allocate all claims" in reason(tenants, "c"), what="the third waits")
+    assert "time: 0.5 asked, 0.4 of 1 left" in explained("c", tenants.namespace, claims.orion)
     tenants.delete("a")
     tenants.begun("c")
     tenants.delete("b", "c")

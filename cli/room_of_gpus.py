@@ -1,0 +1,167 @@
+"""What GPUs have left for a ResourceClaim, by the scheduler's arithmetic: capacities less what claims have consumed.
+
+The scheduler says only "cannot allocate all claims". This module compares each request with each GPU of Orion's
+ResourceSlices and says what is missing. CEL selectors are not evaluated here, apart from those on the GPU's mode that
+Orion writes itself.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orion.crds.claims import DRIVER, MEMORY, SLOTS, TIME, selector_of_mode
+from orion.crds.policy import Mode
+from orion.crds.quantities import Quantity
+
+_NEAREST = 5
+_SLOT_NAMES = {name: f"{role} slots" for role, name in SLOTS.items()}
+_OF_MODES = {selector_of_mode(mode, has): (mode, has) for mode in Mode for has in (True, False)}
+_EVICTING = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of a ResourceSlice, and what claims have consumed of it."""
+
+    node: str
+    name: str
+    mode: str
+    capacity: Mapping[str, Mapping[str, Any]]
+    taints: tuple[str, ...] = ()
+    taken: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of a claim."""
+
+    name: str
+    count: int
+    amounts: Mapping[str, int]
+    selectors: tuple[str, ...] = ()
+
+
+def gpus_of(slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> list[Gpu]:
+    """Return the GPUs that Orion's drivers offer now.
+
+    Args:
+        slices: ResourceSlices as parsed JSON.
+        claims: ResourceClaims as parsed JSON; what claims have consumed that are not among them counts as left.
+    """
+    ours = [each["spec"] for each in slices if each["spec"]["driver"] == DRIVER]
+    newest: Counter[str] = Counter()
+    for spec in ours:
+        newest[spec["pool"]["name"]] = max(newest[spec["pool"]["name"]], spec["pool"]["generation"])
+    taken = _taken(claims)
+    return [
+        _gpu(spec, device, taken[spec["pool"]["name"], device["name"]])
+        for spec in ours
+        if spec["pool"]["generation"] == newest[spec["pool"]["name"]]
+        for device in spec.get("devices") or ()
+    ]
+
+
+def requests_of(devices: Mapping[str, Any]) -> list[Request]:
+    """Return the requests of a claim's `spec.devices`; of alternatives, the last, which asks for least."""
+    found = []
+    for each in devices.get("requests") or ():
+        exactly = each.get("exactly") or (each.get("firstAvailable") or [{}])[-1]
+        amounts = (exactly.get("capacity") or {}).get("requests") or {}
+        selectors = tuple(one["cel"]["expression"] for one in exactly.get("selectors") or () if "cel" in one)
+        whole = {name: Quantity.read(value).bytes for name, value in amounts.items()}
+        found.append(Request(each["name"], exactly.get("count", 1), whole, selectors))
+    return found
+
+
+def explained(gpus: Sequence[Gpu], requests: Sequence[Request]) -> list[str]:
+    """Return sentences about what the requests lack; the GPUs that lack least come first."""
+    if not gpus:
+        return ["no node offers a GPU to claims: look at the pods of the DRA driver, and whether nodes have opted in"]
+    return [sentence for request in requests for sentence in _explained(gpus, request)]
+
+
+def _explained(gpus: Sequence[Gpu], request: Request) -> Iterator[str]:
+    lacks = [(gpu, list(_missing(gpu, request))) for gpu in gpus]
+    fitting = Counter(gpu.node for gpu, missing in lacks if not missing)
+    nodes = sorted(node for node, count in fitting.items() if count >= request.count)
+    if nodes:
+        yield (
+            f"request {request.name}: node {nodes[0]} has room on {_count(fitting[nodes[0]], 'GPU')}, so something "
+            "else keeps the pod away, such as CPU, memory or taints of the node, or another request: see kubectl "
+            "describe pod"
+        )
+        return
+    yield f"request {request.name}: no node has {_count(request.count, 'GPU')} with {_wanted(request)}; the nearest:"
+    for gpu, missing in sorted(lacks, key=lambda pair: (len(pair[1]), pair[0].node, pair[0].name))[:_NEAREST]:
+        yield f"  {gpu.node}, {gpu.name}: {'; '.join(missing) or 'has room'}"
+    own = [each for each in request.selectors if each not in _OF_MODES]
+    if own:
+        yield f"  a GPU must also fulfil {' and '.join(own)}, which was not checked here"
+
+
+def _missing(gpu: Gpu, request: Request) -> Iterator[str]:
+    for taint in gpu.taints:
+        yield f"it has the taint {taint}"
+    for selector, (mode, has) in _OF_MODES.items():
+        if selector in request.selectors and (gpu.mode == mode) is not has:
+            yield f"its mode is {gpu.mode}"
+    for name in {*request.amounts} - {*gpu.capacity}:
+        if request.amounts[name]:
+            yield f"it has no {_called(name)}"
+    for name, capacity in gpu.capacity.items():
+        asked, whole = _asked(capacity, request.amounts.get(name)), Quantity.read(capacity["value"]).bytes
+        left = whole - gpu.taken.get(name, 0)
+        if asked > left:
+            asked_text, left_text = _shown(name, asked), _shown(name, max(0, left))
+            yield f"{_called(name)}: {asked_text} asked, {left_text} of {_shown(name, whole)} left"
+
+
+def _asked(capacity: Mapping[str, Any], amount: int | None) -> int:
+    """Return what a request consumes: the policy's default, or the amount rounded up to the policy's step."""
+    policy = capacity.get("requestPolicy") or {}
+    if amount is None:
+        return Quantity.read(policy.get("default", capacity["value"])).bytes
+    step = (policy.get("validRange") or {}).get("step")
+    return -(-amount // Quantity.read(step).bytes) * Quantity.read(step).bytes if step else amount
+
+
+def _gpu(spec: Mapping[str, Any], device: Mapping[str, Any], taken: Mapping[str, int]) -> Gpu:
+    attributes, taints = device.get("attributes") or {}, device.get("taints") or ()
+    return Gpu(
+        node=spec.get("nodeName", ""),
+        name=device["name"],
+        mode=(attributes.get("mode") or {}).get("string", ""),
+        capacity=device.get("capacity") or {},
+        taints=tuple(each["key"] for each in taints if each["effect"] in _EVICTING),
+        taken=taken,
+    )
+
+
+def _taken(claims: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Counter[str]]:
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            if result["driver"] == DRIVER:
+                for name, amount in (result.get("consumedCapacity") or {}).items():
+                    found[result["pool"], result["device"]][name] += Quantity.read(amount).bytes
+    return found
+
+
+def _wanted(request: Request) -> str:
+    return ", ".join(f"{_called(name)} {_shown(name, value)}" for name, value in request.amounts.items() if value)
+
+
+def _called(name: str) -> str:
+    return _SLOT_NAMES.get(name, name)
+
+
+def _shown(name: str, value: int) -> str:
+    if name == MEMORY:
+        return str(Quantity.of_bytes(value))
+    return f"{value / 1000:g}" if name == TIME else str(value)
+
+
+def _count(amount: int, what: str) -> str:
+    return f"{amount} {what}{'s' * (amount != 1)}"

@@ -1,0 +1,110 @@
+"""What a claim lacks on each GPU, compared with what the scheduler accounts for."""
+
+from typing import Any
+
+import pytest
+
+from orion.cli.room_of_gpus import explained, gpus_of, requests_of
+from orion.crds.claims import ClaimShape
+from orion.crds.policy import Mode, Priority
+
+GIB = 1 << 30
+
+
+def capacity(value: str, default: str, step: str = "") -> dict[str, Any]:
+    policy = {"default": default} | ({"validRange": {"min": "0", "max": value, "step": step}} if step else {})
+    return {"value": value, "requestPolicy": policy}
+
+
+def slice_of(node: str, *devices: dict[str, Any], generation: int = 1, driver: str = "orion.gpu") -> dict[str, Any]:
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": list(devices)}}
+
+
+def gpu(name: str = "gpu-0", mode: str = "timeslice", *taints: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "attributes": {"mode": {"string": mode}},
+        "capacity": {
+            "time": capacity("1000", "0", "1"),
+            "memory": capacity("80Gi", "0", "1Mi"),
+            "hpSlots": capacity("1", "0"),
+            "beSlots": capacity("8", "1"),
+        },
+        "taints": [{"key": key, "effect": "NoSchedule"} for key in taints],
+    }
+
+
+def claimed(device: str = "gpu-0", pool: str = "n", **amounts: str) -> dict[str, Any]:
+    result = {"driver": "orion.gpu", "pool": pool, "device": device, "consumedCapacity": amounts}
+    return {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+
+def said(
+    shape: ClaimShape, *devices: dict[str, Any], claims: tuple[dict[str, Any], ...] = (), slices: Any = None
+) -> list[str]:
+    requests = requests_of(shape.template()["spec"]["spec"]["devices"])
+    return explained(gpus_of(slices or [slice_of("n", *devices)], claims), requests)
+
+
+def be(count: int = 1, **fields: Any) -> ClaimShape:
+    return ClaimShape(priority=Priority.BE, gpus={"train": count}, **fields)
+
+
+def test_time_memory_and_slots_that_are_not_left_are_named() -> None:
+    taken = claimed(time="600", memory="60Gi", beSlots="8", hpSlots="1")
+    head, row = said(be(time_milli=500, memory_bytes=40 * GIB), gpu(), claims=(taken,))
+    assert head == ("request train: no node has 1 GPU with be slots 1, time 0.5, memory 40Gi; the nearest:")
+    assert row == (
+        "  n, gpu-0: time: 0.5 asked, 0.4 of 1 left; memory: 40Gi asked, 20Gi of 80Gi left; "
+        "be slots: 1 asked, 0 of 8 left"
+    )
+
+
+def test_the_gpu_that_lacks_least_comes_first() -> None:
+    full = claimed("gpu-0", time="1000", beSlots="8")
+    half = claimed("gpu-1", time="600")
+    _, *rows = said(be(time_milli=500), gpu("gpu-0"), gpu("gpu-1"), claims=(full, half))
+    assert [row.split(":")[0] for row in rows] == ["  n, gpu-1", "  n, gpu-0"]
+
+
+def test_memory_is_rounded_up_to_the_step() -> None:
+    almost = claimed(memory=str(80 * GIB - (1 << 20)))
+    assert len(said(be(memory_bytes=1), gpu(), claims=(almost,))) == 1  # it fits
+    assert "memory: 1Mi asked, 0 of 80Gi left" in said(be(memory_bytes=1), gpu(), claims=(claimed(memory="80Gi"),))[1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "device", "reason"),
+    [
+        (be(2), gpu(mode="mps"), "its mode is mps"),
+        (be(mode=Mode.MPS), gpu(), "its mode is timeslice"),
+        (be(), gpu("gpu-0", "timeslice", "orion.gpu/cordoned"), "it has the taint orion.gpu/cordoned"),
+    ],
+)
+def test_modes_and_taints_are_named(shape: ClaimShape, device: dict[str, Any], reason: str) -> None:
+    assert reason in said(shape, device)[1]
+
+
+def test_several_gpus_must_be_on_one_node() -> None:
+    slices = [slice_of("a", gpu()), slice_of("b", gpu())]
+    head, *rows = said(be(2), slices=slices)
+    assert "no node has 2 GPUs" in head
+    assert rows == ["  a, gpu-0: has room", "  b, gpu-0: has room"]
+    (fits,) = said(be(2), gpu("gpu-0"), gpu("gpu-1"))
+    assert fits.startswith("request train: node n has room on 2 GPUs, so something else keeps the pod away")
+
+
+def test_a_selector_is_named_and_not_evaluated() -> None:
+    *_, last = said(be(selector="1 == 2"), gpu(), claims=(claimed(beSlots="8"),))
+    assert last == "  a GPU must also fulfil 1 == 2, which was not checked here"
+
+
+def test_old_generations_and_other_drivers_do_not_count() -> None:
+    slices = [
+        slice_of("n", gpu("gpu-old"), generation=1),
+        slice_of("n", gpu("gpu-new", "mps"), generation=2),
+        slice_of("n", gpu("gpu-other"), driver="gpu.example.com"),
+    ]
+    assert [each.name for each in gpus_of(slices, [])] == ["gpu-new"]
+    assert said(be(), slices=[slice_of("n", driver="other")])[0].startswith("no node offers a GPU to claims")
