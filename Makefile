@@ -13,14 +13,14 @@ LINKS  := build/import/orion
 TIERS  := quiet host cluster node neighbours
 # The sources of the hook and the simulated driver.
 SOURCES := hook/CMakeLists.txt $(wildcard hook/include/orion/*.h hook/src/*.[ch] hook/src/*/*.[ch] hook/src/*/*.inc \
-           hook/src/*.map hook/sim/*.[ch] hook/sim/*.inc hook/sim/*/* hook/sim/*.map)
+           hook/src/*.map hook/starting/*.[ch] hook/sim/*.[ch] hook/sim/*.inc hook/sim/*/* hook/sim/*.map)
 # The names of all modules. An editable install maps each module, so a moved module needs a new installation.
 MODULES := build/modules
 $(shell mkdir -p build && find $(PACKAGES) -name '*.py' | sort > $(MODULES).now && \
         (cmp -s $(MODULES).now $(MODULES) || cp $(MODULES).now $(MODULES)))
 # All C files whose style .clang-format defines; generated files have their own style.
 FORMATTED = $(filter-out %/generated/% hook/include/orion/policy.h,$(wildcard $(foreach part,include/orion src/* sim \
-              profiler test test/*,hook/$(part)/*.[ch]) examples/workload/*.[ch]))
+              starting profiler test test/*,hook/$(part)/*.[ch]) examples/workload/*.[ch]))
 # Without MAKEFLAGS, Ninja does not try to use make's job server, whose pipe only make processes inherit.
 ALONE := env -u MAKEFLAGS
 # Skip compiling at installation: few of the installed modules are imported, and Python compiles these on import.

@@ -12,17 +12,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from orion.crds.node_configuration import NodeSettings, OnNoAgent
 from orion.dra_driver.claims import AllocatedClaim, Share
+from orion.dra_driver.holding import Holding
 from orion.dra_driver.names import device_name
 from orion.dra_driver.records import GivenShare, Record, Records
 from orion.errors import Conflict, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 from orion.injection.current import CurrentSnapshot
-from orion.injection.fail_closed import FailClosedPods
 from orion.injection.slots import Slot, parse
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
 from orion.node_agent.api import agent_pb2
@@ -51,8 +50,7 @@ class Giving:
         link: the connection to the agent.
         current: the agent's last snapshot.
         records: the claims that have slots.
-        fail_closed: the uids of the pods that must not start without the hook.
-        settings: returns the settings now in force.
+        holding: decides which pods must not start without an agent.
         patience: seconds to wait for an agent, if the pod may start without one.
         boot: the id of this boot.
     """
@@ -62,13 +60,12 @@ class Giving:
         link: AgentLink,
         current: CurrentSnapshot,
         records: Records,
-        fail_closed: FailClosedPods,
-        settings: Callable[[], NodeSettings],
+        holding: Holding,
         patience: float,
         boot: str,
     ) -> None:
         self._link, self._current, self._records = link, current, records
-        self._fail_closed, self._settings, self._patience, self._boot = fail_closed, settings, patience, boot
+        self._holding, self._patience, self._boot = holding, patience, boot
         self._being_given: set[Slot] = set()
         """ Slots that are about to be given, and are in no record yet. """
 
@@ -151,7 +148,7 @@ class Giving:
             Conflict: the slot is not free.
             Unavailable: no agent answers, and the pod must not start without one.
         """
-        slot, left, why_wait = candidate.slot, max(0.1, deadline - time.monotonic()), self._why_wait(claim)
+        slot, left, why_wait = candidate.slot, max(0.1, deadline - time.monotonic()), self._holding.why(claim.pods)
         patience = left if why_wait else min(left, self._patience)
         answer = await self._link.hold(slot, message, candidate.had_it, patience)
         if answer is None and candidate.why_taken:
@@ -165,12 +162,6 @@ class Giving:
         self._being_given.add(held)
         taken.add(held)
         return held
-
-    def _why_wait(self, claim: AllocatedClaim) -> str:
-        """Return why the claim's pods must not start without an agent; empty: they may."""
-        if any(pod.uid in self._fail_closed for pod in claim.pods):
-            return "the pod is failClosed"
-        return "onNoAgent is hold" if self._settings().on_no_agent is OnNoAgent.HOLD else ""
 
     def _candidates(self, claim: AllocatedClaim, share: Share) -> list[_Candidate]:
         """Return the slots that the share can get.

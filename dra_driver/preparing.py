@@ -19,6 +19,7 @@ from orion.dra_driver import claims
 from orion.dra_driver.cdi_files import CdiFiles
 from orion.dra_driver.claims import AllocatedClaim
 from orion.dra_driver.giving import Giving
+from orion.dra_driver.holding import Holding
 from orion.dra_driver.names import CLAIM_KIND, cdi_name
 from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import GivenShare, Record, Records
@@ -43,6 +44,7 @@ class Preparer:
         link: the connection to the agent.
         current: the agent's last snapshot.
         giving: gives slots to claims.
+        holding: holds the restarts of containers.
         records: what each claim was given.
         files: the claims' CDI files.
         places: where on the node the things are that containers get.
@@ -56,17 +58,21 @@ class Preparer:
         link: AgentLink,
         current: CurrentSnapshot,
         giving: Giving,
+        holding: Holding,
         records: Records,
         files: CdiFiles,
         places: Places,
         settings: Callable[[], NodeSettings],
         boot: str,
     ) -> None:
-        self._reader, self._link, self._current, self._giving = reader, link, current, giving
+        self._reader, self._link, self._current = reader, link, current
+        self._giving, self._holding = giving, holding
         self._records, self._files, self._places = records, files, places
         self._settings, self._boot = settings, boot
         self._gone: set[str] = set()
         """ The claims that did not exist at the last look. """
+        self._held: set[str] = set()
+        """ The claims whose CDI file holds their containers' restarts. """
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         """ By claim, its lock and the number of calls that have it or wait for it. """
 
@@ -104,6 +110,7 @@ class Preparer:
                 boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=()
             )
             await asyncio.to_thread(self._files.remove, uid)
+            self._held.discard(uid)
             if await self._link.release(uid, _RELEASE_SECONDS):
                 await asyncio.to_thread(self._records.remove, uid)
             else:
@@ -128,6 +135,30 @@ class Preparer:
                 with contextlib.suppress(Exhausted):
                     self._files.remove(uid)
                     _log.info("claims: the CDI file of %s belongs to no claim, and is removed", uid)
+
+    async def renew(self, *, everything: bool = False) -> None:
+        """Write the CDI files again of the claims whose pods are to be held now, or not any more.
+
+        Args:
+            everything: write all files that differ, since another driver may have written them.
+        """
+
+        async def renew(record: Record) -> None:
+            try:
+                async with self._alone(record.uid):
+                    now = self._records.of(record.uid)
+                    if now is not None and not now.released:
+                        await asyncio.to_thread(self._make_files, now)
+            except OrionError as error:
+                _log.error("claims: the files of %s/%s cannot be written: %s", record.namespace, record.name, error)
+
+        try:
+            await asyncio.to_thread(self._records.refresh)
+        except Exhausted as error:
+            _log.error("claims: %s", error)
+        records = self._records.all()
+        changed = [each for each in records if bool(self._holding.why(each.pods)) != (each.uid in self._held)]
+        await asyncio.gather(*map(renew, records if everything else changed))
 
     async def tell_agent(self) -> bool:
         """Tell a new agent which claims have slots, and which have given theirs back; return whether it knows all."""
@@ -206,7 +237,9 @@ class Preparer:
         for share in record.shares:
             make_slot_directory(self._places.root, share.slot)
             mps.make(self._places.root, [share.slot.gpu])
-        self._files.write(record.uid, record.specification)
+        specification = self._holding.specification(record)
+        self._files.write(record.uid, specification)
+        (self._held.discard if specification is record.specification else self._held.add)(record.uid)
         if not self._records.has_file(record.uid):  # another driver has unprepared the claim meanwhile
             self._files.remove(record.uid)
 

@@ -18,6 +18,7 @@ from orion.dra_driver.answering import ClaimsService
 from orion.dra_driver.cdi_files import CdiFiles
 from orion.dra_driver.giving import Giving
 from orion.dra_driver.health import HealthStreams
+from orion.dra_driver.holding import Holding
 from orion.dra_driver.kubelet.claims import api_pb2_grpc
 from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.preparing import Preparer
@@ -82,14 +83,12 @@ class Driver:
         metrics = RequestMetrics(self.metrics.registry, "orion_dra_driver_api")
         self._server = ApiServer(find_access(settings.kubeconfig), _PROGRAM, metrics)
         places = Places(root, settings.host, HookFolder(settings.hook_folder))
-        giving = Giving(
-            self._link, self.current, self._records, fail_closed, lambda: self.configuration.settings,
-            settings.agent_patience, self._boot,
-        )  # fmt: skip
+        holding = Holding(places, fail_closed, lambda: self.configuration.settings)
+        giving = Giving(self._link, self.current, self._records, holding, settings.agent_patience, self._boot)
         self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
         self._preparer = Preparer(
-            ClaimReader(self._server), self._link, self.current, giving, self._records, files, places,
-            lambda: self.configuration.settings, self._boot,
+            ClaimReader(self._server), self._link, self.current, giving, holding, self._records, files,
+            places, lambda: self.configuration.settings, self._boot,
         )  # fmt: skip
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
@@ -124,8 +123,9 @@ class Driver:
         parts: list[Coroutine[Any, Any, None]] = [
             *([self._exposition.start_when_free()] if self._exposition is not None else []),
             self._link.listen(),
-            self.configuration.follow(self._count_change),
+            self.configuration.follow(self._configured),
             self._tell_agents(),
+            self._renew_for_ever(),
             self._sweep_for_ever(),
             self._sockets.run(),
             self._publishing.run(),
@@ -168,13 +168,23 @@ class Driver:
         """Remove what is left of claims that are gone, and the hook's earlier versions that no claim mounts."""
         while True:
             await self._preparer.remove_gone()
+            await self._preparer.renew(everything=True)
             self._places.files.touch()
             sources: set[Path] = {source for record in self._records.all() for source in record.mount_sources}
             await asyncio.to_thread(self._places.files.sweep, sources)
             await asyncio.sleep(_SWEEP_SECONDS)
 
-    def _count_change(self, change: Change) -> None:
+    async def _renew_for_ever(self) -> None:
+        """Hold the restarts of other pods when the configuration or the agent says so."""
+        changed = self.current.changed.next
+        while True:
+            await changed.wait()
+            changed = self.current.changed.next
+            await self._preparer.renew()
+
+    def _configured(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()
+        self.current.changed.notify()
 
     def _unready(self) -> str:
         """Return what the driver waits for, as a sentence; empty if it is ready."""

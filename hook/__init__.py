@@ -10,6 +10,7 @@ from pathlib import Path
 HOOK = "liborion_hook.so"
 BENCH_HOOK = "liborion_hook_bench.so"
 PROFILER = "liborion_profiler.so"
+AWAIT_AGENT = "orion-await-agent"
 SIMULATED_DRIVER = "sim/libcuda.so.1"
 
 CONTAINER_ROOT = "/run/orion"
@@ -49,6 +50,15 @@ def profiler() -> Path:
         FileNotFoundError: the package was not built.
     """
     return _find(PROFILER)
+
+
+def await_agent() -> Path:
+    """Return the path of the program that waits until the node's agent answers; it needs no library.
+
+    Raises:
+        FileNotFoundError: the package was not built.
+    """
+    return _find(AWAIT_AGENT)
 
 
 def simulated_driver() -> Path:

@@ -4,7 +4,7 @@ A device's own CDI names (`Description.cdi_names`) are devices of other specific
 names a device of this specification to the container runtime must name them, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orion.injection.description import Description
@@ -25,6 +25,26 @@ def specification(kind: str, devices: Mapping[str, Description]) -> dict[str, An
         "kind": kind,
         "devices": [{"name": name, "containerEdits": _edits(given)} for name, given in devices.items()],
     }
+
+
+def add_hook(
+    specification: Mapping[str, Any], device: str, moment: str, command: Sequence[str], timeout_seconds: int
+) -> dict[str, Any]:
+    """Return a specification in which a program runs at each start of a container with a device.
+
+    Args:
+        specification: as `specification` returns it.
+        device: the device's name.
+        moment: when the program runs, as CDI names it: createRuntime and others.
+        command: the program's path on the node, and its arguments.
+        timeout_seconds: the container runtime kills the program after so long, and does not start the container.
+    """
+    hook = {"hookName": moment, "path": command[0], "args": [*command], "timeout": timeout_seconds}
+    devices = [
+        {**each, "containerEdits": {**each["containerEdits"], "hooks": [hook]}} if each["name"] == device else each
+        for each in specification["devices"]
+    ]
+    return {**specification, "devices": devices}
 
 
 def _edits(given: Description) -> dict[str, Any]:

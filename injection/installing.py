@@ -21,6 +21,8 @@ from orion import hook
 from orion.errors import Exhausted
 
 PRELOAD = "ld.so.preload"
+AWAIT_AGENT = hook.AWAIT_AGENT
+""" The program that the container runtime runs before a container that must not start without an agent. """
 SIMULATED_DRIVER = "simulated-libcuda.so.1"
 """ No loader looks for this name, so containers that see the folder do not load the file by accident. """
 
@@ -42,6 +44,7 @@ class HookFolder:
     def __init__(self, base: Path) -> None:
         library, driver = hook.library().read_bytes(), _simulated_driver()
         self._contents = {hook.HOOK: library, PRELOAD: f"{hook.CONTAINER_LIBRARY}\n".encode()}
+        self._contents[AWAIT_AGENT] = hook.await_agent().read_bytes()
         if driver:
             self._contents[SIMULATED_DRIVER] = driver
         digest = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in self._contents.values())).hexdigest()

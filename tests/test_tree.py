@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tools.check_wheel import LIBRARIES
+from tools.check_wheel import LIBRARIES, PROGRAMS
 from tools.image import sources
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,11 +52,12 @@ def test_the_image_is_made_of_every_package_in_the_wheel() -> None:
     assert set(rules.passing) >= INSTALLED
 
 
-def test_the_image_compiles_every_library_of_the_hook_that_the_wheel_installs() -> None:
+def test_the_image_compiles_every_library_and_program_of_the_hook_that_the_wheel_installs() -> None:
     targets = re.search(r'SKBUILD_BUILD_TARGETS="(.*)"', (ROOT / "Dockerfile").read_text())
     assert targets is not None
     hooks = {Path(library).stem.removeprefix("lib") for library in LIBRARIES if "orion_hook" in library}
-    assert hooks <= set(targets[1].split(";"))
+    programs = {Path(program).name.replace("-", "_") for program in PROGRAMS}
+    assert hooks | programs <= set(targets[1].split(";"))
 
 
 def test_every_package_has_a_layer() -> None:

@@ -18,6 +18,7 @@ LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so",
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt", ".html"}
 PACKAGES = "orion"  # packages that need a checkout do not ship: measurements, testbed, tests, tools
+PROGRAMS = {"orion/hook/orion-await-agent"}  # static: they need no library
 LICENCE = "LICENSE"  # the licence of the kubelet's interface, in the folder of the stubs made from that interface
 
 
@@ -35,13 +36,13 @@ def needed(library: ELFFile) -> tuple[set[str], set[str]]:
 
 def may_ship(path: PurePosixPath) -> bool:
     """Return whether a file belongs in a release."""
-    return path.parts[0] == PACKAGES and (path.suffix in MAY_HOLD or path.name == LICENCE)
+    return path.parts[0] == PACKAGES and (path.suffix in MAY_HOLD or path.name == LICENCE or str(path) in PROGRAMS)
 
 
 def complaints(wheel: zipfile.ZipFile) -> list[str]:
     """Return the faults of a wheel, each as a sentence."""
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    found = [f"{name} is missing" for name in sorted(LIBRARIES - names)]
+    found = [f"{name} is missing" for name in sorted((LIBRARIES | PROGRAMS) - names)]
     found += [f"{name} should not ship" for name in sorted(names) if not may_ship(PurePosixPath(name))]
     for name in sorted(LIBRARIES & names):
         libraries, versions = needed(ELFFile(io.BytesIO(wheel.read(name))))

@@ -210,7 +210,8 @@ class Joining:
             else:
                 self._welcome(slot, connection, hello, version)
         except JoinRefused as refusal:
-            self._counters.refusals[refusal.code.name.lower()] += 1
+            if hello.layout_newest:  # else it only asks whether an agent answers
+                self._counters.refusals[refusal.code.name.lower()] += 1
             connection.send(messages.refused(refusal.code, str(refusal), refusal.retry_ms))
             connection.close()
         finally:

@@ -11,7 +11,7 @@ from orion.hook import cuda_header, release
 HOOK = Path(release.__file__).resolve().parent
 
 
-@pytest.mark.parametrize("room", ["sim", "profiler"])
+@pytest.mark.parametrize("room", ["sim", "profiler", "starting"])
 def test_compiles_for_arm64(room: str, tmp_path: Path) -> None:
     sources = sorted(HOOK.glob(f"{room}/*.c"))
     target = f"aarch64-linux-gnu.{release.GLIBC}"

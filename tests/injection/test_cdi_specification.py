@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orion.injection.cdi import specification
+from orion.injection.cdi import add_hook, specification
 from orion.injection.description import Description, DeviceNode, Mount
 
 
@@ -29,3 +29,13 @@ def test_a_device_without_device_nodes_has_none() -> None:
     # CDI's schema rejects an empty list.
     (device,) = specification("orion.gpu/claim", {"one": Description()})["devices"]
     assert "deviceNodes" not in device["containerEdits"]
+
+
+def test_a_hook_is_added_to_one_device() -> None:
+    before = specification("orion.gpu/claim", {"one": Description(), "two": Description()})
+    one, two = add_hook(before, "two", "createRuntime", ["/bin/wait", "5"], 10)["devices"]
+    assert one == before["devices"][0]
+    assert two["containerEdits"]["hooks"] == [
+        {"hookName": "createRuntime", "path": "/bin/wait", "args": ["/bin/wait", "5"], "timeout": 10}
+    ]
+    assert "hooks" not in before["devices"][1]["containerEdits"]

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from orion.hook import layout
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.protocol_client import ProtocolClient
+from tests.node_agent.protocol_client import ProtocolClient, Refused
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -61,6 +61,13 @@ def test_metrics_show_a_client(stopped_agent: AgentProcess, address: str) -> Non
         assert value(samples, "orion_gpu_clients", role="be") == 1
         assert value(samples, "orion_agent_joins_total", role="be") == 1
         assert value(samples, "orion_gpu_window_seconds") == 0.0004
+
+
+def test_a_process_that_only_asks_for_the_agent_counts_as_no_refusal(stopped_agent: AgentProcess, address: str) -> None:
+    for newest in (0, 1):
+        with pytest.raises(Refused):
+            ProtocolClient(stopped_agent.slot("be-0")).join(oldest=newest, newest=newest)
+    assert value(scrape(address), "orion_agent_refusals_total", reason="layout") == 1
 
 
 def test_every_metric_is_documented(stopped_agent: AgentProcess, address: str) -> None:

@@ -20,6 +20,8 @@
  * job page if it has one. The agent accepts only inodes that it has recorded for the slot. The client keeps its index,
  * generation and rank. The agent answers WELCOME + fds policy and grant, and the client maps these over the old pages.
  *
+ * A HELLO for the layouts 0 to 0 asks whether an agent answers: it is always REFUSED (hook/starting/await_agent.c).
+ *
  * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
  * then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands back the rest of
  * its slot's turn, or asks for a turn.
