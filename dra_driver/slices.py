@@ -148,16 +148,14 @@ def _taints(gpu: AdvertisedGPU) -> Iterator[dict[str, str]]:
 
 
 def _linked_groups(gpus: Sequence[AdvertisedGPU]) -> dict[str, int]:
-    """Number the groups of GPUs that NVLink joins, in the order of the GPUs; others have no group."""
-    groups: dict[str, int] = {}
+    """Number the groups of GPUs that NVLink joins, in the order of their first GPUs; others have no group."""
+    groups: list[list[str]] = []
+    """ The UUIDs of each group. """
     for gpu in gpus:
-        joined = {each.uuid for each in gpus if each.uuid in gpu.linked or gpu.uuid in each.linked}
-        if not joined:
-            continue
-        known = [groups[uuid] for uuid in {*joined, gpu.uuid} if uuid in groups]
-        number = min(known, default=len(set(groups.values())))
-        for uuid, before in groups.items():
-            if before in known:
-                groups[uuid] = number
-        groups |= dict.fromkeys([gpu.uuid, *joined], number)
-    return groups
+        near = [each.uuid for each in gpus if each is gpu or each.uuid in gpu.linked or gpu.uuid in each.linked]
+        joined = [group for group in groups if not set(group).isdisjoint(near)]
+        groups = [group for group in groups if group not in joined] + [sum(joined, near)]
+    order = [gpu.uuid for gpu in gpus]
+    several = [group for group in groups if len(set(group)) > 1]
+    several.sort(key=lambda group: min(map(order.index, group)))
+    return {uuid: number for number, group in enumerate(several) for uuid in group}

@@ -113,6 +113,14 @@ def test_gpus_that_nvlink_joins_have_a_number_in_common() -> None:
     assert groups == [{"int": 0}, {"int": 0}, {"int": 1}, {"int": 1}, None]
 
 
+def test_different_groups_have_different_numbers_however_the_links_are_listed() -> None:
+    links = {0: (5,), 1: (6,), 2: (7,), 3: (5, 6), 4: (8,)}
+    uuids = [gpu(number).uuid for number in range(9)]
+    gpus = [gpu(number, linked=frozenset(uuids[each] for each in links.get(number, ()))) for number in range(9)]
+    groups = [device["attributes"]["nvlink"]["int"] for device in devices(*gpus)]  # type: ignore[index]
+    assert groups == [0, 0, 1, 0, 2, 0, 0, 1, 2]
+
+
 def test_what_the_api_server_adds_and_how_it_writes_amounts_makes_no_difference() -> None:
     (wanted,) = devices(gpu(healthy=False, reason="Xid79"))
     stored = {**wanted, "bindsToNode": False}
