@@ -13,6 +13,8 @@ from orion.dra_driver.records import Record
 from orion.errors import NotFound, Unavailable
 
 _AGAIN_SECONDS = 1.0
+_RIGHTS = (401, 403)
+""" Statuses that pass, too: a token that is being renewed, rights that an upgrade is about to give. """
 
 
 class ClaimReader:
@@ -26,7 +28,7 @@ class ClaimReader:
         self._server = server
 
     async def read(self, namespace: str, name: str, deadline: float) -> dict[str, Any]:
-        """Return a claim; wait for an API server that does not answer.
+        """Return a claim; wait for an API server that does not answer, or does not let the driver read it yet.
 
         Args:
             namespace: the claim's namespace.
@@ -43,11 +45,11 @@ class ClaimReader:
                 async with asyncio.timeout(left):
                     return await self._server.get(_path(namespace, name))
             except ApiError as error:
-                why = str(error)
+                why = f"{error}; check the driver's token and rights" if error.status in _RIGHTS else str(error)
                 if error.status == 404:
                     raise NotFound(f"{title} does not exist any more; delete the pod") from None
-                if error.status and error.status < 500 and error.status != 429:
-                    raise Unavailable(f"the driver cannot read {title}: {error}; check the driver's rights") from None
+                if 400 <= error.status < 500 and error.status not in (*_RIGHTS, 429):
+                    raise Unavailable(f"the driver cannot read {title}: {error}") from None
             except TimeoutError:
                 break
             await asyncio.sleep(min(_AGAIN_SECONDS, left))

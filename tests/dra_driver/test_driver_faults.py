@@ -203,6 +203,20 @@ def test_unprepare_needs_no_api_server_and_prepare_waits_for_it(node: DriverNode
     assert len(call.end()) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_prepare_waits_for_a_token_or_rights_that_are_being_renewed(node: DriverNode, status: int) -> None:
+    node.server.status = status
+    node.server.put(claim("one", result(node.gpus()[0])))
+    with pytest.raises(Failed, match=f"claim n/claim-one .*{status}.*check the driver's token and rights"):
+        node.kubelet.prepared("one", seconds=7)
+    before = node.server.refused
+    call = Call(lambda: node.kubelet.prepared("one"))
+    eventually(lambda: node.server.refused > before)
+    assert call.runs
+    node.server.status = 0
+    assert len(call.end()) == 1
+
+
 def test_prepare_waits_for_a_slot_that_is_about_to_be_free(node: DriverNode) -> None:
     prepare(node, "one", "two", "three")
     gpu = node.gpus()[0]
