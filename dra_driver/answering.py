@@ -20,6 +20,8 @@ from orion.errors import OrionError
 
 _CALL_SECONDS, _ANSWER_SECONDS = 45.0, 4.0
 """ How long the kubelet waits for an answer, and how much of that time is kept for sending it. """
+_END_SECONDS = 1.0
+""" How long calls that do not wait may go on when the driver ends. """
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -36,6 +38,22 @@ class ClaimsService(api_pb2_grpc.DRAPluginServicer):
 
     def __init__(self, preparer: Preparer, metrics: Metrics) -> None:
         self._preparer, self._metrics = preparer, metrics
+        self._running: set[asyncio.Task[Any]] = set()
+        self._ends = False
+
+    async def end(self) -> None:
+        """Let calls go on for a moment, and answer those that still wait then: for an agent, a slot, an API server.
+
+        The kubelet tries again after a minute or more, however a call ends. So a wait gains a pod nothing once another
+        driver is there, and delays the next driver if it begins after this one.
+        """
+        if self._running:
+            await asyncio.wait(self._running, timeout=_END_SECONDS)
+        self._ends = True
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
 
     async def NodePrepareResources(self, request: Any, context: Context) -> Any:  # noqa: N802
         """Prepare claims for a pod."""
@@ -75,10 +93,19 @@ class ClaimsService(api_pb2_grpc.DRAPluginServicer):
     ) -> Any:
         """Return the answer about one claim; turn every exception into a sentence; count and time it."""
         began, result, name = time.perf_counter(), "cancelled", f"{claim.namespace}/{claim.name}"
+        task = asyncio.ensure_future(act(claim))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         try:
-            answer = await act(claim)
+            answer = await task
             result = "ok"
             return answer
+        except asyncio.CancelledError:
+            if not self._ends:
+                raise
+            result = "refused"
+            _log.warning("claims: %s of %s is not done before the driver ends", method, name)
+            return failed(error="orion: the DRA driver ends; the kubelet tries again")
         except OrionError as error:
             result = "refused"
             _log.warning("claims: %s of %s refused: %s", method, name, error)

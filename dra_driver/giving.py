@@ -150,6 +150,8 @@ class Giving:
         """
         slot, left, why_wait = candidate.slot, max(0.1, deadline - time.monotonic()), self._holding.why(claim.pods)
         patience = left if why_wait else min(left, self._patience)
+        if why_wait and not self._link.connected:
+            _log.info("claims: %s/%s waits for an agent: %s", claim.namespace, claim.name, why_wait)
         answer = await self._link.hold(slot, message, candidate.had_it, patience)
         if answer is None and candidate.why_taken:
             raise Unavailable(candidate.why_taken)

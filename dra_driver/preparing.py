@@ -90,7 +90,7 @@ class Preparer:
             Unavailable: somebody did not answer in time, or a slot was not free in time.
             Exhausted: the node's disk is full.
         """
-        async with self._alone(uid):
+        async with self._alone(uid, deadline, f"claim {namespace}/{name}"):
             claim = claims.read(await self._reader.read(namespace, name, deadline), uid)
             async with self._giving.giving(claim, deadline) as given:
                 record = self._record(claim, given)
@@ -244,13 +244,24 @@ class Preparer:
             self._files.remove(record.uid)
 
     @contextlib.asynccontextmanager
-    async def _alone(self, uid: str) -> AsyncIterator[None]:
-        """Wait for other calls for this claim."""
+    async def _alone(self, uid: str, deadline: float | None = None, title: str = "") -> AsyncIterator[None]:
+        """Wait for other calls for this claim.
+
+        Raises:
+            Unavailable: another call did not end before the deadline.
+        """
         lock, count = self._locks.get(uid, (asyncio.Lock(), 0))
         self._locks[uid] = lock, count + 1
         try:
-            async with lock:
+            try:
+                async with asyncio.timeout_at(deadline):  # asyncio's clock is time.monotonic
+                    await lock.acquire()
+            except TimeoutError:
+                raise Unavailable(f"an earlier call for {title} still waits; the kubelet tries again") from None
+            try:
                 yield
+            finally:
+                lock.release()
         finally:
             lock, count = self._locks.pop(uid)
             if count > 1:

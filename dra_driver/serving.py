@@ -90,6 +90,7 @@ class Driver:
             ClaimReader(self._server), self._link, self.current, giving, holding, self._records, files,
             places, lambda: self.configuration.settings, self._boot,
         )  # fmt: skip
+        self._claims = ClaimsService(self._preparer, self.metrics)
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
         self._publishing = Publishing(
@@ -112,6 +113,7 @@ class Driver:
             stack.push_async_callback(self._server.close)
             stack.push_async_callback(self._link.close)
             stack.push_async_callback(self._sockets.stop)
+            stack.push_async_callback(self._claims.end)
             stack.callback(self._health.end)
             if self._exposition is not None:
                 stack.push_async_callback(self._exposition.stop)
@@ -141,7 +143,7 @@ class Driver:
     def _add_services(self, server: grpc.aio.Server) -> None:
         with contextlib.suppress(Exhausted):
             self._records.refresh()  # who removed the sockets may have removed the records with them
-        api_pb2_grpc.add_DRAPluginServicer_to_server(ClaimsService(self._preparer, self.metrics), server)  # type: ignore[no-untyped-call]
+        api_pb2_grpc.add_DRAPluginServicer_to_server(self._claims, server)  # type: ignore[no-untyped-call]
         self._health.add_to(server)
 
     def _agent_connected(self, connected: bool) -> None:

@@ -50,8 +50,8 @@ class StandInApiServer:
         self.claims: dict[str, dict[str, Any]] = {}
         self.status = 0
         """ Every request gets this answer; 0: requests are answered. """
-        self.refused = 0
-        """ How many requests have got such an answer. """
+        self.reads = 0
+        """ How often somebody has asked for a claim. """
         handler = type("Handler", (_Handler,), {"stand_in": self})
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._http.daemon_threads = True
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         found = self.stand_in.claims.get(self.path.removeprefix(DEVICES))
         status = self.stand_in.status or (404 if found is None else 200)
-        self.stand_in.refused += bool(self.stand_in.status)
+        self.stand_in.reads += self.path.startswith(DEVICES)
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(found if status == 200 else {"message": self._why(status)}).encode())

@@ -209,9 +209,9 @@ def test_prepare_waits_for_a_token_or_rights_that_are_being_renewed(node: Driver
     node.server.put(claim("one", result(node.gpus()[0])))
     with pytest.raises(Failed, match=f"claim n/claim-one .*{status}.*check the driver's token and rights"):
         node.kubelet.prepared("one", seconds=7)
-    before = node.server.refused
+    before = node.server.reads
     call = Call(lambda: node.kubelet.prepared("one"))
-    eventually(lambda: node.server.refused > before)
+    eventually(lambda: node.server.reads > before)
     assert call.runs
     node.server.status = 0
     assert len(call.end()) == 1
@@ -227,6 +227,42 @@ def test_prepare_waits_for_a_slot_that_is_about_to_be_free(node: DriverNode) -> 
     node.kubelet.unprepare("two")
     assert len(call.end()) == 1
     assert f"{gpu}::be-1" in node.slots().values()
+
+
+def test_two_calls_for_a_claim_wait_for_each_other_and_the_second_says_so(node: DriverNode) -> None:
+    node.server.put(claim("one", result(node.gpus()[0])))
+    node.server.status = 503
+    first = Call(lambda: node.kubelet.prepared("one"))
+    eventually(lambda: node.server.reads)
+    with pytest.raises(Failed, match="an earlier call for claim n/claim-one still waits"):
+        node.kubelet.prepared("one", seconds=7)
+    node.server.status = 0
+    assert len(first.end()) == 1
+
+
+def test_a_driver_that_ends_answers_the_calls_that_wait(node: DriverNode) -> None:
+    prepare(node, "zero")
+    gpu = node.gpus()[0]
+    node.server.put(*(claim(uid, result(gpu)) for uid in ("one", "two", "three")))
+    node.configure(onNoAgent="hold")
+    eventually(lambda: "onNoAgent hold" in node.log("driver"))
+    node.end("agent")
+    before = node.server.reads
+    calls = [Call(lambda uid=uid: node.kubelet.prepared(uid)) for uid in ("one", "two")]  # type: ignore[misc]
+    eventually(lambda: node.server.reads >= before + 2)
+    node.server.status = 503
+    calls.append(Call(lambda: node.kubelet.prepared("three")))
+    eventually(lambda: node.server.reads >= before + 3)
+    node.end("driver", signal.SIGTERM)
+    for call in calls:
+        with pytest.raises(Failed, match="orion: the DRA driver ends; the kubelet tries again"):
+            call.end()
+    node.server.status = 0
+    node.begin_driver()
+    node.begin_agent()
+    answers = node.kubelet.prepare("one", "two")
+    assert not any(answer.error for answer in answers.values())
+    assert len(set(node.slots().values())) == 3
 
 
 def test_a_full_folder_is_said_and_loses_no_slot(node: DriverNode) -> None:

@@ -22,7 +22,7 @@ PROGRAM = "orion-await-agent"
 
 
 @pytest.fixture
-def on_no_agent(orion: Orion, node: Node) -> Iterator[None]:
+def usual_after(orion: Orion, node: Node) -> Iterator[None]:
     """Afterwards, an agent runs, and the configuration is the usual one again."""
     yield
     if not orion.runs(node, "agent"):
@@ -57,6 +57,10 @@ def hooks(node: Node) -> list[str]:
     return [hook["path"].rpartition("/")[2] for each in edits for hook in each.get("hooks", ())]
 
 
+def events(tenants: Tenants) -> list[str]:
+    return [each.message or "" for each in tenants.core.list_namespaced_event(tenants.namespace).items]
+
+
 def begin(tenants: Tenants, claims: Claims) -> None:
     claim, pod = claiming(training(memory=MIB), "be")
     claims.create(claim)
@@ -65,7 +69,7 @@ def begin(tenants: Tenants, claims: Claims) -> None:
 
 
 def test_a_restart_waits_for_an_agent_only_while_its_pod_is_held(
-    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion, on_no_agent: None
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion, usual_after: None
 ) -> None:
     begin(tenants, claims)
     slots = held(gpus)
@@ -89,5 +93,25 @@ def test_a_restart_waits_for_an_agent_only_while_its_pod_is_held(
     ((device, _),) = slots.items()
     eventually(lambda: len(gpus.slot(device).clients) == 1, what="the program joins")
     assert held(gpus) == slots
+    tenants.delete("train")
+    until_nothing_is_left(gpus, node)
+
+
+def test_a_pod_that_waits_when_the_driver_ends_says_so_and_starts_under_the_next(
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion, usual_after: None
+) -> None:
+    log = f"{node.name}-driver"
+    orion.configure({"onNoAgent": "hold"})
+    eventually(lambda: "onNoAgent hold" in orion.log(log))
+    orion.end(node, "agent", 0)
+    claim, pod = claiming(training(memory=MIB), "be")
+    claims.create(claim)
+    tenants.create(pod)
+    eventually(lambda: f"{tenants.namespace}/train waits for an agent" in orion.log(log))
+    orion.end(node, "driver")
+    eventually(lambda: [each for each in events(tenants) if "the DRA driver ends; the kubelet tries again" in each])
+    orion.begin_agent(node)
+    orion.begin_driver(node)
+    tenants.begun("train")
     tenants.delete("train")
     until_nothing_is_left(gpus, node)
