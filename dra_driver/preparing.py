@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from orion.crds.node_configuration import DeviceListStrategy, NodeSettings, Preload
 from orion.dra_driver import claims
 from orion.dra_driver.cdi_files import CdiFiles
+from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.claims import AllocatedClaim
 from orion.dra_driver.giving import Giving
 from orion.dra_driver.holding import Holding
@@ -30,8 +31,8 @@ from orion.injection.current import CurrentSnapshot
 from orion.injection.describing import Places, describe
 from orion.injection.mount_sources import make_slot_directory
 
-_RELEASE_SECONDS = 5.0
-""" How long unprepare waits for an agent. Without one, the driver remembers to tell the next. """
+RELEASE_SECONDS = 5.0
+""" How long giving back waits for an agent. Without one, the driver remembers to tell the next. """
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Preparer:
         places: where on the node the things are that containers get.
         settings: returns the settings now in force.
         boot: the id of this boot.
+        locks: of the claims.
     """
 
     def __init__(
@@ -64,17 +66,14 @@ class Preparer:
         places: Places,
         settings: Callable[[], NodeSettings],
         boot: str,
+        locks: ClaimLocks,
     ) -> None:
         self._reader, self._link, self._current = reader, link, current
         self._giving, self._holding = giving, holding
         self._records, self._files, self._places = records, files, places
-        self._settings, self._boot = settings, boot
-        self._gone: set[str] = set()
-        """ The claims that did not exist at the last look. """
+        self._settings, self._boot, self._locks = settings, boot, locks
         self._held: set[str] = set()
         """ The claims whose CDI file holds their containers' restarts. """
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        """ By claim, its lock and the number of calls that have it or wait for it. """
 
     async def prepare(self, namespace: str, name: str, uid: str, deadline: float) -> Record:
         """Prepare a claim; return what it was given.
@@ -90,7 +89,7 @@ class Preparer:
             Unavailable: somebody did not answer in time, or a slot was not free in time.
             Exhausted: the node's disk is full.
         """
-        async with self._alone(uid, deadline, f"claim {namespace}/{name}"):
+        async with self._locks.of(uid, deadline, f"claim {namespace}/{name}"):
             claim = claims.read(await self._reader.read(namespace, name, deadline), uid)
             async with self._giving.giving(claim, deadline) as given:
                 record = self._record(claim, given)
@@ -104,14 +103,14 @@ class Preparer:
         Raises:
             Exhausted, Invalid, Unavailable: a step failed; the kubelet tries again.
         """
-        async with self._alone(uid):
+        async with self._locks.of(uid):
             await asyncio.to_thread(self._records.refresh)
             known = self._records.of(uid) or Record(
                 boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=()
             )
             await asyncio.to_thread(self._files.remove, uid)
             self._held.discard(uid)
-            if await self._link.release(uid, _RELEASE_SECONDS):
+            if await self._link.release(uid, RELEASE_SECONDS):
                 await asyncio.to_thread(self._records.remove, uid)
             else:
                 _log.warning("claims: %s/%s is given back; the next agent will learn it", namespace, name)
@@ -145,7 +144,7 @@ class Preparer:
 
         async def renew(record: Record) -> None:
             try:
-                async with self._alone(record.uid):
+                async with self._locks.of(record.uid):
                     now = self._records.of(record.uid)
                     if now is not None and not now.released:
                         await asyncio.to_thread(self._make_files, now)
@@ -159,36 +158,6 @@ class Preparer:
         records = self._records.all()
         changed = [each for each in records if bool(self._holding.why(each.pods)) != (each.uid in self._held)]
         await asyncio.gather(*map(renew, records if everything else changed))
-
-    async def tell_agent(self) -> bool:
-        """Tell a new agent which claims have slots, and which have given theirs back; return whether it knows all."""
-        knows_all = True
-        for record in self._records.all():
-            try:
-                async with self._alone(record.uid):
-                    await asyncio.to_thread(self._records.refresh)
-                    if (now := self._records.of(record.uid)) is None:
-                        continue
-                    if not now.released:
-                        await self._giving.tell_again(now)
-                    elif await self._link.release(now.uid, _RELEASE_SECONDS):
-                        await asyncio.to_thread(self._records.remove, now.uid)
-            except OrionError as error:
-                knows_all = False
-                _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
-        return knows_all
-
-    async def remove_gone(self) -> None:
-        """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""
-        await asyncio.to_thread(self._records.refresh)
-        gone = {record.uid: record for record in self._records.all() if await self._reader.is_gone(record)}
-        for uid in gone.keys() & self._gone:
-            _log.warning("claims: %s/%s is gone, and its slots are taken back", gone[uid].namespace, gone[uid].name)
-            try:
-                await self.unprepare(gone[uid].namespace, gone[uid].name, uid)
-            except OrionError as error:
-                _log.error("claims: %s/%s cannot be given back: %s", gone[uid].namespace, gone[uid].name, error)
-        self._gone = set(gone)
 
     def _record(self, claim: AllocatedClaim, given: list[GivenShare]) -> Record:
         """Describe what the containers of each request get.
@@ -242,27 +211,3 @@ class Preparer:
         (self._held.discard if specification is record.specification else self._held.add)(record.uid)
         if not self._records.has_file(record.uid):  # another driver has unprepared the claim meanwhile
             self._files.remove(record.uid)
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, uid: str, deadline: float | None = None, title: str = "") -> AsyncIterator[None]:
-        """Wait for other calls for this claim.
-
-        Raises:
-            Unavailable: another call did not end before the deadline.
-        """
-        lock, count = self._locks.get(uid, (asyncio.Lock(), 0))
-        self._locks[uid] = lock, count + 1
-        try:
-            try:
-                async with asyncio.timeout_at(deadline):  # asyncio's clock is time.monotonic
-                    await lock.acquire()
-            except TimeoutError:
-                raise Unavailable(f"an earlier call for {title} still waits; the kubelet tries again") from None
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            lock, count = self._locks.pop(uid)
-            if count > 1:
-                self._locks[uid] = lock, count - 1

@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.dra_driver.records import Record
+from orion.dra_driver.names import DRIVER
 from orion.errors import NotFound, Unavailable
+from orion.node_agent.api import agent_pb2
 
 _AGAIN_SECONDS = 1.0
 _RIGHTS = (401, 403)
@@ -22,10 +23,11 @@ class ClaimReader:
 
     Args:
         server: the API server.
+        pool: the pool of the node's devices.
     """
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, server: ApiServer, pool: str) -> None:
+        self._server, self._pool = server, pool
 
     async def read(self, namespace: str, name: str, deadline: float) -> dict[str, Any]:
         """Return a claim; wait for an API server that does not answer, or does not let the driver read it yet.
@@ -57,14 +59,28 @@ class ClaimReader:
             f"the API server did not say in time what {title} was allocated: {why}; the kubelet tries again"
         )
 
-    async def is_gone(self, record: Record) -> bool:
-        """Return whether a prepared claim does not exist any more; False if the API server does not say."""
+    async def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Return whether a claim does not exist any more; False if the API server does not say."""
+        found = await self._find(namespace, name)
+        return found is not None and found.get("metadata", {}).get("uid") != uid
+
+    async def has_left(self, claim: agent_pb2.ClaimOfSlot) -> bool:
+        """Return whether a claim is gone or has no device of this node; False if the API server does not say."""
+        found = await self._find(claim.namespace, claim.name)
+        if found is None:
+            return False
+        if found.get("metadata", {}).get("uid") != claim.uid:
+            return True
+        results = ((found.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
+        return not any((each["driver"], each["pool"]) == (DRIVER, self._pool) for each in results)
+
+    async def _find(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a claim; {}: there is none; None: the API server does not say."""
         try:
-            found = await self._server.get(_path(record.namespace, record.name))
+            return await self._server.get(_path(namespace, name))
         except ApiError as error:
             # A server that has no such API answers 404, too.
-            return error.status == 404 and f'"{record.name}" not found' in str(error)
-        return bool(found["metadata"]["uid"] != record.uid)
+            return {} if error.status == 404 and f'"{name}" not found' in str(error) else None
 
 
 def _path(namespace: str, name: str) -> str:

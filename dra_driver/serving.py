@@ -16,6 +16,7 @@ from orion.crds.claims import DRIVER
 from orion.crds.configuration_file import LABELS_FILE, Change
 from orion.dra_driver.answering import ClaimsService
 from orion.dra_driver.cdi_files import CdiFiles
+from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.giving import Giving
 from orion.dra_driver.health import HealthStreams
 from orion.dra_driver.holding import Holding
@@ -24,6 +25,7 @@ from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.preparing import Preparer
 from orion.dra_driver.publishing import Publishing
 from orion.dra_driver.reading import ClaimReader
+from orion.dra_driver.reconciling import Reconciling
 from orion.dra_driver.records import Records, boot_id
 from orion.dra_driver.settings import DriverSettings
 from orion.dra_driver.sockets import Sockets
@@ -86,10 +88,12 @@ class Driver:
         holding = Holding(places, fail_closed, lambda: self.configuration.settings)
         giving = Giving(self._link, self.current, self._records, holding, settings.agent_patience, self._boot)
         self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
+        reader, locks = ClaimReader(self._server, settings.node), ClaimLocks()
         self._preparer = Preparer(
-            ClaimReader(self._server), self._link, self.current, giving, holding, self._records, files,
-            places, lambda: self.configuration.settings, self._boot,
+            reader, self._link, self.current, giving, holding, self._records, files, places,
+            lambda: self.configuration.settings, self._boot, locks,
         )  # fmt: skip
+        self._reconciling = Reconciling(reader, self._link, giving, self._records, self._preparer, locks)
         self._claims = ClaimsService(self._preparer, self.metrics)
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
@@ -157,7 +161,9 @@ class Driver:
         while True:
             await self._connected.wait()
             self._connected.clear()
-            if await self._preparer.tell_agent():
+            knows_all = await self._reconciling.tell_agent()
+            await self._reconciling.release_unrecorded()
+            if knows_all:
                 pause = _AGAIN_SECONDS
                 continue
             with contextlib.suppress(TimeoutError):
@@ -169,7 +175,8 @@ class Driver:
     async def _sweep_for_ever(self) -> None:
         """Remove what is left of claims that are gone, and the hook's earlier versions that no claim mounts."""
         while True:
-            await self._preparer.remove_gone()
+            await self._reconciling.remove_gone()
+            await self._reconciling.release_unrecorded()
             await self._preparer.renew(everything=True)
             self._places.files.touch()
             sources: set[Path] = {source for record in self._records.all() for source in record.mount_sources}

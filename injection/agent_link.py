@@ -131,6 +131,19 @@ class AgentLink:
         )
         return answer is not None
 
+    async def claims(self, seconds: float) -> list[agent_pb2.ClaimOfSlot]:
+        """Return the claims that have slots, one for each slot; empty: no agent answers in time.
+
+        Raises:
+            Unavailable: the agent answers that it cannot say.
+        """
+        request = agent_pb2.SnapshotRequest()
+        answer = await self._ask(
+            lambda stub: stub.GetSnapshot, request, agent_pb2.Snapshot, seconds, "list the claims that have slots"
+        )
+        slots = [slot for gpu in answer.gpus for slot in gpu.slots] if answer is not None else []
+        return [slot.claim for slot in slots if slot.HasField("claim")]
+
     async def _ask(
         self,
         method: Callable[[agent_pb2_grpc.AgentStub], Any],

@@ -181,6 +181,20 @@ def test_with_hold_a_pod_waits_until_an_agent_answers(node: DriverNode) -> None:
     assert len(call.end()) == 1
 
 
+def test_an_agent_that_comes_gives_up_slots_that_no_driver_knows(node: DriverNode) -> None:
+    prepare(node, "one", "two")
+    node.end("driver")
+    (node.records / "two.json").unlink()
+    node.server.claims.pop("claim-two")
+    node.begin_driver()
+    eventually(lambda: [key.partition(" ")[0] for key in node.slots()] == ["one"])
+    (node.records / "one.json").unlink()
+    node.end("agent")
+    node.begin_agent()
+    node.kubelet.prepared("one")
+    assert [key.partition(" ")[0] for key in node.slots()] == ["one"]
+
+
 def test_unprepare_needs_no_agent(node: DriverNode) -> None:
     prepare(node, "one")
     node.end("agent")

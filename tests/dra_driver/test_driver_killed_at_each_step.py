@@ -5,6 +5,7 @@ The steps are in the description of `preparing.py`. A step that raises `Killed` 
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -47,6 +48,13 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, after: bool)
 
 @contextlib.asynccontextmanager
 async def started(node: DriverNode) -> AsyncIterator[Preparer]:
+    """What prepares claims in a driver that has just started."""
+    async with started_driver(node) as driver:
+        yield driver._preparer
+
+
+@contextlib.asynccontextmanager
+async def started_driver(node: DriverNode) -> AsyncIterator[Driver]:
     """The parts of a driver that has just started, without sockets."""
     driver = Driver(
         DriverSettings(
@@ -63,8 +71,8 @@ async def started(node: DriverNode) -> AsyncIterator[Preparer]:
     listening = asyncio.create_task(driver._link.listen())
     try:
         await driver.current.first()
-        await driver._preparer.tell_agent()
-        yield driver._preparer
+        await driver._reconciling.tell_agent()
+        yield driver
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
@@ -146,16 +154,54 @@ async def test_unprepare_is_repeated(
 
 
 async def test_a_claim_that_is_gone_for_two_looks_is_unprepared(with_agent: DriverNode) -> None:
-    async with started(with_agent) as preparer:
-        await prepare(preparer, "one")
-        await prepare(preparer, "two")
+    async with started_driver(with_agent) as driver:
+        await prepare(driver._preparer, "one")
+        await prepare(driver._preparer, "two")
         with_agent.server.claims.pop("claim-one")
         with_agent.server.put(claim("another", result(with_agent.gpus()[0])))
         with_agent.server.claims["claim-two"] = with_agent.server.claims.pop("claim-another")  # of the same name
         with_agent.server.status = 503
-        await preparer.remove_gone()
+        await driver._reconciling.remove_gone()
         with_agent.server.status = 0
-        await preparer.remove_gone()
+        await driver._reconciling.remove_gone()
         until_right(with_agent, "one", "two")
-        await preparer.remove_gone()
+        await driver._reconciling.remove_gone()
         until_right(with_agent)
+
+
+async def test_a_slot_that_no_record_names_is_taken_back_once_its_claim_is_gone_or_elsewhere(
+    with_agent: DriverNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(with_agent) as preparer:
+        await prepare(preparer, "one")
+        with monkeypatch.context() as patched:
+            kill_at(patched, Records, "save", after=False)
+            for uid in ("two", "three"):
+                with pytest.raises(Killed):
+                    await prepare(preparer, uid)
+    server, slots = with_agent.server, with_agent.slots()
+    assert len(slots) == 3
+    async with started_driver(with_agent) as driver:
+        await driver._reconciling.release_unrecorded()
+        assert with_agent.slots() == slots, "their pods may still come, or run"
+        two, three = server.claims.pop("claim-two"), server.claims["claim-three"]
+        three["status"]["allocation"]["devices"]["results"][0]["pool"] = "node-2"
+        server.status = 503
+        await driver._reconciling.release_unrecorded()
+        assert with_agent.slots() == slots
+        server.status = 0
+        await driver._reconciling.release_unrecorded()
+        until_right(with_agent, "one")
+        server.put(two)
+        await prepare(driver._preparer, "two")
+        until_right(with_agent, "one", "two")
+
+
+async def test_a_claim_whose_record_somebody_removed_keeps_its_slot(with_agent: DriverNode) -> None:
+    async with started(with_agent) as preparer:
+        await prepare(preparer, "one")
+    shutil.rmtree(with_agent.records)
+    slots = with_agent.slots()
+    async with started_driver(with_agent) as driver:
+        await driver._reconciling.release_unrecorded()
+        assert with_agent.slots() == slots
