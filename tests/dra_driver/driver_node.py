@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, NoAgent
 from tests.dra_driver.stand_in_api_server import StandInApiServer
 from tests.dra_driver.stand_in_kubelet import StandInKubelet
@@ -83,13 +84,21 @@ class DriverNode:
 
     def slots(self) -> dict[str, str]:
         """Return the claims that hold slots, as the agent says: GPU::slot by claim's uid and share."""
+        return {f"{slot.claim.uid} {slot.claim.share}": f"{slot.gpu}::{slot.name}" for slot in self.claimed()}
+
+    def claimed(self) -> list[agent_pb2.Slot]:
+        """Return the slots that claims hold, as the agent says."""
         with AgentClient(self.root) as agent:
-            return {
-                f"{slot.claim.uid} {slot.claim.share}": f"{gpu.uuid}::{slot.name}"
-                for gpu in agent.snapshot().gpus
-                for slot in gpu.slots
-                if slot.HasField("claim")
-            }
+            return [slot for gpu in agent.snapshot().gpus for slot in gpu.slots if slot.HasField("claim")]
+
+    def pods(self, uid: str) -> list[tuple[str, str]]:
+        """Return names and uids of the pods of a claim with one slot, as the agent says and as the record says."""
+        (known,) = (
+            [(pod.name, pod.uid) for pod in slot.claim.pods] for slot in self.claimed() if slot.claim.uid == uid
+        )
+        recorded = json.loads((self.records / f"{uid}.json").read_text())["pods"]
+        assert known == [(pod["name"], pod["uid"]) for pod in recorded]
+        return known
 
     def gpus(self) -> list[str]:
         with AgentClient(self.root) as agent:

@@ -36,12 +36,9 @@ def test_the_grant_is_in_the_page_before_the_answer(node: DriverNode) -> None:
     gpu, _ = node.gpus()
     node.server.put(claim("one", result(gpu, consumed={"time": "300", "memory": "1Gi"})))
     node.kubelet.prepared("one")
-    from orion.node_agent.api.client import AgentClient
-
-    with AgentClient(node.root) as agent:
-        (slot,) = [slot for gpu in agent.snapshot().gpus for slot in gpu.slots if slot.HasField("claim")]
+    (slot,) = node.claimed()
     assert (slot.memory_limit_bytes, slot.request) == (GIB, 0.3)
-    assert [(pod.name, pod.uid) for pod in slot.claim.pods] == [("pod", "uid-pod")]
+    assert node.pods("one") == [("pod", "uid-pod")]
 
 
 def test_a_request_for_several_gpus_is_one_cdi_device(node: DriverNode) -> None:
@@ -76,9 +73,11 @@ def test_a_claim_that_is_prepared_again_keeps_its_slot_and_learns_its_new_pods(n
     node.server.put(claim("one", result(gpu), role="be"))
     before = node.kubelet.prepared("one")
     slots = node.slots()
+    assert node.pods("one") == [("pod", "uid-pod")]
     node.server.put(claim("one", result(gpu), pods=("pod", "second")))
     assert node.kubelet.prepared("one") == before
     assert node.slots() == slots
+    assert node.pods("one") == [("pod", "uid-pod"), ("second", "uid-second")]
 
 
 def test_a_slot_is_free_after_unprepare(node: DriverNode) -> None:

@@ -1,4 +1,4 @@
-"""Many pods with claims come and go at once: no GPU is given beyond what it has, no pod fails, nothing is left."""
+"""Many pods with claims come and go: no GPU is given beyond what it has, no pod fails, all books agree."""
 
 import random
 from collections import Counter, defaultdict
@@ -8,14 +8,16 @@ import pytest
 from kubernetes import client
 
 from testbed.node import Node
-from tests.node.claimed_gpus import CLASSES, DRA, Claims, held, until_nothing_is_left
+from tests.node.claimed_gpus import CDI, CLASSES, DRA, RECORDS, Claims, files, until_nothing_is_left
 from tests.node.gpu_tenants import GpuNode, Tenants
 from tests.node.shell_pods import shell_pod
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
-SEED, PODS = 18, 48
+SEED, PODS, ROUND = 18, 48, 12
+LASTS = "lasts"
+""" In the names of pods that run until they are deleted, after each round. """
 CAPACITIES = ("time", "memory", "hpSlots", "beSlots")
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {"role": "be"},
@@ -50,16 +52,45 @@ def amount(text: str) -> int:
     return int(number) * UNITS[text.removeprefix(number)]
 
 
+def claims_of(api: client.ApiClient) -> list[dict[str, Any]]:
+    found: Any = client.CustomObjectsApi(api).list_cluster_custom_object(**DRA, plural="resourceclaims")
+    return list(found["items"])
+
+
 def given(api: client.ApiClient) -> dict[str, Counter[str]]:
     """What the scheduler has given of each GPU, by capacity."""
-    found: Any = client.CustomObjectsApi(api).list_cluster_custom_object(**DRA, plural="resourceclaims")
     sums: dict[str, Counter[str]] = defaultdict(Counter)
-    for claim in found["items"]:
+    for claim in claims_of(api):
         allocation = claim.get("status", {}).get("allocation", {})
         for result in allocation.get("devices", {}).get("results", ()):
             for name, text in result["consumedCapacity"].items():
                 sums[result["device"]][name] += amount(text)
     return sums
+
+
+def books(api: client.ApiClient, gpus: GpuNode, node: Node) -> dict[str, set[str]]:
+    """The uids of the claims that have GPUs, by who says so."""
+    slots = (slot for gpu in gpus.snapshot().gpus for slot in gpu.slots)
+    return {
+        "scheduler": {each["metadata"]["uid"] for each in claims_of(api) if each.get("status", {}).get("allocation")},
+        "agent": {slot.claim.uid for slot in slots if slot.HasField("claim")},
+        "records": {name.removesuffix(".json") for name in files(node, RECORDS)},
+        "CDI files": {name.removeprefix("orion.gpu-claim_").removesuffix(".json") for name in files(node, CDI)},
+    }
+
+
+def what_agrees(found: dict[str, set[str]]) -> set[str]:
+    """Return the claims that all name; nothing, if somebody names another one or lacks one."""
+    named = [*found.values()]
+    return named[0] if all(each == named[0] for each in named) else set()
+
+
+def has_settled(pod: client.V1Pod) -> bool:
+    """Whether a pod has ended, runs until somebody deletes it, or waits for others."""
+    if pod.status.phase == "Pending":
+        reasons = [each.reason for each in pod.status.conditions or () if each.type == "PodScheduled"]
+        return reasons == ["Unschedulable"]
+    return bool(pod.status.phase == ("Running" if LASTS in pod.metadata.name else "Succeeded"))
 
 
 def test_claims_slots_and_records_agree_while_pods_come_and_go(
@@ -68,16 +99,11 @@ def test_claims_slots_and_records_agree_while_pods_come_and_go(
     choose = random.Random(SEED)
     for name in SHAPES:
         make_template(api, tenants.namespace, name)
-    for number in range(PODS):
-        shape = choose.choice([*SHAPES])
-        pod = shell_pod(f"pod-{number}", f"sleep {choose.choice((0.1, 0.5, 2))}", restartPolicy="Never")
-        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu", "request": "c0"}]}
-        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": shape}]
-        tenants.create(pod)
     devices = claims.until_offered()["spec"]["devices"]
     limits = {each["name"]: {name: amount(each["capacity"][name]["value"]) for name in CAPACITIES} for each in devices}
 
-    def ended() -> bool:
+    def pods() -> list[client.V1Pod]:
+        """All pods, at a moment at which nothing is given beyond what there is."""
         beyond = {
             (device, name): count
             for device, sums in given(api).items()
@@ -85,11 +111,24 @@ def test_claims_slots_and_records_agree_while_pods_come_and_go(
             if count > limits[device][name]
         }
         assert beyond == {}
-        slots = [slot.rpartition("-")[0] for slot in held(gpus)]
-        assert len(slots) <= sum(limit["hpSlots"] + limit["beSlots"] for limit in limits.values())
-        phases = Counter(pod.status.phase for pod in tenants.pods().values())
-        assert phases["Failed"] == 0
-        return phases["Succeeded"] == PODS
+        found = list(tenants.pods().values())
+        assert [pod.metadata.name for pod in found if pod.status.phase == "Failed"] == []
+        return found
 
-    eventually(ended, what="all pods have ended", seconds=400)
+    def settled() -> bool:
+        return all(map(has_settled, pods())) and bool(what_agrees(books(api, gpus, node)))
+
+    for number in range(PODS):
+        kind = choose.choice((LASTS, "ends", "ends"))
+        pod = shell_pod(f"{kind}-{number}", f"sleep {600 if kind == LASTS else choose.choice((0.1, 0.5, 2))}")
+        pod["spec"] |= {
+            "restartPolicy": "Never",
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": choose.choice([*SHAPES])}],
+        }
+        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu", "request": "c0"}]}
+        tenants.create(pod)
+        if number % ROUND == ROUND - 1:
+            eventually(settled, what="pods that run until they are deleted, and books that agree", seconds=200)
+            tenants.delete(*(name for name in tenants.pods() if LASTS in name))
+    eventually(lambda: {pod.status.phase for pod in pods()} == {"Succeeded"}, what="all have ended", seconds=200)
     until_nothing_is_left(gpus, node)
