@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.dra_driver.names import DRIVER
+from orion.crds.claims import DRIVER
 from orion.errors import NotFound, Unavailable
 from orion.node_agent.api import agent_pb2
 
