@@ -8,9 +8,9 @@ import grpc.aio
 
 from orion.device_plugin.answering import DevicePluginService
 from orion.device_plugin.kubelet import api_pb2_grpc
-from orion.device_plugin.kubelet_folder import FolderState, Identity, KubeletFolder, identity
-from orion.injection.program import listen
+from orion.device_plugin.kubelet_folder import FolderState, KubeletFolder
 from orion.injection.slots import Resource
+from orion.injection.unix_sockets import Identity, identity, listen
 
 _log = logging.getLogger(__name__)
 

@@ -9,23 +9,20 @@ import contextlib
 import os
 import re
 import secrets
-import socket
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from orion.injection.replacing import replace_file
 from orion.injection.slots import Resource
+from orion.injection.unix_sockets import Identity, identity, is_abandoned, is_served
 
 KUBELET = "kubelet.sock"
 POLL_SECONDS = 0.2
 
 _YOUNG_SECONDS = 5.0
 """ A socket that is younger than this may have no listener yet. """
-
-Identity = tuple[int, int, int]
-""" Device, inode and time of creation; the time is needed because file systems reuse inodes at once. """
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,9 @@ class KubeletFolder:
 
         Other plugins read the file, because they may never see this plugin's socket.
         """
-        fresh = self.path / f".orion-{resource.role}-{self._token}"
-        try:
-            fresh.write_text(self._token)
-            fresh.replace(self._note(resource))
-        except OSError:  # the disk may be full; other plugins can then only watch this plugin's socket
-            with contextlib.suppress(OSError):
-                fresh.unlink()
+        # The disk may be full; other plugins can then only watch this plugin's socket.
+        with contextlib.suppress(OSError):
+            replace_file(self._note(resource), self._token.encode())
 
     def _note(self, resource: Resource) -> Path:
         return self.path / f"orion-{resource.role}.latest"
@@ -99,25 +92,10 @@ class KubeletFolder:
                 yield match[1]
 
     def _lives(self, path: Path) -> bool:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as trial:
-            try:
-                trial.connect(str(path))
-            except BlockingIOError:
-                return True
-            except ConnectionRefusedError:
-                with contextlib.suppress(OSError):
-                    if time.time() - path.lstat().st_mtime > _YOUNG_SECONDS:
-                        path.unlink()
-                return False
-            except OSError:
-                return False
-        return True
-
-
-def identity(path: Path) -> Identity | None:
-    """Return what distinguishes a socket from earlier sockets at the same path; None if the path is not a socket."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino, found.st_mtime_ns) if stat.S_ISSOCK(found.st_mode) else None
+        if is_served(path):
+            return True
+        if is_abandoned(path):
+            with contextlib.suppress(OSError):
+                if time.time() - path.lstat().st_mtime > _YOUNG_SECONDS:
+                    path.unlink()
+        return False

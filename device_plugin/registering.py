@@ -22,10 +22,11 @@ from orion.device_plugin.advertised import HEALTHY, Advertised
 from orion.device_plugin.answering import OPTIONS
 from orion.device_plugin.endpoint import Endpoint
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
-from orion.device_plugin.kubelet_folder import POLL_SECONDS, FolderState, KubeletFolder, identity
+from orion.device_plugin.kubelet_folder import POLL_SECONDS, FolderState, KubeletFolder
 from orion.device_plugin.metrics import Metrics
 from orion.errors import Conflict
 from orion.injection.agent_link import CHANNEL_OPTIONS
+from orion.injection.unix_sockets import identity
 
 VERSION = "v1beta1"
 

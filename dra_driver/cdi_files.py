@@ -1,19 +1,16 @@
 """The CDI files of claims, in a folder that the container runtime reads whenever it makes a container.
 
-The folder is in memory (/run), so a reboot empties it, and the driver makes the files again from its records. A rename
-puts each file into place: a runtime that reads the folder meanwhile must not find a part of a file, since it then
-ignores the file, and refuses its containers.
+The folder is in memory (/run), so a reboot empties it, and the driver makes the files again from its records. Each file
+comes in one step: a runtime that finds a part of a file ignores the file, and refuses its containers.
 """
 
-import contextlib
 import json
-import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from orion.errors import Exhausted
+from orion.injection.replacing import replace_file
 
 _PREFIX, _SUFFIX = "orion.gpu-claim_", ".json"
 
@@ -35,16 +32,12 @@ class CdiFiles:
             Exhausted: the file system rejects the file.
         """
         path, text = self._path(uid), json.dumps(specification, indent=1)
-        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
         try:
             if path.exists() and path.read_text() == text:
                 return
             self._folder.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(text)
-            os.replace(fresh, path)
+            replace_file(path, text.encode())
         except (OSError, UnicodeDecodeError) as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             raise Exhausted(f"the CDI file {path} cannot be written: {error}") from None
 
     def remove(self, uid: str) -> None:

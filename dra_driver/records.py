@@ -11,8 +11,6 @@ bad byte in it would lose all claims.
 
 import contextlib
 import logging
-import os
-import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orion.dra_driver.claims import Pod, Share
 from orion.errors import Exhausted, Invalid
+from orion.injection.replacing import UNFINISHED, replace_file
 from orion.injection.slots import Slot, parse
 
 _VERSION = 1
@@ -98,7 +97,7 @@ class Records:
             Exhausted: the folder cannot be made.
         """
         self.refresh()
-        for left in self._folder.glob(".*.new"):
+        for left in self._folder.glob(UNFINISHED):
             with contextlib.suppress(OSError):
                 if time.time() - left.stat().st_mtime > _UNFINISHED_SECONDS:
                     left.unlink()
@@ -165,17 +164,10 @@ class Records:
         path = self._path(record.uid)
         if not self._folder.is_dir():
             self._write_all()
-        fresh = path.with_name(f".{record.uid}.{secrets.token_hex(4)}.new")
         try:
-            with fresh.open("x") as file:
-                file.write(record.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, path)
+            replace_file(path, record.model_dump_json().encode(), durable=True)
             self._files[record.uid] = _identity(path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             raise Exhausted(f"the record of claim {record.namespace}/{record.name} cannot be saved: {error}") from None
         self._known[record.uid] = record
 

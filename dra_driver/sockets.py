@@ -11,11 +11,8 @@ on which no driver listens any more: the kubelet would try to reach them for eve
 
 import asyncio
 import contextlib
-import errno
 import logging
 import secrets
-import socket
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ import grpc.aio
 from orion.crds.claims import DRIVER
 from orion.dra_driver.health import SERVICES
 from orion.dra_driver.kubelet.registration import api_pb2, api_pb2_grpc
-from orion.injection.program import listen
+from orion.injection.unix_sockets import Identity, identity, is_abandoned, listen
 
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
@@ -52,7 +49,7 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
         self._registry = folder / "plugins_registry" / f"{DRIVER}-{token}.sock"
         self._add_services, self._report = add_services, registered
         self._servers: list[grpc.aio.Server] = []
-        self._found: list[tuple[int, int]] = []
+        self._found: list[Identity | None] = []
         self._complaint = ""
         self.stands = False
         """ Whether the kubelet has accepted the driver. """
@@ -60,7 +57,7 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
     async def run(self) -> None:
         """Serve until cancelled; serve again if a socket is gone."""
         while True:
-            if self._found != [_identity(path) for path in (self._plugin, self._registry)] or not self._found:
+            if self._found != [identity(path) for path in (self._plugin, self._registry)] or not self._found:
                 await self._serve_again()
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -109,7 +106,7 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
                 dead.unlink(missing_ok=True)
             await self._serve(self._plugin, self._add_services)
             await self._serve(self._registry, self._add_registration)
-            self._found = [_identity(path) for path in (self._plugin, self._registry)]
+            self._found = [identity(path) for path in (self._plugin, self._registry)]
             self._complaint = ""
         except OSError as error:
             if str(error) != self._complaint:
@@ -131,14 +128,6 @@ class Sockets(api_pb2_grpc.RegistrationServicer):
         self._servers.append(server)
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    try:
-        found = path.lstat()
-    except OSError:
-        return (0, 0)
-    return (found.st_ino, found.st_mtime_ns) if stat.S_ISSOCK(found.st_mode) else (0, 0)
-
-
 def _made(path: Path) -> int:
     with contextlib.suppress(OSError):
         return path.lstat().st_mtime_ns
@@ -148,6 +137,5 @@ def _made(path: Path) -> int:
 def _dead(folder: Path, pattern: str) -> Iterator[Path]:
     """Yield the sockets on which nobody listens. A driver that starts has bound and listens in one step."""
     for path in folder.glob(pattern):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as trial:
-            if trial.connect_ex(str(path)) == errno.ECONNREFUSED:
-                yield path
+        if is_abandoned(path):
+            yield path

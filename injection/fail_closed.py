@@ -4,12 +4,11 @@ The agent reports these pods. The list is needed when their containers restart w
 keeps the list for the next process of this program, because it and the agent are often replaced together.
 """
 
-import contextlib
 import json
 import logging
-import os
-import secrets
 from pathlib import Path
+
+from orion.injection.replacing import replace_file
 
 _KEPT = 1024
 """ Number of pods remembered; a node runs 110 pods by default. """
@@ -58,11 +57,7 @@ class FailClosedPods:
             return []
 
     def _write(self) -> None:
-        fresh = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}")
         try:
-            fresh.write_text(json.dumps([*self._pods]))
-            os.replace(fresh, self._path)
+            replace_file(self._path, json.dumps([*self._pods]).encode())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             _log.error("start: the list of failClosed pods cannot be saved for the next process: %s", error)

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from orion import hook
 from orion.errors import Exhausted
+from orion.injection.replacing import replace_file
 
 PRELOAD = "ld.so.preload"
 AWAIT_AGENT = hook.AWAIT_AGENT
@@ -136,17 +136,7 @@ def _put(path: Path, content: bytes) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # a concurrent start has replaced it
             path.rmdir()  # empty: a container runtime made it
             _log.warning("hook: %s was an empty folder that a container runtime made; it is restored", path)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with fresh.open("xb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), 0o644 if path.name == PRELOAD else 0o755)
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
+    replace_file(path, content, mode=0o644 if path.name == PRELOAD else 0o755, durable=True)
 
 
 def _simulated_driver() -> bytes:

@@ -8,10 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
-
-import grpc.aio
 
 _log = logging.getLogger(__name__)
 
@@ -56,19 +53,3 @@ async def _run(name: str, make: Callable[[], Runs]) -> None:
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await serving
-
-
-async def listen(server: grpc.aio.Server, path: Path) -> None:
-    """Start a server on a socket that only root can reach.
-
-    Raises:
-        OSError: the socket cannot be made.
-    """
-    before = os.umask(0o177)
-    try:
-        server.add_insecure_port(f"unix:{path}")
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {path}: {error}") from None
-    finally:
-        os.umask(before)
-    await server.start()

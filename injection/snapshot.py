@@ -6,8 +6,6 @@ either is away.
 """
 
 import contextlib
-import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from orion.errors import Invalid, Unreadable
+from orion.injection.replacing import replace_file
 from orion.injection.slots import Resource, Slot, parse
 from orion.node_agent.api import agent_pb2
 
@@ -124,7 +123,7 @@ def _slots(gpu: str, names: Iterable[str]) -> Iterator[Slot]:
 
 
 class SnapshotFile:
-    """Keeps the last snapshot in a file. A rename replaces the file, so a reader never finds a part of a snapshot."""
+    """Keeps the last snapshot in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -149,11 +148,4 @@ class SnapshotFile:
         Raises:
             OSError: the file cannot be written.
         """
-        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-        try:
-            fresh.write_text(json_format.MessageToJson(message))
-            os.replace(fresh, self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
-            raise
+        replace_file(self.path, json_format.MessageToJson(message).encode())
