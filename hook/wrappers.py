@@ -124,8 +124,11 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
     if not declaration.calls:
         return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);"])]
     kind, event = _only_call(declaration)
+    if kind == "await":
+        begin = ["orion_work_begin(&work);", f"orion_event_awaited({event}, work.stream);"]
+        return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);"])]
     if kind != "record":
-        raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use record(event)")
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use record(event) or await(event)")
     return [
         *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",

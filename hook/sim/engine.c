@@ -3,7 +3,8 @@
  * Operations of a stream run in order. A kernel at the head of a stream may start when its context has the compute
  * engine; dispatch.c gives it SMs. In time-slice mode one context has the engine. It loses the engine when its work is
  * done, or when its slice is over and another context has work. The rest of an interrupted kernel continues when its
- * context has the engine again. A switch to another context may take time, in which no kernel runs. The contexts of MPS
+ * context has the engine again. A context with a stream that waits for an event keeps the engine like one with a kernel, as
+ * on an H200; a stream that waits for a word of memory does not. A switch to another context may take time, in which no kernel runs. The contexts of MPS
  * clients count as one context. Each copy engine runs one copy at a
  * time.
  *
@@ -96,10 +97,12 @@ static void settle(struct sim_state *state)
 
 /* Which groups wait for or use the compute engine of a GPU. */
 struct demand {
-    bool holder;   /* the group that has the engine has kernels */
-    bool others;   /* another group has kernels */
+    bool holder;   /* the group that has the engine has kernels, or waits for events */
+    bool others;   /* another group does */
     uint64_t next; /* the other group that ran longest ago */
 };
+
+static bool wants_engine(const struct sim_op *op) { return op->kind == SIM_KERNEL || op->kind == SIM_WAIT; }
 
 static struct demand demand_on(struct sim_state *state, uint64_t gpu)
 {
@@ -107,7 +110,7 @@ static struct demand demand_on(struct sim_state *state, uint64_t gpu)
     uint64_t least = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         uint64_t stream = state->busy[at], group = sim_group_of(state, stream);
-        if (sim_gpu_of(state, stream) != gpu || sim_head_of(state, stream)->kind != SIM_KERNEL) continue;
+        if (sim_gpu_of(state, stream) != gpu || !wants_engine(sim_head_of(state, stream))) continue;
         if (group == state->gpus[gpu].group) {
             demand.holder = true;
             continue;

@@ -111,18 +111,56 @@ static void requests(const char *beside)
     fflush(stdout);
 }
 
+/* -- A request beside a process whose streams are blocked ------------------------------------------------------------- */
+
+/* `waits` streams wait on the word, and `events` streams wait for an event of the first of them. If `behind_word`, they first
+ * wait on a second word, which the first stream writes after the event. */
+struct blocked {
+    const char *name;
+    int waits, events, behind_word;
+};
+static const struct blocked cases[] = {
+    {"an idle process", 0, 0, 0},
+    {"a process with a stream blocked in a wait, and 50 kernels behind it", 1, 0, 0},
+    {"a process with 4 streams blocked in waits", 4, 0, 0},
+    {"a process with a stream blocked in a wait, and one that waits for its event", 1, 1, 0},
+    {"a process with a stream blocked in a wait, and 3 that wait for its event", 1, 3, 0},
+    {"a process with a stream blocked in a wait, and one that waits for its event behind a word", 1, 1, 1},
+    {"a process with a stream blocked in a wait, and 3 that wait for its event behind a word", 1, 3, 1},
+};
+#define CASES (int)(sizeof cases / sizeof cases[0])
+
+static void block(const struct blocked *how)
+{
+    static CUstream streams[8];
+    CUevent event;
+    must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "event");
+    word[0] = 1;
+    word[1] = 0;
+    for (int i = 0; i < how->waits + how->events; i++) {
+        if (streams[i] == NULL) must(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "stream");
+        stream = streams[i];
+        if (i >= how->waits && how->behind_word) must(cuStreamWaitValue32(stream, address + 4, 1, CU_STREAM_WAIT_VALUE_EQ), "wait");
+        if (i < how->waits) await_word();
+        else must(cuStreamWaitEvent(stream, event, 0), "wait for the event");
+        for (int k = 0; k < 50; k++) spin(100, 132);
+        if (i > 0) continue;
+        must(cuEventRecord(event, stream), "record");
+        must(cuStreamWriteValue32(stream, address + 4, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write");
+    }
+}
+
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     volatile int *turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (fork() == 0) { /* a second process with its own context */
         start();
-        while (*turn != 1) usleep(100);
-        requests("an idle process");
-        *turn = 2;
-        while (*turn != 3) usleep(100);
-        requests("a process blocked in a wait with 50 kernels behind it");
-        *turn = 4;
+        for (int i = 0; i < CASES; i++) {
+            while (*turn != 2 * i + 1) usleep(100);
+            requests(cases[i].name);
+            *turn = 2 * i + 2;
+        }
         _exit(0);
     }
     start();
@@ -134,15 +172,13 @@ int main(void)
     from_open_to_done(5000);
     from_open_to_done(50000);
     is_in_order();
-    *turn = 1;
-    while (*turn != 2) usleep(100);
-    *word = 1;
-    await_word();
-    for (int i = 0; i < 50; i++) spin(100, 132);
-    *turn = 3;
-    while (*turn != 4) usleep(100);
-    *word = 0;
-    must(cuCtxSynchronize(), "synchronise");
+    for (int i = 0; i < CASES; i++) {
+        block(&cases[i]);
+        *turn = 2 * i + 1;
+        while (*turn != 2 * i + 2) usleep(100);
+        *word = 0;
+        must(cuCtxSynchronize(), "synchronise");
+    }
     wait(NULL);
     return 0;
 }

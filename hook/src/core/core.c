@@ -4,6 +4,7 @@
 
 #include "be/admission.h"
 #include "be/baseline_seam.h"
+#include "be/event_words.h"
 #include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
@@ -216,6 +217,7 @@ void orion_event_recording(struct orion_recording *recording)
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
     orion_recordings_forget(orion_recordings(process), recording->event);
+    recording->number = orion_event_word_write(process, stream_record);
 }
 
 /* The old recording is forgotten before the driver's call, the new one is set after it. Between the two, a wait on the
@@ -227,7 +229,17 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result)
     if (recording->stream_record == NULL) orion_recordings_forget(orion_recordings(process), recording->event);
     else
         orion_recordings_set(orion_recordings(process), recording->event,
-                             orion_stream_record_index(process, recording->stream_record), recording->returned);
+                             orion_stream_record_index(process, recording->stream_record), recording->returned, recording->number);
+}
+
+void orion_event_awaited(CUevent event, struct orion_stream_name stream)
+{
+    struct orion_process *process = orion_process_if_managed();
+    uint32_t source, number;
+    if (process == NULL || !orion_recordings_behind(orion_recordings(process), event, &source, &number)) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
+    if (stream_record == NULL || orion_capture_records(process, stream)) return;
+    orion_event_word_wait(process, stream_record, &orion_stream_records(process)->entry[source], number);
 }
 
 void orion_event_ending(CUevent event)

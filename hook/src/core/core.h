@@ -56,9 +56,11 @@ struct orion_recording {
     struct orion_stream_name stream;
     struct orion_stream_record *stream_record;
     uint64_t returned;
+    uint32_t number; /* see be/event_words.h */
 };
 void orion_event_recording(struct orion_recording *recording);                 /* before the driver's cuEventRecord */
 void orion_event_recorded(struct orion_recording *recording, CUresult result); /* after the driver's call */
+void orion_event_awaited(CUevent event, struct orion_stream_name stream);      /* before the driver's cuStreamWaitEvent */
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */
 
 /* -- Look-ups. ------------------------------------------------------------------------------------------------------ */

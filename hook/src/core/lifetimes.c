@@ -4,6 +4,7 @@
 #include "core/lifetimes.h"
 
 #include "be/chunks.h"
+#include "be/event_words.h"
 #include "be/partition.h"
 #include "be/stop.h"
 #include "be/window.h"
@@ -165,6 +166,7 @@ static void end_stream_record(struct orion_process *process, struct orion_stream
     else record_last_event(process, stream_record);
     /* The drain thread uses the stream handles of clients that are threads. */
     if (gpu->client != 0) orion_forbid_touch(process);
+    orion_event_word_end(process, stream_record);
     atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
     if (gpu->client != 0) orion_allow_touch(process);
     atomic_fetch_add(&process->stream_record_epoch, 1);

@@ -56,7 +56,7 @@ static inline bool orion_process_has_scheduler(struct orion_process *process)
 struct orion_mapping {
     struct orion_process process;
     _Alignas(128) unsigned char stream_records[2621568];
-    _Alignas(128) unsigned char recordings[131072];
+    _Alignas(128) unsigned char recordings[196608];
     _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2048];
     _Alignas(128) unsigned char kernels[622720];
@@ -65,6 +65,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char graph_copies[65664];
     _Alignas(128) unsigned char memory[8388736];
     _Alignas(128) unsigned char collectives[8192];
+    _Alignas(128) unsigned char event_words[8320];
     _Alignas(128) unsigned char inprocess[512];
     _Alignas(128) unsigned char time_slice[2176];
 };

@@ -28,11 +28,13 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
     return free_entry;
 }
 
-void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned)
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
+                          uint32_t number)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
     if (entry == NULL) return;
     uint64_t word = ((uint64_t)(stream_record_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
+    atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)stream_record_index << 32 | number : 0, memory_order_relaxed);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
 }
 
@@ -44,6 +46,17 @@ bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, ui
     if (word == 0) return false;
     *stream_record_index = (uint32_t)(word >> COUNT_BITS) - 1;
     *returned = word & COUNT_MASK;
+    return true;
+}
+
+bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
+    uint64_t word = entry != NULL ? atomic_load_explicit(&entry->word, memory_order_seq_cst) : 0;
+    if (word == 0) return false;
+    uint64_t behind = atomic_load_explicit(&entry->behind, memory_order_relaxed);
+    *number = (uint32_t)behind;
+    *stream_record_index = *number != 0 ? (uint32_t)(behind >> 32) : (uint32_t)(word >> COUNT_BITS) - 1;
     return true;
 }
 

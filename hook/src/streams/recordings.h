@@ -4,7 +4,8 @@
  *
  * One 64-bit word contains both: the index of the stream record and the low 48 bits of the count. So a reader never
  * combines the stream record of one recording with the count of another. The table is open-addressed, has a fixed size,
- * and needs no lock. If no entry is free for an event, a wait on this event proves nothing; the drain thread later
+ * and needs no lock. A second word has the stream record again, with the number that its stream writes before the event
+ * (be/event_words.h). If no entry is free for an event, a wait on this event proves nothing; the drain thread later
  * finds out that the work is complete. */
 #ifndef ORION_RECORDINGS_H
 #define ORION_RECORDINGS_H
@@ -19,14 +20,19 @@
 #define ORION_RECORDINGS 8192u /* a power of two */
 
 struct orion_recording_entry {
-    _Atomic uint64_t event; /* 0: never used; 1: free again, because its event was destroyed */
-    _Atomic uint64_t word;  /* stream record index + 1 in the top 16 bits, 0: nothing recorded */
+    _Atomic uint64_t event;  /* 0: never used; 1: free again, because its event was destroyed */
+    _Atomic uint64_t word;   /* stream record index + 1 in the top 16 bits, 0: nothing recorded */
+    _Atomic uint64_t behind; /* stream record index in the high half, the number in the low half; 0: none */
 };
 struct orion_recordings { struct orion_recording_entry entry[ORION_RECORDINGS]; };
 ORION_PART(recordings)
 
-void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned);
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
+                          uint32_t number);
 bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint64_t *returned);
+
+/* The stream record of an event, and the number. *number is 0 if there is none. */
+bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number);
 void orion_recordings_forget(struct orion_recordings *recordings, CUevent event);
 
 #endif

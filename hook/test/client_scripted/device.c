@@ -119,6 +119,12 @@ double synchronise_event(const struct arguments *at)
     return result != CUDA_SUCCESS ? result : cuEventSynchronize(used->event);
 }
 
+double follow(const struct arguments *at)
+{
+    CUresult result = cuEventRecord(used->event, stream_of(at->a));
+    return result != CUDA_SUCCESS ? result : cuStreamWaitEvent(stream_of(at->b), used->event, 0);
+}
+
 double query(const struct arguments *at)
 {
     CUresult result;

@@ -14,6 +14,7 @@
  *   sync [STREAM]          cuStreamSynchronize
  *   ctxsync                cuCtxSynchronize
  *   event [STREAM]         cuEventRecord, cuEventSynchronize
+ *   follow STREAM OTHER    cuEventRecord on STREAM, cuStreamWaitEvent on OTHER
  *   query [STREAM]         cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   equery [STREAM]        cuEventRecord, cuEventQuery until the result is not CUDA_ERROR_NOT_READY
  *   future [WAY]           looks up a function of a newer driver by cuGetProcAddress, or by dlsym if WAY is 1; calls it
@@ -99,6 +100,7 @@ static const struct {
     {"sync", synchronise},
     {"ctxsync", synchronise_context},
     {"event", synchronise_event},
+    {"follow", follow},
     {"query", query},
     {"equery", query_event},
     {"future", future},

@@ -25,8 +25,8 @@ extern struct used_device *used;
 CUresult load(CUfunction *function); /* loads the kernel into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
-command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, query,
-    query_event;
+command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, follow,
+    query, query_event;
 
 /* -- greens.c: work in a green context of the program; meetings.c: kernels with a grid barrier ----------------------------- */
 

@@ -1,0 +1,85 @@
+#include "be/event_words.h"
+
+#include "be/valve.h"
+#include "generated/driver.h"
+#include "process/process.h"
+#include "streams/capture.h"
+
+_Static_assert(ORION_STREAM_RECORDS * sizeof(uint32_t) <= 4096, "a pinned page has too few words");
+
+static bool try_lock(struct orion_event_words *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
+static void unlock(struct orion_event_words *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
+
+/* What may be held: a be process. Threads that share a GPU are held otherwise. is_ready asks whether anything holds it at all. */
+static bool needs_words(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    const struct orion_gpu *gpu = stream_record->gpu;
+    return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && gpu->client == 0 &&
+           orion_stream_record_has_handle(process, stream_record);
+}
+
+static bool is_ready(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    struct orion_event_words *all = orion_event_words(process);
+    if (atomic_load_explicit(&all->refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
+    if (!orion_valve_ready(process, stream_record)) return false;
+    uint32_t epoch = atomic_load(&process->context_epoch) + 1;
+    if (__builtin_expect(atomic_load_explicit(&all->pinned_epoch, memory_order_acquire) == epoch, 1)) return true;
+    /* Memory must not be pinned while some stream is being captured. */
+    if (atomic_load(&process->captures) > 0 || !try_lock(all)) return false;
+    bool ready = orion_pinned_page_pin(process, &all->page);
+    if (ready) atomic_store_explicit(&all->pinned_epoch, all->page.context_epoch, memory_order_release);
+    else atomic_store(&all->refused, 1);
+    unlock(all);
+    return ready;
+}
+
+/* The caller holds the lock. */
+static uint32_t write_next(struct orion_event_words *all, const struct orion_stream_record *stream_record, uint32_t index)
+{
+    if (atomic_load(&all->ended[index]) && atomic_load(&all->page.words[index]) != all->last[index]) return 0;
+    atomic_store(&all->ended[index], 0);
+    uint32_t number = all->last[index] + 1 != 0 ? all->last[index] + 1 : 1;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result =
+        orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record),
+                                             all->page.address + index * sizeof(uint32_t), number, CU_STREAM_WRITE_VALUE_DEFAULT);
+    orion_capture_unrelax(&relaxed);
+    if (result != CUDA_SUCCESS) {
+        atomic_store(&all->refused, 1);
+        return 0;
+    }
+    all->last[index] = number;
+    return number;
+}
+
+uint32_t orion_event_word_write(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    struct orion_event_words *all = orion_event_words(process);
+    if (atomic_load_explicit(&all->crossed, memory_order_relaxed) == 0 || !needs_words(process, stream_record)) return 0;
+    if (!is_ready(process, stream_record) || !try_lock(all)) return 0;
+    uint32_t number = write_next(all, stream_record, orion_stream_record_index(process, stream_record));
+    unlock(all);
+    return number;
+}
+
+void orion_event_word_wait(struct orion_process *process, struct orion_stream_record *stream_record,
+                           const struct orion_stream_record *source, uint32_t number)
+{
+    struct orion_event_words *all = orion_event_words(process);
+    /* Writes of a context that ends never arrive, so nothing of another context waits for them. */
+    if (source == stream_record || source->context != stream_record->context || !needs_words(process, stream_record)) return;
+    if (atomic_load_explicit(&all->crossed, memory_order_relaxed) == 0) atomic_store(&all->crossed, 1);
+    if (number == 0 || !is_ready(process, stream_record)) return;
+    CUdeviceptr word = all->page.address + orion_stream_record_index(process, source) * sizeof(uint32_t);
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result =
+        orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), word, number, CU_STREAM_WAIT_VALUE_GEQ);
+    orion_capture_unrelax(&relaxed);
+    if (result != CUDA_SUCCESS) atomic_store(&all->refused, 1);
+}
+
+void orion_event_word_end(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    atomic_store(&orion_event_words(process)->ended[orion_stream_record_index(process, stream_record)], 1);
+}
