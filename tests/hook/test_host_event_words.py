@@ -15,7 +15,7 @@ pytestmark = pytest.mark.quiet
 BUSY_MS = 40
 
 
-def crossing(machine: Machine) -> tuple[Client, Client]:
+def hp_and_crossing(machine: Machine) -> tuple[Client, Client]:
     """Return hp and a be client whose second stream has waited for its first."""
     hp, be = machine.start("hp-0"), machine.start("be-0")
     for _ in range(20):
@@ -26,7 +26,7 @@ def crossing(machine: Machine) -> tuple[Client, Client]:
 
 
 def test_a_stream_that_waits_for_a_held_stream_takes_no_time_from_hp(machine: Machine) -> None:
-    hp, be = crossing(machine)
+    hp, be = hp_and_crossing(machine)
     took = []
     for _ in range(9):
         be.must("launch 12 500 1")  # runs ahead, so most of it is held once hp comes
@@ -39,8 +39,25 @@ def test_a_stream_that_waits_for_a_held_stream_takes_no_time_from_hp(machine: Ma
     assert be.said == []
 
 
+def test_a_stream_that_waits_for_a_held_stream_takes_no_time_from_another_slots_turns(machine: Machine) -> None:
+    crossing, other = machine.start("be-0"), machine.start("be-1")
+    for be in (crossing, other):
+        for stream in (1, 2):
+            be.must(f"run 20 500 {stream}")
+    crossing.must("follow 1 2")
+    alone = other.do("loop 1 500 4").result
+    other.send("loop 2 500 4")
+    while not other.heard_something(0):
+        for first, second in ((1, 2), (2, 1)):
+            crossing.must(f"launch 8 500 {first}")
+            crossing.must(f"follow {first} {second}")
+    share = other.answer().result / (2 * alone)
+    crossing.must("ctxsync")
+    assert share > 0.44, f"the other slot did {share:.2f} of what it does alone"
+
+
 def test_work_behind_an_event_still_waits_for_it(machine: Machine) -> None:
-    _, be = crossing(machine)
+    _, be = hp_and_crossing(machine)
     for _ in range(30):
         be.must("launch 5 2000 1")
         be.must("follow 1 2")
@@ -49,7 +66,7 @@ def test_work_behind_an_event_still_waits_for_it(machine: Machine) -> None:
 
 
 def test_streams_that_end_with_work_under_way_leave_no_wait_without_end(machine: Machine) -> None:
-    _, be = crossing(machine)
+    _, be = hp_and_crossing(machine)
     for _ in range(5):
         be.must("streams 40 200")
         be.must("launch 2 500 1")
