@@ -211,12 +211,16 @@ class _Connection:
             f"claim {name}": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims/{quote(name)}",
             "the ResourceSlices": f"{_DRA}/resourceslices",
         })  # fmt: skip
+        if (claim.get("status") or {}).get("allocation"):
+            return ["its claim has its GPUs, so something else keeps the pod from its node: see kubectl describe pod"]
         caution = []
+        if claim["spec"]["devices"].get("constraints"):
+            caution.append("  the GPUs of a request must also have something in common, which was not checked here")
         try:
             (claims,) = self._ask({"the ResourceClaims": f"{_DRA}/resourceclaims"})
         except Unavailable:
             (claims,) = self._ask({"the claims": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims"})
-            caution = ["  only the claims of this namespace could be read: others may have taken more"]
+            caution += ["  only the claims of this namespace could be read: others may have taken more"]
         gpus = gpus_of(slices["items"], claims["items"])
         return [*explained(gpus, requests_of(claim["spec"]["devices"])), *caution]
 

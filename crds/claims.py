@@ -29,6 +29,11 @@ SLOTS: dict[str, str] = {Priority.HP: "hpSlots", Priority.BE: "beSlots"}
 CLASSES = {priority: f"orion-{priority}" for priority in Priority}
 """ The DeviceClasses that the chart installs. """
 
+BY_CLASS = tuple(f"deviceclass.resource.kubernetes.io/{name}" for name in CLASSES.values())
+""" Resources by which Kubernetes lets a container ask for a device of a class, without a claim and without amounts. """
+TEMPLATE_NAMES = "^orion-(hp|be)-[0-9a-f]{16}$"
+""" The names that `ClaimShape.template_name` gives. """
+
 CLAIM = "orion"
 """ In a pod's spec.resourceClaims: the name of the claim whose slots Orion governs by the pod's annotations. """
 SHAPE = f"{GROUP}/claim"

@@ -72,6 +72,11 @@ class DeviceMemory(Model):
     rules = MEMORY
 
 
+_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+ATTRIBUTE = rf"^{_LABEL}(\.{_LABEL})*/[A-Za-z_][A-Za-z0-9_]{{0,31}}$"
+""" The name of a device's attribute with its domain, as the API server accepts it. """
+
+
 class Devices(Model):
     """Which GPUs the pods may use, where they get GPUs by ResourceClaims. The device plugin ignores it."""
 
@@ -79,7 +84,7 @@ class Devices(Model):
     """ A CEL expression over the attributes of a GPU (docs/dra.md), such as
     device.attributes["orion.gpu"].model == "NVIDIA H200". Default: any GPU. """
 
-    in_common: Annotated[str | None, Field(pattern="^[-a-z0-9.]+/[A-Za-z_][A-Za-z0-9_]*$", max_length=128)] = None
+    in_common: Annotated[str | None, Field(pattern=ATTRIBUTE, max_length=96)] = None
     """ An attribute of which all GPUs of a container must have the same value, such as orion.gpu/nvlink or
     resource.kubernetes.io/numaNode. Default: none. """
 

@@ -152,7 +152,9 @@ class Giving:
         patience = left if why_wait else min(left, self._patience)
         if why_wait and not self._link.connected:
             _log.info("claims: %s/%s waits for an agent: %s", claim.namespace, claim.name, why_wait)
-        answer = await self._link.hold(slot, message, candidate.had_it, patience)
+        # The grant is that of the pod, so one wait for it is enough for all slots.
+        await_grant = claim.governed and message.share == claim.shares[-1].key
+        answer = await self._link.hold(slot, message, candidate.had_it, patience, await_grant)
         if answer is None and candidate.why_taken:
             raise Unavailable(candidate.why_taken)
         if answer is None:
@@ -232,5 +234,4 @@ def _message(claim: AllocatedClaim | Record, share: Share) -> agent_pb2.ClaimOfS
         pods=[agent_pb2.PodOfClaim(name=pod.name, uid=pod.uid) for pod in claim.pods],
         memory_bytes=share.memory_bytes,
         time_milli=share.time_milli,
-        governed=claim.governed,
     )

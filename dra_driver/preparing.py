@@ -190,7 +190,6 @@ class Preparer:
             name=claim.name,
             pods=claim.pods,
             shares=tuple(given),
-            governed=claim.governed,
             specification=cdi.specification(CLAIM_KIND, devices),
             cdi_names={request: each.cdi_names for request, each in described.items() if each.cdi_names},
         )

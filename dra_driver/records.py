@@ -55,8 +55,6 @@ class Record(BaseModel):
     name: str
     pods: tuple[Pod, ...]
     shares: tuple[GivenShare, ...]
-    governed: bool = False
-    """ Whether GPUShares govern the pods. """
     released: bool = False
     """ The claim has given its slots back, and no agent knows it yet. """
     specification: dict[str, Any] = {}

@@ -106,7 +106,7 @@ class AgentLink:
         )
 
     async def hold(
-        self, slot: Slot, claim: agent_pb2.ClaimOfSlot, had_it: bool, seconds: float
+        self, slot: Slot, claim: agent_pb2.ClaimOfSlot, had_it: bool, seconds: float, await_grant: bool = False
     ) -> agent_pb2.Slot | None:
         """Ask the agent to give a slot to a claim; return the slot that the claim has; None: no agent answers in time.
 
@@ -114,7 +114,9 @@ class AgentLink:
             Conflict: the slot is not free.
             Unavailable: the agent answers that it cannot give the slot.
         """
-        request = agent_pb2.HoldSlotRequest(gpu=slot.gpu, name=slot.name, claim=claim, had_it=had_it)
+        request = agent_pb2.HoldSlotRequest(
+            gpu=slot.gpu, name=slot.name, claim=claim, had_it=had_it, await_grant=await_grant
+        )
         return await self._ask(
             lambda stub: stub.HoldSlot, request, agent_pb2.Slot, seconds, f"give slot {slot} to the claim"
         )

@@ -74,16 +74,18 @@ class PreparedSlot(_message.Message):
     def __init__(self, slot: _Optional[_Union[Slot, _Mapping]] = ..., fail_closed: _Optional[bool] = ..., pod: _Optional[str] = ...) -> None: ...
 
 class HoldSlotRequest(_message.Message):
-    __slots__ = ("gpu", "name", "claim", "had_it")
+    __slots__ = ("gpu", "name", "claim", "had_it", "await_grant")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
     HAD_IT_FIELD_NUMBER: _ClassVar[int]
+    AWAIT_GRANT_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     claim: ClaimOfSlot
     had_it: bool
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., had_it: _Optional[bool] = ...) -> None: ...
+    await_grant: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., had_it: _Optional[bool] = ..., await_grant: _Optional[bool] = ...) -> None: ...
 
 class ReleaseSlotsRequest(_message.Message):
     __slots__ = ("claim_uid",)
@@ -92,7 +94,7 @@ class ReleaseSlotsRequest(_message.Message):
     def __init__(self, claim_uid: _Optional[str] = ...) -> None: ...
 
 class ClaimOfSlot(_message.Message):
-    __slots__ = ("uid", "share", "namespace", "name", "pods", "memory_bytes", "time_milli", "governed")
+    __slots__ = ("uid", "share", "namespace", "name", "pods", "memory_bytes", "time_milli")
     UID_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -100,7 +102,6 @@ class ClaimOfSlot(_message.Message):
     PODS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     TIME_MILLI_FIELD_NUMBER: _ClassVar[int]
-    GOVERNED_FIELD_NUMBER: _ClassVar[int]
     uid: str
     share: str
     namespace: str
@@ -108,8 +109,7 @@ class ClaimOfSlot(_message.Message):
     pods: _containers.RepeatedCompositeFieldContainer[PodOfClaim]
     memory_bytes: int
     time_milli: int
-    governed: bool
-    def __init__(self, uid: _Optional[str] = ..., share: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodOfClaim, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., time_milli: _Optional[int] = ..., governed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, uid: _Optional[str] = ..., share: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ..., pods: _Optional[_Iterable[_Union[PodOfClaim, _Mapping]]] = ..., memory_bytes: _Optional[int] = ..., time_milli: _Optional[int] = ...) -> None: ...
 
 class PodOfClaim(_message.Message):
     __slots__ = ("name", "uid")

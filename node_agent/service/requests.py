@@ -93,11 +93,12 @@ class HoldSlotRequest(SlotRequest):
 
     claim: Claim
     had_it: bool
+    await_grant: bool
 
     @field_validator("claim", mode="before")
     @classmethod
     def _of_message(cls, message: Any) -> dict[str, Any]:
-        fields = ("uid", "share", "namespace", "name", "memory_bytes", "time_milli", "governed")
+        fields = ("uid", "share", "namespace", "name", "memory_bytes", "time_milli")
         return {name: getattr(message, name) for name in fields} | {"pods": tuple(message.pods)}
 
 

@@ -122,7 +122,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         left = context.time_remaining() or 2 * PATIENCE_SECONDS
         await self._agent.modes.settled(asked.gpu, min(PATIENCE_SECONDS, left / 2))
         slot = self._agent.claims.hold(asked.gpu, asked.name, asked.claim, asked.had_it)
-        if asked.claim.governed:
+        if asked.await_grant:
             await self._agent.holders.granted(slot)
         return self._slot(slot.gpu, slot.name)
 

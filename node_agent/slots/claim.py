@@ -35,8 +35,6 @@ class Claim(BaseModel):
     """ The memory that the claim reserves; 0: none. """
     time_milli: int = Field(default=0, ge=0, le=1_000)
     """ The part of the GPU's time that the claim reserves, in thousandths; 0: none. """
-    governed: bool = False
-    """ GPUShares govern its pods, because the pods call the claim `orion`. """
     released: bool = False
     """ The claim has given the slot back, but processes in it still live. """
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from orion.crds.annotations import PINNED_SHARE
 from orion.crds.claims import CLAIM, SHAPE, ClaimShape
 from orion.errors import Unreadable
 
@@ -24,8 +25,9 @@ class ClaimedSlots(NamedTuple):
 def claimed_slots(spec: Mapping[str, Any], marks: Mapping[str, str]) -> ClaimedSlots:
     """Return what a pod has by its claim.
 
-    The annotation may be forged. So it counts only if the template that the pod names has the name that follows from
-    it. In a claim that somebody wrote, each container counts as having one slot.
+    The annotation may be forged. So it counts only in a pod that the webhook has admitted (the API server lets nobody
+    else write the pin), and if the template that the pod names has the name that follows from it. In a claim that
+    somebody wrote, each container counts as having one slot.
 
     Args:
         spec: the pod's spec.
@@ -35,11 +37,11 @@ def claimed_slots(spec: Mapping[str, Any], marks: Mapping[str, str]) -> ClaimedS
     if not sources:
         return ClaimedSlots()
     users, template = dict(_users(spec)), sources[0].get("resourceClaimTemplateName", "")
-    shape = _shape(marks.get(SHAPE, ""))
+    shape = _shape(marks.get(SHAPE, "")) if users and PINNED_SHARE in marks else None
     if shape is None or shape.template_name != template:
         return ClaimedSlots(tuple((name, 1) for name in users))
     counts = tuple((name, shape.gpus.get(request, 1)) for name, request in users.items())
-    return ClaimedSlots(counts, sys.intern(template), sys.intern(marks[SHAPE]))
+    return ClaimedSlots(counts, sys.intern(template), sys.intern(shape.text))
 
 
 def _shape(text: str) -> ClaimShape | None:

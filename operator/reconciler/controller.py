@@ -42,6 +42,8 @@ _TOO_MANY = 429
 """ Too many requests. The API server also answers with it if a disruption budget forbids an eviction. """
 _EVICT_AGAIN = 10.0
 _GONE = (404, 410)
+_REFUSED = (400, 403, 422)
+""" The API server will refuse the same object again, until somebody has changed something else. """
 _CONFLICT = 409
 _SLICE_S = 0.005
 """ How long changes of shares are applied before the loop does something else. """
@@ -221,8 +223,14 @@ class Controller:
         try:
             await self._api.post(template_path(write.namespace), write.template)
         except ApiError as error:
-            if error.status != _CONFLICT:  # it exists
-                raise
+            if error.status == _CONFLICT:  # it exists
+                return
+            if error.status in _REFUSED:
+                for pod in self.state.templates.waiting(write.at)[:1]:
+                    await self._post(_refused(pod, error))
+                return
+            self.state.templates.failed(write.at)
+            raise
 
     async def _post(self, event: writes.PostEvent) -> None:
         body = {
@@ -267,6 +275,11 @@ class Controller:
             if pod is not None and pod.uid == write.uid:
                 pod.leaving = True
                 self.changed(self.state.put_pod(pod))
+
+
+def _refused(pod: records.PodRecord, error: ApiError) -> writes.PostEvent:
+    note = f"the ResourceClaimTemplate of the pod's claim is refused, so the pod gets no GPU: {error}"
+    return writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, "ClaimTemplateRefused", "Govern", note)
 
 
 def _is_late(answer: records.Record, known: records.Record) -> bool:

@@ -23,7 +23,6 @@ from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.starting_nodes import node_writes
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.templates import AGAIN_SECONDS
 
 _GOOD = {
     ConditionType.READY: ("True",),
@@ -67,7 +66,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     if key.kind is Kind.DEVICE:
         return list(_device(state, key.at, now))
     if key.kind is Kind.TEMPLATE:
-        return list(_template(state, key.at))
+        return list(_template(state, key.at, monotonic))
     return []
 
 
@@ -187,11 +186,13 @@ def _node(state: State, node: records.NodeRecord, now: datetime, monotonic: floa
         yield writes.RequeueAfter(rollout.again)
 
 
-def _template(state: State, at: records.Named) -> Iterator[writes.Write]:
-    shape = state.templates.shape(at)
-    if shape is not None:
+def _template(state: State, at: records.Named, now: float) -> Iterator[writes.Write]:
+    shape = state.templates.shape(at) if state.by_claims else None
+    if shape is None:
+        return
+    if not state.templates.pause(at, now):
         yield writes.MakeTemplate(at.namespace, ClaimShape.from_text(shape).template())
-        yield writes.RequeueAfter(AGAIN_SECONDS)
+    yield writes.RequeueAfter(state.templates.pause(at, now))
 
 
 def _device(state: State, at: records.Named, now: datetime) -> Iterator[writes.Write]:

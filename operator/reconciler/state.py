@@ -267,7 +267,7 @@ class State:
     def everything(self) -> Iterator[Key]:
         """Yield the keys of all objects that may be written to. The state may change between two of them."""
         yield from (Key(Kind.NODE, Named("", name)) for name in tuple(self.nodes))
-        yield from (Key(Kind.TEMPLATE, template) for template in self.templates.wanted())
+        yield from (Key(Kind.TEMPLATE, template) for template in self.templates.wanted() if self.by_claims)
         yield from (_device_key(name) for name, device in tuple(self.devices.items()) if self.is_orphan(device))
         for namespace, space in tuple(self._namespaces.items()):
             yield from (Key(Kind.POD, Named(namespace, name)) for name in tuple(space.pods))
@@ -334,7 +334,7 @@ class State:
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:
         """Keep the indexes and what this process said about the pod; return nodes and templates that this concerns."""
         nodes = {Key(Kind.NODE, Named("", node)) for node in self.rollouts.place(old, new)}
-        nodes |= {Key(Kind.TEMPLATE, template) for template in self.templates.place(old, new)}
+        nodes |= {Key(Kind.TEMPLATE, template) for template in self.templates.place(old, new) if self.by_claims}
         if old is not None and new is not None and old.uid == new.uid:
             new.complaint = old.complaint
             if replace(new, version=old.version, running=old.running) == old:

@@ -1,7 +1,7 @@
 """The ResourceClaimTemplates of pods whose claim the webhook has made: the operator makes them, and removes them.
 
-A template is made when a pod that names it waits for a node, and again every few seconds while one does: somebody may
-have deleted the template, and the API server answers "exists" at little cost. So the operator needs no watch of
+A template is made when a pod that names it waits for a node, and again while one does, less and less often: somebody
+may have deleted the template, and the API server answers "exists" at little cost. So the operator needs no watch of
 templates. Once no pod names a template, the operator removes it with the next resync. A pod that names it just then
 waits a few seconds longer.
 """
@@ -15,7 +15,9 @@ from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, template_path
 from orion.operator.reconciler.records import Named, PodRecord
 
-AGAIN_SECONDS = 10.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 120.0
+_BURST_S = 1.0
+""" Pods that come at once lead to one request in this time. """
 _GONE, _CHANGED = 404, 409
 
 _LOG = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ class Templates:
     def __init__(self) -> None:
         self._pods: dict[Named, dict[str, PodRecord]] = defaultdict(dict)
         """ By template, the pods that name it and have not ended, by name. """
+        self._made: dict[Named, tuple[float, float]] = {}
+        """ By template, when this process last made it, and the pause until it does so again; monotonic seconds. """
 
     def place(self, old: PodRecord | None, new: PodRecord | None) -> set[Named]:
         """Keep the index; return the template that a pod now waits for."""
@@ -35,15 +39,36 @@ class Templates:
             self._pods[at].pop(old.at.name, None)
             if not self._pods[at]:
                 del self._pods[at]
+                self._made.pop(at, None)
         if new is None or not new.template or new.ended:
             return set()
         at = Named(new.at.namespace, new.template)
         self._pods[at][new.at.name] = new
-        return {at} if _waits(new) else set()
+        if not _waits(new):
+            return set()
+        if (old is None or old.uid != new.uid) and at in self._made:
+            self._made[at] = self._made[at][0], _BURST_S
+        return {at}
 
     def shape(self, at: Named) -> str | None:
         """Return the shape of a template that a pod waits for; None: none does."""
         return next((pod.shape for pod in self._pods.get(at, {}).values() if _waits(pod)), None)
+
+    def pause(self, at: Named, now: float) -> float:
+        """Return how long to wait before a template is made; 0: it is made now, and the next pause is longer."""
+        last, pause = self._made.get(at, (float("-inf"), 0.0))
+        if (left := last + pause - now) > 0:
+            return left
+        self._made[at] = now, min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, 2 * pause))
+        return 0.0
+
+    def failed(self, at: Named) -> None:
+        """Learn that a template could not be made: the next `pause` is 0."""
+        self._made.pop(at, None)
+
+    def waiting(self, at: Named) -> list[PodRecord]:
+        """Return the pods that wait for a template."""
+        return [pod for pod in self._pods.get(at, {}).values() if _waits(pod)]
 
     def wanted(self) -> list[Named]:
         """Return the templates that a pod waits for."""

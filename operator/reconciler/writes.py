@@ -59,6 +59,11 @@ class MakeTemplate:
     namespace: str
     template: Mapping[str, Any]
 
+    @property
+    def at(self) -> Named:
+        """The template's name."""
+        return Named(self.namespace, self.template["metadata"]["name"])
+
 
 @dataclass(frozen=True, slots=True)
 class PostEvent:

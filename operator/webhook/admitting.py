@@ -86,8 +86,8 @@ def admit_ephemeral(plain: Mapping[str, Any], before: Mapping[str, Any] | None, 
 
 def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defaults) -> Decision:
     marks = _marks(pod)
-    asked, by_hand = slots.asks(pod.spec), claiming.amounts_by_hand(pod, defaults)
-    none = not by_hand and all(ask.priority is None for ask in asked)
+    asked, by_hand = slots.asks(pod.spec), claiming.amounts_by_hand(pod)
+    none = not claiming.uses_claim(pod) and all(ask.priority is None for ask in asked)
     if none and marks == PodMarks():
         return Decision(Outcome.UNCHANGED, Reason.NOT_OURS, plain)
     if none:
@@ -97,7 +97,7 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     priority, why = _priority(marks, asked, share)
     _refuse_other_label(pod, priority, why)
     claiming.refuse_both(by_hand, asked)
-    before = claiming.amounts_before(pod, defaults)
+    before = claiming.amounts_before(pod)
     amounts = by_hand or slots.assign(pod.spec, asked, marks.containers, before)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     memory = _more_than_known(share, cluster)

@@ -55,11 +55,14 @@ def changed(plain: Mapping[str, Any], wanted: Wanted, defaults: Defaults) -> tup
     after = dict(plain)
     spec = after["spec"] = dict(after["spec"])
     if wanted.by_hand:
+        claiming.refuse_named_node(wanted.pod)
         changes = _change_containers(spec, wanted, lambda container, name: [], defaults)
+        changes += placement.tolerate(spec, defaults.gpu_taints)
     elif defaults.allocation is Allocation.DRA:
         changes = _claim(after, wanted, defaults)
     else:
-        changes = _add_slots(spec, wanted, defaults)
+        changes = claiming.remove(after) if claiming.amounts_before(wanted.pod) else []
+        changes += _add_slots(spec, wanted, defaults)
     changes += _choose_runtime(wanted.pod, spec, defaults)
     name = wanted.share.metadata.name if wanted.share else ""
     changes += _mark(after, "annotations", {PRIORITY: str(wanted.priority), PINNED_SHARE: name})
@@ -81,6 +84,7 @@ def _add_slots(spec: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list
 
 def _claim(after: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list[str]:
     """Give containers their slots by a claim. The scheduler then knows where the pod can start."""
+    claiming.refuse_named_node(wanted.pod)
     claim = claiming.claim_for(wanted.pod, wanted.priority, wanted.amounts, wanted.share)
 
     def write(container: dict[str, Any], name: str) -> list[str]:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from orion.crds.annotations import RESOURCES
-from orion.crds.claims import CLAIM, GPUS_MAX, SHAPE, Allocation, ClaimShape, shape_of
+from orion.crds.claims import CLAIM, GPUS_MAX, SHAPE, ClaimShape, shape_of
 from orion.crds.policy import Priority
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
 from orion.operator.webhook.decisions import Reason, Refusal
-from orion.operator.webhook.defaults import Defaults
-from orion.operator.webhook.pods import Pod, PodSpec, Role, containers_of
+from orion.operator.webhook.pods import LISTS, Pod, PodSpec, Role, containers_of
 from orion.operator.webhook.slots import WHOLE_GPUS, Ask, count
 
 
@@ -36,12 +35,17 @@ class PodClaim:
     requests: Mapping[str, str]
 
 
-def amounts_by_hand(pod: Pod, defaults: Defaults) -> dict[str, int]:
+def amounts_by_hand(pod: Pod) -> dict[str, int]:
     """Return the number of slots of each container that uses a claim which somebody wrote for Orion; empty: none does.
 
     How many GPUs the claim has is not known here, so each container counts as having one slot.
     """
-    return {} if _shape_before(pod, defaults) is not None else dict.fromkeys(_users(pod.spec), 1)
+    return {} if _shape_before(pod) is not None else dict.fromkeys(_users(pod.spec), 1)
+
+
+def uses_claim(pod: Pod) -> bool:
+    """Return whether a container uses the claim, whoever made it."""
+    return bool(_users(pod.spec))
 
 
 def refuse_both(by_hand: Mapping[str, int], asked: Sequence[Ask]) -> None:
@@ -58,9 +62,9 @@ def refuse_both(by_hand: Mapping[str, int], asked: Sequence[Ask]) -> None:
         )
 
 
-def amounts_before(pod: Pod, defaults: Defaults) -> dict[str, int]:
+def amounts_before(pod: Pod) -> dict[str, int]:
     """Return the number of slots that each container has by the claim that this webhook has made."""
-    shape = _shape_before(pod, defaults)
+    shape = _shape_before(pod)
     if shape is None:
         return {}
     return {name: shape.gpus[request] for name, request in _users(pod.spec).items() if request in shape.gpus}
@@ -88,13 +92,21 @@ def claim_for(pod: Pod, priority: Priority, amounts: Mapping[str, int], share: G
             "spec.smShare of the pod's GPUShare, or ask for one GPU",
             of_cluster=True,
         )
+    return PodClaim(shape, requests)
+
+
+def refuse_named_node(pod: Pod) -> None:
+    """Reject a pod that names its node: only a scheduler gives GPUs to claims.
+
+    Raises:
+        Refusal: the pod names its node.
+    """
     if pod.spec.node_name:
         raise Refusal(
             Reason.NO_SCHEDULER,
             "the pod names its node in spec.nodeName, so no scheduler gives it GPUs; select the node by "
             "spec.nodeSelector, with the label kubernetes.io/hostname",
         )
-    return PodClaim(shape, requests)
 
 
 def name_template(spec: dict[str, Any], shape: ClaimShape) -> list[str]:
@@ -110,6 +122,28 @@ def name_template(spec: dict[str, Any], shape: ClaimShape) -> list[str]:
         return []
     spec["resourceClaims"] = [*(each for each in claims if each.get("name") != CLAIM), wanted]
     return [f"the pod's claim {CLAIM} is made from ResourceClaimTemplate {shape.template_name}"]
+
+
+def remove(after: dict[str, Any]) -> list[str]:
+    """Remove the claim that this webhook has made, and its uses; return what changed.
+
+    A manifest that was copied from a pod in a cluster with claims has them. `after` and its spec are changed, not the
+    values of their fields.
+    """
+    spec = after["spec"]
+    spec["resourceClaims"] = [each for each in spec["resourceClaims"] if each.get("name") != CLAIM]
+    for list_of in LISTS:
+        if spec.get(list_of):
+            spec[list_of] = [_without_claim(each) for each in spec[list_of]]
+    annotations = {name: value for name, value in after["metadata"]["annotations"].items() if name != SHAPE}
+    after["metadata"] = {**after["metadata"], "annotations": annotations}
+    return [f"the pod's claim {CLAIM} is removed: a device plugin gives slots here"]
+
+
+def _without_claim(container: Mapping[str, Any]) -> dict[str, Any]:
+    resources = dict(container.get("resources") or {})
+    claims = [each for each in resources.pop("claims", None) or () if each.get("name") != CLAIM]
+    return {**container, "resources": {**resources, **({"claims": claims} if claims else {})}}
 
 
 def write(container: MutableMapping[str, Any], request: str, amount: int) -> list[str]:
@@ -131,7 +165,7 @@ def write(container: MutableMapping[str, Any], request: str, amount: int) -> lis
             dropped += [name for name in (*WHOLE_GPUS, *RESOURCES.values()) if kept.pop(name, None) is not None]
     wanted = {"name": CLAIM, "request": request}
     claims = resources.get("claims") or []
-    if wanted in claims and not dropped:
+    if [each for each in claims if each.get("name") == CLAIM] == [wanted] and not dropped:
         return []
     resources["claims"] = [*(each for each in claims if each.get("name") != CLAIM), wanted]
     instead = f" in place of {amount} {dropped[0]}" if dropped else ""
@@ -148,10 +182,10 @@ def _requests(spec: PodSpec, amounts: Mapping[str, int]) -> dict[str, str]:
     return found
 
 
-def _shape_before(pod: Pod, defaults: Defaults) -> ClaimShape | None:
+def _shape_before(pod: Pod) -> ClaimShape | None:
     """Return the shape of the claim that this webhook has made for a pod; None: it has made none."""
     text = (pod.metadata.annotations or {}).get(SHAPE)
-    if text is None or defaults.allocation is not Allocation.DRA:
+    if text is None:
         return None
     try:
         shape = ClaimShape.from_text(text)

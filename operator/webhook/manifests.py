@@ -30,7 +30,7 @@ import yaml
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, WRITTEN
-from orion.crds.claims import CLAIM
+from orion.crds.claims import BY_CLASS, CLAIM, TEMPLATE_NAMES
 from orion.crds.model import GROUP
 from orion.operator.webhook import ceilings
 from orion.operator.webhook.defaults import Defaults
@@ -45,13 +45,15 @@ TIMEOUT_S = 5
 _ANNOTATIONS = "object.metadata.?annotations.orValue({})"
 _LABELS = "object.metadata.?labels.orValue({})"
 _IS_OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
+_CLAIMS = "object.spec.?resourceClaims.orValue([])"
+_OF_OPERATOR = f"c.?resourceClaimTemplateName.orValue('').matches('{TEMPLATE_NAMES}')"
 _CONTAINERS = "(object.spec.containers + object.spec.?initContainers.orValue([]))"
 
 
 def _asks(container: str) -> str:
     """Return a CEL expression that is true if a container asks for slots, as resources or by the claim of its pod."""
     kinds = (f"{container}.?resources.?{kind}.orValue({{}})" for kind in ("requests", "limits"))
-    resources = (f"{kind}.exists(name, name.startsWith('{WRITTEN}'))" for kind in kinds)
+    resources = (f"{kind}.exists(name, name.startsWith('{WRITTEN}') || name in {list(BY_CLASS)})" for kind in kinds)
     claim = f"{container}.?resources.?claims.orValue([]).exists(claim, claim.name == '{CLAIM}')"
     return " || ".join((*resources, claim))
 
@@ -144,20 +146,30 @@ def _through_the_webhook(hook: str) -> dict[str, Any]:
         "name": "pods-have-been-admitted",
         "matchConstraints": {"resourceRules": [_rule(["CREATE"], ["pods"])]},
         "matchConditions": [
-            {"name": "slots-or-pin", "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} || {ASKS_FOR_SLOTS}"}
+            {
+                "name": "slots-or-pin",
+                "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} || {_CLAIMS}.exists(c, c.name == '{CLAIM}' || "
+                f"{_OF_OPERATOR}) || {ASKS_FOR_SLOTS}",
+            }
         ],
         "variables": [{"name": "withSlots", "expression": f"{_CONTAINERS}.filter(c, {_asks('c')})"}],
         "validations": [
             {
                 "expression": "variables.withSlots.size() > 0",
-                "message": f"only Orion's webhook may write annotation {PINNED_SHARE}, and only for pods that ask for "
-                "slots; remove it",
+                "message": f"only Orion's webhook may write annotation {PINNED_SHARE} and name a claim {CLAIM}, and "
+                "only for pods that ask for slots; remove them",
                 "reason": "Forbidden",
             },
             {
                 "expression": f"'{PINNED_SHARE}' in {_ANNOTATIONS} && '{PRIORITY}' in {_ANNOTATIONS}",
                 "message": f"this pod asks for slots ({WRITTEN}..., or a claim named {CLAIM}) but has not been through "
                 f"Orion's webhook, which writes {PINNED_SHARE}; is the webhook running?",
+                "reason": "Forbidden",
+            },
+            {
+                "expression": f"{_CLAIMS}.all(c, c.name == '{CLAIM}' || !{_OF_OPERATOR})",
+                "message": f"templates orion-hp-... and orion-be-... are for the claim that Orion's webhook names "
+                f"{CLAIM}; write a template of your own",
                 "reason": "Forbidden",
             },
             {

@@ -70,11 +70,17 @@ def tolerate(spec: dict[str, Any], taints: Sequence[str]) -> list[str]:
         taints: the keys of the taints.
     """
     before = spec.get("tolerations") or []
-    missing = [{"key": key, "operator": "Exists"} for key in taints if all(each.get("key") != key for each in before)]
+    missing = [{"key": key, "operator": "Exists"} for key in taints if not any(_covers(each, key) for each in before)]
     if not missing:
         return []
     spec["tolerations"] = [*before, *missing]
     return [f"the pod tolerates the taint {each['key']} of nodes" for each in missing]
+
+
+def _covers(toleration: Mapping[str, Any], key: str) -> bool:
+    """Return whether a toleration tolerates the taints of a key that keep pods away, whatever their value is."""
+    is_for_key = toleration.get("key") in (None, "", key) and toleration.get("operator") == "Exists"
+    return is_for_key and toleration.get("effect") in (None, "", "NoSchedule")
 
 
 def _at_least(label: str, least: int) -> Expression:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from orion.crds.annotations import CONTAINERS, RESOURCES, WRITTEN
+from orion.crds.claims import BY_CLASS
 from orion.crds.policy import Priority
 from orion.crds.quantities import Quantity
 from orion.operator.webhook.decisions import Reason, Refusal
@@ -122,7 +123,7 @@ def _asks_of(entry: PodContainer) -> list[Ask]:
     limits, requests = (resources and resources.limits) or {}, (resources and resources.requests) or {}
     found = []
     for name in sorted({*limits, *requests}):
-        if name in WHOLE_GPUS or name.startswith((WRITTEN, _PARTS_OF_GPUS)):
+        if name in (*WHOLE_GPUS, *BY_CLASS) or name.startswith((WRITTEN, _PARTS_OF_GPUS)):
             amount = _amount(entry, name, limits, requests)
             if amount:
                 found.append(Ask(entry, name, amount, _kind(entry, name)))
@@ -158,6 +159,12 @@ def _kind(entry: PodContainer, name: str) -> Priority | None:
         raise Refusal(
             Reason.TWO_KINDS_OF_GPU,
             f"{entry} asks for {name}: Orion shares whole GPUs; ask for {WHOLE_GPUS[0]} instead",
+        )
+    if name in BY_CLASS:
+        raise Refusal(
+            Reason.TWO_KINDS_OF_GPU,
+            f"{entry} asks for {name}, which would give it a slot without a GPUShare; ask for {WHOLE_GPUS[0]} instead, "
+            "with the annotation orion/priority",
         )
     if name not in WHOLE_GPUS and name not in _PRIORITIES:
         known = " or ".join(RESOURCES.values())

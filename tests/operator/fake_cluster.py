@@ -158,13 +158,16 @@ def forget(state: State, key: ObjectKey) -> set[Key]:
     return state.drop_device(at.name) if kind == "GPUDevice" else state.drop_node(at.name)
 
 
-def state_of(cluster: FakeCluster, order: random.Random | None = None, most: int | None = None) -> State:
+def state_of(
+    cluster: FakeCluster, order: random.Random | None = None, most: int | None = None, by_claims: bool = False
+) -> State:
     """Return the state of a reconciler that has listed all objects, in the given random order.
 
     Args:
         most: how many shares of a namespace govern; None: all.
+        by_claims: whether pods get slots by ResourceClaims.
     """
-    state, bodies = State(most), list(cluster.objects.values())
+    state, bodies = State(most, by_claims), list(cluster.objects.values())
     if order:
         order.shuffle(bodies)
     for body in bodies:

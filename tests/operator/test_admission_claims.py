@@ -176,10 +176,46 @@ def test_more_gpus_than_a_claim_can_have_and_a_named_node_are_refused() -> None:
     many = [{"resources": {"limits": {"nvidia.com/gpu": "17"}}}] * 2
     assert "34 slots" in claimed(pod(*many, annotations=BE)).sentence
     assert claimed(pod(GPU, annotations=HP, nodeName="n")).reason is Reason.NO_SCHEDULER
+    assert claimed({**by_hand(USES), "spec": {**by_hand(USES)["spec"], "nodeName": "n"}}).reason is Reason.NO_SCHEDULER
 
 
 def test_a_pod_tolerates_the_taints_of_gpu_nodes_once() -> None:
     taint = {"key": "nvidia.com/gpu", "operator": "Exists"}
     assert claimed(pod(), gpu_taints=("nvidia.com/gpu",)).pod["spec"]["tolerations"] == [taint]
-    own = {"key": "nvidia.com/gpu", "value": "x"}
-    assert claimed(pod(tolerations=[own]), gpu_taints=("nvidia.com/gpu",)).pod["spec"]["tolerations"] == [own]
+    for enough in ({"operator": "Exists"}, {**taint, "effect": "NoSchedule"}):
+        assert claimed(pod(tolerations=[enough]), gpu_taints=("nvidia.com/gpu",)).pod["spec"]["tolerations"] == [enough]
+    for other in ({"key": "nvidia.com/gpu", "value": "x"}, {**taint, "effect": "NoExecute"}):
+        both = claimed(pod(tolerations=[other]), gpu_taints=("nvidia.com/gpu",)).pod["spec"]["tolerations"]
+        assert both == [other, taint]
+    assert claimed(by_hand(USES), gpu_taints=("nvidia.com/gpu",)).pod["spec"]["tolerations"] == [taint]
+
+
+def test_a_copied_manifest_works_with_a_device_plugin_again() -> None:
+    admitted = claimed(pod(TWO_GPUS, GPU, annotations=BE, initContainers=[{"name": "init", **GPU}]))
+    back = decide(json.loads(json.dumps(admitted.pod)))
+    assert back.slots == {"c0": 2, "c1": 1, "init": 1}
+    assert back.pod["spec"]["resourceClaims"] == []
+    assert [uses(back, 0), uses(back, 1), uses(back, 0, "initContainers")] == [[], [], []]
+    assert SHAPE not in back.pod["metadata"]["annotations"]
+    assert back.pod["spec"]["containers"][0]["resources"]["limits"] == {"orion.gpu/be": "2"}
+    assert decide(dict(back.pod)).outcome is Outcome.UNCHANGED
+
+
+def test_a_second_use_of_the_claim_is_removed() -> None:
+    after = json.loads(json.dumps(claimed(pod(GPU, GPU, annotations=BE)).pod))
+    after["spec"]["containers"][0]["resources"]["claims"].append({"name": "orion", "request": "c1"})
+    assert uses(claimed(after)) == [{"name": "orion", "request": "c0"}]
+
+
+def test_a_copied_manifest_without_a_priority_is_refused() -> None:
+    after = json.loads(json.dumps(claimed(pod(GPU, annotations=BE)).pod))
+    del after["metadata"]["annotations"]["orion/priority"]
+    assert claimed(after).reason is Reason.NO_PRIORITY
+
+
+@pytest.mark.parametrize("allocation", ["dra", "device-plugin"])
+def test_a_device_by_its_class_name_is_refused(allocation: str) -> None:
+    implicit = {"resources": {"limits": {"deviceclass.resource.kubernetes.io/orion-be": "1"}}}
+    decision = decide(pod(implicit, annotations={}), allocation=allocation)
+    assert decision.reason is Reason.TWO_KINDS_OF_GPU
+    assert "without a GPUShare" in decision.sentence

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from orion.crds.annotations import PINNED_SHARE
 from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.policy import Priority
 from orion.operator.reconciler.decisions import decide
@@ -25,7 +26,7 @@ def pod(name: str = "p", shape: ClaimShape = SHAPES, node: str = "", **source: s
             "namespace": "n",
             "name": name,
             "labels": {"app": "s"},
-            "annotations": {"orion/priority": "be", SHAPE: shape.text},
+            "annotations": {"orion/priority": "be", PINNED_SHARE: "", SHAPE: shape.text},
         },
         "spec": {
             "nodeName": node,
@@ -36,13 +37,13 @@ def pod(name: str = "p", shape: ClaimShape = SHAPES, node: str = "", **source: s
     }
 
 
-def decided(state: State, shape: ClaimShape = SHAPES) -> list[Write]:
-    return decide(state, Key(Kind.TEMPLATE, Named("n", shape.template_name)), NOW, 0.0)
+def decided(state: State, shape: ClaimShape = SHAPES, now: float = 0.0) -> list[Write]:
+    return decide(state, Key(Kind.TEMPLATE, Named("n", shape.template_name)), NOW, now)
 
 
 def test_a_template_is_made_while_a_pod_waits_for_it() -> None:
     cluster = FakeCluster([pod()])
-    state = state_of(cluster)
+    state = state_of(cluster, by_claims=True)
     assert Key(Kind.TEMPLATE, Named("n", SHAPES.template_name)) in set(state.everything())
     made, again = decided(state)
     assert made == MakeTemplate("n", SHAPES.template())
@@ -54,8 +55,40 @@ def test_a_template_is_made_while_a_pod_waits_for_it() -> None:
     assert not state.templates.is_named(Named("n", SHAPES.template_name))
 
 
+def test_a_template_that_exists_is_made_again_seldom_unless_another_pod_comes() -> None:
+    cluster = FakeCluster([pod()])
+    state = state_of(cluster, by_claims=True)
+    pauses = []
+    for now in (0.0, 10.0, 30.0, 70.0, 150.0):
+        made, again = decided(state, now=now)
+        assert isinstance(made, MakeTemplate)
+        assert isinstance(again, RequeueAfter)
+        pauses.append(again.seconds)
+    assert pauses == [10.0, 20.0, 40.0, 80.0, 120.0]
+    (early,) = decided(state, now=160.0)
+    assert early == RequeueAfter(110.0)
+    take(state, cluster.put(pod("another")))
+    assert isinstance(decided(state, now=160.5)[0], MakeTemplate)
+    take(state, cluster.put(pod("third")))
+    (soon,) = decided(state, now=160.75)  # a burst of pods makes one request a second
+    assert soon == RequeueAfter(0.75)
+
+
+def test_a_device_plugins_operator_makes_no_template() -> None:
+    cluster = FakeCluster([pod()])
+    assert decided(state_of(cluster)) == []
+
+
+def test_a_shape_counts_only_in_an_admitted_pod_that_uses_the_claim() -> None:
+    forged, unused = pod(), pod()
+    del forged["metadata"]["annotations"][PINNED_SHARE]
+    unused["spec"]["containers"][0]["resources"]["claims"][0]["name"] = "other"
+    for each in (forged, unused):
+        assert pod_record(FakeCluster([each]).objects["Pod", "n", "p"]).template == ""
+
+
 def test_a_pod_that_comes_queues_its_template() -> None:
-    state = state_of(FakeCluster())
+    state = state_of(FakeCluster(), by_claims=True)
     body = FakeCluster([pod()]).objects["Pod", "n", "p"]
     assert Key(Kind.TEMPLATE, Named("n", SHAPES.template_name)) in state.put_pod(pod_record(body))
 
@@ -73,7 +106,7 @@ def test_a_shape_that_does_not_fit_the_templates_name_makes_none() -> None:
 
 def test_a_pod_with_a_claim_gets_the_grant_of_its_share() -> None:
     cluster = FakeCluster([share(memory={"limit": "2Gi"}), pod(node="node")])
-    state = state_of(cluster)
+    state = state_of(cluster, by_claims=True)
     state.take_changed_nodes()
     (found,) = PodsOfNodes(state).of("node").pods
     grant: dict[str, Any] = json.loads(found.grant)

@@ -59,13 +59,14 @@ def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
     """Return what a claim's slot may use.
 
     The scheduler has accounted for the claim's amounts, so they apply whatever the grant requests. The limits are those
-    of the grant, whose containers differ only in their number of slots. Without a limit of the grant, a claim may use
+    of the grant, whose containers differ only in their number of slots. If no GPUShare governs the pod, a claim may use
     the memory that it reserves.
     """
     limits = next(iter(grant.containers.values()), ContainerGrant()) if grant is not None else ContainerGrant()
+    own_limit = None if grant is not None and grant.share is not None else claim.memory_bytes or None
     return limits.model_copy(
         update={
-            "memory_limit_bytes": limits.memory_limit_bytes or claim.memory_bytes or None,
+            "memory_limit_bytes": limits.memory_limit_bytes or own_limit,
             "memory_request_bytes": claim.memory_bytes or None,
             "compute_request_milli": claim.time_milli or None,
         }
