@@ -29,10 +29,10 @@
 #define CLAIM_EVERY_NS 500000000u
 
 static _Atomic uint64_t own = SIM_NEVER;
-static uint64_t trace_begin;
+static _Atomic uint64_t trace_begin = SIM_NEVER; /* read by the keeper, which runs before the client has joined */
 
 uint64_t sim_own_client_number(void) { return atomic_load_explicit(&own, memory_order_acquire); }
-uint64_t sim_trace_begin(void) { return trace_begin; }
+uint64_t sim_trace_begin(void) { return atomic_load_explicit(&trace_begin, memory_order_acquire); }
 
 struct sim_client *sim_own_client(void)
 {
@@ -119,6 +119,7 @@ bool sim_client_join(void)
     uint64_t client_index = start_keeper();
     if (client_index == SIM_NEVER) return false;
     atomic_store(&own, client_index);
+    uint64_t head;
     do {
         sim_enter();
         struct sim_state *state = sim_state();
@@ -126,8 +127,9 @@ bool sim_client_join(void)
         SIM_PUT(client->used, 1);
         SIM_PUT(client->trace, sim_trace_wanted());
         if (state->clients_high < client_index + 1) SIM_PUT(state->clients_high, client_index + 1);
-        trace_begin = state->trace_head;
+        head = state->trace_head;
     } while (!sim_leave());
+    atomic_store_explicit(&trace_begin, head, memory_order_release);
     return true;
 }
 

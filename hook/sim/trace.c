@@ -107,12 +107,12 @@ void sim_trace_drain(void)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t at;
     static bool begun;
-    if (!sim_trace_wanted() || !sim_own_client()) return;
+    if (!sim_trace_wanted() || sim_trace_begin() == SIM_NEVER) return;
     pthread_mutex_lock(&one);
     struct sim_piece pieces[PORTION];
     int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     int count = PORTION;
-    if (!begun) /* skip the pieces of an earlier client that had our index */
+    if (!begun) /* skip the pieces of an earlier client that had our index: their names are in its memory */
         at = sim_trace_begin();
     begun = true;
     while (file >= 0 && count == PORTION) {
