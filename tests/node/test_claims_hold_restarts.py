@@ -122,9 +122,12 @@ def test_a_pod_that_waits_when_the_driver_ends_says_so_and_starts_under_the_next
     tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, orion: Orion, usual_after: None
 ) -> None:
     log = f"{node.name}-driver"
+    begun = len(orion.log(log))  # earlier tests have the same lines
     orion.configure({"onNoAgent": "hold"})
-    eventually(lambda: "onNoAgent hold" in orion.log(log))
+    # The last line counts: the driver may not have seen that an earlier test changed it back.
+    eventually(lambda: orion.log(log).rpartition("onNoAgent ")[2].startswith("hold"))
     orion.end(node, "agent", 0)
+    eventually(lambda: "agent: disconnected" in orion.log(log)[begun:])
     claim, pod = claiming(training(memory=MIB), "be")
     claims.create(claim)
     tenants.create(pod)
