@@ -90,8 +90,9 @@ static bool tie(struct orion_process *process, struct orion_gpu *gpu)
     if (rank != NULL) {
         _Atomic uint32_t *words = (_Atomic uint32_t *)(uintptr_t)atomic_load(&all->ranks.page);
         if (all->page.words != words) {
-            all->page = (struct orion_pinned_page){.words = words};
-            atomic_store(&all->pinned_epoch, 0);
+            atomic_store(&all->page.context_epoch, 0);
+            all->page.address = 0;
+            all->page.words = words;
         }
         uint32_t index = index_of(process, gpu);
         uint32_t number = orion_ranks_number(&all->ranks, rank, atomic_load(&all->launched[index]));
@@ -138,16 +139,7 @@ bool orion_collective_peer_launched(struct orion_process *process, const struct 
 bool orion_collective_ready(struct orion_process *process)
 {
     struct orion_collectives *all = orion_collectives(process);
-    if (atomic_load_explicit(&all->refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
-    uint32_t epoch = atomic_load(&process->context_epoch) + 1;
-    if (__builtin_expect(atomic_load_explicit(&all->pinned_epoch, memory_order_acquire) == epoch, 1)) return true;
-    /* Memory must not be pinned while some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || !try_lock(all)) return false;
-    bool ready = orion_pinned_page_pin(process, &all->page);
-    if (ready) atomic_store_explicit(&all->pinned_epoch, all->page.context_epoch, memory_order_release);
-    else atomic_store(&all->refused, 1);
-    unlock(all);
-    return ready;
+    return orion_pinned_page_ready(process, &all->page, &all->lock, &all->refused);
 }
 
 /* The address of a word of the page. */

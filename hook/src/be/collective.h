@@ -47,7 +47,6 @@ struct orion_work;
 
 struct orion_collectives {
     _Atomic uint32_t lock;         /* tried, never waited for; held while the page is made, chosen or pinned */
-    _Atomic uint32_t pinned_epoch; /* the page's context_epoch, for threads that do not hold the lock */
     _Atomic uint32_t refused;      /* this device or driver does not support waits in streams */
     _Atomic uint32_t ties;         /* 1: a GPU of this process has launched a collective */
     struct orion_pinned_page own;  /* guarded by the lock: a page for a process alone */

@@ -21,17 +21,8 @@ static bool needs_words(const struct orion_process *process, const struct orion_
 static bool is_ready(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_event_words *all = orion_event_words(process);
-    if (atomic_load_explicit(&all->refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
-    if (!orion_valve_ready(process, stream_record)) return false;
-    uint32_t epoch = atomic_load(&process->context_epoch) + 1;
-    if (__builtin_expect(atomic_load_explicit(&all->pinned_epoch, memory_order_acquire) == epoch, 1)) return true;
-    /* Memory must not be pinned while some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || !try_lock(all)) return false;
-    bool ready = orion_pinned_page_pin(process, &all->page);
-    if (ready) atomic_store_explicit(&all->pinned_epoch, all->page.context_epoch, memory_order_release);
-    else atomic_store(&all->refused, 1);
-    unlock(all);
-    return ready;
+    return !atomic_load_explicit(&all->refused, memory_order_relaxed) && orion_valve_ready(process, stream_record) &&
+           orion_pinned_page_ready(process, &all->page, &all->lock, &all->refused);
 }
 
 /* The caller holds the lock. */

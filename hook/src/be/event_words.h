@@ -22,8 +22,7 @@
 #include "streams/stream_records.h"
 
 struct orion_event_words {
-    _Atomic uint32_t lock;         /* tried, never waited for; guards what follows but pinned_epoch and crossed */
-    _Atomic uint32_t pinned_epoch; /* the page's context_epoch, for threads that do not hold the lock */
+    _Atomic uint32_t lock;         /* tried, never waited for; guards what follows but crossed and refused */
     _Atomic uint32_t crossed;      /* 1: some stream has waited for an event of another one */
     _Atomic uint32_t refused;      /* this device or driver does not support such waits */
     struct orion_pinned_page page; /* a word for each stream record */

@@ -197,8 +197,7 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
     if (!orion_stops_exist(gpu)) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
     if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
-    if (__builtin_expect(watched == ON_TIME && valve->page.context_epoch == atomic_load(&process->context_epoch) + 1, 1))
-        return true;
+    if (__builtin_expect(watched == ON_TIME && orion_pinned_page_is_pinned(process, &valve->page), 1)) return true;
     /* Memory must not be pinned while some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_try_lock(gpu)) return false;
     bool ready = orion_pinned_page_pin(process, &valve->page);

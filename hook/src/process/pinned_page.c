@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include "generated/driver.h"
-#include "process/process.h"
 
 #define BYTES 4096u
 
@@ -22,14 +21,27 @@ bool orion_pinned_page_make(struct orion_pinned_page *page)
 /* Registers the page again after any context has ended, because that context may have held the registration. */
 bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page)
 {
-    uint32_t epoch = atomic_load(&process->context_epoch) + 1; /* so that it is not 0, which means never pinned */
-    if (page->context_epoch == epoch) return true;
+    uint32_t epoch = orion_pinned_page_epoch(process);
+    if (orion_pinned_page_is_pinned(process, page)) return true;
     if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !orion_pinned_page_make(page))
         return false;
     void *memory = (void *)(uintptr_t)page->words;
     CUresult result = orion_driver.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
     if (orion_driver.cuMemHostGetDevicePointer_v2(&page->address, memory, 0) != CUDA_SUCCESS) return false;
-    page->context_epoch = epoch;
+    atomic_store_explicit(&page->context_epoch, epoch, memory_order_release);
     return true;
+}
+
+bool orion_pinned_page_ready(struct orion_process *process, struct orion_pinned_page *page, _Atomic uint32_t *lock,
+                             _Atomic uint32_t *refused)
+{
+    if (atomic_load_explicit(refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
+    if (__builtin_expect(orion_pinned_page_is_pinned(process, page), 1)) return true;
+    /* Memory must not be pinned while some stream is being captured. */
+    if (atomic_load(&process->captures) > 0 || atomic_exchange_explicit(lock, 1, memory_order_acquire)) return false;
+    bool ready = orion_pinned_page_pin(process, page);
+    if (!ready) atomic_store(refused, 1);
+    atomic_store_explicit(lock, 0, memory_order_release);
+    return ready;
 }
