@@ -10,16 +10,15 @@ never created would leave a template behind.
 """
 
 import hashlib
-import json
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from orion.crds.model import GROUP, Model
+from orion.crds.annotation_text import AnnotationText
+from orion.crds.model import GROUP
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShareSpec
-from orion.errors import Unreadable
 
 DRIVER = GROUP
 TIME, MEMORY = "time", "memory"
@@ -46,8 +45,6 @@ TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 
 GPUS_MAX = 32
 """ The most GPUs of one claim: the API server allows so many results. """
-FORMAT = 1
-""" Increase it when the same shape leads to another template: a template's name stands for its content. """
 
 
 class Allocation(StrEnum):
@@ -57,8 +54,13 @@ class Allocation(StrEnum):
     DRA = "dra"
 
 
-class ClaimShape(Model):
+class ClaimShape(AnnotationText):
     """What a pod's claim asks for."""
+
+    FORMAT: ClassVar[int] = 1
+    """ Increase it when the same shape leads to another template: a template's name stands for its content. """
+    what: ClassVar[str] = f"annotation {SHAPE}"
+    strictly: ClassVar[bool] = True
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     priority: Priority
@@ -75,32 +77,10 @@ class ClaimShape(Model):
     in_common: Annotated[str | None, Field(min_length=1, max_length=128)] = None
     """ The attribute of which all GPUs of a request must have the same value. """
 
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Return the shape in the text of an annotation.
-
-        Raises:
-            Unreadable: the text is no shape, or its format is newer than `FORMAT`.
-        """
-        what = f"annotation {SHAPE}"
-        try:
-            plain = json.loads(text)
-        except (ValueError, RecursionError):
-            raise Unreadable(f"{what}: it is not JSON") from None
-        shape = cls.read_strictly(plain, what)
-        if shape.format > FORMAT:
-            raise Unreadable(f"{what}: its format {shape.format} is later than {FORMAT}, the latest known one")
-        return shape
-
-    @property
-    def text(self) -> str:
-        """The text of the annotation: one line, the same for equal shapes."""
-        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
-
     @property
     def template_name(self) -> str:
         """The name of the template of this shape."""
-        return f"{CLASSES[self.priority]}-{hashlib.sha256(self.text.encode()).hexdigest()[:16]}"
+        return f"{CLASSES[self.priority]}-{hashlib.sha256(self.as_json().encode()).hexdigest()[:16]}"
 
     def template(self) -> dict[str, Any]:
         """Return the ResourceClaimTemplate, without a namespace."""

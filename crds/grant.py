@@ -1,27 +1,22 @@
 """The grant of a pod: what its containers may do on their GPUs. The operator writes it, and the node agent reads it.
 
 Numbers have the units of the shared pages (thousandths, microseconds, bytes), and fields have the node agent's names.
-So the agent needs neither the share nor a parser of quantities. If a field is absent, the agent uses its default. The
-JSON is one line with sorted keys, so equal grants are equal text, and the operator does not rewrite an unchanged grant.
+So the agent needs neither the share nor a parser of quantities. If a field is absent, the agent uses its default.
 """
 
-import json
 from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Annotated, ClassVar
 
 from pydantic import Field, create_model
 
 from orion.crds import policy_fields
+from orion.crds.annotation_text import AnnotationText
 from orion.crds.decimals import Number
 from orion.crds.model import Model
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.share import GPUShare, GPUShareSpec
 from orion.crds.share_rules import member
-from orion.errors import Unreadable
 from orion.hook.policy_table import RELEASE
-
-FORMAT = 1
-""" Increase it if an older agent would misread a grant; a new field alone does not need that. """
 
 _Bytes = Annotated[int, Field(ge=1, le=2**63 - 1)]
 _Milli = Annotated[int, Field(ge=0, le=100_000)]
@@ -50,8 +45,14 @@ class ContainerGrant(Model):
     sm_share_milli: _Milli | None = None
 
 
-class PodGrant(Model):
+class PodGrant(AnnotationText):
     """The grants of all containers of a pod, and the share that they come from."""
+
+    FORMAT: ClassVar[int] = 1
+    """ Increase it if an older agent would misread a grant; a new field alone does not need that. """
+
+    what: ClassVar[str] = "grant"
+    strictly: ClassVar[bool] = False
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     priority: Priority
@@ -74,26 +75,6 @@ class PodGrant(Model):
 
     containers: dict[str, ContainerGrant] = Field(default_factory=dict)
     """ By container name; a container without an entry has no slot. """
-
-    @classmethod
-    def from_json(cls, text: str, what: str = "grant") -> Self:
-        """Return the grant in the text of an annotation.
-
-        Raises:
-            Unreadable: the text is not a grant, or its format is newer than `FORMAT`.
-        """
-        try:
-            plain = json.loads(text)
-        except (ValueError, RecursionError):
-            raise Unreadable(f"{what}: it is not JSON") from None
-        grant = cls.read(plain, what)
-        if grant.format > FORMAT:
-            raise Unreadable(f"{what}: its format {grant.format} is later than {FORMAT}, the latest known one")
-        return grant
-
-    def as_json(self) -> str:
-        """Return the text of the annotation."""
-        return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
 
 
 def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int]) -> PodGrant:

@@ -41,12 +41,12 @@ def claimed_slots(spec: Mapping[str, Any], marks: Mapping[str, str]) -> ClaimedS
     if shape is None or shape.template_name != template:
         return ClaimedSlots(tuple((name, 1) for name in users))
     counts = tuple((name, shape.gpus.get(request, 1)) for name, request in users.items())
-    return ClaimedSlots(counts, sys.intern(template), sys.intern(shape.text))
+    return ClaimedSlots(counts, sys.intern(template), sys.intern(shape.as_json()))
 
 
 def _shape(text: str) -> ClaimShape | None:
     try:
-        return ClaimShape.from_text(text)
+        return ClaimShape.from_json(text)
     except Unreadable:
         return None
 

@@ -191,7 +191,7 @@ def _template(state: State, at: records.Named, now: float) -> Iterator[writes.Wr
     if shape is None:
         return
     if not state.templates.pause(at, now):
-        yield writes.MakeTemplate(at.namespace, ClaimShape.from_text(shape).template())
+        yield writes.MakeTemplate(at.namespace, ClaimShape.from_json(shape).template())
     yield writes.RequeueAfter(state.templates.pause(at, now))
 
 

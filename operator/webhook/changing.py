@@ -93,7 +93,7 @@ def _claim(after: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list[st
     changes = _change_containers(after["spec"], wanted, write, defaults)
     changes += claiming.name_template(after["spec"], claim.shape)
     changes += placement.tolerate(after["spec"], defaults.gpu_taints)
-    return changes + _mark(after, "annotations", {SHAPE: claim.shape.text})
+    return changes + _mark(after, "annotations", {SHAPE: claim.shape.as_json()})
 
 
 def _change_containers(

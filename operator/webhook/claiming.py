@@ -188,7 +188,7 @@ def _shape_before(pod: Pod) -> ClaimShape | None:
     if text is None:
         return None
     try:
-        shape = ClaimShape.from_text(text)
+        shape = ClaimShape.from_json(text)
     except Unreadable:
         return None
     templates = [each.resource_claim_template_name for each in pod.spec.resource_claims or () if each.name == CLAIM]

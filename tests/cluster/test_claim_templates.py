@@ -57,7 +57,7 @@ class Templates:
 
 def pod() -> dict[str, Any]:
     """A pod as the webhook admits it. No scheduler runs, so it waits."""
-    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: SHAPES.text}
+    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: SHAPES.as_json()}
     claims = [{"name": CLAIM, "request": "main"}]
     return {
         "metadata": {"name": "p", "annotations": marks, "labels": {"orion.gpu/priority": "be"}},

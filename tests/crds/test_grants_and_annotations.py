@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orion.crds import annotations
-from orion.crds.grant import FORMAT, ContainerGrant, GrantedPolicy, PodGrant, granted
+from orion.crds.grant import ContainerGrant, GrantedPolicy, PodGrant, granted
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
@@ -77,7 +77,7 @@ def test_a_be_grant_has_no_policy() -> None:
 def test_without_a_share_a_grant_sets_no_limits() -> None:
     grant = granted(Priority.HP, None, {"app": 1})
     assert json.loads(grant.as_json()) == {
-        "format": FORMAT, "priority": "hp", "failClosed": False, "containers": {"app": {"slots": 1}},
+        "format": PodGrant.FORMAT, "priority": "hp", "failClosed": False, "containers": {"app": {"slots": 1}},
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def claimed(given: dict[str, Any], *shares: Any, **defaults: Any) -> Decision:
 
 
 def shape(decision: Decision) -> ClaimShape:
-    return ClaimShape.from_text(decision.pod["metadata"]["annotations"][SHAPE])
+    return ClaimShape.from_json(decision.pod["metadata"]["annotations"][SHAPE])
 
 
 def request(decision: Decision, name: str = "c0") -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_other_claims_of_the_pod_stay() -> None:
 def test_a_forged_shape_has_no_effect() -> None:
     forged = ClaimShape(priority=Priority.HP, gpus={"c0": 8}, time_milli=1000)
     source = {"name": "orion", "resourceClaimTemplateName": forged.template_name}
-    given = pod(GPU, annotations={**BE, SHAPE: forged.text}, resourceClaims=[source])
+    given = pod(GPU, annotations={**BE, SHAPE: forged.as_json()}, resourceClaims=[source])
     decision = claimed(given)
     assert shape(decision) == ClaimShape(priority=Priority.BE, gpus={"c0": 1})
     assert decision.pod["spec"]["resourceClaims"] == [

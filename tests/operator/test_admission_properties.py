@@ -136,7 +136,7 @@ def test_n_gpus_become_one_request_for_n_devices(pod: Any, cluster: Cluster) -> 
     decision = admit(pod, cluster, CLAIMS)
     if decision.outcome is Outcome.REFUSED:
         return
-    shape = ClaimShape.from_text(decision.pod["metadata"]["annotations"][SHAPE])
+    shape = ClaimShape.from_json(decision.pod["metadata"]["annotations"][SHAPE])
     assert decision.pod["spec"]["resourceClaims"] == [
         {"name": "orion", "resourceClaimTemplateName": shape.template_name}
     ]

@@ -26,7 +26,7 @@ def pod(name: str = "p", shape: ClaimShape = SHAPES, node: str = "", **source: s
             "namespace": "n",
             "name": name,
             "labels": {"app": "s"},
-            "annotations": {"orion/priority": "be", PINNED_SHARE: "", SHAPE: shape.text},
+            "annotations": {"orion/priority": "be", PINNED_SHARE: "", SHAPE: shape.as_json()},
         },
         "spec": {
             "nodeName": node,
@@ -98,7 +98,7 @@ def test_a_shape_that_does_not_fit_the_templates_name_makes_none() -> None:
         record = pod_record(FakeCluster([forged]).objects["Pod", "n", "p"])
         assert record.template == ""
         assert record.slots == (("main", 1),)
-    later = json.loads(SHAPES.text) | {"format": 99}
+    later = json.loads(SHAPES.as_json()) | {"format": 99}
     forged = pod()
     forged["metadata"]["annotations"][SHAPE] = json.dumps(later)
     assert pod_record(FakeCluster([forged]).objects["Pod", "n", "p"]).template == ""
