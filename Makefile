@@ -114,7 +114,7 @@ node-needs: $(VENV)/built
 	$(ALONE) nice -n 19 $(BIN)/python -m tools.tiers.run node --bring-only
 
 sanitizers: $(VENV)/ready
-	$(ALONE) nice -n 19 $(BIN)/python tools/sanitizers.py --build $(BUILD)
+	$(ALONE) nice -n 5 $(BIN)/python tools/sanitizers.py --build $(BUILD)
 
 slowest: $(VENV)/ready  ## List the slowest tests of the last `make test` (ARGS="--most 50")
 	@$(BIN)/python -m tools.tiers.durations --outcomes $(BUILD)/outcomes $(ARGS)

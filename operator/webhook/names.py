@@ -20,7 +20,9 @@ ALLOWED = (
 _MAKES = "request.kind.kind"
 _KNOWN = "[" + ", ".join(f"'{name}'" for name in OF_PEOPLE) + "]"
 _PRIORITIES = "[" + ", ".join(f"'{priority}'" for priority in Priority) + "]"
-_OURS = f"(name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}'))"
+MOST_NAMES = 1000
+""" Names of a larger map are not looked at. The API server takes seconds to walk through a map of 40,000 names, and the
+time grows with the square of their number. """
 _TEMPLATE = (  # dyn: one expression serves kinds that hold the pod template at different paths
     f"{_MAKES} == 'Pod' ? dyn(object) : {_MAKES} == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template "
     ": dyn(object).spec.template"
@@ -35,6 +37,12 @@ _AROUND = (  # metadata outside the pod template, which users mistake for the po
 )
 
 
+def _ours(names: str) -> str:
+    """Return a CEL expression for the list of Orion's names in a map."""
+    ours = f"name.startsWith('{PREFIX}') || name.startsWith('{WRITTEN}')"
+    return f"({names}.size() > {MOST_NAMES} ? [] : {names}.filter(name, {ours}))"
+
+
 def names_have_an_effect() -> dict[str, Any]:
     """Return the policy, without its kind and its binding."""
     read = {
@@ -43,13 +51,14 @@ def names_have_an_effect() -> dict[str, Any]:
         "annotations": "variables.template.?metadata.?annotations.orValue({})",
         "labels": "variables.template.?metadata.?labels.orValue({})",
         "around": _AROUND,
-        "unknown": f"variables.annotations.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
-        "written": f"variables.annotations.filter(name, name.startsWith('{WRITTEN}') "
+        "ours": _ours("variables.annotations"),
+        "unknown": f"variables.ours.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
+        "written": f"variables.ours.filter(name, name.startsWith('{WRITTEN}') "
         f"&& !({_MAKES} == 'Pod' && name == '{PINNED_SHARE}'))",
-        "asLabels": f"variables.labels.filter(name, {_OURS} && !(name == '{PRIORITY_LABEL}' "
+        "asLabels": f"{_ours('variables.labels')}.filter(name, !(name == '{PRIORITY_LABEL}' "
         f"&& {_MAKES} == 'Pod' && '{PINNED_SHARE}' in variables.annotations))",
-        "outside": f"variables.around.exists(each, [each.?annotations.orValue({{}}), each.?labels.orValue({{}})]"
-        f".exists(names, names.exists(name, {_OURS})))",
+        "outside": "variables.around.exists(each, [each.?annotations.orValue({}), each.?labels.orValue({})]"
+        f".exists(names, {_ours('names')}.size() > 0))",
         "priority": f"variables.annotations[?'{PRIORITY}'].orValue('{Priority.HP}')",
     }
     return {
