@@ -198,7 +198,7 @@ class _Connection:
 
     def why_it_waits(self, pod: Mapping[str, Any], namespace: str) -> list[str]:
         """Return what a pod without a node lacks of its claim's GPUs; empty: it has a node, or no claim of Orion."""
-        from orion.cli.room_of_gpus import explained, gpus_of, requests_of
+        from orion.crds.room_of_gpus import explained, gpus_of, requests_of, taken_by
 
         sources = {each["name"]: each for each in pod["spec"].get("resourceClaims") or ()}
         if CLAIM not in sources or pod["spec"].get("nodeName"):
@@ -221,7 +221,7 @@ class _Connection:
         except Unavailable:
             (claims,) = self._ask({"the claims": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims"})
             caution += ["  only the claims of this namespace could be read: others may have taken more"]
-        gpus = gpus_of(slices["items"], claims["items"])
+        gpus = gpus_of(slices["items"], taken_by(claims["items"]))
         return [*explained(gpus, requests_of(claim["spec"]["devices"])), *caution]
 
     def facts(self, namespace: str) -> Cluster:

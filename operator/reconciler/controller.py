@@ -29,6 +29,7 @@ from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.metrics import Metrics
+from orion.operator.reconciler.missing_gpus import MissingGPUs
 from orion.operator.reconciler.state import Key, Kind, State
 from orion.operator.reconciler.work_queue import WorkQueue
 
@@ -73,6 +74,7 @@ class Controller:
     def __init__(self, state: State, api: ApiServer, leader: Leader, metrics: Metrics, identity: str) -> None:
         self.state, self.queue = state, WorkQueue[Key](lambda key: key.at.namespace)
         self._api, self._leader, self._metrics, self._identity = api, leader, metrics, identity
+        self._missing = MissingGPUs(api)
         self._begun = asyncio.Event()
         self._slice = asyncio.Lock()
         self.notice: Callable[[], None] = lambda: None
@@ -182,6 +184,9 @@ class Controller:
             await self._make(write)
         elif isinstance(write, writes.PostEvent):
             await self._post(write)
+        elif isinstance(write, writes.SayWhatIsMissing):
+            if sentence := await self._missing.sentence(write.shape):
+                await self._post(write.event(sentence))
         elif isinstance(write, writes.EvictPod):
             await self._evict(key, write)
 

@@ -24,6 +24,8 @@ from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.starting_nodes import node_writes
 from orion.operator.reconciler.state import Key, Kind, State
 
+_LOOK_OFTEN_S, _LOOK_SELDOM_S = 10.0, 600.0
+
 _GOOD = {
     ConditionType.READY: ("True",),
     ConditionType.HOOK_INJECTED: ("True", "Unknown"),
@@ -56,7 +58,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     """
     if key.kind is Kind.POD:
         pod = state.pod(key.at)
-        return [] if pod is None or pod.leaving else list(_pod(state, pod))
+        return [] if pod is None or pod.leaving else list(_pod(state, pod, now))
     if key.kind is Kind.SHARE:
         share = state.share(key.at)
         return [] if share is None else list(_share(state, share, now, monotonic))
@@ -70,7 +72,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     return []
 
 
-def _pod(state: State, pod: records.PodRecord) -> Iterator[writes.Write]:
+def _pod(state: State, pod: records.PodRecord, now: datetime) -> Iterator[writes.Write]:
     governance = state.governance(pod.at)
     complaint = desired_complaint(pod, governance) or rollout_complaint(state, pod)
     if complaint != pod.complaint:
@@ -79,6 +81,15 @@ def _pod(state: State, pod: records.PodRecord) -> Iterator[writes.Write]:
             yield writes.PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
         yield writes.Remember(pod.at, pod.uid, complaint)
     yield from _eviction(state, pod, governance)
+    if state.by_claims and pod.shape and pod.unschedulable and not pod.node:
+        yield writes.SayWhatIsMissing(pod.at, pod.uid, pod.shape)
+        yield writes.RequeueAfter(_wait_to_say_it_again(pod, now))
+
+
+def _wait_to_say_it_again(pod: records.PodRecord, now: datetime) -> float:
+    """Return after how many seconds to look again at what a pod lacks: seldom if it has waited for long."""
+    waited = (now - datetime.fromisoformat(pod.created)).total_seconds() if pod.created else 0.0
+    return min(_LOOK_SELDOM_S, max(_LOOK_OFTEN_S, waited / 2))
 
 
 def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> Iterator[writes.Write]:

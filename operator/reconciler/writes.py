@@ -99,6 +99,21 @@ class PostEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SayWhatIsMissing:
+    """An Event about a pod that waits for its claim: what the nearest GPUs lack. None if a node has room for it."""
+
+    at: Named
+    uid: str
+    shape: str
+    """ The shape of its claim, as JSON. """
+
+    def event(self, sentence: str) -> PostEvent:
+        """Return the Event with a sentence about what is missing."""
+        reference = pod_reference(self.at, self.uid)
+        return PostEvent(reference, True, "WaitsForGPU", "Schedule", f"the pod waits for GPUs: {sentence}")
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     """An eviction through `pods/eviction`. The API server applies disruption budgets to it."""
 
@@ -130,6 +145,7 @@ Write = (
     | DeleteDevice
     | MakeTemplate
     | PostEvent
+    | SayWhatIsMissing
     | EvictPod
     | Remember
     | RequeueAfter

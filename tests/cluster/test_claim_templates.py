@@ -10,6 +10,9 @@ from kubernetes import client
 
 from orion.crds.claims import CLAIM, SHAPE, TEMPLATE_LABEL, ClaimShape
 from orion.crds.policy import Priority
+from orion.dra_driver import slices
+from orion.injection.slots import Slot
+from orion.injection.snapshot import AdvertisedGPU, Snapshot
 from tests.cluster import api_types
 from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
 from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
@@ -68,6 +71,25 @@ def pod() -> dict[str, Any]:
     }
 
 
+def make_slice(api: client.ApiClient) -> None:
+    """Offer a GPU that is cordoned."""
+    gpu = AdvertisedGPU("GPU-1", slots=(Slot("GPU-1", "be", 0),), cordoned=True)
+    uid = client.CoreV1Api(api).create_node({"metadata": {"name": "node-1"}}).metadata.uid
+    body = slices.resource_slice("node-1", uid, 1, slices.devices(Snapshot({gpu.uuid: gpu}), 0))
+    objects = client.CustomObjectsApi(api)
+    objects.create_cluster_custom_object("resource.k8s.io", "v1", "resourceslices", body)
+
+
+def mark_unschedulable(core: client.CoreV1Api) -> None:
+    """Write what the scheduler writes."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    core.patch_namespaced_pod_status("p", "default", {"status": {"conditions": [condition]}})
+
+
+def notes(core: client.CoreV1Api) -> list[str]:
+    return [event.message or "" for event in core.list_namespaced_event("default").items]
+
+
 def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_path: Path) -> None:
     templates, core = Templates(audited.api), client.CoreV1Api(audited.api)
     options = ("--lease-namespace", "default", "--allocation", "dra", "--resync-seconds", "2")
@@ -79,6 +101,9 @@ def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_pat
         process.wait_until_ready()
         core.create_namespaced_pod("default", pod())
         eventually(lambda: SHAPES.template_name in templates.uids(), what="the template")
+        make_slice(audited.api)
+        mark_unschedulable(core)
+        eventually(lambda: [note for note in notes(core) if "it has the taint orion.gpu/cordoned" in note])
         made = templates.uids()[SHAPES.template_name]
         templates.delete(SHAPES.template_name)
         eventually(lambda: templates.uids().get(SHAPES.template_name, made) != made, what="the template is back")

@@ -25,6 +25,7 @@ from orion.operator.reconciler.writes import (
     Remember,
     RemoveTaints,
     RequeueAfter,
+    SayWhatIsMissing,
     Write,
 )
 
@@ -70,6 +71,8 @@ class FakeCluster:
         """Apply a write as the API server would; return the object, or None if there is a conflict or no object."""
         if isinstance(write, RequeueAfter | Remember):
             return None
+        if isinstance(write, SayWhatIsMissing):
+            write = write.event("request main: no node has 1 GPU")
         if isinstance(write, PostEvent):
             self.writes += (write.namespace, write.name) not in self.events
             self.events.setdefault((write.namespace, write.name), write)

@@ -1,6 +1,7 @@
 """The operator makes the templates that pods wait for, and knows which slots pods have by claims."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orion.crds.annotations import PINNED_SHARE
@@ -10,7 +11,7 @@ from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.records import Named, pod_record
 from orion.operator.reconciler.state import Key, Kind, State
-from orion.operator.reconciler.writes import MakeTemplate, RequeueAfter, Write
+from orion.operator.reconciler.writes import MakeTemplate, RequeueAfter, SayWhatIsMissing, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, state_of, take
 from tests.operator.test_share_decisions import share
 
@@ -72,6 +73,25 @@ def test_a_template_that_exists_is_made_again_seldom_unless_another_pod_comes() 
     take(state, cluster.put(pod("third")))
     (soon,) = decided(state, now=160.75)  # a burst of pods makes one request a second
     assert soon == RequeueAfter(0.75)
+
+
+def test_a_pod_that_the_scheduler_cannot_place_learns_what_is_missing_less_and_less_often() -> None:
+    waits = pod()
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    waits["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    cluster = FakeCluster([waits])
+    state, key = state_of(cluster, by_claims=True), Key(Kind.POD, Named("n", "p"))
+    created, pauses = datetime(2026, 1, 1, tzinfo=UTC), []
+    for waited in (1, 60, 3600):
+        said, again = decide(state, key, created + timedelta(seconds=waited), 0.0)
+        assert isinstance(said, SayWhatIsMissing)
+        assert said.shape == SHAPES.as_json()
+        assert isinstance(again, RequeueAfter)
+        pauses.append(again.seconds)
+    assert pauses == [10.0, 30.0, 600.0]
+    take(state, cluster.put(pod(node="node")))
+    assert decide(state, key, created, 0.0) == []
+    assert decide(state_of(FakeCluster([waits])), key, created, 0.0) == []  # a device plugin gives slots
 
 
 def test_a_device_plugins_operator_makes_no_template() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from orion.cli.room_of_gpus import explained, gpus_of, requests_of
 from orion.crds.claims import ClaimShape
 from orion.crds.policy import Mode, Priority
+from orion.crds.room_of_gpus import explained, gpus_of, lacking, requests_of, taken_by
 
 GIB = 1 << 30
 
@@ -44,7 +44,7 @@ def said(
     shape: ClaimShape, *devices: dict[str, Any], claims: tuple[dict[str, Any], ...] = (), slices: Any = None
 ) -> list[str]:
     requests = requests_of(shape.template()["spec"]["spec"]["devices"])
-    return explained(gpus_of(slices or [slice_of("n", *devices)], claims), requests)
+    return explained(gpus_of(slices or [slice_of("n", *devices)], taken_by(claims)), requests)
 
 
 def be(count: int = 1, **fields: Any) -> ClaimShape:
@@ -106,5 +106,23 @@ def test_old_generations_and_other_drivers_do_not_count() -> None:
         slice_of("n", gpu("gpu-new", "mps"), generation=2),
         slice_of("n", gpu("gpu-other"), driver="gpu.example.com"),
     ]
-    assert [each.name for each in gpus_of(slices, [])] == ["gpu-new"]
+    assert [each.name for each in gpus_of(slices, {})] == ["gpu-new"]
     assert said(be(), slices=[slice_of("n", driver="other")])[0].startswith("no node offers a GPU to claims")
+
+
+def test_one_sentence_names_only_the_requests_that_no_node_can_fulfil() -> None:
+    shape = ClaimShape(priority=Priority.BE, gpus={"one": 1, "two": 2})
+    requests = requests_of(shape.template()["spec"]["spec"]["devices"])
+    gpus = gpus_of([slice_of("n", gpu("gpu-0"), gpu("gpu-1"))], taken_by([claimed("gpu-1", beSlots="8")]))
+    assert lacking(gpus, requests) == (
+        "request two: no node has 2 GPUs with be slots 1; the nearest: n, gpu-0: has room, or n, gpu-1: be slots: "
+        "1 asked, 0 of 8 left"
+    )
+    assert lacking(gpus, requests[:1]) == ""
+    assert lacking([], requests).startswith("no node offers a GPU to claims")
+
+
+def test_claims_of_several_pages_add_up() -> None:
+    taken = taken_by([claimed(time="300", beSlots="1")], taken_by([claimed(time="400", beSlots="1")]))
+    (only,) = gpus_of([slice_of("n", gpu())], taken)
+    assert only.taken == {"time": 700, "beSlots": 2}

@@ -1,10 +1,11 @@
 """What GPUs have left for a ResourceClaim, by the scheduler's arithmetic: capacities less what claims have consumed.
 
 The scheduler says only "cannot allocate all claims". This module compares each request with each GPU of Orion's
-ResourceSlices and says what is missing. CEL selectors are not evaluated here, apart from those on the GPU's mode that
-Orion writes itself.
+ResourceSlices and says what is missing: to the operator, which writes it into the pod's Events, and to `orion explain`.
+CEL selectors are not evaluated here, apart from those on the GPU's mode that Orion writes itself.
 """
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from orion.crds.claims import DRIVER, MEMORY, SLOTS, TIME, selector_of_mode
 from orion.crds.policy import Mode
 from orion.crds.quantities import Quantity
 
+NO_GPUS = "no node offers a GPU to claims: look at the pods of the DRA driver, and whether nodes have opted in"
 _NEAREST = 5
 _SLOT_NAMES = {name: f"{role} slots" for role, name in SLOTS.items()}
 _OF_MODES = {selector_of_mode(mode, has): (mode, has) for mode in Mode for has in (True, False)}
@@ -42,20 +44,57 @@ class Request:
     selectors: tuple[str, ...] = ()
 
 
-def gpus_of(slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> list[Gpu]:
+@dataclass(frozen=True)
+class Lack:
+    """A request that no node can fulfil now."""
+
+    request: Request
+    nearest: tuple[tuple[Gpu, tuple[str, ...]], ...]
+    """ The GPUs that lack least, and what each of them lacks. """
+    unchecked: tuple[str, ...]
+    """ Selectors that a GPU must fulfil besides. """
+
+    @property
+    def headline(self) -> str:
+        """What the request asks for."""
+        wanted = _wanted(self.request)
+        return f"request {self.request.name}: no node has {_count(self.request.count, 'GPU')} with {wanted}"
+
+
+Taken = Mapping[tuple[str, str], Counter[str]]
+""" What claims have consumed of each GPU, by pool and device. """
+
+
+def taken_by(claims: Iterable[Mapping[str, Any]], before: Taken | None = None) -> Taken:
+    """Return what claims have consumed.
+
+    Args:
+        claims: ResourceClaims as parsed JSON.
+        before: what other claims have consumed; it is added, and not to be used afterwards.
+    """
+    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter, before or {})
+    for claim in claims:
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        for result in (allocation.get("devices") or {}).get("results") or ():
+            if result["driver"] == DRIVER:
+                for name, amount in (result.get("consumedCapacity") or {}).items():
+                    found[result["pool"], result["device"]][name] += Quantity.read(amount).bytes
+    return found
+
+
+def gpus_of(slices: Iterable[Mapping[str, Any]], taken: Taken) -> list[Gpu]:
     """Return the GPUs that Orion's drivers offer now.
 
     Args:
         slices: ResourceSlices as parsed JSON.
-        claims: ResourceClaims as parsed JSON; what claims have consumed that are not among them counts as left.
+        taken: what claims have consumed.
     """
     ours = [each["spec"] for each in slices if each["spec"]["driver"] == DRIVER]
     newest: Counter[str] = Counter()
     for spec in ours:
         newest[spec["pool"]["name"]] = max(newest[spec["pool"]["name"]], spec["pool"]["generation"])
-    taken = _taken(claims)
     return [
-        _gpu(spec, device, taken[spec["pool"]["name"], device["name"]])
+        _gpu(spec, device, taken.get((spec["pool"]["name"], device["name"]), {}))
         for spec in ours
         if spec["pool"]["generation"] == newest[spec["pool"]["name"]]
         for device in spec.get("devices") or ()
@@ -75,29 +114,49 @@ def requests_of(devices: Mapping[str, Any]) -> list[Request]:
 
 
 def explained(gpus: Sequence[Gpu], requests: Sequence[Request]) -> list[str]:
-    """Return sentences about what the requests lack; the GPUs that lack least come first."""
+    """Return lines for a person about what the requests lack, and about those that some node can fulfil."""
     if not gpus:
-        return ["no node offers a GPU to claims: look at the pods of the DRA driver, and whether nodes have opted in"]
-    return [sentence for request in requests for sentence in _explained(gpus, request)]
+        return [NO_GPUS]
+    return [line for request in requests for line in _explained(gpus, request)]
 
 
-def _explained(gpus: Sequence[Gpu], request: Request) -> Iterator[str]:
-    lacks = [(gpu, list(_missing(gpu, request))) for gpu in gpus]
+def lacking(gpus: Sequence[Gpu], requests: Sequence[Request]) -> str:
+    """Return one sentence about what the requests lack; empty: each has a node with room."""
+    if not gpus:
+        return NO_GPUS
+    found = [found for request in requests if isinstance(found := compared(gpus, request), Lack)]
+    return "; ".join(f"{each.headline}; the nearest: {', or '.join(_rows(each))}" for each in found)
+
+
+def compared(gpus: Sequence[Gpu], request: Request) -> Lack | tuple[str, int]:
+    """Return what a request lacks; else a node that can fulfil it, and on how many of its GPUs."""
+    lacks = [(gpu, tuple(_missing(gpu, request))) for gpu in gpus]
     fitting = Counter(gpu.node for gpu, missing in lacks if not missing)
     nodes = sorted(node for node, count in fitting.items() if count >= request.count)
     if nodes:
+        return nodes[0], fitting[nodes[0]]
+    nearest = heapq.nsmallest(_NEAREST, lacks, key=lambda pair: (len(pair[1]), pair[0].node, pair[0].name))
+    return Lack(request, tuple(nearest), tuple(each for each in request.selectors if each not in _OF_MODES))
+
+
+def _explained(gpus: Sequence[Gpu], request: Request) -> Iterator[str]:
+    found = compared(gpus, request)
+    if not isinstance(found, Lack):
+        node, count = found
         yield (
-            f"request {request.name}: node {nodes[0]} has room on {_count(fitting[nodes[0]], 'GPU')}, so something "
-            "else keeps the pod away, such as CPU, memory or taints of the node, or another request: see kubectl "
-            "describe pod"
+            f"request {request.name}: node {node} has room on {_count(count, 'GPU')}, so something else keeps the pod "
+            "away, such as CPU, memory or taints of the node, or another request: see kubectl describe pod"
         )
         return
-    yield f"request {request.name}: no node has {_count(request.count, 'GPU')} with {_wanted(request)}; the nearest:"
-    for gpu, missing in sorted(lacks, key=lambda pair: (len(pair[1]), pair[0].node, pair[0].name))[:_NEAREST]:
-        yield f"  {gpu.node}, {gpu.name}: {'; '.join(missing) or 'has room'}"
-    own = [each for each in request.selectors if each not in _OF_MODES]
-    if own:
-        yield f"  a GPU must also fulfil {' and '.join(own)}, which was not checked here"
+    yield f"{found.headline}; the nearest:"
+    yield from (f"  {row}" for row in _rows(found))
+    if found.unchecked:
+        yield f"  a GPU must also fulfil {' and '.join(found.unchecked)}, which was not checked here"
+
+
+def _rows(lack: Lack) -> Iterator[str]:
+    for gpu, missing in lack.nearest:
+        yield f"{gpu.node}, {gpu.name}: {'; '.join(missing) or 'has room'}"
 
 
 def _missing(gpu: Gpu, request: Request) -> Iterator[str]:
@@ -136,17 +195,6 @@ def _gpu(spec: Mapping[str, Any], device: Mapping[str, Any], taken: Mapping[str,
         taints=tuple(each["key"] for each in taints if each["effect"] in _EVICTING),
         taken=taken,
     )
-
-
-def _taken(claims: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str], Counter[str]]:
-    found: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for claim in claims:
-        allocation = (claim.get("status") or {}).get("allocation") or {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
-            if result["driver"] == DRIVER:
-                for name, amount in (result.get("consumedCapacity") or {}).items():
-                    found[result["pool"], result["device"]][name] += Quantity.read(amount).bytes
-    return found
 
 
 def _wanted(request: Request) -> str:

@@ -1,0 +1,71 @@
+"""Says what the GPUs of the cluster lack for pods that wait for their claims.
+
+A pod's Events then have the reason, beside the scheduler's "cannot allocate all claims". ResourceSlices and
+ResourceClaims are read when a pod waits, at most every few seconds, and all pods of the same shape get the same answer.
+
+Rejected: a condition of the pod. The operator would need the right to write the status of all pods, with which it could
+make any pod look ready; and `kubectl describe pod` shows the sentence of an Event, and not that of a condition.
+Rejected: watches of slices and claims. The operator would keep all claims of the cluster in memory.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from orion.api_server.requests import ApiServer
+from orion.crds.claims import DRIVER, ClaimShape
+from orion.crds.room_of_gpus import Gpu, Taken, gpus_of, lacking, requests_of, taken_by
+
+_SLICES, _CLAIMS = (f"/apis/resource.k8s.io/v1/{plural}" for plural in ("resourceslices", "resourceclaims"))
+_FRESH_S = 2.0
+""" How long the room that was read counts as current. """
+
+
+@dataclass
+class _Room:
+    gpus: Sequence[Gpu] = ()
+    read: float = float("-inf")
+    """ When it was read; monotonic seconds. """
+    said: dict[str, str] = field(default_factory=dict)
+    """ The sentence for each shape. """
+
+
+class MissingGPUs:
+    """What is missing for the shapes of claims.
+
+    Args:
+        api: the API server.
+    """
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api, self._room, self._reading = api, _Room(), asyncio.Lock()
+
+    async def sentence(self, shape: str) -> str:
+        """Return what a claim of a shape lacks; empty: nothing.
+
+        Args:
+            shape: a `ClaimShape` as JSON.
+
+        Raises:
+            ApiError: the API server does not answer.
+        """
+        async with self._reading:
+            if time.monotonic() - self._room.read > _FRESH_S:
+                self._room = _Room(await self._gpus(), time.monotonic())
+            room = self._room
+            if shape not in room.said:
+                requests = requests_of(ClaimShape.from_json(shape).template()["spec"]["spec"]["devices"])
+                room.said[shape] = await asyncio.to_thread(lacking, room.gpus, requests)
+            return room.said[shape]
+
+    async def _gpus(self) -> Sequence[Gpu]:
+        slices = [
+            each
+            async for page in self._api.pages(_SLICES, fieldSelector=f"spec.driver={DRIVER}")
+            for each in page["items"]
+        ]
+        taken: Taken = {}
+        async for page in self._api.pages(_CLAIMS):
+            taken = taken_by(page["items"], taken)
+        return await asyncio.to_thread(gpus_of, slices, taken)
