@@ -57,6 +57,14 @@ class DeviceMemory(Model):
     """ The sum of the memory requests of all held slots. Unit: bytes. """
 
 
+class DeviceTime(Model):
+    """The time of the GPU."""
+
+    reserved: Number
+    """ The sum of the time that all held slots reserve: what their claims reserve, or what be slots without a claim
+    request. 1 is the whole GPU. """
+
+
 class SlotCount(Model):
     """The number of slots of one priority."""
 
@@ -175,6 +183,9 @@ class GPUDeviceStatus(Model):
 
     memory: DeviceMemory | None = None
     """ The memory of the GPU. """
+
+    time: DeviceTime | None = None
+    """ The time of the GPU. """
 
     policy: AppliedPolicy | None = None
     """ The policy by which the GPU is shared now. """

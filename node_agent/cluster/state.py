@@ -57,6 +57,9 @@ class HolderState:
     request_milli: int = 0
     """ The part of the GPU's time that a be slot is sure to get, in thousandths; 0: none. """
 
+    reserved_milli: int = 0
+    """ The part of the GPU's time that the slot's claim reserves, or else `request_milli`. """
+
     limit_milli: int = 0
     """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
 
@@ -107,6 +110,11 @@ class GpuState:
     def memory_reserved_bytes(self) -> int:
         """The sum of the memory requests in the holders' grants."""
         return sum(slot.memory_request_bytes for slot in self.held)
+
+    @property
+    def time_reserved_milli(self) -> int:
+        """The sum of the time that the held slots reserve, in thousandths of the GPU."""
+        return sum(slot.reserved_milli for slot in self.held)
 
 
 class ClusterState(Protocol):

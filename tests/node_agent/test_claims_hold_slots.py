@@ -157,3 +157,18 @@ def test_in_a_cluster_the_pod_of_the_claim_is_the_holder(node: Node) -> None:
         administrator.release_slots("one")
         eventually(lambda: held(administrator) == [])
         eventually(lambda: slot(administrator, "be-1").memory_limit_bytes == 0)
+
+
+def test_a_share_that_asks_for_more_than_the_claim_reserves_is_reported_until_it_asks_for_less(node: Node) -> None:
+    node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB, computeRequestMilli=400))
+    asked = claim(memory_bytes=640 * MIB, time_milli=300)
+    asked.namespace = "default"
+    with AgentClient(node.agent.root) as administrator:
+        administrator.hold_slot(GPU, "be-1", asked)
+        (found,) = eventually(lambda: administrator.snapshot().gpus[0].conditions)
+        assert found.reason == "ClaimReservesLess"
+        assert "for memory 900Mi, where its claim reserves 640Mi and for time 0.4, where its claim reserves 0.3" in (
+            found.message
+        )
+        node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB, memoryRequestBytes=640 * MIB, computeRequestMilli=300))
+        eventually(lambda: not administrator.snapshot().gpus[0].conditions)

@@ -105,12 +105,13 @@ def test_health_and_readiness_follow_the_verdict(verdict: Verdict, health: str, 
 
 def test_holders_and_clients_of_a_slot_are_reported() -> None:
     slot = HolderState(
-        UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 400, 500,
+        UUID, "be-0", Priority.BE, HOLDER, "nightly", "u", 7, 8 * GIB, 6 * GIB, 400, 300, 500,
         problems=(Problem("RoleDiffers", "its grant is for hp"),),
     )  # fmt: skip
     worker = client(memory_bytes=5 * MIB - 1, slowdown_milli=1_234, reported={"LongKernels": "runs kernels of 9 ms"})
     status = status_of(seen(worker, held=(slot,), used=9 * MIB), []).plain()
     pod = {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0", "container": "main"}
+    assert status["time"] == {"reserved": 0.3}
     assert status["heldSlots"] == [
         {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
          "computeRequest": 0.4, "computeLimit": 0.5, "clients": 1}

@@ -4,10 +4,12 @@ The slot decides the role (hp or be), even if the grant names another one. If a 
 one of the same pod stays valid, and a problem is reported.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orion.crds.grant import ContainerGrant, PodGrant
 from orion.crds.policy import Priority
+from orion.crds.quantities import Memory
 from orion.errors import Unreadable
 from orion.hook import layout
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder
@@ -94,10 +96,29 @@ def row_of(
         memory_limit_bytes=limits.memory_limit_bytes or 0,
         memory_request_bytes=limits.memory_request_bytes or limits.memory_limit_bytes or 0,
         request_milli=request_of(slot, limits),
+        reserved_milli=resolved.claim.time_milli if resolved.claim else request_of(slot, limits),
         limit_milli=limits.compute_limit_milli or 0,
         fail_closed=grant is not None and grant.fail_closed,
         problems=problems,
     )
+
+
+def claim_reserves_less(resolved: ResolvedHolder, grant: PodGrant | None) -> Iterator[Problem]:
+    """Yield the problem that a pod's GPUShare asks for more than its claim reserves: a claim cannot be changed."""
+    if resolved.claim is None or grant is None:
+        return
+    asked = next(iter(grant.containers.values()), ContainerGrant())
+    memory, has = asked.memory_request_bytes or asked.memory_limit_bytes or 0, resolved.claim.memory_bytes
+    time, has_time = asked.compute_request_milli or 0, resolved.claim.time_milli
+    both = ((memory > has, f"memory {Memory.of_bytes(memory)}", f"{Memory.of_bytes(has)}"),
+            (time > has_time, f"time {time / 1000:g}", f"{has_time / 1000:g}"))  # fmt: skip
+    found = [f"for {wanted}, where its claim reserves {reserved}" for more, wanted, reserved in both if more]
+    if found:
+        text = f"the GPUShare of {resolved.holder.name} now asks {' and '.join(found)}"
+        yield Problem(
+            "ClaimReservesLess",
+            sentence(f"{text}: other pods may get the difference; delete the pod so that it gets a new claim"),
+        )
 
 
 def role_differs(slot: Slot, resolved: ResolvedHolder, grant: PodGrant) -> Problem:

@@ -16,6 +16,7 @@ from orion.hook import layout
 from orion.node_agent.cluster.holders.granted_policy import as_page
 from orion.node_agent.cluster.holders.granted_slot import (
     GrantedHolder,
+    claim_reserves_less,
     held_twice,
     limits_of,
     read_grant,
@@ -153,6 +154,7 @@ class Grants:
             self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time)
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, role_differs(slot, resolved, grant))
+        problems = (*problems, *claim_reserves_less(resolved, grant))
         if resolved.others:
             problems = (held_twice(key, resolved), *problems)
         granted = GrantedHolder(slot, resolved, grant, text, row_of(key, slot, resolved, grant, problems))
