@@ -165,12 +165,17 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
 
 def _memory(function: Function, declaration: Declaration) -> list[str]:
     kind, arguments = _only_call(declaration)
+    device = declaration.options.get("device")
+    joins = [f"orion_context_creating({device});"] if device else []
     if kind == "informs":
-        return _calling(function, [f"if (result == CUDA_SUCCESS) orion_memory_info({arguments});"])
+        inform = f"if (result == CUDA_SUCCESS) orion_memory_info({device or 'orion_memory_device()'}, {arguments});"
+        return [*joins, *_calling(function, [inform])]
     before: list[str] = []
     after: list[str] = []
+    place = device or "orion_memory_device()"
     if "ordered" in declaration.words:
         stream = _stream(function, declaration)
+        place = f"orion_memory_device_of((struct orion_stream_name){stream})"
         before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
         before += ["orion_work_begin(&work);"]
         after = ["orion_work_end(&work, result);"]
@@ -182,14 +187,14 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind != "allocates":
         known = "allocates, frees, maps, unmaps, retains or informs"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
-    key = declaration.options["key"]
-    device = declaration.options.get("device")
+    key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
     return [
-        *([f"orion_context_creating({device});"] if device else []),
+        *joins,
+        f"const CUdevice device = {place};",
         f"const uint64_t reserved = {arguments};",
-        "if (!orion_memory_reserve(reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        "if (!orion_memory_reserve(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
         *before,
-        *_calling(function, [*after, f"orion_memory_reserved(reserved, result == CUDA_SUCCESS ? {key} : 0, result);"]),
+        *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
     ]
 
 

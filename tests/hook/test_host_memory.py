@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,8 @@ WAYS = {
     "cuMemMap and cuMemRelease": 8,
     "cuMemMap, cuMemRelease and cuMemRetainAllocationHandle": 9,
 }
+ON_THE_SIMULATED_GPU = {name: way for name, way in WAYS.items() if "Array" not in name}
+""" Only a refusal by the hook can be tested for arrays: the simulated GPU has none. """
 
 
 def begin(machine: Machine, *commands: str) -> Client:
@@ -60,6 +63,32 @@ def test_an_immediate_memory_query_returns_the_limit(machine: Machine) -> None:
     client = begin(machine, "open 0", "info")
     assert client.answer().result == 0
     assert client.answer().result == LIMIT
+
+
+def test_the_total_is_the_limit_before_there_is_a_context(machine: Machine) -> None:
+    client = begin(machine, "open -1", "total 0")
+    assert client.answer().result == 0
+    assert client.answer().result == LIMIT
+
+
+@pytest.mark.parametrize("way", ON_THE_SIMULATED_GPU.values(), ids=list(ON_THE_SIMULATED_GPU))
+def test_each_gpu_has_its_own_limit_and_sum(c_build: Path, way: int) -> None:
+    with Machine(c_build, gpus=2) as machine:
+        machine.start_agent()
+        for gpu, limit in enumerate((LIMIT, LIMIT // 2)):
+            machine.agent.set_grant(machine.uuids[gpu], "be-0", memory_limit_bytes=limit)
+        client = machine.start_in(machine.client_root("be-0", "be-0"))
+        client.must("init 0")
+        client.must("init 1")
+        assert [client.do(f"total {gpu}").result for gpu in range(2)] == [LIMIT, LIMIT // 2]
+        client.must("use 1")
+        assert client.do(f"alloc {400 * MIB} {way}").result == OUT_OF_MEMORY
+        client.must(f"alloc {200 * MIB} {way}")
+        client.must("use 0")
+        client.must(f"alloc {400 * MIB} {way}")
+        assert client.do(f"alloc {200 * MIB} {way}").result == OUT_OF_MEMORY
+        shown = [machine.shown(client, gpu) for gpu in range(2)]
+        assert [found and found.memory_bytes for found in shown] == [400 * MIB, 200 * MIB]
 
 
 def test_a_first_allocation_within_the_limit_is_shown(machine: Machine) -> None:

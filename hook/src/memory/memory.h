@@ -1,5 +1,5 @@
-/* Device memory that this process has allocated, and the limit of its grant. The limit applies to each process of the
- * slot.
+/* Device memory that this process has allocated on each device, and the limit of the grant for it. The limit applies to
+ * each process of the slot.
  *
  * Tables map addresses and handles to sizes. A short spin lock guards them; they are not on the launch path. The first
  * table suffices for most programs; the next one is used when an allocation finds no free entry. A process that has not
@@ -17,33 +17,39 @@
 #include <stdint.h>
 
 #include "process/process.h"
+#include "streams/stream_name.h"
 
 #define ORION_ALLOCATIONS 16384u /* of one table; a power of two */
 #define ORION_ALLOCATION_TABLES 16u
 
 struct orion_allocation {
     uint64_t key; /* address or handle; 0: the entry is free */
-    uint64_t bytes;
+    uint64_t bytes : 56, device : 8;
     struct orion_allocation *mapped; /* of a mapping: the memory that is mapped; else NULL */
     uint32_t handles, mappings;      /* the memory exists until both are 0 */
 };
 
 struct orion_memory {
     _Atomic uint32_t lock;
-    _Atomic uint64_t used;
-    uint32_t tables; /* that have entries */
+    uint32_t tables;                   /* that have entries */
+    _Atomic uint64_t used[ORION_GPUS]; /* by device */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
 
-struct orion_process;
+/* Writes the bytes that are used on the GPU into its record page. */
+void orion_memory_publish(struct orion_process *process, struct orion_gpu *gpu);
 
-void orion_memory_publish(struct orion_process *process); /* writes the used bytes into the record page */
+/* The device on which an allocation in the current context, or one in the order of a stream, takes memory. -1: the
+ * driver names none, so the allocation will fail. */
+CUdevice orion_memory_device(void);
+CUdevice orion_memory_device_of(struct orion_stream_name stream);
 
 /* Called before and after an allocation. False: the allocation would exceed the limit, and the wrapper returns
- * CUDA_ERROR_OUT_OF_MEMORY. `key` is the address or handle; `result` is the driver's. */
-bool orion_memory_reserve(uint64_t bytes);
-void orion_memory_reserved(uint64_t bytes, uint64_t key, CUresult result);
+ * CUDA_ERROR_OUT_OF_MEMORY. `key` is the address or handle; `result` is the driver's. Memory on a device that the hook
+ * does not manage, and on none (-1), does not count. */
+bool orion_memory_reserve(CUdevice device, uint64_t bytes);
+void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result);
 
 void orion_memory_released(uint64_t key, CUresult result); /* after a free; the table has the size */
 
@@ -52,6 +58,7 @@ void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult
 void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
 void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result);
 
-void orion_memory_info(size_t *free_bytes, size_t *total_bytes); /* after cuMemGetInfo succeeded: applies the limit */
+/* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. */
+void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 
 #endif

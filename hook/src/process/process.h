@@ -63,7 +63,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char durations[524416];
     _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
-    _Alignas(128) unsigned char memory[8388736];
+    _Alignas(128) unsigned char memory[8388864];
     _Alignas(128) unsigned char collectives[8192];
     _Alignas(128) unsigned char event_words[8320];
     _Alignas(128) unsigned char inprocess[512];

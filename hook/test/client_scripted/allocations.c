@@ -1,4 +1,4 @@
-/* The commands `alloc`, `many`, `unmap`, `copyin` and `info`. `alloc` allocates device memory in every way that programs use,
+/* The commands `alloc`, `many`, `unmap`, `copyin`, `info` and `total`. `alloc` allocates device memory in every way that programs use,
  * because the hook must count each of them. */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,11 +23,20 @@ static CUresult from_pool(size_t bytes)
     return cuMemAllocFromPoolAsync(&pointer, bytes, pool, NULL);
 }
 
+/* On the device of the current context; without one, on device 0. */
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes)
+{
+    CUdevice device;
+    if (cuCtxGetDevice(&device)) device = 0;
+    const CUmemAllocationProp there = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    return cuMemCreate(handle, bytes, &there, 0);
+}
+
 static CUresult without_address(size_t bytes)
 {
     CUmemGenericAllocationHandle handle;
-    const CUmemAllocationProp device_0 = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
-    return cuMemCreate(&handle, bytes, &device_0, 0);
+    return create(&handle, bytes);
 }
 
 static struct {
@@ -40,11 +49,9 @@ static struct {
 static CUresult only_mapped(size_t bytes, bool retained)
 {
     CUmemGenericAllocationHandle handle;
-    const CUmemAllocationProp device_0 = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUdeviceptr at;
     CUresult result;
-    if ((result = cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0)) || (result = cuMemCreate(&handle, bytes, &device_0, 0)))
-        return result;
+    if ((result = cuMemAddressReserve(&at, 2 * bytes, 0, 0, 0)) || (result = create(&handle, bytes))) return result;
     if ((result = cuMemMap(at, bytes, 0, handle, 0)) || (result = cuMemMap(at + bytes, bytes, 0, handle, 0))) return result;
     last_mapping.at = at, last_mapping.bytes = bytes;
     if ((result = cuMemRelease(handle)) || !retained) return result;
@@ -108,6 +115,13 @@ double information(const struct arguments *at)
     size_t free_bytes = 0, total = 0;
     (void)at;
     return cuMemGetInfo(&free_bytes, &total) ? -1 : (double)total;
+}
+
+/* The total memory of device a, which needs no context. */
+double total_memory(const struct arguments *at)
+{
+    size_t total = 0;
+    return cuDeviceTotalMem(&total, (CUdevice)at->a) ? -1 : (double)total;
 }
 
 static double cpu_of_thread(void)

@@ -131,6 +131,7 @@ static const struct {
     {"unmap", unmap},
     {"copyin", copy_in},
     {"info", information},
+    {"total", total_memory},
     {"moveroot", move_root},
     {"fork", forks},
     {"forklaunch", fork_and_launch},
