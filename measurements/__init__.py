@@ -1,7 +1,7 @@
 """Measures what parts of Orion cost. For developers with a checkout; users measure with `orion bench`.
 
     overhead     what the hook costs a program that has the GPU to itself; `report` makes tables of the raw data
-    cluster      what operator, webhook, device plugin and pods cost, and how an upgrade of the chart affects pods
+    cluster      what operator, webhook, device plugin, claims and pods cost, and how an upgrade affects pods
     suites       whether test suites of other projects end alike without the hook, as hp and as be
     probes       small programs that measure the GPU's properties on which the design depends
 

@@ -92,6 +92,17 @@ class Bench:
         ours = {"orion": importlib.metadata.version("orion-gpu")}
         return ours | {"slots": int(node["status"]["allocatable"].get(SLOT, 0)), **{name: info[name] for name in names}}
 
+    async def start(self, name: str, kind: str) -> None:
+        """Create a pod; return when it runs."""
+        running = asyncio.create_task(self._times({name}, "Running"))
+        await self._create(pod(name, kind))
+        await running
+
+    async def delete(self, name: str) -> None:
+        """Delete a pod; return when it is gone."""
+        await self._cluster.ask("DELETE", f"{self._pods}/{name}?gracePeriodSeconds=1")
+        await self._times({name}, GONE)
+
     async def turn(self, kind: str, count: int) -> list[float]:
         """Create and delete pods; return when each was Running, in seconds since the first request."""
         names = {f"{kind}-{number}" for number in range(count)}
