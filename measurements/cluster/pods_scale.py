@@ -156,8 +156,9 @@ class Bench:
                 if event["type"] == "ERROR":
                     break
                 phase = GONE if event["type"] == "DELETED" else event["object"]["status"].get("phase")
-                if phase == wanted:
-                    times.setdefault(event["object"]["metadata"]["name"], time.monotonic())
+                name = event["object"]["metadata"]["name"]
+                if phase == wanted and name in names:
+                    times.setdefault(name, time.monotonic())
                 if names == times.keys():
                     return list(times.values())
 

@@ -119,12 +119,12 @@ def offering(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def claiming_webhook(offering: None, orion: Orion, node: Node) -> Iterator[None]:
     """Webhook and operator give slots by claims."""
-    _allocate(orion, node, "dra")
+    allocate(orion, node, "dra")
     yield
-    _allocate(orion, node, "device-plugin")
+    allocate(orion, node, "device-plugin")
 
 
-def _allocate(orion: Orion, node: Node, allocation: str) -> None:
+def allocate(orion: Orion, node: Node, allocation: str) -> None:
     """Change how slots are given; return when the node's agent has the new operator's answer."""
     log = f"{node.name}-agent"
     begun = len(orion.log(log))

@@ -1,50 +1,51 @@
-"""Many pods with claims come and go: no GPU is given beyond what it has, no pod fails, all books agree."""
+"""Many pods come and go on two nodes: no GPU is given beyond what it has, no pod fails, and all books agree.
 
+The pods ask for GPUs as with a device plugin, and GPUShares say the amounts. The scheduler sees more than the nodes
+have, so that pods wait for others.
+"""
+
+import contextlib
+import itertools
+import json
 import random
+import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import starmap
 from typing import Any
 
 import pytest
-from kubernetes import client
+from kubernetes import client, watch
+from urllib3.exceptions import HTTPError
 
+from testbed.cluster import Cluster
 from testbed.node import Node
-from tests.node.claimed_gpus import CDI, CLASSES, DRA, RECORDS, Claims, files, until_nothing_is_left
-from tests.node.gpu_tenants import GpuNode, Tenants
+from testbed.orion import Orion
+from tests.node.claimed_gpus import CDI, DRA, RECORDS, allocate, remove_classes, until_nothing_is_left
+from tests.node.gpu_tenants import GROUP, GpuNode, Manifest, Tenants
 from tests.node.shell_pods import shell_pod
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
 
-SEED, PODS, ROUND = 18, 48, 12
+SEED, ROUND = 18, 40
+NODES, GPUS = ("wide-1", "wide-2"), 8
+COUNTS = (1, 2, 3, 4)
 LASTS = "lasts"
 """ In the names of pods that run until they are deleted, after each round. """
 CAPACITIES = ("time", "memory", "hpSlots", "beSlots")
-SHAPES: dict[str, dict[str, Any]] = {
-    "small": {"role": "be"},
-    "half": {"role": "be", "time": "500", "memory": "10Gi"},
-    "most": {"role": "be", "time": "700"},
-    "first": {"role": "hp", "time": "300"},
-    "wide": {"role": "be", "count": 2, "memory": "1Gi"},
-}
-""" What a pod asks for, by the name of its template. """
-UNITS = {"": 1, "k": 1000, "Mi": 1 << 20, "Gi": 1 << 30}
-
-
-def make_template(api: client.ApiClient, namespace: str, name: str) -> None:
-    shape = dict(SHAPES[name])
-    role, count = shape.pop("role"), shape.pop("count", 1)
-    slots = {"hpSlots": "0", "beSlots": "0", f"{role}Slots": "1"}
-    exactly = {"deviceClassName": CLASSES[role], "count": count, "capacity": {"requests": {**slots, **shape}}}
-    spec = {"spec": {"devices": {"requests": [{"name": "c0", "exactly": exactly}]}}}
-    body = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-    client.CustomObjectsApi(api).create_namespaced_custom_object(
-        **DRA, namespace=namespace, plural="resourceclaimtemplates", body=body
+SHARES: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{role}-{number}": (role, {**time, **memory})
+    for role, little in (("hp", 0.5), ("be", 0.3))
+    for number, (time, memory) in enumerate(
+        itertools.product(
+            ({}, {"compute": {"request": little}}, {"compute": {"request": 0.7}}),
+            ({}, {"memory": {"request": "20Gi", "limit": "30Gi"}}),
+        )
     )
+}
+""" Role and amounts, by the name of a GPUShare and of its pods' label. """
+UNITS = {"": 1, "k": 1000, "Mi": 1 << 20, "Gi": 1 << 30}
 
 
 def amount(text: str) -> int:
@@ -52,83 +53,182 @@ def amount(text: str) -> int:
     return int(number) * UNITS[text.removeprefix(number)]
 
 
-def claims_of(api: client.ApiClient) -> list[dict[str, Any]]:
-    found: Any = client.CustomObjectsApi(api).list_cluster_custom_object(**DRA, plural="resourceclaims")
-    return list(found["items"])
+def results(claim: Manifest) -> list[dict[str, Any]]:
+    """What the scheduler has given to a claim."""
+    return list(claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()))
 
 
-def given(api: client.ApiClient) -> dict[str, Counter[str]]:
-    """What the scheduler has given of each GPU, by capacity."""
-    sums: dict[str, Counter[str]] = defaultdict(Counter)
-    for claim in claims_of(api):
-        allocation = claim.get("status", {}).get("allocation", {})
-        for result in allocation.get("devices", {}).get("results", ()):
+class Ledger:
+    """What is given of each GPU, after each event of a claim; `beyond` has each moment at which it was too much."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._objects = client.CustomObjectsApi(api)
+        slices: Any = self._objects.list_cluster_custom_object(**DRA, plural="resourceslices")
+        self._limits = {
+            device["name"]: {name: amount(device["capacity"][name]["value"]) for name in CAPACITIES}
+            for each in slices["items"]
+            for device in each["spec"].get("devices") or ()
+        }
+        self.beyond: list[dict[tuple[str, str], int]] = []
+        self.most: Counter[str] = Counter()
+        """ The most of each capacity that was ever given of one GPU. """
+        self._claims: dict[str, Manifest] = {}
+        self._ended = threading.Event()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def _follow(self) -> None:
+        version = "0"
+        while not self._ended.is_set():
+            lister, options = (
+                self._objects.list_cluster_custom_object,
+                {"resource_version": version, "timeout_seconds": 600},
+            )
+            with contextlib.suppress(HTTPError):  # the watch goes on where it ended
+                for event in watch.Watch().stream(lister, **DRA, plural="resourceclaims", **options):
+                    claim = event["object"]
+                    version, uid = claim["metadata"]["resourceVersion"], claim["metadata"]["uid"]
+                    self._claims[uid] = claim
+                    if event["type"] == "DELETED":
+                        del self._claims[uid]
+                    self._check()
+                    if self._ended.is_set():
+                        return
+
+    def _check(self) -> None:
+        sums: dict[tuple[str, str], int] = defaultdict(int)
+        for result in itertools.chain.from_iterable(map(results, self._claims.values())):
             for name, text in result["consumedCapacity"].items():
-                sums[result["device"]][name] += amount(text)
-    return sums
+                sums[result["device"], name] += amount(text)
+        for (_, name), count in sums.items():
+            self.most[name] = max(self.most[name], count)
+        beyond = {key: count for key, count in sums.items() if count > self._limits[key[0]][key[1]]}
+        if beyond:
+            self.beyond.append(beyond)
 
 
-def books(api: client.ApiClient, gpus: GpuNode, node: Node) -> dict[str, set[str]]:
-    """The uids of the claims that have GPUs, by who says so."""
+@pytest.fixture(scope="module")
+def wide_nodes(cluster: Cluster, orion: Orion, node: Node, api: client.ApiClient) -> Iterator[list[Node]]:
+    """Two nodes with eight GPUs each, which are given by claims; `node-1` offers none to claims."""
+    usual, orion.gpus = orion.gpus, GPUS
+    allocate(orion, node, "dra")
+    made = [cluster.add_node(name) for name in NODES]
+    for each in made:
+        orion.begin_agent(each)
+        orion.begin_driver(each)
+    yield made
+    orion.gpus = usual
+    uuids = [uuid for each in made for uuid in GpuNode(each, api).devices()]
+    for each in made:
+        orion.end_on(each)
+        cluster.remove_node(each.name)
+        client.CoreV1Api(api).delete_node(each.name)
+    for uuid in uuids:
+        client.CustomObjectsApi(api).delete_cluster_custom_object(**GROUP, plural="gpudevices", name=uuid.lower())
+    allocate(orion, node, "device-plugin")
+    remove_classes(api)
+
+
+@pytest.fixture
+def ledger(wide_nodes: list[Node], api: client.ApiClient) -> Iterator[Ledger]:
+    objects = client.CustomObjectsApi(api)
+
+    def offered() -> int:
+        slices: Any = objects.list_cluster_custom_object(**DRA, plural="resourceslices")
+        return sum(len(each["spec"].get("devices") or ()) for each in slices["items"])
+
+    eventually(lambda: offered() == GPUS * len(NODES), what="both nodes offer all GPUs")
+    made = Ledger(api)
+    yield made
+    made.end()
+
+
+def books(api: client.ApiClient, node: Node) -> dict[str, set[str]]:
+    """The uids of the claims that have GPUs of a node, by who says so."""
+    found: Any = client.CustomObjectsApi(api).list_cluster_custom_object(**DRA, plural="resourceclaims")
+    gpus = GpuNode(node, api)
     slots = (slot for gpu in gpus.snapshot().gpus for slot in gpu.slots)
     return {
-        "scheduler": {each["metadata"]["uid"] for each in claims_of(api) if each.get("status", {}).get("allocation")},
+        "scheduler": {
+            claim["metadata"]["uid"]
+            for claim in found["items"]
+            if node.name in {result["pool"] for result in results(claim)}
+        },
         "agent": {slot.claim.uid for slot in slots if slot.HasField("claim")},
-        "records": {name.removesuffix(".json") for name in files(node, RECORDS)},
-        "CDI files": {name.removeprefix("orion.gpu-claim_").removesuffix(".json") for name in files(node, CDI)},
+        "records": {path.stem for path in gpus.path(RECORDS).iterdir()},
+        "CDI files": {path.stem.removeprefix("orion.gpu-claim_") for path in gpus.path(CDI).iterdir()},
     }
 
 
-def what_agrees(found: dict[str, set[str]]) -> set[str]:
-    """Return the claims that all name; nothing, if somebody names another one or lacks one."""
+def agree(found: dict[str, set[str]]) -> bool:
     named = [*found.values()]
-    return named[0] if all(each == named[0] for each in named) else set()
+    return all(each == named[0] for each in named)
 
 
-def has_settled(pod: client.V1Pod) -> bool:
+def listed(tenants: Tenants) -> dict[str, dict[str, Any]]:
+    """The statuses of all pods by name. The client's models are left out, which would take most of the test's time."""
+    answer = tenants.core.list_namespaced_pod(tenants.namespace, _preload_content=False)
+    return {each["metadata"]["name"]: each["status"] for each in json.loads(answer.data)["items"]}
+
+
+def has_settled(name: str, status: dict[str, Any]) -> bool:
     """Whether a pod has ended, runs until somebody deletes it, or waits for others."""
-    if pod.status.phase == "Pending":
-        reasons = [each.reason for each in pod.status.conditions or () if each.type == "PodScheduled"]
+    if status["phase"] == "Pending":
+        reasons = [each.get("reason") for each in status.get("conditions", ()) if each["type"] == "PodScheduled"]
         return reasons == ["Unschedulable"]
-    return bool(pod.status.phase == ("Running" if LASTS in pod.metadata.name else "Succeeded"))
+    return bool(status["phase"] == ("Running" if LASTS in name else "Succeeded"))
 
 
+def random_pod(choose: random.Random, number: int) -> Manifest:
+    """A pod that runs for a moment, or until it is deleted."""
+    kind, role = choose.choice((LASTS, "ends", "ends")), choose.choice(("hp", "be", "be"))
+    share = choose.choice([name for name in SHARES if name.startswith(role)])
+    pod = shell_pod(f"{kind}-{number}", f"sleep {3600 if kind == LASTS else choose.choice((0.1, 0.5, 2))}")
+    pod["metadata"] |= {"labels": {"share": share}, "annotations": {"orion/priority": role}}
+    pod["spec"]["restartPolicy"] = "Never"
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(choose.choice(COUNTS))}}
+    return pod
+
+
+def make_shares(tenants: Tenants) -> None:
+    for name, (role, amounts) in SHARES.items():
+        spec = {"priority": role, "selector": {"matchLabels": {"share": name}}, **amounts}
+        head = {"apiVersion": "orion.gpu/v1alpha1", "kind": "GPUShare", "metadata": {"name": name}}
+        tenants.create({**head, "spec": spec})
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.thorough)])
 def test_claims_slots_and_records_agree_while_pods_come_and_go(
-    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node, api: client.ApiClient
+    tenants: Tenants, ledger: Ledger, wide_nodes: list[Node], api: client.ApiClient, count: int
 ) -> None:
     choose = random.Random(SEED)
-    for name in SHAPES:
-        make_template(api, tenants.namespace, name)
-    devices = claims.until_offered()["spec"]["devices"]
-    limits = {each["name"]: {name: amount(each["capacity"][name]["value"]) for name in CAPACITIES} for each in devices}
+    make_shares(tenants)
 
-    def pods() -> list[client.V1Pod]:
-        """All pods, at a moment at which nothing is given beyond what there is."""
-        beyond = {
-            (device, name): count
-            for device, sums in given(api).items()
-            for name, count in sums.items()
-            if count > limits[device][name]
-        }
-        assert beyond == {}
-        found = list(tenants.pods().values())
-        assert [pod.metadata.name for pod in found if pod.status.phase == "Failed"] == []
+    def pods() -> dict[str, dict[str, Any]]:
+        """All pods, none of which has failed."""
+        assert ledger.beyond == []
+        found = listed(tenants)
+        assert {name: status for name, status in found.items() if status["phase"] == "Failed"} == {}
         return found
 
     def settled() -> bool:
-        return all(map(has_settled, pods())) and bool(what_agrees(books(api, gpus, node)))
+        return all(starmap(has_settled, pods().items())) and all(agree(books(api, node)) for node in wide_nodes)
 
-    for number in range(PODS):
-        kind = choose.choice((LASTS, "ends", "ends"))
-        pod = shell_pod(f"{kind}-{number}", f"sleep {600 if kind == LASTS else choose.choice((0.1, 0.5, 2))}")
-        pod["spec"] |= {
-            "restartPolicy": "Never",
-            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": choose.choice([*SHAPES])}],
-        }
-        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu", "request": "c0"}]}
-        tenants.create(pod)
+    def settle() -> None:
+        eventually(settled, what="pods that run until they are deleted, and books that agree", seconds=200)
+        gone = [name for name, status in pods().items() if status["phase"] != "Pending"]
+        for name in gone:
+            tenants.core.delete_namespaced_pod(name, tenants.namespace)
+        eventually(lambda: not set(gone) & pods().keys(), what="the pods that have settled are gone")
+
+    for number in range(count):
+        tenants.create(random_pod(choose, number))
         if number % ROUND == ROUND - 1:
-            eventually(settled, what="pods that run until they are deleted, and books that agree", seconds=200)
-            tenants.delete(*(name for name in tenants.pods() if LASTS in name))
-    eventually(lambda: {pod.status.phase for pod in pods()} == {"Succeeded"}, what="all have ended", seconds=200)
-    until_nothing_is_left(gpus, node)
+            settle()
+    while pods():
+        settle()
+    for node in wide_nodes:
+        until_nothing_is_left(GpuNode(node, api), node)
+    assert all(ledger.most[name] for name in CAPACITIES), ledger.most

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from measurements.cluster.claims import floors, held, neighbours, prepare, slices, starts
+from measurements.cluster.claims import failures, floors, held, neighbours, prepare, slices, starts
 from measurements.cluster.claims.figures import table
 from measurements.cluster.webhook_load import conditions
 from orion.bench import raw_data
@@ -22,6 +22,7 @@ EXPERIMENTS: dict[str, Any] = {
     "held": held,
     "starts": starts,
     "floors": floors,
+    "failures": failures,
     "neighbours": neighbours,
 }
 

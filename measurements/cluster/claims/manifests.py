@@ -35,7 +35,7 @@ def share(name: str, role: str, **spec: Any) -> Manifest:
 
 
 def shell(name: str, script: str = "sleep 100000") -> Manifest:
-    """Return a pod of a shell that says `started`, runs a script, and ends at once when it is told to."""
+    """Return a pod of a shell that says `started`, runs a script, and ends at once on SIGTERM."""
     command = ["sh", "-c", f"trap 'exit 0' TERM; echo started; {{ {script}; }} & wait $!"]
     container = {"name": "main", "image": images.SHELL, "command": command, "imagePullPolicy": "Never"}
     spec = {"containers": [container], "terminationGracePeriodSeconds": 5}
@@ -49,8 +49,8 @@ def by_hand(pod: Manifest, template_name: str) -> Manifest:
     return pod
 
 
-def as_usual(pod: Manifest, role: str, share_name: str = "") -> Manifest:
-    """Let a pod ask for a GPU as with a device plugin, under a share; the webhook makes its claim."""
+def as_usual(pod: Manifest, role: str, share_name: str, gpus: int = 1) -> Manifest:
+    """Let a pod ask for GPUs as with a device plugin, under a share; the webhook makes its claim."""
     pod["metadata"] |= {"annotations": {"orion/priority": role}, "labels": {"share": share_name}}
-    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
     return pod

@@ -6,7 +6,7 @@
     rest         counts the writes while nothing happens
     flapping     a GPU changes its health; counts the writes, and the time from the last change of the agent's verdict
                  until the slice says it. The agent does not follow each change, as a GPU must be well for a while. So
-                 the same with a GPU that is cordoned and not, which the driver is told each time
+                 the same with a GPU that is cordoned and not, which the agent reports each time
     xid          begins when a GPU reports an Xid; ends when its device has a taint
 
 Writes are counted by a watch of the API server, not by the driver.
@@ -77,7 +77,10 @@ def _rows_of_flapping(flapping: list[dict[str, Any]]) -> Iterator[Figure]:
         counts = [len(each["written_s"]) for each in turns]
         yield Figure(f"writes for {title} {CHANGES} times in {turns[0]['seconds']} s", counts, "<= 4", "writes")
         yield Figure(
-            "changes of it that the agent told the driver", [len(each["told_s"]) for each in turns], "", "changes"
+            "changes of it that the agent reported to the driver",
+            [len(each["reported_s"]) for each in turns],
+            "",
+            "changes",
         )
         yield Figure(
             "its last state in the slice, after the agent's last change", [each["last_s"] for each in turns], "<= 3 s"
@@ -170,8 +173,8 @@ def _flapping(here: World, slices: Seen, flaps: int, seconds: int) -> Iterator[d
         body = {"spec": {"cordon": bad}}
         here.objects.patch_cluster_custom_object("orion.gpu", "v1alpha1", "gpudevices", gpu, body)
 
-    told: list[tuple[float, tuple[bool, bool]]] = []
-    threading.Thread(target=_follow_agent, args=(here.root, gpu, told), daemon=True).start()
+    reported: list[tuple[float, tuple[bool, bool]]] = []
+    threading.Thread(target=_follow_agent, args=(here.root, gpu, reported), daemon=True).start()
     try:
         for what, change, taint in (("health", lose, UNHEALTHY), ("cordon", cordon, CORDONED)):
             bad = False
@@ -180,7 +183,7 @@ def _flapping(here: World, slices: Seen, flaps: int, seconds: int) -> Iterator[d
                     bad = not bad
                     change(bad)
                 time.sleep(2 * CALM_S)
-                before, told_before, began = len(slices.events), len(told), time.monotonic()
+                before, reported_before, began = len(slices.events), len(reported), time.monotonic()
                 for step in range(CHANGES):  # at random times, since the agent looks at the GPUs in equal intervals
                     at = began + (step + chance.random()) * seconds / CHANGES
                     time.sleep(max(0.0, at - time.monotonic()))
@@ -189,11 +192,11 @@ def _flapping(here: World, slices: Seen, flaps: int, seconds: int) -> Iterator[d
                 until(lambda: _has(here.devices(), gpu, taint) == bad, "the last state")  # noqa: B023
                 time.sleep(2 * CALM_S)
                 states = [(at, _has(_offered(plain), gpu, taint)) for at, _, plain in slices.events[before:]]
-                changes = told[told_before:]
+                changes = reported[reported_before:]
                 yield {
                     "what": what,
                     "seconds": seconds,
-                    "told_s": [round(at - began, 3) for at, _ in changes],
+                    "reported_s": [round(at - began, 3) for at, _ in changes],
                     "written_s": [round(at - began, 3) for at, _ in states],
                     "last_s": max(0.0, _since_when(states) - changes[-1][0]),
                 }
@@ -203,13 +206,13 @@ def _flapping(here: World, slices: Seen, flaps: int, seconds: int) -> Iterator[d
         faults.end()
 
 
-def _follow_agent(root: Path, gpu: str, told: list[tuple[float, tuple[bool, bool]]]) -> None:
+def _follow_agent(root: Path, gpu: str, reported: list[tuple[float, tuple[bool, bool]]]) -> None:
     """Record each change of a GPU that the agent tells its followers, of which the driver is one."""
     with contextlib.suppress(OrionError), AgentClient(root) as agent:
         for message in agent.watch_devices():
             (state,) = ((each.healthy, each.cordoned) for each in message.devices if each.uuid.lower() == gpu)
-            if not told or told[-1][1] != state:
-                told.append((time.monotonic(), state))
+            if not reported or reported[-1][1] != state:
+                reported.append((time.monotonic(), state))
 
 
 def _since_when(states: list[tuple[float, bool]]) -> float:

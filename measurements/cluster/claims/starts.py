@@ -33,7 +33,7 @@ SMOKE = {"pods": 10, "rounds": 1}
 def measure(sizes: Mapping[str, int]) -> dict[str, Any]:
     """Return the raw data."""
     # One more slot than pods, for the pod that uses the template already.
-    with world(GPUS, {"hp": 0, "be": sizes["pods"] // GPUS + 1}) as here:
+    with world(GPUS, {"hp": 1, "be": sizes["pods"] // GPUS + 1}) as here:
         return {"rounds": asyncio.run(_rounds(here.orion.access.kubeconfig, sizes))}
 
 

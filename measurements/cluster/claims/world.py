@@ -1,4 +1,4 @@
-"""A cluster with one node whose GPUs are given by ResourceClaims, for the experiments of this package.
+"""A cluster with a node whose GPUs are given by ResourceClaims, for the experiments of this package.
 
 Everything is real but the GPUs: API server, scheduler, kubelet, containerd, and Orion with the chart's rights.
 """
@@ -57,17 +57,21 @@ class World:
         return self.node.folder / "lib" / "kubelet"
 
     def give_by(self, allocation: str) -> None:
-        """Let the node's GPUs be given by a device plugin, or by claims (`dra`); return when they are offered."""
+        """Let the nodes' GPUs be given by device plugins, or by claims (`dra`); return when they are offered."""
         if allocation == self.orion.allocation:
             return
         old, begin = ("plugin", self.orion.begin_driver) if allocation == "dra" else ("driver", self.orion.begin_plugin)
-        self.orion.end(self.node, old)
+        nodes = self.orion.cluster.nodes.values()
+        for each in nodes:
+            self.orion.end(each, old)
         self.orion.allocate(allocation)
-        begin(self.node)
+        for each in nodes:
+            begin(each)
         if allocation == "dra":
-            until(lambda: bool(self.devices()), "a slice")
+            until(lambda: len(self.devices()) == self.orion.gpus * len(nodes), "the slices")
         else:
-            self.orion.wait_until_advertised(self.node)
+            for each in nodes:
+                self.orion.wait_until_advertised(each)
 
     def devices(self) -> list[dict[str, Any]]:
         """Return the devices that the driver's slices offer now."""
@@ -134,25 +138,27 @@ def world(
     slots: Mapping[str, int],
     options: Mapping[str, Sequence[str]] | None = None,
     allocation: str = "dra",
+    nodes: Sequence[str] = ("node-1",),
 ) -> Iterator[World]:
-    """Run a cluster with one node.
+    """Run a cluster.
 
     Args:
         gpus: number of simulated GPUs.
         slots: of each GPU, by role.
         options: more options of Orion's commands.
         allocation: how the GPUs are given.
+        nodes: names; most experiments look at the first node.
     """
     chosen = dict(options or {})
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="orion-cluster-", dir="/tmp"))
-        cluster = stack.enter_context(Cluster(Path(folder) / "cluster", binaries.find_all(), ["node-1"]))
+        cluster = stack.enter_context(Cluster(Path(folder) / "cluster", binaries.find_all(), nodes))
         orion = stack.enter_context(Orion(cluster, {"slots": dict(slots)}, gpus, chosen))
         orion.start()
         settings = client.Configuration()
         config.load_kube_config(str(cluster.access.kubeconfig), client_configuration=settings)
         settings.proxy = None
         api = stack.enter_context(client.ApiClient(settings))
-        made = World(orion, cluster.nodes["node-1"], api, chosen)
+        made = World(orion, cluster.nodes[nodes[0]], api, chosen)
         made.give_by(allocation)
         yield made
