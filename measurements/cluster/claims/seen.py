@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kubernetes import client, watch
+from kubernetes import watch
 from urllib3.exceptions import HTTPError
 
 from measurements.cluster.claims.world import until
@@ -50,7 +50,7 @@ class Seen:
     def _follow(self) -> None:
         while not self._ended.is_set():
             options = {**self._options, "resource_version": self._version, "timeout_seconds": 1800}
-            with contextlib.suppress(client.ApiException, HTTPError):
+            with contextlib.suppress(HTTPError):
                 for event in watch.Watch().stream(self._lister, *self._arguments, **options):
                     plain = event["raw_object"]
                     self._version = plain["metadata"]["resourceVersion"]

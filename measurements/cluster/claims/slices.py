@@ -18,7 +18,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ XID = 79
 CHANGES = 20
 CALM_S = 5.0
 """ Longer than the driver ever gathers changes. """
-SIZES = {"turns": 20, "rest_s": 600, "flaps": 10, "flapping_s": 10, "xids": 20}
-SMOKE = {"turns": 1, "rest_s": 15, "flaps": 1, "flapping_s": 10, "xids": 2}
+SIZES = {"turns": 20, "rest_s": 600, "flaps": 8, "flapping_s": 10, "xids": 20}
+SMOKE = {"turns": 1, "rest_s": 15, "flaps": 2, "flapping_s": 10, "xids": 2}
 UNHEALTHY, CORDONED = "orion.gpu/unhealthy", "orion.gpu/cordoned"
 ACCEPTED = "kubelet: it has accepted the driver"
 
@@ -48,7 +48,7 @@ def measure(sizes: Mapping[str, int]) -> dict[str, Any]:
         world(GPUS, {"hp": 1, "be": 7}) as here,
         Seen(here.objects.list_cluster_custom_object, **DRA, plural="resourceslices") as slices,
     ):
-        raw["rest"] = _rest(slices, sizes["rest_s"])
+        raw["rest"] = _rest(here, slices, sizes["rest_s"])
         raw["xid_s"] = list(_xids(here, slices, sizes["xids"]))
         raw["deleted_s"] = list(_deleted(here, slices, sizes["turns"]))
         raw["restarted"] = list(_restarted(here, slices, sizes["turns"]))
@@ -87,12 +87,31 @@ def _rows_of_flapping(flapping: list[dict[str, Any]]) -> Iterator[Figure]:
         )
 
 
-def _rest(slices: Seen, seconds: int) -> dict[str, float]:
+def _rest(here: World, slices: Seen, seconds: int) -> dict[str, float]:
     say(f"rest: {seconds} s")
     time.sleep(CALM_S)
-    before = len(slices.events)
-    time.sleep(seconds)
-    return {"seconds": seconds, "writes": len(slices.events) - before}
+    with _writes(here, slices) as written:
+        time.sleep(seconds)
+    return {"seconds": seconds, "writes": len(written)}
+
+
+@contextlib.contextmanager
+def _writes(here: World, slices: Seen) -> Iterator[list[tuple[float, dict[str, Any]]]]:
+    """Yield a list that has the time and the devices of each write in the context, at its end.
+
+    Raises:
+        RuntimeError: the watch has missed a write, by the pool's generation.
+    """
+
+    def generation() -> int:
+        (found,) = here.objects.list_cluster_custom_object(**DRA, plural="resourceslices")["items"]
+        return int(found["spec"]["pool"]["generation"])
+
+    number, before, written = generation(), len(slices.events), list[tuple[float, dict[str, Any]]]()
+    yield written
+    written += [(at, plain) for at, _, plain in slices.events[before:]]
+    if len(written) != generation() - number:
+        raise RuntimeError(f"the watch has {len(written)} writes, and the pool had {generation() - number}")
 
 
 def _xids(here: World, slices: Seen, count: int) -> Iterator[float]:
@@ -159,51 +178,55 @@ def _registered(here: World, turns: int) -> Iterator[float]:
 
 
 def _flapping(here: World, slices: Seen, flaps: int, seconds: int) -> Iterator[dict[str, Any]]:
-    """The last state is the one and the other in turns."""
+    """Each time another GPU, as the agent takes a GPU back later after each relapse. Every second one ends sick."""
     here.options["agent"] = ["--recovery-seconds", "0.1"]
     here.orion.end(here.node, "agent")
     here.orion.begin_agent(here.node)
     until(here.agent_answers, "the agent answers")
-    gpu, faults, chance = here.snapshot().gpus[0].uuid.lower(), Faults(here.node), random.Random(1)
+    faults, chance, uuids = Faults(here.node), random.Random(1), [gpu.uuid.lower() for gpu in here.snapshot().gpus]
 
-    def lose(bad: bool) -> None:
-        faults.say("lose" if bad else "restore", 0)
+    def lose(gpu: int, bad: bool) -> None:
+        faults.say("lose" if bad else "restore", gpu)
 
-    def cordon(bad: bool) -> None:
+    def cordon(gpu: int, bad: bool) -> None:
         body = {"spec": {"cordon": bad}}
-        here.objects.patch_cluster_custom_object("orion.gpu", "v1alpha1", "gpudevices", gpu, body)
+        here.objects.patch_cluster_custom_object("orion.gpu", "v1alpha1", "gpudevices", uuids[gpu], body)
 
-    reported: list[tuple[float, tuple[bool, bool]]] = []
-    threading.Thread(target=_follow_agent, args=(here.root, gpu, reported), daemon=True).start()
     try:
         for what, change, taint in (("health", lose, UNHEALTHY), ("cordon", cordon, CORDONED)):
-            bad = False
             for number in range(flaps):
-                if number:
-                    bad = not bad
-                    change(bad)
+                gpu, first = number % GPUS, number % 2 == 1
+                change(gpu, first)
                 time.sleep(2 * CALM_S)
-                before, reported_before, began = len(slices.events), len(reported), time.monotonic()
-                for step in range(CHANGES):  # at random times, since the agent looks at the GPUs in equal intervals
-                    at = began + (step + chance.random()) * seconds / CHANGES
-                    time.sleep(max(0.0, at - time.monotonic()))
-                    bad = not bad
-                    change(bad)
-                until(lambda: _has(here.devices(), gpu, taint) == bad, "the last state")  # noqa: B023
-                time.sleep(2 * CALM_S)
-                states = [(at, _has(_offered(plain), gpu, taint)) for at, _, plain in slices.events[before:]]
-                changes = reported[reported_before:]
-                yield {
-                    "what": what,
-                    "seconds": seconds,
-                    "reported_s": [round(at - began, 3) for at, _ in changes],
-                    "written_s": [round(at - began, 3) for at, _ in states],
-                    "last_s": max(0.0, _since_when(states) - changes[-1][0]),
-                }
-                say(f"{what}, {number + 1} of {flaps}: {len(states)} writes")
-            change(False)
+                due = [(step + chance.random()) * seconds / CHANGES for step in range(CHANGES)]
+                found = _flap(here, slices, uuids[gpu], taint, due, lambda bad: change(gpu, bad), first)  # noqa: B023
+                yield {"what": what, "seconds": seconds} | found
+                say(f"{what}, {number + 1} of {flaps}: {len(found['written_s'])} writes")
+                change(gpu, False)
     finally:
         faults.end()
+
+
+def _flap(
+    here: World, slices: Seen, gpu: str, taint: str, due: list[float], change: Callable[[bool], None], bad: bool
+) -> dict[str, Any]:
+    """Change a GPU at times, which are random, since the agent looks at the GPUs in equal intervals."""
+    reported: list[tuple[float, tuple[bool, bool]]] = []
+    with _writes(here, slices) as written:
+        threading.Thread(target=_follow_agent, args=(here.root, gpu, reported), daemon=True).start()
+        began = until(lambda: bool(reported), "the agent reports the GPU")
+        for at in due:
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            bad = not bad
+            change(bad)
+        until(lambda: _has(here.devices(), gpu, taint) == bad, "the last state")
+        time.sleep(2 * CALM_S)
+    states = [(at, _has(_offered(plain), gpu, taint)) for at, plain in written]
+    return {
+        "reported_s": [round(at - began, 3) for at, _ in reported[1:]],
+        "written_s": [round(at - began, 3) for at, _ in states],
+        "last_s": round(max(0.0, _since_when(states) - reported[-1][0]), 4),
+    }
 
 
 def _follow_agent(root: Path, gpu: str, reported: list[tuple[float, tuple[bool, bool]]]) -> None:
