@@ -203,7 +203,7 @@ def make_shares(tenants: Tenants) -> None:
 def test_claims_slots_and_records_agree_while_pods_come_and_go(
     tenants: Tenants, ledger: Ledger, wide_nodes: list[Node], api: client.ApiClient, count: int
 ) -> None:
-    choose = random.Random(SEED)
+    choose, deleted = random.Random(SEED), set[str]()
     make_shares(tenants)
 
     def pods() -> dict[str, dict[str, Any]]:
@@ -214,21 +214,26 @@ def test_claims_slots_and_records_agree_while_pods_come_and_go(
         return found
 
     def settled() -> bool:
-        return all(starmap(has_settled, pods().items())) and all(agree(books(api, node)) for node in wide_nodes)
+        found = {name: status for name, status in pods().items() if name not in deleted}
+        return all(starmap(has_settled, found.items())) and all(agree(books(api, node)) for node in wide_nodes)
 
-    def settle() -> None:
-        eventually(settled, what="pods that run until they are deleted, and books that agree", seconds=200)
-        gone = [name for name, status in pods().items() if status["phase"] != "Pending"]
-        for name in gone:
-            tenants.core.delete_namespaced_pod(name, tenants.namespace)
-        eventually(lambda: not set(gone) & pods().keys(), what="the pods that have settled are gone")
+    def end(found: dict[str, dict[str, Any]]) -> None:
+        """Delete the pods that have ended or last; those that wait for others stay."""
+        for name, status in found.items():
+            if has_settled(name, status) and status["phase"] != "Pending" and name not in deleted:
+                deleted.add(name)
+                tenants.core.delete_namespaced_pod(name, tenants.namespace)
+
+    def drained() -> bool:
+        end(pods())
+        return not pods()
 
     for number in range(count):
         tenants.create(random_pod(choose, number))
         if number % ROUND == ROUND - 1:
-            settle()
-    while pods():
-        settle()
+            eventually(settled, what="pods that run until they are deleted, and books that agree", seconds=200)
+            end(pods())
+    eventually(drained, what="all have come and gone", seconds=600)
     for node in wide_nodes:
         until_nothing_is_left(GpuNode(node, api), node)
     assert all(ledger.most[name] for name in CAPACITIES), ledger.most
