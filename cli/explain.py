@@ -51,6 +51,7 @@ def pod(
             show_default="dra if the pod has a claim of the webhook, else device-plugin",
         ),
     ] = None,
+    spread: Annotated[bool, typer.Option("--spread/--no-spread", help="The webhook's option of the same name.")] = True,
     require_share: Annotated[
         bool, typer.Option("--require-share", help="The webhook's option of the same name.")
     ] = False,
@@ -77,7 +78,11 @@ def pod(
     if allocation is None:
         allocation = "dra" if pod_sources.has_claim(source.pod) else "device-plugin"
     defaults = installation(
-        allocation=allocation, require_share=require_share, runtime_class=runtime_class, kubelet_root=kubelet_root
+        allocation=allocation,
+        spread=spread,
+        require_share=require_share,
+        runtime_class=runtime_class,
+        kubelet_root=kubelet_root,
     )
     try:
         decision = admit(source.pod, source.cluster, defaults)

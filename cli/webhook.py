@@ -36,6 +36,13 @@ def webhook(
     allocation: Annotated[
         str, typer.Option(metavar="KIND", help="How pods get slots: device-plugin, or dra, by ResourceClaims.")
     ] = "device-plugin",
+    spread: Annotated[
+        bool,
+        typer.Option(
+            "--spread/--no-spread",
+            help="Whether pods with a ResourceClaim go to GPUs with few tenants, or to the first GPU that fits.",
+        ),
+    ] = True,
     gpu_taint: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,6 +96,7 @@ def webhook(
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     defaults = installation(
         allocation=allocation,
+        spread=spread,
         gpu_taints=tuple(gpu_taint or ()),
         require_share=require_share,
         runtime_class=runtime_class,

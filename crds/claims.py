@@ -17,6 +17,7 @@ from pydantic import Field
 
 from orion.crds.annotation_text import AnnotationText
 from orion.crds.model import GROUP
+from orion.crds.places import PLACES_MAX, alternatives
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShareSpec
 
@@ -76,6 +77,8 @@ class ClaimShape(AnnotationText):
     """ A CEL expression that the GPUs must fulfil. """
     in_common: Annotated[str | None, Field(min_length=1, max_length=128)] = None
     """ The attribute of which all GPUs of a request must have the same value. """
+    places: Annotated[int | None, Field(ge=1, le=PLACES_MAX)] = None
+    """ For how many places the first request asks, so that pods spread over GPUs; None: the first GPU that fits. """
 
     @property
     def template_name(self) -> str:
@@ -95,19 +98,20 @@ class ClaimShape(AnnotationText):
         other = next(each for each in Priority if each is not self.priority)
         amounts = {SLOTS[self.priority]: "1", SLOTS[other]: "0"}
         amounts |= {name: str(value) for name, value in ((TIME, self.time_milli), (MEMORY, self.memory_bytes)) if value}
-        return [
-            {
-                "name": name,
-                "exactly": {
-                    "deviceClassName": CLASSES[self.priority],
-                    "allocationMode": "ExactCount",
-                    "count": count,
-                    "capacity": {"requests": amounts},
-                    "selectors": [{"cel": {"expression": each}} for each in self._selectors(count)],
-                },
+        requests: list[dict[str, Any]] = []
+        for name, count in sorted(self.gpus.items()):
+            exactly: dict[str, Any] = {
+                "deviceClassName": CLASSES[self.priority],
+                "allocationMode": "ExactCount",
+                "count": count,
+                "capacity": {"requests": amounts},
+                "selectors": [{"cel": {"expression": each}} for each in self._selectors(count)],
             }
-            for name, count in sorted(self.gpus.items())
-        ]
+            if self.places and not requests:
+                requests.append({"name": name, "firstAvailable": alternatives(exactly, self.places)})
+            else:
+                requests.append({"name": name, "exactly": exactly})
+        return requests
 
     def _selectors(self, count: int) -> list[str]:
         found = [selector_of_mode(self.mode, True)] if self.mode else []
@@ -131,16 +135,19 @@ def template_path(namespace: str, name: str = "") -> str:
     return f"{folder}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
 
-def shape_of(priority: Priority, spec: GPUShareSpec | None, gpus: dict[str, int]) -> ClaimShape:
+def shape_of(
+    priority: Priority, spec: GPUShareSpec | None, gpus: dict[str, int], places: int | None = None
+) -> ClaimShape:
     """Return the shape of a pod's claim.
 
     Args:
         priority: the pod's priority.
         spec: of the GPUShare that governs the pod; None: none does.
         gpus: the number of GPUs by request.
+        places: for how many places the claim asks; None: for none.
     """
     if spec is None:
-        return ClaimShape(priority=priority, gpus=gpus)
+        return ClaimShape(priority=priority, gpus=gpus, places=places)
     request = spec.compute.request if spec.compute else None
     memory = (spec.memory.request or spec.memory.limit) if spec.memory else None
     devices = spec.devices
@@ -152,4 +159,5 @@ def shape_of(priority: Priority, spec: GPUShareSpec | None, gpus: dict[str, int]
         mode=Mode.MPS if spec.sm_share is not None else None,
         selector=devices.selector if devices else None,
         in_common=devices.in_common if devices else None,
+        places=places,
     )

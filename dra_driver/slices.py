@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from orion.crds.claims import DRIVER, MEMORY, SLOTS, TIME
+from orion.crds.places import PARTS, SPREAD, WHOLE
 from orion.crds.quantities import Quantity
 from orion.dra_driver.names import device_name
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
@@ -130,6 +131,8 @@ def _capacities(gpu: AdvertisedGPU, slot_memory_bytes: int) -> Iterator[tuple[st
         if count:
             default = "1" if role == "be" else "0"
             yield name, {"value": str(count), "requestPolicy": {"default": default, "validValues": ["0", "1"]}}
+    places = ["0", *map(str, sorted(PARTS))]
+    yield SPREAD, {"value": str(WHOLE), "requestPolicy": {"default": "0", "validValues": places}}
 
 
 def _range(value: str, step: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _add_slots(spec: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list
 def _claim(after: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list[str]:
     """Give containers their slots by a claim. The scheduler then knows where the pod can start."""
     claiming.refuse_named_node(wanted.pod)
-    claim = claiming.claim_for(wanted.pod, wanted.priority, wanted.amounts, wanted.share)
+    claim = claiming.claim_for(wanted.pod, wanted.priority, wanted.amounts, wanted.share, defaults.spread)
 
     def write(container: dict[str, Any], name: str) -> list[str]:
         return claiming.write(container, claim.requests[name], wanted.amounts[name])

@@ -14,6 +14,7 @@ from typing import Any
 
 from orion.crds.annotations import RESOURCES
 from orion.crds.claims import CLAIM, GPUS_MAX, SHAPE, ClaimShape, shape_of
+from orion.crds.places import PLACES
 from orion.crds.policy import Priority
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
@@ -70,8 +71,17 @@ def amounts_before(pod: Pod) -> dict[str, int]:
     return {name: shape.gpus[request] for name, request in _users(pod.spec).items() if request in shape.gpus}
 
 
-def claim_for(pod: Pod, priority: Priority, amounts: Mapping[str, int], share: GPUShare | None) -> PodClaim:
+def claim_for(
+    pod: Pod, priority: Priority, amounts: Mapping[str, int], share: GPUShare | None, spread: bool
+) -> PodClaim:
     """Return the claim that a pod needs.
+
+    Args:
+        pod: the pod.
+        priority: its priority.
+        amounts: the number of slots by container name.
+        share: the GPUShare that governs the pod; None: none does.
+        spread: whether the pod goes where few tenants are, and not to the first GPU that fits.
 
     Raises:
         Refusal: no claim can give what the pod needs.
@@ -84,7 +94,7 @@ def claim_for(pod: Pod, priority: Priority, amounts: Mapping[str, int], share: G
             f"the pod asks for {count(sum(gpus.values()), 'slot')} in all, and a ResourceClaim gives at most "
             f"{GPUS_MAX}; split it into several pods",
         )
-    shape = shape_of(priority, share.spec if share else None, gpus)
+    shape = shape_of(priority, share.spec if share else None, gpus, PLACES if spread else None)
     if shape.mode is not None and max(gpus.values()) > 1:
         raise Refusal(
             Reason.WRONG_AMOUNT,

@@ -17,6 +17,9 @@ class Defaults(BaseModel):
     allocation: Allocation = Allocation.DEVICE_PLUGIN
     """ Whether pods get slots as resources of a device plugin, or by ResourceClaims. """
 
+    spread: bool = True
+    """ Whether pods with a ResourceClaim go to the GPUs with the fewest tenants, or to the first GPU that fits. """
+
     gpu_taints: tuple[Annotated[str, Field(pattern=r"^[-._/A-Za-z0-9]{1,316}$")], ...] = ()
     """ Keys of node taints that pods with a claim tolerate. The API server adds tolerations for resources alone. """
 

@@ -75,6 +75,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "mps": MPS,
     "draDriver": DRA,
     "webhook.gpuTaints": DRA,
+    "spreadOverGPUs": DRA,
     "networkPolicy.apiServerPorts": {"networkPolicy": {"apiServerCIDRs": ["10.0.0.1/32"]}},
     "monitoring.serviceMonitor": SERVICE_MONITOR,
     "monitoring.dashboard": {"monitoring": {"dashboard": {"enabled": True}}},

@@ -1,5 +1,6 @@
 """What ResourceClaims and templates may ask of Orion's classes, by the chart's policy at a real API server."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import yaml
 from kubernetes import client
 
 from orion.crds.claims import CLASSES, SLOTS, ClaimShape
+from orion.crds.places import PLACES_MAX
 from orion.crds.policy import Priority
 from tests.cluster.conftest import client_for
 from tests.cluster.refusals import refusal
@@ -98,9 +100,14 @@ def test_role_and_slot_must_agree(create: Create) -> None:
 
 
 def test_what_the_operator_makes_is_accepted(create: Create) -> None:
-    for priority in Priority:
+    for priority, places in itertools.product(Priority, (None, PLACES_MAX)):
         shape = ClaimShape(
-            priority=priority, gpus={"a": 1, "b": 2}, time_milli=500, memory_bytes=1 << 30, in_common="orion.gpu/nvlink"
+            priority=priority,
+            gpus={"a": 2, "b": 1},
+            time_milli=500,
+            memory_bytes=1 << 30,
+            in_common="orion.gpu/nvlink",
+            places=places,
         )
         assert create(shape.template()["spec"]["spec"]["devices"]) == ""
 

@@ -25,6 +25,7 @@ def devices(*gpus: AdvertisedGPU, slot_memory: int = 512 << 20) -> list[dict[str
 def test_a_gpu_is_a_device_that_claims_share() -> None:
     (device,) = devices(gpu(numa_node=1))
     memory = {"default": "0", "validRange": {"min": "0", "max": "79872Mi", "step": "1Mi"}}
+    places = ["0", "1", "2", "4", "8", "16", "32", "64"]
     assert device == {
         "name": "gpu-00000000-0000-4000-8000-00000000000a",
         "allowMultipleAllocations": True,
@@ -43,6 +44,7 @@ def test_a_gpu_is_a_device_that_claims_share() -> None:
             "memory": {"value": "79872Mi", "requestPolicy": memory},
             "hpSlots": {"value": "1", "requestPolicy": {"default": "0", "validValues": ["0", "1"]}},
             "beSlots": {"value": "3", "requestPolicy": {"default": "1", "validValues": ["0", "1"]}},
+            "spread": {"value": "127", "requestPolicy": {"default": "0", "validValues": places}},
         },
     }
 
@@ -68,7 +70,7 @@ def test_versions_and_places_have_the_form_that_selectors_compare() -> None:
 def test_a_capacity_of_nothing_is_left_out() -> None:
     without_hp = gpu().slots[1:]
     (device,) = devices(gpu(slots=without_hp, memory_bytes=GIB))
-    assert set(device["capacity"]) == {"time", "beSlots"}  # type: ignore[call-overload]
+    assert set(device["capacity"]) == {"time", "beSlots", "spread"}  # type: ignore[call-overload]
 
 
 def test_a_closed_slot_is_for_nobody_and_a_successor_has_one_more() -> None:

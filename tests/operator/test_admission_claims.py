@@ -7,6 +7,7 @@ import pytest
 
 from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.claims import SHAPE, ClaimShape
+from orion.crds.places import PARTS, PLACES
 from orion.crds.policy import Priority
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from tests.operator.test_admission_decisions import BE, GPU, HP, TWO_GPUS, decide, env, pinned, pod, share
@@ -23,10 +24,11 @@ def shape(decision: Decision) -> ClaimShape:
 
 
 def request(decision: Decision, name: str = "c0") -> dict[str, Any]:
-    """The request of a container in the template of the pod's claim."""
+    """What a container's request asks for in the template of the pod's claim; of alternatives, the last."""
     devices = shape(decision).template()["spec"]["spec"]["devices"]
-    (found,) = [each["exactly"] for each in devices["requests"] if each["name"] == name]
-    return dict(found)
+    (found,) = [each for each in devices["requests"] if each["name"] == name]
+    exactly = found["firstAvailable"][-1] if "firstAvailable" in found else found["exactly"]
+    return {key: value for key, value in exactly.items() if key != "name"}
 
 
 def uses(decision: Decision, index: int = 0, of: str = "containers") -> list[dict[str, str]]:
@@ -71,6 +73,27 @@ def test_the_claim_asks_for_what_the_share_requests() -> None:
     amounts = request(claimed(pod(annotations=BE), only_limit))["capacity"]["requests"]
     assert amounts == {"beSlots": "1", "hpSlots": "0", "memory": str(20 << 30)}
     assert request(claimed(pod(annotations=BE)))["capacity"]["requests"] == {"beSlots": "1", "hpSlots": "0"}
+
+
+def test_the_first_request_asks_for_each_place_of_a_gpu_and_at_last_for_none() -> None:
+    decision = claimed(pod(GPU, TWO_GPUS, annotations=BE), share("chat", "be", app="chat", compute={"request": 0.1}))
+    first, second = shape(decision).template()["spec"]["spec"]["devices"]["requests"]
+    alternatives = first["firstAvailable"]
+    names = [each["name"] for each in alternatives]
+    assert names == [*(f"place-{number}" for number in range(1, PLACES + 1)), "any"]
+    asked = [each["capacity"]["requests"] for each in alternatives]
+    assert [int(each.get("spread", 0)) for each in asked] == [*PARTS[:PLACES], 0]
+    same = {"beSlots": "1", "hpSlots": "0", "time": "100"}
+    assert all(same.items() <= each.items() for each in asked)
+    assert second["exactly"]["count"] == 2
+    assert "spread" not in second["exactly"]["capacity"]["requests"]
+    (asks_for_none,) = shape(claimed(pod(), spread=False)).template()["spec"]["spec"]["devices"]["requests"]
+    assert set(asks_for_none) == {"name", "exactly"}
+
+
+def test_shapes_of_the_former_release_have_the_same_template() -> None:
+    former = '{"format":1,"gpus":{"c0":1},"memoryBytes":0,"priority":"be","timeMilli":0}'
+    assert ClaimShape.from_json(former).as_json() == former
 
 
 def test_pods_of_one_shape_have_one_template_and_a_changed_share_another() -> None:
@@ -140,7 +163,7 @@ def test_a_forged_shape_has_no_effect() -> None:
     source = {"name": "orion", "resourceClaimTemplateName": forged.template_name}
     given = pod(GPU, annotations={**BE, SHAPE: forged.as_json()}, resourceClaims=[source])
     decision = claimed(given)
-    assert shape(decision) == ClaimShape(priority=Priority.BE, gpus={"c0": 1})
+    assert shape(decision) == ClaimShape(priority=Priority.BE, gpus={"c0": 1}, places=PLACES)
     assert decision.pod["spec"]["resourceClaims"] == [
         {"name": "orion", "resourceClaimTemplateName": shape(decision).template_name}
     ]
