@@ -7,7 +7,7 @@ Tests that break things start their own control plane this way. The shared one r
 import os
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import components
@@ -93,15 +93,15 @@ class ControlPlane(Processes, Running):
         """End a component: SIGTERM and `patience` seconds to react, if more than 0; then SIGKILL."""
         self._processes[component].stop(patience)
 
-    def begin(self, component: str) -> None:
-        """Start a component that is not running."""
+    def begin(self, component: str, options: Sequence[str] = ()) -> None:
+        """Start a component that is not running, with more options of this start alone."""
         with self.place.entered():
-            self._processes[component].start()
+            self._processes[component].start(options)
 
-    def restart(self, component: str, patience: float = 0) -> None:
+    def restart(self, component: str, patience: float = 0, options: Sequence[str] = ()) -> None:
         """End a component and start it again with the same port and data; return when the API server is ready."""
         self.end(component, patience)
-        self.begin(component)
+        self.begin(component, options)
         self.wait_until_ready()
 
     def runs(self, component: str) -> bool:

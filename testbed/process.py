@@ -42,11 +42,11 @@ class Process:
         self._environment, self._like = environment, like
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start the component; its output is appended to the log."""
+    def start(self, options: Sequence[str] = ()) -> None:
+        """Start the component, with more options of this start alone; its output is appended to the log."""
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(
-                tether(self.command, self._like),
+                tether([*self.command, *options], self._like),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
