@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orion.crds.claims import ClaimShape
+from orion.crds.places import PLACES, SPREAD, WHOLE
 from orion.crds.policy import Mode, Priority
 from orion.crds.room_of_gpus import explained, gpus_of, lacking, requests_of, taken_by
 
@@ -30,6 +31,7 @@ def gpu(name: str = "gpu-0", mode: str = "timeslice", *taints: str) -> dict[str,
             "memory": capacity("80Gi", "0", "1Mi"),
             "hpSlots": capacity("1", "0"),
             "beSlots": capacity("8", "1"),
+            SPREAD: capacity(str(WHOLE), "0"),
         },
         "taints": [{"key": key, "effect": "NoSchedule"} for key in taints],
     }
@@ -59,6 +61,13 @@ def test_time_memory_and_slots_that_are_not_left_are_named() -> None:
         "  n, gpu-0: time: 0.5 asked, 0.4 of 1 left; memory: 40Gi asked, 20Gi of 80Gi left; "
         "be slots: 1 asked, 0 of 8 left"
     )
+
+
+def test_places_are_never_what_is_missing() -> None:
+    full, of_one = claimed(beSlots="8", spread="127"), claimed(beSlots="1", spread="64")
+    for claims in ((full,), (of_one,)):
+        assert said(be(places=PLACES), gpu(), claims=claims) == said(be(), gpu(), claims=claims)
+    assert said(be(places=PLACES), gpu(), claims=(full,))[1] == "  n, gpu-0: be slots: 1 asked, 0 of 8 left"
 
 
 def test_the_gpu_that_lacks_least_comes_first() -> None:
