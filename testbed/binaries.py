@@ -19,8 +19,8 @@ from testbed.errors import Missing
 MODULES = Path(__file__).parent / "go"
 KUBERNETES = "ORION_TEST_KUBERNETES"
 """ The variable that chooses another Kubernetes: its minor version. """
-USUAL, EARLIER = "1.37", ("1.34",)
-""" The minor versions that go/ pins. The earlier ones have no DRA for GPUs that pods share. """
+USUAL, EARLIER = "1.37", ("1.34", "1.36")
+""" The minor versions that go/ pins. 1.34 has no DRA for GPUs that pods share. """
 Say = Callable[[str], None]
 
 

@@ -62,7 +62,7 @@ def test_an_earlier_kubernetes_can_be_chosen(monkeypatch: pytest.MonkeyPatch, ea
     assert API_SERVER.cached().parent.name == f"kubernetes-{API_SERVER.version}"
     assert f"-X k8s.io/client-go/pkg/version.gitVersion=v{earlier}" in go_modules.linker_flags(API_SERVER)
     monkeypatch.setenv(binaries.KUBERNETES, "1.12")
-    with pytest.raises(Missing, match=r"ORION_TEST_KUBERNETES is '1\.12', and there are 1\.34, 1\.37"):
+    with pytest.raises(Missing, match=r"ORION_TEST_KUBERNETES is '1\.12', and there are 1\.34, 1\.36, 1\.37"):
         _ = API_SERVER.version
 
 
