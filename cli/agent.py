@@ -106,6 +106,16 @@ def agent(
         float,
         typer.Option(help="Advertise no slots of a GPU for this long after another device plugin last advertised it."),
     ] = 60.0,
+    by_node: Annotated[
+        bool,
+        typer.Option(
+            "--by-node",
+            help="The node's label orion.gpu/allocation says who gives slots: device-plugin or dra.",
+        ),
+    ] = False,
+    handover_seconds: Annotated[
+        float, typer.Option(help="With --by-node: the program changes once nobody has held a slot for this long.")
+    ] = 10.0,
 ) -> None:
     """Run the node agent. It gives clients slots and grants, watches them and serves metrics.
 
@@ -138,6 +148,8 @@ def agent(
         "pod_resources": pod_resources,
         "recovery_seconds": recovery_seconds,
         "claim_seconds": claim_seconds,
+        "by_node": by_node,
+        "handover_seconds": handover_seconds,
     })  # fmt: skip
 
 

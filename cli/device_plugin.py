@@ -32,6 +32,10 @@ def device_plugin(
     agent_patience: Annotated[
         float, typer.Option(help="How many seconds a container's start waits for an agent that is being replaced.")
     ] = 5.0,
+    by_node: Annotated[
+        bool,
+        typer.Option("--by-node", help="Give slots only while the node's agent says so, and not the DRA driver."),
+    ] = False,
     metrics_address: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Where to serve /metrics, /healthz and /readyz. Empty: do not serve."),
@@ -64,6 +68,7 @@ def device_plugin(
         "host": host,
         "agent_patience": agent_patience,
         "configuration": configuration,
+        "by_node": by_node,
         "metrics_address": metrics_address,
     }
     _run(options | ({"node": node_name} if node_name else {}))

@@ -43,6 +43,10 @@ def dra_driver(
             help="MiB of a GPU that each slot takes besides what claims can ask for: its processes' contexts."
         ),
     ] = 512,
+    by_node: Annotated[
+        bool,
+        typer.Option("--by-node", help="Give slots only while the node's agent says so, and not the device plugin."),
+    ] = False,
     metrics_address: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Where to serve /metrics, /healthz and /readyz. Empty: do not serve."),
@@ -67,6 +71,7 @@ def dra_driver(
         "slot_memory_mib": slot_memory_mib,
         "configuration": configuration,
         "kubeconfig": kubeconfig,
+        "by_node": by_node,
         "metrics_address": metrics_address,
     }
     _run(options | ({"node": node_name} if node_name else {}))

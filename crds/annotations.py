@@ -60,6 +60,10 @@ MODEL = "orion.gpu/gpu-model"
 MODE = "orion.gpu/mode"
 """ On a node, written by the operator: timeslice or mps if all of its GPUs are in that mode, otherwise mixed. """
 
+ALLOCATION = "orion.gpu/allocation"
+""" On a node, written by its administrator although it has Orion's prefix: who should give the node's slots
+(allocation.py), where each node chooses. Absent: the device plugin. """
+
 STARTUP_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/orion"
 """ On a node, written by the template of its node group: it keeps pods away until the node has slots. The operator then
 removes it. The prefix tells Cluster Autoscaler that the taint is temporary (docs/autoscaling.md). """

@@ -1,16 +1,14 @@
 """ResourceClaims of the driver `orion.gpu`: their names, and the claim of a pod that the webhook admits.
 
-Where the driver gives slots by claims (`Allocation.DRA`), the webhook turns the slots of a pod into one claim. It
-writes the claim's shape into an annotation of the pod and names a ResourceClaimTemplate, which the operator makes. The
-template's name is a hash of the shape, so pods of the same shape have one template, and a changed GPUShare leads to
-another one.
+Where the driver gives slots by claims, the webhook turns the slots of a pod into one claim. It writes the claim's shape
+into an annotation of the pod and names a ResourceClaimTemplate, which the operator makes. The template's name is a hash
+of the shape, so pods of the same shape have one template, and a changed GPUShare leads to another one.
 
 Rejected: a webhook that makes the template itself. It would need the right to write, and a review of a pod that is
 never created would leave a template behind.
 """
 
 import hashlib
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -46,13 +44,6 @@ TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
 
 GPUS_MAX = 32
 """ The most GPUs of one claim: the API server allows so many results. """
-
-
-class Allocation(StrEnum):
-    """How a cluster gives slots to pods."""
-
-    DEVICE_PLUGIN = "device-plugin"
-    DRA = "dra"
 
 
 class ClaimShape(AnnotationText):

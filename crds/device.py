@@ -187,6 +187,9 @@ class GPUDeviceStatus(Model):
     time: DeviceTime | None = None
     """ The time of the GPU. """
 
+    allocation: Literal["device-plugin", "dra"] | None = None
+    """ The program that gives the GPU's slots, in a cluster where each node chooses; absent elsewhere. """
+
     policy: AppliedPolicy | None = None
     """ The policy by which the GPU is shared now. """
 

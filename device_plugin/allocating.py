@@ -24,6 +24,7 @@ class Allocator:
     Args:
         places: where on the node the things are that containers get.
         snapshot: returns the agent's last snapshot.
+        waits: returns why the plugin gives no slots now; empty: it gives them.
         settings: returns the settings now in force.
     """
 
@@ -31,9 +32,10 @@ class Allocator:
         self,
         places: Places,
         snapshot: Callable[[], Snapshot | None],
+        waits: Callable[[], str],
         settings: Callable[[], NodeSettings],
     ) -> None:
-        self._places, self._snapshot, self._settings = places, snapshot, settings
+        self._places, self._snapshot, self._waits, self._settings = places, snapshot, waits, settings
 
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> api_pb2.ContainerAllocateResponse:
         """Return what one container needs for its slots. Equal requests get equal answers.
@@ -41,11 +43,13 @@ class Allocator:
         Raises:
             Invalid: an ID is not a slot of this node, two slots are of one GPU, or there are several GPUs and one is in
                 mode mps.
-            Unavailable: the plugin has no snapshot yet, or the driver's files are missing.
+            Unavailable: the plugin has no snapshot yet, the DRA driver gives slots, or the driver's files are missing.
         """
         snapshot, settings = self._snapshot(), self._settings()
         if snapshot is None:
             raise Unavailable("the node's agent has not yet reported its GPUs")
+        if why := self._waits():
+            raise Unavailable(f"{why}: delete the pod, so that it starts on another node")
         slots = _slots(resource, device_ids, snapshot)
         given = describe(self._places, slots, snapshot, settings)
         return render(given, resource, settings.device_list_strategy)

@@ -41,6 +41,11 @@ class Metrics:
         self.agent_connected = Gauge(
             "orion_device_plugin_agent_connected", "1 while the agent is connected.", registry=self.registry
         )
+        self.waits = Gauge(
+            "orion_device_plugin_waits",
+            "1 while the plugin advertises no slots because the DRA driver gives those of the node.",
+            registry=self.registry,
+        )
         self.configurations = Counter(
             "orion_device_plugin_configuration_changes",
             "Changes of the configuration file, accepted or rejected.",

@@ -53,7 +53,7 @@ class Plugin:
     """
 
     def __init__(self, settings: PluginSettings) -> None:
-        self.metrics, self.advertised = Metrics(), Advertised()
+        self.metrics, self.advertised = Metrics(), Advertised(settings.by_node)
         root = settings.root.absolute()
         labels = root / LABELS_FILE if settings.node else None
         self.configuration = Configuration(settings.configuration, labels)
@@ -72,6 +72,7 @@ class Plugin:
         allocator = Allocator(
             Places(root, settings.host, self._files),
             lambda: self.advertised.snapshot,
+            lambda: self.advertised.waiting.why,
             lambda: self.configuration.settings,
         )
         starter = Starter(
@@ -118,6 +119,7 @@ class Plugin:
             *([self._exposition.start_when_free()] if self._exposition is not None else []),
             self._link.listen(),
             self.configuration.follow(self._count_change),
+            self.advertised.waiting.follow(self.metrics.waits.set),
             sweep_for_ever(self._files, self._checkpoint),
             *(each.run() for each in self._registrations),
         ]

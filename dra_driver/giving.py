@@ -19,11 +19,12 @@ from orion.dra_driver.claims import AllocatedClaim, Share
 from orion.dra_driver.holding import Holding
 from orion.dra_driver.names import device_name
 from orion.dra_driver.records import GivenShare, Record, Records
-from orion.errors import Conflict, OrionError, Unavailable
+from orion.errors import Conflict, Invalid, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 from orion.injection.current import CurrentSnapshot
 from orion.injection.slots import Slot, parse
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
+from orion.injection.waiting import Waiting
 from orion.node_agent.api import agent_pb2
 
 _AGAIN_SECONDS = 0.5
@@ -49,6 +50,7 @@ class Giving:
     Args:
         link: the connection to the agent.
         current: the agent's last snapshot.
+        waiting: whether the device plugin gives the node's slots, so that no claim gets one that it has not had.
         records: the claims that have slots.
         holding: decides which pods must not start without an agent.
         patience: seconds to wait for an agent, if the pod may start without one.
@@ -59,12 +61,13 @@ class Giving:
         self,
         link: AgentLink,
         current: CurrentSnapshot,
+        waiting: Waiting,
         records: Records,
         holding: Holding,
         patience: float,
         boot: str,
     ) -> None:
-        self._link, self._current, self._records = link, current, records
+        self._link, self._current, self._waiting, self._records = link, current, waiting, records
         self._holding, self._patience, self._boot = holding, patience, boot
         self._being_given: set[Slot] = set()
         """ Slots that are about to be given, and are in no record yet. """
@@ -174,6 +177,7 @@ class Giving:
         or the record cannot be read. The agent knows it, if it is asked for a slot whose holder is not known here.
 
         Raises:
+            Invalid: the device plugin gives this node's slots.
             Unavailable: there is none now.
         """
         snapshot = self._current.snapshot
@@ -181,6 +185,8 @@ class Giving:
             raise Unavailable("the node's agent has not yet reported its GPUs: check that it runs")
         gpu, before = _gpu(share, snapshot), self._before(claim, share)
         slots = [slot for slot in gpu.slots if slot.role == share.role]
+        if before is None and (other := self._waiting.why):
+            raise Invalid(f"{other}: delete the pod, so that it starts on another node")
         free = [_Candidate(slot) for slot in slots if self._is_free(gpu, slot)]
         # The configuration may have taken the slot away. A claim that the agent knows keeps it, whatever slot is named.
         had = [before] if before is not None and before.slot in gpu.slots and gpu.healthy else []
@@ -199,7 +205,7 @@ class Giving:
         return None if had is None or record is None else _Candidate(had.slot, record.boot == self._boot)
 
     def _is_free(self, gpu: AdvertisedGPU, slot: Slot) -> bool:
-        return gpu.usable(slot) and slot not in gpu.held and not self._is_known(slot)
+        return gpu.usable_for_allocated(slot) and slot not in gpu.held and not self._is_known(slot)
 
     def _is_known(self, slot: Slot) -> bool:
         """Return whether a slot was or is being given to a claim that is known here."""

@@ -23,6 +23,11 @@ class Metrics:
         self.agent_connected = Gauge(
             "orion_dra_driver_agent_connected", "1 while the agent is connected.", registry=self.registry
         )
+        self.waits = Gauge(
+            "orion_dra_driver_waits",
+            "1 while the driver offers no GPU because the device plugin gives the node's slots.",
+            registry=self.registry,
+        )
         self.claims = Gauge("orion_dra_driver_claims", "Prepared claims.", registry=self.registry)
         self.configurations = Counter(
             "orion_dra_driver_configuration_changes",

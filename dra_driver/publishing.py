@@ -24,6 +24,7 @@ from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.neighbours import offered_by_others, why_no_cdi
 from orion.errors import Unavailable
 from orion.injection.current import CurrentSnapshot, Notifier
+from orion.injection.waiting import Waiting
 
 PATH = f"/apis/{slices.API_VERSION}/resourceslices"
 
@@ -46,6 +47,7 @@ class Publishing:
         server: the API server.
         node: the node's name.
         current: the agent's last snapshot.
+        waiting: whether the device plugin gives the node's slots, so that there is no slice.
         slot_memory_bytes: the memory of a GPU that is kept for the contexts of each slot.
         settings: returns the settings now in force.
         may_write: returns whether this driver decides; an earlier one of a rolling update does not.
@@ -57,12 +59,13 @@ class Publishing:
         server: ApiServer,
         node: str,
         current: CurrentSnapshot,
+        waiting: Waiting,
         slot_memory_bytes: int,
         settings: Callable[[], NodeSettings],
         may_write: Callable[[], bool],
         metrics: Metrics,
     ) -> None:
-        self._server, self._node, self._current = server, node, current
+        self._server, self._node, self._current, self._waiting = server, node, current, waiting
         self._slot_memory_bytes, self._settings, self._may_write = slot_memory_bytes, settings, may_write
         self._metrics = metrics
         self._changed = Notifier()
@@ -127,6 +130,11 @@ class Publishing:
             _Withheld: it has not stored what was sent, or the node's container runtime cannot give devices.
         """
         if self._current.snapshot is None or not self._may_write():
+            return
+        if self._waiting.why:
+            for each in self._ours():
+                _log.info("slices: no GPU is offered to claims any more: %s", self._waiting.why)
+                await self._delete(each)
             return
         others = {} if self._settings().coexist else offered_by_others(self._stored.all())
         wanted = slices.devices(self._current.snapshot, self._slot_memory_bytes, others)

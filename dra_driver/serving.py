@@ -12,6 +12,7 @@ import grpc.aio
 from orion.api_server.credentials import find_access
 from orion.api_server.metrics import RequestMetrics
 from orion.api_server.requests import ApiServer
+from orion.crds.allocation import Giver
 from orion.crds.claims import DRIVER
 from orion.crds.configuration_file import LABELS_FILE, Change
 from orion.dra_driver.answering import ClaimsService
@@ -40,6 +41,7 @@ from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
 from orion.injection.program import run_until_signal
 from orion.injection.snapshot import SnapshotFile
+from orion.injection.waiting import Waiting
 
 SNAPSHOT_FILE, FAIL_CLOSED_FILE = "dra-driver.json", "dra-driver-fail-closed.json"
 _PROGRAM = "orion-dra-driver"
@@ -76,7 +78,7 @@ class Driver:
         self.metrics, self.current, self._boot = Metrics(), CurrentSnapshot(), boot_id()
         self.configuration = Configuration(settings.configuration, root / LABELS_FILE if settings.node else None)
         self._records = Records(folder / "plugins" / DRIVER / "claims")
-        self._connected = asyncio.Event()
+        self._connected, self._waiting = asyncio.Event(), Waiting(Giver.DRA, settings.by_node, self.current)
         fail_closed = FailClosedPods(root / FAIL_CLOSED_FILE)
         self._link = AgentLink(
             root, self.current, SnapshotFile(root / SNAPSHOT_FILE), fail_closed, self._agent_connected,
@@ -86,7 +88,9 @@ class Driver:
         self._server = ApiServer(find_access(settings.kubeconfig), _PROGRAM, metrics)
         places = Places(root, settings.host, HookFolder(settings.hook_folder))
         holding = Holding(places, fail_closed, lambda: self.configuration.settings)
-        giving = Giving(self._link, self.current, self._records, holding, settings.agent_patience, self._boot)
+        giving = Giving(
+            self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot
+        )
         self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
         reader, locks = ClaimReader(self._server, settings.node), ClaimLocks()
         self._preparer = Preparer(
@@ -98,7 +102,7 @@ class Driver:
         self._health = HealthStreams(settings.node, self.current)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
         self._publishing = Publishing(
-            self._server, settings.node, self.current, settings.slot_memory_mib << 20,
+            self._server, settings.node, self.current, self._waiting, settings.slot_memory_mib << 20,
             lambda: self.configuration.settings, self._sockets.is_latest, self.metrics,
         )  # fmt: skip
         self.metrics.claims.set_function(lambda: len(self._records.all()))
@@ -132,6 +136,7 @@ class Driver:
             self.configuration.follow(self._configured),
             self._tell_agents(),
             self._renew_for_ever(),
+            self._waiting.follow(self.metrics.waits.set),
             self._sweep_for_ever(),
             self._sockets.run(),
             self._publishing.run(),

@@ -40,5 +40,8 @@ class DriverSettings(BaseModel):
     configuration: Path | None = None
     kubeconfig: Path | None = None
     node: str = Field(default_factory=node_name, min_length=1)
+    by_node: bool = False
+    """ Whether each node chooses between device plugin and DRA driver: the driver waits until the agent names it. """
+
     metrics_address: str = Field(default="", pattern=r"^(.+:[0-9]{1,5})?$")
     """ HOST:PORT; empty: the driver serves no metrics. """

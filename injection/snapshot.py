@@ -12,6 +12,7 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
+from orion.crds.allocation import HANDING_OVER
 from orion.errors import Invalid, Unreadable
 from orion.injection.replacing import replace_file
 from orion.injection.slots import Resource, Slot, parse
@@ -60,6 +61,14 @@ class AdvertisedGPU:
         """Return whether a slot may be allocated. A held slot stays usable during a cordon, for restarts."""
         return self.healthy and slot not in self.closed and (not self.cordoned or slot in self.held)
 
+    def usable_for_allocated(self, slot: Slot) -> bool:
+        """Return whether a claim that the scheduler has allocated may get a slot.
+
+        A handover waits for that claim's pod, so the claim is no new one. It would wait for ever otherwise.
+        """
+        handing_over = self.healthy and self.reason == HANDING_OVER and slot not in self.closed
+        return self.usable(slot) or handing_over
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -68,6 +77,10 @@ class Snapshot:
     gpus: Mapping[str, AdvertisedGPU] = field(default_factory=dict)
     not_advertised: Mapping[str, str] = field(default_factory=dict)
     """ For each other GPU, by UUID, a sentence that says why it may not be advertised. """
+    giver: str = ""
+    """ The program that gives slots, where each node chooses; empty: not known, or there is no choice. """
+    handover: str = ""
+    """ What a change of the giver waits for, as a sentence; empty: there is none to come. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
         """Yield the slots of a resource, always in the same order."""
@@ -85,7 +98,8 @@ class Snapshot:
 def from_message(message: agent_pb2.Devices) -> Snapshot:
     """Return the snapshot of a message; skip slots whose names are no valid device IDs."""
     gpus = {device.uuid: _gpu(device) for device in message.devices}
-    return Snapshot(gpus, {each.uuid: f"{each.reason}: {each.message}" for each in message.not_advertised})
+    others = {each.uuid: f"{each.reason}: {each.message}" for each in message.not_advertised}
+    return Snapshot(gpus, others, message.giver, message.handover)
 
 
 def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:

@@ -72,6 +72,12 @@ class AgentSettings(BaseModel):
     claim_seconds: float = Field(default=60.0, ge=0, le=3_600, allow_inf_nan=False)
     """ How long a GPU counts as advertised by another device plugin after the agent last saw such a device. """
 
+    by_node: bool = False
+    """ Whether a label of the node says which program gives its slots, the device plugin or the DRA driver. """
+
+    handover_seconds: float = Field(default=10.0, ge=0.1, le=3_600, allow_inf_nan=False)
+    """ How long nobody may have held a slot before the node changes hands. """
+
     @field_validator("policy")
     @classmethod
     def _over_the_default(cls, policy: PolicyChanges) -> PolicyChanges:

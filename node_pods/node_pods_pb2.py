@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1forion/node_pods/node_pods.proto\x12\x12orion.node_pods.v1\"\x15\n\x04\x43\x61ll\x12\r\n\x05token\x18\x01 \x01(\t\"p\n\x06\x41nswer\x12.\n\x04pods\x18\x01 \x01(\x0b\x32\x1e.orion.node_pods.v1.PodsOfNodeH\x00\x12.\n\x07refusal\x18\x02 \x01(\x0b\x32\x1b.orion.node_pods.v1.RefusalH\x00\x42\x06\n\x04says\"\'\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"D\n\nPodsOfNode\x12%\n\x04pods\x18\x01 \x03(\x0b\x32\x17.orion.node_pods.v1.Pod\x12\x0f\n\x07rollout\x18\x02 \x01(\t\"\x98\x01\n\x03Pod\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0f\n\x07\x63reated\x18\x04 \x01(\t\x12\x0f\n\x07leaving\x18\x05 \x01(\x08\x12\r\n\x05grant\x18\x06 \x01(\t\x12\r\n\x05\x65nded\x18\x07 \x01(\x08\x12\x11\n\tis_static\x18\x08 \x01(\x08\x12\x10\n\x08revision\x18\t \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1forion/node_pods/node_pods.proto\x12\x12orion.node_pods.v1\"\x15\n\x04\x43\x61ll\x12\r\n\x05token\x18\x01 \x01(\t\"p\n\x06\x41nswer\x12.\n\x04pods\x18\x01 \x01(\x0b\x32\x1e.orion.node_pods.v1.PodsOfNodeH\x00\x12.\n\x07refusal\x18\x02 \x01(\x0b\x32\x1b.orion.node_pods.v1.RefusalH\x00\x42\x06\n\x04says\"\'\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"X\n\nPodsOfNode\x12%\n\x04pods\x18\x01 \x03(\x0b\x32\x17.orion.node_pods.v1.Pod\x12\x0f\n\x07rollout\x18\x02 \x01(\t\x12\x12\n\nallocation\x18\x03 \x01(\t\"\x98\x01\n\x03Pod\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0f\n\x07\x63reated\x18\x04 \x01(\t\x12\x0f\n\x07leaving\x18\x05 \x01(\x08\x12\r\n\x05grant\x18\x06 \x01(\t\x12\r\n\x05\x65nded\x18\x07 \x01(\x08\x12\x11\n\tis_static\x18\x08 \x01(\x08\x12\x10\n\x08revision\x18\t \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REFUSAL']._serialized_start=192
   _globals['_REFUSAL']._serialized_end=231
   _globals['_PODSOFNODE']._serialized_start=233
-  _globals['_PODSOFNODE']._serialized_end=301
-  _globals['_POD']._serialized_start=304
-  _globals['_POD']._serialized_end=456
+  _globals['_PODSOFNODE']._serialized_end=321
+  _globals['_POD']._serialized_start=324
+  _globals['_POD']._serialized_end=476
 # @@protoc_insertion_point(module_scope)

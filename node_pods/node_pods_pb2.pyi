@@ -29,12 +29,14 @@ class Refusal(_message.Message):
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PodsOfNode(_message.Message):
-    __slots__ = ("pods", "rollout")
+    __slots__ = ("pods", "rollout", "allocation")
     PODS_FIELD_NUMBER: _ClassVar[int]
     ROLLOUT_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
     pods: _containers.RepeatedCompositeFieldContainer[Pod]
     rollout: str
-    def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., rollout: _Optional[str] = ...) -> None: ...
+    allocation: str
+    def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., rollout: _Optional[str] = ..., allocation: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
     __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "revision")

@@ -23,6 +23,7 @@ from orion.node_agent.slots.slot import Slot
 
 if TYPE_CHECKING:  # so that an agent without a configuration does not load the API types
     from orion.crds.node_configuration import NodeSettings
+    from orion.node_agent.advertising.ownership import Ownership
 
 _LOOK_SECONDS = 1.0
 _SPACING_SECONDS = 0.2
@@ -102,6 +103,10 @@ class AdvertisedDevices:
 
     gpus: tuple[AdvertisedGpu, ...]
     not_advertised: tuple[NotAdvertised, ...]
+    giver: str = ""
+    """ The program that gives slots, where each node chooses; empty: not known, or there is no choice. """
+    handover: str = ""
+    """ What a change of the giver waits for; empty: there is none to come. """
 
 
 class SteppedRatio:
@@ -146,6 +151,8 @@ class Advertising:
         self.slots = SlotNumbers(agent)
         self.mode_of: Callable[[str], str] = lambda _: "timeslice"
         """ Returns how processes share a GPU: timeslice or mps. """
+        self.ownership: Ownership | None = None
+        """ Decides which program gives slots; None: there is no choice. """
         self._judges: list[Judge] = []
         self._watchers: set[asyncio.Event] = set()
         self._ratios: dict[str, SteppedRatio] = {}
@@ -217,7 +224,7 @@ class Advertising:
                     gpu=gpu,
                     slots=tuple(slot.name for slot in slots),
                     held=tuple(slot.name for slot in slots if self.slots.in_use(slot)),
-                    closed=tuple(slot.name for slot in slots if self.slots.is_closed(slot)),
+                    closed=tuple(slot.name for slot in slots if self._is_closed(slot)),
                     fail_closed=tuple(self._agent.holders.fail_closed(gpu.uuid)),
                     memory_reserved_bytes=self._agent.holders.reserved_bytes(gpu.uuid),
                     hp_busy_ratio=self._hp_busy_ratio(served, slots),
@@ -225,7 +232,14 @@ class Advertising:
                     mode=self.mode_of(gpu.uuid),
                 )
             )
-        return AdvertisedDevices(tuple(advertised), tuple(not_advertised))
+        owned = self.ownership
+        giver, handover = (owned.giver or "", owned.waits_for) if owned is not None else ("", "")
+        return AdvertisedDevices(tuple(advertised), tuple(not_advertised), giver, handover)
+
+    def _is_closed(self, slot: Slot) -> bool:
+        if self.ownership is not None and self.slots.in_use(slot):
+            return self.ownership.contradicts(slot.claim is not None) or self.slots.is_closed(slot)
+        return self.slots.is_closed(slot)
 
     def _hp_busy_ratio(self, served: ServedGpu, slots: Iterable[Slot]) -> float:
         """Return the part of the time in which hp is busy; 0 as soon as no hp slot is in use."""

@@ -10,6 +10,7 @@ A slot whose claim has given it back stays taken until no process uses it.
 import logging
 from typing import Protocol
 
+from orion.crds.allocation import Giver
 from orion.errors import Conflict, NotFound
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
@@ -124,6 +125,8 @@ class Claims:
             raise Conflict(f"slot {slot.name} of GPU {slot.gpu} is held by {slot.claim.title}")
         if had_it and not self._agent.holders.holds(slot):
             return
+        if (ownership := self._agent.advertising.ownership) is not None:
+            ownership.refuse(Giver.DRA)
         if self._agent.advertising.slots.in_use(slot):
             held_by = slot.holder or "processes of its previous holder"
             raise Conflict(f"slot {slot.name} of GPU {slot.gpu} is held by {held_by}")

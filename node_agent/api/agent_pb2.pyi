@@ -124,12 +124,16 @@ class WatchDevicesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Devices(_message.Message):
-    __slots__ = ("devices", "not_advertised")
+    __slots__ = ("devices", "not_advertised", "giver", "handover")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     NOT_ADVERTISED_FIELD_NUMBER: _ClassVar[int]
+    GIVER_FIELD_NUMBER: _ClassVar[int]
+    HANDOVER_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
     not_advertised: _containers.RepeatedCompositeFieldContainer[NotAdvertised]
-    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ...) -> None: ...
+    giver: str
+    handover: str
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ..., giver: _Optional[str] = ..., handover: _Optional[str] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode", "compute_capability", "driver_version", "pci_bus_id", "pcie_root")

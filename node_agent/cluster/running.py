@@ -7,6 +7,7 @@ again. GPUs, sockets and clients do not depend on these parts.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -15,8 +16,10 @@ from orion.api_server.kubeconfigs import NoCluster
 from orion.api_server.metrics import RequestMetrics
 from orion.api_server.requests import ApiServer
 from orion.errors import NotFound
+from orion.node_agent.advertising.ownership import OwnerFile, Ownership
 from orion.node_agent.agent import Agent
 from orion.node_agent.cluster.context import Context
+from orion.node_agent.cluster.handing_over import HandingOver
 from orion.node_agent.cluster.holders.holders import ClusterHolders
 from orion.node_agent.cluster.holders.operator_link import OperatorAddress, OperatorLink
 from orion.node_agent.cluster.node_labels import NodeLabels
@@ -63,10 +66,22 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         agent.holders = holders
         holders.start()
         context = Context(agent, settings.node_name, server, holders, resources)
-        tasks = [asyncio.create_task(_forever(part)) for part in (holders, NodeLabels(context), Reporting(context))]
+        parts: list[Part] = [holders, NodeLabels(context), Reporting(context)]
+        if settings.by_node:
+            parts.append(_handing_over(agent, holders, resources))
+        tasks = [asyncio.create_task(_forever(part)) for part in parts]
         stack.push_async_callback(_end, tasks)
         _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)
         yield holders
+
+
+def _handing_over(agent: Agent, holders: ClusterHolders, resources: PodResources) -> HandingOver:
+    """Let the node's label say who gives slots. The judge comes last: any other reason is worth more to people."""
+    file = OwnerFile(agent.root.owner)
+    ownership = Ownership(file.read(), file.write, agent.settings.handover_seconds, time.monotonic())
+    agent.advertising.ownership = ownership
+    agent.advertising.add_judge(ownership)
+    return HandingOver(agent, holders, resources, ownership)
 
 
 async def _forever(part: Part) -> None:

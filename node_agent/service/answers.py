@@ -147,6 +147,8 @@ def devices(advertised: AdvertisedDevices) -> agent_pb2.Devices:
             agent_pb2.NotAdvertised(uuid=each.uuid, reason=each.reason, message=each.message)
             for each in advertised.not_advertised
         ],
+        giver=advertised.giver,
+        handover=advertised.handover,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from orion.crds.allocation import Giver
 from orion.errors import Conflict, Invalid, OrionError
 from orion.hook import layout
 from orion.node_agent import snapshots
@@ -109,6 +110,8 @@ class AgentService(agent_pb2_grpc.AgentServicer):
                 f"slot {asked.name} of GPU {asked.gpu} is held by a ResourceClaim: delete the pods that use claims "
                 "before a device plugin gives this node's slots"
             )
+        if (ownership := self._agent.advertising.ownership) is not None:
+            ownership.refuse(Giver.DEVICE_PLUGIN)
         slot = self._agent.prepare_slot(asked.gpu, asked.name)
         prepared = await self._agent.holders.prepared(slot)
         return agent_pb2.PreparedSlot(

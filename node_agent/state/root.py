@@ -52,6 +52,11 @@ class Root:
         """The names of the cordoned GPUs, for a start without the API server."""
         return self.path / "cordons.json"
 
+    @property
+    def owner(self) -> Path:
+        """Which program gives the node's slots, where each node chooses."""
+        return self.path / "owner"
+
     def knowledge(self, gpu: str) -> Path:
         """Return the directory of what clients learnt; it has a file for each slot. Containers cannot see it."""
         return self.path / "knowledge" / gpu

@@ -2,6 +2,7 @@
 
 import time
 
+from orion.crds.allocation import Allocation
 from orion.node_pods.node_pods_pb2 import Pod, PodsOfNode
 from orion.operator.reconciler.grants import desired_grant
 from orion.operator.reconciler.records import PodRecord
@@ -18,10 +19,11 @@ class PodsOfNodes:
 
     def of(self, node: str) -> PodsOfNode:
         """Return the pods of a node."""
-        record = self._state.nodes.get(node)
+        record, by_node = self._state.nodes.get(node), self._state.allocation is Allocation.BY_NODE
         return PodsOfNode(
             pods=[self._pod(pod) for pod in self._state.pods_of_node(node)],
             rollout=str(record.rollout) if record else "",
+            allocation=record.allocation if record and by_node else "",
         )
 
     def take_changed(self) -> tuple[set[str], bool]:

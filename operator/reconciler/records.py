@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from orion.crds import annotations
+from orion.crds.allocation import Giver
 from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
@@ -153,6 +154,8 @@ class NodeRecord:
     """ None: the node has no startup taint. """
     hp_slots: int = 0
     """ The hp slots that the kubelet advertises to the scheduler. """
+    allocation: str = Giver.DEVICE_PLUGIN
+    """ Who should give its slots, where nodes choose, as its label says; the label may be nonsense. """
     complaint: Complaint | None = None
     """ What this process said last about the node in an Event. The state keeps it when it replaces the record. """
 
@@ -283,7 +286,8 @@ def node_record(body: Mapping[str, Any]) -> NodeRecord:
     own = {key: labels[key] for key in NODE_LABELS if key in labels}
     offered = (body.get("status") or {}).get("allocatable") or {}
     slots = {priority: int(amount) for priority, name in _RESOURCES if (amount := offered.get(name, "0")).isdigit()}
-    return NodeRecord(at.name, uid, version, own, _starting(body, slots), slots.get(Priority.HP, 0))
+    chosen = sys.intern(labels.get(annotations.ALLOCATION) or Giver.DEVICE_PLUGIN.value)
+    return NodeRecord(at.name, uid, version, own, _starting(body, slots), slots.get(Priority.HP, 0), chosen)
 
 
 def _starting(body: Mapping[str, Any], slots: dict[Priority, int]) -> Starting | None:

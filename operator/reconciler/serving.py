@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
-from orion.crds.claims import Allocation
 from orion.crds.model import API_VERSION
 from orion.errors import Unavailable
 from orion.exposition.answers import Answers
@@ -59,7 +58,7 @@ class Reconciler:
     ) -> None:
         self._settings, self._beside = settings, beside
         self.metrics = Metrics()
-        self.state = State(settings.shares_per_namespace, settings.allocation is Allocation.DRA)
+        self.state = State(settings.shares_per_namespace, settings.allocation)
         self._access = find_access(settings.kubeconfig)
         self._api = ApiServer(
             self._access,

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orion.api_server.credentials import SERVICE_ACCOUNT
-from orion.crds.claims import Allocation
+from orion.crds.allocation import Allocation
 from orion.crds.governing import SHARES_MAX
 
 _LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"

@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from orion.crds.allocation import Allocation, Giver
 from orion.crds.workloads import NO_REVISION
 from orion.operator.reconciler.claims import discard_from
 from orion.operator.reconciler.governance import Governance, How, ShareRecords
@@ -55,11 +56,13 @@ class State:
 
     Args:
         shares_per_namespace: how many shares of a namespace govern; None: all.
-        by_claims: whether pods get slots by ResourceClaims.
+        allocation: how pods get slots.
     """
 
-    def __init__(self, shares_per_namespace: int | None = None, by_claims: bool = False) -> None:
-        self.by_claims = by_claims
+    def __init__(
+        self, shares_per_namespace: int | None = None, allocation: Allocation = Allocation.DEVICE_PLUGIN
+    ) -> None:
+        self.allocation, self.by_claims = allocation, allocation.by_claims
         self.devices: dict[str, DeviceRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
         self._namespaces: dict[str, Namespace] = defaultdict(lambda: Namespace(shares_per_namespace))
@@ -160,7 +163,8 @@ class State:
         old = self.nodes.get(record.name)
         if old is not None and old.uid == record.uid:
             record.complaint = old.complaint
-        if (old.rollout if old else NO_REVISION) != record.rollout:
+        before = (old.rollout, old.allocation) if old is not None else (NO_REVISION, Giver.DEVICE_PLUGIN)
+        if before != (record.rollout, record.allocation):
             self._changed_nodes.add(record.name)
         self.nodes[record.name] = record
         return {Key(Kind.NODE, Named("", record.name))}

@@ -284,4 +284,4 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 def _shown(node: records.NodeRecord) -> tuple[object, ...]:
     """Return what decisions read of a node."""
-    return node.uid, node.labels, node.starting, node.hp_slots
+    return node.uid, node.labels, node.starting, node.hp_slots, node.allocation

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from orion.crds.allocation import Allocation
 from orion.crds.annotations import PINNED_SHARE, PRIORITY, PRIORITY_LABEL
-from orion.crds.claims import SHAPE, Allocation
+from orion.crds.claims import SHAPE
 from orion.crds.policy import Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from orion import hook
-from orion.crds.claims import Allocation
+from orion.crds.allocation import Allocation
 from orion.crds.governing import SHARES_MAX
 
 

@@ -27,7 +27,7 @@ class Bench:
         self.files = HookFolder(folder / "hook")
         self.files.install()
         places = Places(self.root, self.host, self.files)
-        self._allocator = Allocator(places, lambda: self.snapshot, lambda: self.settings)
+        self._allocator = Allocator(places, lambda: self.snapshot, lambda: "", lambda: self.settings)
 
     def allocate(self, *ids: str, resource: Resource = Resource.BE) -> Answer:
         return self._allocator.allocate(resource, ids)

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from orion.crds.allocation import Giver
 from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver.metrics import Metrics
 from orion.dra_driver.publishing import Publishing, _Withheld
 from orion.injection.current import CurrentSnapshot
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
+from orion.injection.waiting import Waiting
 
 NODE = "node-1"
 
@@ -59,7 +61,8 @@ async def server() -> ScriptedServer:
     current.take(Snapshot({"GPU-A": AdvertisedGPU("GPU-A", memory_bytes=80 << 30)}))
     api: Any = made
     settings = lambda: NodeSettings(coexist=made.coexist)  # noqa: E731
-    made.publishing = Publishing(api, NODE, current, 0, settings, lambda: True, Metrics())
+    waiting = Waiting(Giver.DRA, False, current)
+    made.publishing = Publishing(api, NODE, current, waiting, 0, settings, lambda: True, Metrics())
     return made
 
 

@@ -26,6 +26,8 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
         """ While cleared, queries wait for their answers. """
         self.open.set()
         self._claims: dict[tuple[str, str, str], list[Slot]] = {}
+        self.claimed: list[str] = []
+        """ Pods of namespace n with a claim of Orion's driver. """
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -64,6 +66,9 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
             ]
             devices.append(api_pb2.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=["GPU-1::hp-0"]))
             pods.setdefault((namespace, pod), []).append(api_pb2.ContainerResources(name=container, devices=devices))
+        for pod in self.claimed:
+            given = api_pb2.DynamicResource(claim_resources=[api_pb2.ClaimResource(driver_name="orion.gpu")])
+            pods["n", pod] = [api_pb2.ContainerResources(name="main", dynamic_resources=[given])]
         return api_pb2.ListPodResourcesResponse(
             pod_resources=[
                 api_pb2.PodResources(name=pod, namespace=namespace, containers=containers)

@@ -35,7 +35,7 @@ class StandInOperator:
         self._changed = threading.Condition()
         self._version, self._streams = 0, 0
         self._pods: dict[str, Pod] = {}
-        self._rollout = ""
+        self._rollout, self._allocation = "", ""
         self._away = False
         self._port, self._server = 0, None
         self.token = folder / "operator-token"
@@ -122,6 +122,11 @@ class StandInOperator:
         self._rollout = revision
         self._change(self._pods)
 
+    def choose(self, allocation: str) -> None:
+        """Label the node: who should give its slots."""
+        self._allocation = allocation
+        self._change(self._pods)
+
     def cut(self) -> None:
         """End every stream, as a replica does after some minutes."""
         with self._changed:
@@ -148,8 +153,9 @@ class StandInOperator:
                     self._changed.wait()
                 if streams != self._streams:
                     return
-                sent, pods, rollout = self._version, list(self._pods.values()), self._rollout
-            connection.sendall(frame(Answer(pods=PodsOfNode(pods=pods, rollout=rollout))))
+                sent, pods = self._version, list(self._pods.values())
+                message = PodsOfNode(pods=pods, rollout=self._rollout, allocation=self._allocation)
+            connection.sendall(frame(Answer(pods=message)))
 
     def _change(self, pods: dict[str, Pod]) -> None:
         with self._changed:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from orion.crds.allocation import Allocation
 from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.state import Key, Kind, State
@@ -170,7 +171,8 @@ def state_of(
         most: how many shares of a namespace govern; None: all.
         by_claims: whether pods get slots by ResourceClaims.
     """
-    state, bodies = State(most, by_claims), list(cluster.objects.values())
+    allocation = Allocation.DRA if by_claims else Allocation.DEVICE_PLUGIN
+    state, bodies = State(most, allocation), list(cluster.objects.values())
     if order:
         order.shuffle(bodies)
     for body in bodies:

@@ -8,8 +8,9 @@ import jsonpatch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orion.crds.allocation import Allocation
 from orion.crds.annotations import PINNED_SHARE, PRIORITY, RESOURCES
-from orion.crds.claims import SHAPE, Allocation, ClaimShape
+from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit

@@ -183,6 +183,11 @@ class ClusterHolders:
         """Call `notify` on the event loop after a change of what `of` returns. One call may cover several changes."""
         self._listeners.append(notify)
 
+    def notify(self) -> None:
+        """Tell those who report of a change."""
+        for notify in self._listeners:
+            notify()
+
     # -- Changes -------------------------------------------------------------------------------------------------------
 
     def _pods_changed(self) -> None:
@@ -202,8 +207,7 @@ class ClusterHolders:
             return
         if changed:
             self._agent.advertising.changed()
-            for notify in self._listeners:
-                notify()
+            self.notify()
 
 
 def _priority(key: SlotKey) -> Priority:

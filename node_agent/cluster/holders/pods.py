@@ -63,6 +63,8 @@ class Pods:
         """ The pods as last received. """
         self.rollout = NO_REVISION
         """ The revision of a workload for which the node should have one hp slot more; empty: none. """
+        self.allocation = ""
+        """ Who should give the node's slots, by its label; empty: not known yet, or the nodes do not choose. """
         self.synced = False
         """ Whether all pods of the node were received once. """
 
@@ -79,7 +81,7 @@ class Pods:
         """Replace the pods by those of a message."""
         known = {pod.key: pod for pod in map(self._read, message.pods)}
         self._grants = {pod.uid: pod.grant for pod in known.values() if pod.grant}
-        rollout = Revision.read(message.rollout)
+        rollout, self.allocation = Revision.read(message.rollout), message.allocation
         if known != self.known or rollout != self.rollout or not self.synced:
             self.synced, self.known, self.rollout = True, known, rollout
             self._on_change()

@@ -59,6 +59,7 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
         simulated=gpu.simulated,
         health=_health(seen.verdict),
         mode=seen.mode,
+        allocation=seen.giver.value if seen.giver else None,
         memory=_memory(seen),
         time=DeviceTime(reserved=Number.of_milli(seen.state.time_reserved_milli)),
         policy=_policy(seen.state),

@@ -118,6 +118,7 @@ class Reporting:
             mode_pending=modes.pending(uuid),
             ratios=self._ratios.setdefault(uuid, ClientRatios()).take(looked.view, time.monotonic()),
             agent_version=answers.version(),
+            giver=ownership.giver if (ownership := self._agent.advertising.ownership) is not None else None,
         )
         return status_of(seen, known.status.conditions or [])
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orion.crds.allocation import Giver
 from orion.crds.device import GPUDeviceSpec
 from orion.crds.policy import Mode
 from orion.node_agent.advertising.advertising import Verdict
@@ -33,3 +34,5 @@ class Seen:
     """ Why `mode` is not the requested mode; None: `mode` is the requested mode. """
     ratios: Mapping[ClientKey, Ratios]
     agent_version: str
+    giver: Giver | None = None
+    """ The program that gives the GPU's slots, where each node chooses; None: not known, or there is no choice. """
