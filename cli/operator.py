@@ -35,7 +35,10 @@ def operator(
         typer.Option(min=1, help="Period of the full resync, which finds changes that an interrupted watch missed."),
     ] = 600,
     allocation: Annotated[
-        str, typer.Option(metavar="KIND", help="How pods get slots: device-plugin, or dra, by ResourceClaims.")
+        str,
+        typer.Option(
+            metavar="KIND", help="How pods get slots: device-plugin; dra, by ResourceClaims; by-node, as nodes choose."
+        ),
     ] = "device-plugin",
     shares_per_namespace: Annotated[
         int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")

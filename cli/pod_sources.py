@@ -22,7 +22,7 @@ from orion.crds.model import API_VERSION, GROUP
 from orion.crds.share import GPUShare
 from orion.errors import Invalid, NotFound, Unavailable, Unreadable
 from orion.operator.webhook.admitting import Cluster
-from orion.operator.webhook.cluster_facts import device_memory, largest, readable_shares
+from orion.operator.webhook.cluster_facts import all_of, read_gpu, readable_shares
 
 _DRA = "/apis/resource.k8s.io/v1"
 
@@ -75,7 +75,7 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
     known = connection.facts(where) if connection else Cluster()
     given = _shares(documents, where)
     others = [share for share in known.shares if share.metadata.name not in {each.metadata.name for each in given}]
-    return Source(pod, what, where, Cluster(Shares([*others, *given]), known.largest_gpu), misplaced)
+    return Source(pod, what, where, Cluster(Shares([*others, *given]), known.gpus), misplaced)
 
 
 # -- Files -------------------------------------------------------------------------------------------------------------
@@ -229,8 +229,8 @@ class _Connection:
             "the GPUShares": f"/apis/{API_VERSION}/namespaces/{quote(namespace)}/{share_kind.KIND.plural}",
             "the GPUDevices": f"/apis/{API_VERSION}/{device_kind.KIND.plural}",
         })  # fmt: skip
-        memory = largest(device_memory(each) for each in devices["items"])
-        return Cluster(Shares(readable_shares(shares["items"])), memory)
+        gpus = all_of(map(read_gpu, devices["items"]))
+        return Cluster(Shares(readable_shares(shares["items"])), gpus)
 
     def _ask(self, paths: Mapping[str, str]) -> list[dict[str, Any]]:
         from orion.api_server.requests import ApiError, ApiServer

@@ -34,7 +34,13 @@ def webhook(
         ),
     ] = "0.0.0.0:8080",
     allocation: Annotated[
-        str, typer.Option(metavar="KIND", help="How pods get slots: device-plugin, or dra, by ResourceClaims.")
+        str,
+        typer.Option(
+            metavar="KIND", help="How pods get slots: device-plugin; dra, by ResourceClaims; by-node, as nodes choose."
+        ),
+    ] = "device-plugin",
+    by_node_default: Annotated[
+        str, typer.Option(metavar="KIND", help="With by-node: how pods get slots that need no claim.")
     ] = "device-plugin",
     spread: Annotated[
         bool,
@@ -97,6 +103,7 @@ def webhook(
     defaults = installation(
         allocation=allocation,
         spread=spread,
+        by_node_default=by_node_default,
         gpu_taints=tuple(gpu_taint or ()),
         require_share=require_share,
         runtime_class=runtime_class,

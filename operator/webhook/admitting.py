@@ -24,8 +24,9 @@ from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.crds.workloads import Owner, Revision, revision_of
 from orion.errors import Unreadable
-from orion.operator.webhook import claiming, hazards, preloading, slots
+from orion.operator.webhook import choosing, claiming, hazards, preloading, slots
 from orion.operator.webhook.changing import Wanted, changed
+from orion.operator.webhook.cluster_facts import Gpus
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.pods import Pod, Role, containers_of
@@ -40,12 +41,12 @@ class Cluster:
 
     Args:
         shares: the GPUShares of the pod's namespace.
-        largest_gpu: the largest device memory of all GPUs, in bytes; None: no GPU is known yet.
+        gpus: all GPUs.
         namespace: the pod's namespace, as the API server says; empty: the pod's own field counts.
     """
 
     shares: Shares = field(default_factory=Shares)
-    largest_gpu: int | None = None
+    gpus: Gpus = field(default_factory=Gpus)
     namespace: str = ""
 
 
@@ -101,13 +102,16 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     amounts = by_hand or slots.assign(pod.spec, asked, marks.containers, before)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)
     memory = _more_than_known(share, cluster)
-    wanted = Wanted(pod, priority, amounts, bool(by_hand), share, memory, _revision(pod, cluster))
+    giver, why_giver = choosing.choose(pod.spec, share, cluster.gpus.some_claims, defaults)
+    wanted = Wanted(
+        pod, priority, amounts, bool(by_hand), share, memory, _revision(pod, cluster), giver, pins=bool(why_giver)
+    )
     after, changes = changed(plain, wanted, defaults)
     return Decision(
         Outcome.PATCHED if changes else Outcome.UNCHANGED,
         Reason.SLOTS_GIVEN,
         after,
-        because=(why, how, *changes),
+        because=(why, how, *([why_giver] if why_giver and not by_hand else []), *changes),
         cautions=tuple(_cautions(pod, amounts, memory, cluster)),
         share=share.metadata.name if share else None,
         priority=priority,
@@ -230,16 +234,16 @@ def _more_than_known(share: GPUShare | None, cluster: Cluster) -> Memory | None:
     """Return the memory that each slot reserves, if no known GPU has as much; otherwise, or if none is known, None."""
     memory = share.spec.memory if share else None
     reserved = (memory.request or memory.limit) if memory else None
-    if reserved is None or cluster.largest_gpu is None or reserved.bytes <= cluster.largest_gpu:
+    if reserved is None or cluster.gpus.largest is None or reserved.bytes <= cluster.gpus.largest:
         return None
     return reserved
 
 
 def _cautions(pod: Pod, amounts: Mapping[str, int], memory: Memory | None, cluster: Cluster) -> Iterable[str]:
-    if memory is not None and cluster.largest_gpu is not None:
+    if memory is not None and cluster.gpus.largest is not None:
         yield (
             f"the pod's GPUShare reserves {memory} for each slot, and the largest GPU of the cluster has "
-            f"{Memory.of_bytes(cluster.largest_gpu)}: the pod waits for a node with larger GPUs; lower the "
+            f"{Memory.of_bytes(cluster.gpus.largest)}: the pod waits for a node with larger GPUs; lower the "
             "GPUShare's spec.memory.request if there is none"
         )
     for entry in containers_of(pod.spec):

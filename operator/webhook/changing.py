@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orion.crds.allocation import Allocation
+from orion.crds.allocation import Giver
 from orion.crds.annotations import PINNED_SHARE, PRIORITY, PRIORITY_LABEL
 from orion.crds.claims import SHAPE
 from orion.crds.policy import Priority
@@ -31,6 +31,8 @@ class Wanted:
         share: the GPUShare that governs the pod; None: none does.
         memory: the memory that a GPU must have for each slot; None: any GPU will do.
         revision: the pod's workload, and its revision of it.
+        giver: the program that gives the pod its slots.
+        pins: whether the pod must be kept to nodes of that program, because there are others.
     """
 
     pod: Pod
@@ -40,6 +42,8 @@ class Wanted:
     share: GPUShare | None
     memory: Memory | None
     revision: Revision
+    giver: Giver
+    pins: bool
 
 
 def changed(plain: Mapping[str, Any], wanted: Wanted, defaults: Defaults) -> tuple[dict[str, Any], list[str]]:
@@ -59,11 +63,13 @@ def changed(plain: Mapping[str, Any], wanted: Wanted, defaults: Defaults) -> tup
         claiming.refuse_named_node(wanted.pod)
         changes = _change_containers(spec, wanted, lambda container, name: [], defaults)
         changes += placement.tolerate(spec, defaults.gpu_taints)
-    elif defaults.allocation is Allocation.DRA:
+    elif wanted.giver is Giver.DRA:
         changes = _claim(after, wanted, defaults)
     else:
         changes = claiming.remove(after) if claiming.amounts_before(wanted.pod) else []
         changes += _add_slots(spec, wanted, defaults)
+    if wanted.pins and not wanted.by_hand:
+        changes += placement.keep_to(spec, wanted.giver)
     changes += _choose_runtime(wanted.pod, spec, defaults)
     name = wanted.share.metadata.name if wanted.share else ""
     changes += _mark(after, "annotations", {PRIORITY: str(wanted.priority), PINNED_SHARE: name})

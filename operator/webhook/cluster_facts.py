@@ -1,8 +1,11 @@
 """Reads the facts about shares and GPUs that admission needs from API objects (parsed JSON)."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from orion.crds.allocation import Giver
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
@@ -28,18 +31,29 @@ def readable_shares(items: Iterable[Mapping[str, Any]]) -> list[GPUShare]:
     return found
 
 
-def device_memory(plain: Mapping[str, Any]) -> int | None:
-    """Return a GPU's memory in bytes; None: its agent has not reported it yet, or the GPU or its node is gone."""
+@dataclass(frozen=True)
+class Gpus:
+    """What admission knows of one GPU, or of all of them."""
+
+    largest: int | None = None
+    """ The largest memory in bytes; None: none is known. """
+    some_claims: bool = False
+    """ Whether the DRA driver of a node that chooses gives slots of one. """
+
+
+def read_gpu(plain: Mapping[str, Any]) -> Gpus:
+    """Return what is known of a GPU: nothing if its agent has not reported it yet, or the GPU or its node is gone."""
     status = plain.get("status") or {}
     if status.get("health") == "Unknown":
-        return None
-    total = (status.get("memory") or {}).get("total")
-    try:
-        return None if total is None else Memory.read(total).bytes
-    except ValueError:
-        return None
+        return Gpus()
+    total, memory = (status.get("memory") or {}).get("total"), None
+    with contextlib.suppress(ValueError):
+        memory = None if total is None else Memory.read(total).bytes
+    return Gpus(memory, status.get("allocation") == Giver.DRA)
 
 
-def largest(memories: Iterable[int | None]) -> int | None:
-    """Return the largest known memory; None: none is known."""
-    return max((memory for memory in memories if memory is not None), default=None)
+def all_of(gpus: Iterable[Gpus]) -> Gpus:
+    """Return what is known of GPUs together."""
+    known = list(gpus)
+    memories = (each.largest for each in known if each.largest is not None)
+    return Gpus(max(memories, default=None), any(each.some_claims for each in known))

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from orion import hook
-from orion.crds.allocation import Allocation
+from orion.crds.allocation import Allocation, Giver
 from orion.crds.governing import SHARES_MAX
 
 
@@ -15,7 +15,10 @@ class Defaults(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     allocation: Allocation = Allocation.DEVICE_PLUGIN
-    """ Whether pods get slots as resources of a device plugin, or by ResourceClaims. """
+    """ Whether pods get slots as resources of a device plugin, by ResourceClaims, or as their nodes choose. """
+
+    by_node_default: Giver = Giver.DEVICE_PLUGIN
+    """ Where each node chooses: the program that gives slots to a pod that could get them from both. """
 
     spread: bool = True
     """ Whether pods with a ResourceClaim go to the GPUs with the fewest tenants, or to the first GPU that fits. """

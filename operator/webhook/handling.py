@@ -19,7 +19,7 @@ from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.errors import Unavailable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
-from orion.operator.webhook.cluster_facts import device_memory, largest, read_share, readable_shares
+from orion.operator.webhook.cluster_facts import all_of, read_gpu, read_share, readable_shares
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.metrics import Metrics
@@ -43,7 +43,7 @@ class Admission:
         self._defaults = defaults
         self._metrics = metrics
         self.shares = Watched(server, SHARES, read_share, self._bounded, by_generation=True)
-        self.devices = Watched(server, DEVICES, device_memory, largest, by_generation=False)
+        self.devices = Watched(server, DEVICES, read_gpu, all_of, by_generation=False)
 
     @property
     def ready(self) -> bool:
@@ -83,8 +83,8 @@ class Admission:
         async with asyncio.timeout(LIVE_TIMEOUT_S):
             shares = await self._server.get(resource_path(share_kind.KIND, namespace))
             devices = await self._server.get(DEVICES)
-        largest_gpu = largest(map(device_memory, devices["items"]))
-        return Cluster(self._bounded(readable_shares(shares["items"])), largest_gpu, namespace)
+        gpus = all_of(map(read_gpu, devices["items"]))
+        return Cluster(self._bounded(readable_shares(shares["items"])), gpus, namespace)
 
     def _bounded(self, shares: Iterable[GPUShare]) -> Shares:
         return Shares(shares, self._defaults.shares_per_namespace)

@@ -12,6 +12,10 @@ with a free slot, the device plugin refuses the start.
 the workload may take. The scheduler counts slots and would give it to any hp pod. So every hp pod requires a node
 without the label of a rollout; a pod of a workload also accepts nodes whose label names its revision of the workload.
 
+**Nodes of two kinds.** Where each node chooses who gives its slots, a pod can start only where that is the program
+that admission chose (`choosing`). Without the affinity, the scheduler would make a claim of its own for a pod that asks
+for slots as a resource, on a node with a DRA driver.
+
 A pod that names its node has no scheduler, and the kubelet fails a pod that does not match its own affinity. So such a
 pod gets none.
 
@@ -21,7 +25,8 @@ Rejected: to refuse a pod that reserves more memory than any known GPU has. A no
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orion.crds.annotations import GPU_MEMORY, GPUS, ROLLOUT, ROLLOUT_ENDS
+from orion.crds.allocation import Giver
+from orion.crds.annotations import ALLOCATION, GPU_MEMORY, GPUS, ROLLOUT, ROLLOUT_ENDS
 from orion.crds.quantities import Memory
 from orion.crds.workloads import Revision
 
@@ -60,6 +65,19 @@ def leave_rollouts_alone(spec: dict[str, Any], revision: Revision) -> list[str]:
     if not _require(spec, [none, own] if revision.workload else [none]):
         return []
     return [f"the pod leaves slots for rolling updates to others, by a node affinity to label {ROLLOUT}"]
+
+
+def keep_to(spec: dict[str, Any], giver: Giver) -> list[str]:
+    """Add the affinity to nodes of one program to a pod's spec; return what changed. Nodes without label count, too.
+
+    Args:
+        spec: as in `require_nodes`.
+        giver: the program that gives the pod its slots.
+    """
+    operator = "In" if giver is Giver.DRA else "NotIn"
+    if not _require(spec, [{"key": ALLOCATION, "operator": operator, "values": [Giver.DRA.value]}]):
+        return []
+    return [f"the pod needs a node where {giver.program} gives slots, by a node affinity to label {ALLOCATION}"]
 
 
 def tolerate(spec: dict[str, Any], taints: Sequence[str]) -> list[str]:

@@ -109,6 +109,8 @@ class PodSpec(Part):
     runtime_class_name: str | None = None
     resource_claims: list[PodClaimSource] | None = None
     node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: dict[str, Any] | None = None
 
 
 class OwnerReference(Part):

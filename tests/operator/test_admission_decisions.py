@@ -10,7 +10,7 @@ from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.errors import Unreadable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
-from orion.operator.webhook.cluster_facts import device_memory
+from orion.operator.webhook.cluster_facts import Gpus, read_gpu
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from orion.operator.webhook.defaults import Defaults
 
@@ -31,8 +31,10 @@ def pod(*containers: dict[str, Any], annotations: dict[str, str] | None = None, 
     return {"metadata": {"annotations": marks, "labels": {"app": "chat"}}, "spec": {"containers": named, **spec}}
 
 
-def decide(given: dict[str, Any], *shares: GPUShare, largest: int | None = None, **defaults: Any) -> Decision:
-    return admit(given, Cluster(Shares(shares), largest), Defaults(**defaults))
+def decide(
+    given: dict[str, Any], *shares: GPUShare, largest: int | None = None, some_claims: bool = False, **defaults: Any
+) -> Decision:
+    return admit(given, Cluster(Shares(shares), Gpus(largest, some_claims)), Defaults(**defaults))
 
 
 def slots(decision: Decision) -> dict[str, int]:
@@ -498,7 +500,7 @@ def test_gpus_that_are_gone_do_not_count_as_the_largest() -> None:
     gpus = [
         {"status": {"health": health, "memory": {"total": "80Gi"}}} for health in ("Healthy", "Unhealthy", "Unknown")
     ]
-    assert [device_memory(gpu) for gpu in gpus] == [80 * 2**30, 80 * 2**30, None]
+    assert [read_gpu(gpu).largest for gpu in gpus] == [80 * 2**30, 80 * 2**30, None]
 
 
 # -- Ephemeral containers ----------------------------------------------------------------------------------------------

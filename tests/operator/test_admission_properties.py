@@ -8,12 +8,13 @@ import jsonpatch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orion.crds.allocation import Allocation
+from orion.crds.allocation import Allocation, Giver
 from orion.crds.annotations import PINNED_SHARE, PRIORITY, RESOURCES
 from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
 from orion.operator.webhook.admitting import Cluster, admit
+from orion.operator.webhook.cluster_facts import Gpus
 from orion.operator.webhook.decisions import Outcome
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.patching import difference
@@ -21,12 +22,14 @@ from orion.operator.webhook.slots import WHOLE_GPUS
 from tests.operator.pod_strategies import CALM_PODS, PODS
 
 DEFAULTS, CLAIMS = Defaults(), Defaults(allocation=Allocation.DRA, gpu_taints=("nvidia.com/gpu",))
-EITHER = st.sampled_from([DEFAULTS, CLAIMS])
+BY_NODE = [Defaults(allocation=Allocation.BY_NODE, by_node_default=giver) for giver in Giver]
+EITHER = st.sampled_from([DEFAULTS, CLAIMS, *BY_NODE])
 CHAT = GPUShare.read({
     "metadata": {"name": "chat", "uid": "1", "generation": 3},
     "spec": {"priority": "hp", "selector": {"matchLabels": {"app": "chat"}}, "memory": {"limit": "8Gi"}},
 })  # fmt: skip
-CLUSTERS = st.sampled_from([Cluster(), Cluster(Shares([CHAT]), 80 * 2**30), Cluster(Shares([CHAT]), 2**30)])
+GPUS = (Gpus(80 * 2**30, some_claims=True), Gpus(2**30))
+CLUSTERS = st.sampled_from([Cluster(), *(Cluster(Shares([CHAT]), gpus) for gpus in GPUS)])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("a/~0", max_size=3), inner, max_size=4),
@@ -128,7 +131,7 @@ def test_every_container_with_slots_has_the_hook_first_and_the_pod_a_pin(
         resources = container.get("resources") or {}
         claims, limits = resources.get("claims") or (), resources.get("limits") or {}
         assert has_slots == any(int(limits.get(name, 0)) > 0 for name in RESOURCES.values()) or bool(claims)
-        assert has_slots == bool(claims) or defaults is DEFAULTS
+        assert has_slots == bool(claims) or defaults is not CLAIMS
 
 
 @relaxed
