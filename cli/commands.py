@@ -12,6 +12,7 @@ import typer
 
 from orion.cli import (
     agent,
+    await_claims,
     bench,
     certificates,
     cleanup,
@@ -99,6 +100,7 @@ app.add_typer(simulate.app, name="simulate", rich_help_panel=_PLANNING)
 app.add_typer(trace.app, name="trace", rich_help_panel=_PLANNING)
 app.add_typer(explain.app, name="explain", rich_help_panel=_CLUSTER)
 app.add_typer(certificates.app, name="certificates", rich_help_panel=_CLUSTER)
+app.command(name="await-claims", rich_help_panel=_CLUSTER)(await_claims.await_claims)
 app.command(name="cleanup", rich_help_panel=_CLUSTER)(cleanup.cleanup)
 app.command(name="agent", rich_help_panel=_SERVICES)(agent.agent)
 app.command(name="device-plugin", rich_help_panel=_SERVICES)(device_plugin.device_plugin)

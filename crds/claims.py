@@ -39,8 +39,9 @@ SHAPE = f"{GROUP}/claim"
 TEMPLATE_LABEL = f"{GROUP}/template"
 """ On a ResourceClaimTemplate, a label that the operator writes: the template is the operator's. """
 
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
-""" The path of all templates at the API server. """
+""" The paths of all claims and of all templates at the API server. """
 
 GPUS_MAX = 32
 """ The most GPUs of one claim: the API server allows so many results. """

@@ -6,7 +6,7 @@ nobody holds a slot: meanwhile nobody gives a free one, as if the GPUs were cord
 restarts of their containers. Then the node changes hands, and the file says so before anybody learns it. So the next
 agent goes on where this one has ended, at every step.
 
-What a program gave just before it was told to stop may become known later: the kubelet admits a pod before the agent
+What a program gave just before it had to stop may become known later: the kubelet admits a pod before the agent
 sees its container, and the scheduler allocates a claim before its pod is bound. So the node must stay free for a while.
 
 The file is gone after a reboot, and pods keep what they have. Then those who hold slots show who gave them.

@@ -1,6 +1,7 @@
 """`orion cleanup`: removes what Orion wrote into the objects of a cluster, after an uninstall.
 
 remains     pure functions: what an object still holds of Orion, and the patch that removes it
+claims_in_use  waits, before an uninstall, until no pod uses a ResourceClaim
 cleaning    lists and patches all objects of a cluster through the API server
 
 The reconciler and the agents wrote node labels and the status of GPUs and shares. After an uninstall nothing updates

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from orion.api_server.merging import merge_patch
-from orion.crds.annotations import WRITTEN
+from orion.crds.annotations import ALLOCATION, WRITTEN
 from orion.crds.conditions import ConditionType, with_condition
 from orion.operator.reconciler.orphans import FIELDS_OF_LIVE_AGENTS
 from orion.operator.reconciler.share_status import conditions_of
@@ -26,10 +26,12 @@ Patch = dict[str, Any]
 def node_patch(node: Body) -> Patch | None:
     """Return the merge patch that removes a node's labels orion.gpu/...; None: the node has no such label.
 
-    The patch names every label with the prefix, because an older release may have written labels that this release does
-    not know. No release has written annotations of nodes.
+    The label of the node's allocation stays, because people write it. The patch names every other label with the
+    prefix, because an older release may have written labels that this release does not know. No release has written
+    annotations of nodes.
     """
-    ours = {name: None for name in node["metadata"].get("labels") or {} if name.startswith(WRITTEN)}
+    labels = node["metadata"].get("labels") or {}
+    ours = {name: None for name in labels if name.startswith(WRITTEN) and name != ALLOCATION}
     return {"metadata": {"labels": ours}} if ours else None
 
 

@@ -97,6 +97,27 @@ def test_the_job_deletes_the_remains_of_the_helm_test() -> None:
     ]
 
 
+def test_a_job_waits_for_claims_before_anything_is_removed() -> None:
+    kinds = {"Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy"}
+    for allocation in ("dra", "by-node"):
+        found = hooks(chart.objects({"allocation": allocation}), "pre-delete")
+        assert found.keys() == {(kind, "orion-await-claims") for kind in kinds}
+        weights = {kind: marks["helm.sh/hook-weight"] for (kind, _), marks in found.items()}
+        assert weights == dict.fromkeys(kinds, "-1") | {"Job": "0"}
+        shown = found["Job", "orion-await-claims"]["helm.sh/hook-output-log-policy"]
+        assert shown == "hook-failed"
+    for values in ({}, {"allocation": "dra", "uninstall": {"claimsSeconds": 0}}):
+        assert hooks(chart.objects(values), "pre-delete") == {}
+
+
+def test_the_wait_for_claims_is_bounded() -> None:
+    values = {"allocation": "dra", "uninstall": {"claimsSeconds": 17}}
+    job = chart.one(chart.objects(values), "Job", "orion-await-claims")["spec"]
+    assert (job["activeDeadlineSeconds"], job["backoffLimit"]) == (17 + 30, 0)
+    (container,) = job["template"]["spec"]["containers"]
+    assert container["args"] == ["await-claims", "--seconds=17"]
+
+
 def test_the_job_can_be_left_out() -> None:
     found = chart.objects(EVERYTHING | {"uninstall": {"cleanup": False}})
     assert hooks(found, "post-delete") == {}

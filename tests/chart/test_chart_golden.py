@@ -34,6 +34,7 @@ SETS: dict[str, dict[str, Any]] = {
         "certificates": {"source": "cert-manager"},
     },
     "dra": {"allocation": "dra", "simulatedGPUs": 2, "monitoring": MONITORED, "networkPolicy": FROM_PROMETHEUS},
+    "by-node": {"allocation": "by-node", "monitoring": MONITORED, "networkPolicy": FROM_PROMETHEUS},
     "no-runtime": {
         "nodeConfiguration": {"deviceListStrategy": "device-nodes"},
         "node": {"gpuAccess": "privileged", "everywhere": True, "seLinuxOptions": {"type": "spc_t"}},

@@ -142,6 +142,6 @@ def test_every_service_budget_and_network_policy_selects_pods(everything: list[O
     selectors += [
         each["spec"]["podSelector"]["matchLabels"] for each in chart.of_kind(everything, "NetworkPolicy").values()
     ]
-    assert len(selectors) == 3 + 2 + 6
+    assert len(selectors) == 3 + 2 + 7
     for selector in selectors:
         assert any(selector.items() <= labels.items() for labels in pods)

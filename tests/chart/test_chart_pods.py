@@ -22,7 +22,7 @@ COMPONENTS = {
     "orion-dra-driver": "draDriver",
 }
 """ The values of each Deployment and DaemonSet. """
-WORKLOADS = (*COMPONENTS, "orion-test-slot", "orion-cleanup")
+WORKLOADS = (*COMPONENTS, "orion-test-slot", "orion-cleanup", "orion-await-claims")
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -122,7 +122,7 @@ def test_an_upgrade_never_ends_an_mps_daemon() -> None:
 
 def test_every_other_long_running_container_has_probes_and_limits(everything: list[Object]) -> None:
     for name, container in chart.containers(everything):
-        if name.startswith(("orion-mps", "orion-test", "orion-cleanup")):
+        if name.startswith(("orion-mps", "orion-test", "orion-cleanup", "orion-await-claims")):
             continue
         assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys(), name
         assert "memory" in container["resources"]["limits"], name

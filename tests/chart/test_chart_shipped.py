@@ -20,6 +20,7 @@ ACCOUNTS = {
     "cleanup-role": "orion-cleanup",
     "dra/driver-role": "orion-dra-driver",
     "dra/operator-role": "orion-operator",
+    "dra/await-claims-role": "orion-await-claims",
 }
 
 

@@ -165,7 +165,7 @@ def test_after_a_boot_a_claim_that_the_kubelet_knows_keeps_its_driver(choosing: 
     choosing.begin_agent()
     logged(choosing, "plugin", "these do: n/pod")
     assert choosing.giver() == "dra"
-    eventually(lambda: choosing.slots() == {"one s1": f"{gpu}::be-0"}, "the driver has told the agent")
+    eventually(lambda: choosing.slots() == {"one s1": f"{gpu}::be-0"}, "the agent knows the claim again")
 
     choosing.listing.claimed = []
     choosing.kubelet.unprepare("one")

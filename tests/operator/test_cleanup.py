@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orion.api_server.requests import ApiError, ApiServer
 from orion.cli.cleanup import _lines
 from orion.cli.main import main
+from orion.crds.annotations import ALLOCATION
 from orion.crds.claims import TEMPLATES
 from orion.crds.conditions import ConditionType
 from orion.crds.device import GPUDeviceStatus
@@ -26,7 +27,7 @@ Body = dict[str, Any]
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 MARKS = st.dictionaries(
-    st.sampled_from([*NODE_LABELS, "orion.gpu/of-an-older-release", "orion/enabled", "kubernetes.io/os"]),
+    st.sampled_from([*NODE_LABELS, ALLOCATION, "orion.gpu/of-an-older-release", "orion/enabled", "kubernetes.io/os"]),
     st.sampled_from(["1", "x"]),
 )
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "orion.gpu/hp", "orion.gpu/be"]), st.sampled_from(["0", "0", "4"]))
@@ -81,7 +82,8 @@ NODES = st.fixed_dictionaries({
 def test_a_node_loses_only_the_labels_of_orion(node: Body) -> None:
     after = patched(copy.deepcopy(node), remains.node_patch(node) or {})
     before = node["metadata"].get("labels", {})
-    assert after["metadata"].get("labels", {}) == {k: v for k, v in before.items() if not k.startswith("orion.gpu/")}
+    kept = {k: v for k, v in before.items() if k == ALLOCATION or not k.startswith("orion.gpu/")}
+    assert after["metadata"].get("labels", {}) == kept
     assert after["metadata"].get("annotations") == node["metadata"].get("annotations")
     assert after["status"] == node["status"]
     assert remains.node_patch(after) is None

@@ -36,7 +36,9 @@ Argument: (list root component own).
 */}}
 {{- define "orion.annotations" -}}
 {{- $root := index . 0 -}}
-{{- $hook := ternary (include "orion.cleanupHook" $root | fromYaml) dict (eq (index . 1) "cleanup") -}}
+{{- $hook := dict -}}
+{{- $hooks := dict "cleanup" "orion.cleanupHook" "await-claims" "orion.awaitClaimsHook" -}}
+{{- with get $hooks (index . 1) -}}{{- $hook = include . $root | fromYaml -}}{{- end -}}
 {{- mustMergeOverwrite (dict) (default dict $root.Values.commonAnnotations) $hook (default dict (index . 2)) | toYaml }}
 {{- end }}
 

@@ -10,3 +10,10 @@ helm.sh/hook: post-delete
 helm.sh/hook-weight: "-1" # before the Job, behind the policy
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end }}
+
+{{/* Annotations of the objects of the Job that runs before everything else. If it fails, Helm removes nothing. */}}
+{{- define "orion.awaitClaimsHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: "-1" # before the Job
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end }}
