@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
-from orion.crds.claims import CLASSES, ClaimShape
+from orion.crds.claims import ClaimShape
 from orion.crds.policy import Priority
 from testbed import helm
 from tests.cluster.audited_plane import audited_plane, granted
@@ -21,9 +21,13 @@ USER = "system:serviceaccount:default:orion-await-claims"
 OF_CLAIMS = ("resource.k8s.io", "v1", "default", "resourceclaims")
 SHAPE = ClaimShape(priority=Priority.BE, gpus={"main": 1})
 GIVEN = {"request": "main", "driver": "orion.gpu", "pool": "node-1", "device": "gpu-1"}
-IN_USE = {
-    "allocation": {"devices": {"results": [GIVEN]}},
-    "reservedFor": [{"resource": "pods", "name": "train", "uid": "uid-train"}],
+POD = {
+    "metadata": {"name": "train"},
+    "spec": {
+        "containers": [{"name": "main", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "mine"}],
+        "schedulerName": "nobody",
+    },
 }
 
 
@@ -38,12 +42,14 @@ def test_every_right_is_used_and_none_is_missing(tmp_path: Path) -> None:
     with audited_plane(USER, tmp_path) as plane:
         bind(plane.api, ROLE, USER, "default")
         objects = client.CustomObjectsApi(plane.api)
-        assert CLASSES[Priority.BE] in str(SHAPE.template())
         spec = SHAPE.template()["spec"]["spec"]
         objects.create_namespaced_custom_object(*OF_CLAIMS, {"metadata": {"name": "mine"}, "spec": spec})
         status, said = await_claims(plane.kubeconfig)
         assert (status, "no pod uses a ResourceClaim of Orion" in said) == (0, True), said
-        objects.patch_namespaced_custom_object_status(*OF_CLAIMS, "mine", {"status": IN_USE})
+        pod = client.CoreV1Api(plane.api).create_namespaced_pod("default", POD)
+        reserved = [{"resource": "pods", "name": "train", "uid": pod.metadata.uid}]
+        in_use = {"allocation": {"devices": {"results": [GIVEN]}}, "reservedFor": reserved}
+        objects.patch_namespaced_custom_object_status(*OF_CLAIMS, "mine", {"status": in_use})
         status, said = await_claims(plane.kubeconfig)
         assert status == 1
         assert "cannot end without its driver: default/train; nothing has been removed" in said

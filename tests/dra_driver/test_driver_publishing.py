@@ -92,6 +92,23 @@ async def test_a_slice_of_another_pool_is_replaced(server: ScriptedServer) -> No
     assert server.writes == ["post", "delete", "post"]
 
 
+async def test_a_node_that_chooses_has_a_slice_only_while_the_driver_gives(server: ScriptedServer) -> None:
+    current = server.publishing._current
+    server.publishing._waiting = Waiting(Giver.DRA, True, current)
+    for giver, handover, slices in (
+        ("", "", 0),  # no agent has named it yet
+        ("device-plugin", "", 0),
+        ("dra", "", 1),
+        ("dra", "it waits for a pod", 1),  # the agent taints the GPUs as cordoned
+        ("device-plugin", "", 0),
+        ("device-plugin", "it waits for a pod", 0),
+    ):
+        current.take(Snapshot({"GPU-A": AdvertisedGPU("GPU-A", memory_bytes=80 << 30)}, {}, giver, handover))
+        await server.publishing._write()
+        assert len(server.stored) == slices
+    assert server.writes == ["post", "delete"]
+
+
 @pytest.mark.parametrize(
     ("runtime", "offers"),
     [
