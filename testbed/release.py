@@ -64,9 +64,13 @@ class Release:
         """Upgrade, and return the seconds until everything is ready; raises as `install`."""
         return self._ready_after("upgrade", self.name, str(chart), *_set(values))
 
-    def rollback(self) -> float:
-        """Roll back to the previous revision, and return the seconds until everything is ready; raises as `install`."""
-        return self._ready_after("rollback", self.name)
+    def rollback(self, revision: int = 0) -> float:
+        """Roll back to a revision, and return the seconds until everything is ready; raises as `install`.
+
+        Args:
+            revision: its number; 0: the previous one.
+        """
+        return self._ready_after("rollback", self.name, str(revision))
 
     def test(self) -> str:
         """Run the chart's tests, and return their output and Helm's.

@@ -19,8 +19,9 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(900)]
 
-SIMULATED = {"simulatedGPUs": 2, "webhook.terminationGracePeriodSeconds": 30, "uninstall.claimsSeconds": 2}
+SIMULATED = {"simulatedGPUs": 2, "webhook.terminationGracePeriodSeconds": 30, "uninstall.claimsSeconds": 20}
 BY_NODE = {**SIMULATED, "allocation": "by-node"}
+BY_NODE_REVISION = 2
 ALL, NONE = dict(zip(RESOURCES, (2, 16), strict=True)), dict.fromkeys(RESOURCES, 0)
 
 
@@ -94,7 +95,7 @@ def test_a_node_changes_hands_when_its_last_pod_has_ended(
 
 def test_the_pods_go_where_they_can_be_served(release: Release, kubectl: Kubectl, tenants: Tenants) -> None:
     floor = training("floor")
-    tenants.create(share(floor, compute={"request": "0.3"}), floor, serving("plain"))
+    tenants.create(share(floor, compute={"request": 0.3}), floor, serving("plain"))
     tenants.begun("floor")
     assert len(claims(kubectl, tenants)) == 1
     with pytest.raises(Failed, match=r"choosing/floor has be-0.* would change from by-node to device-plugin"):
@@ -129,6 +130,9 @@ def test_an_uninstall_is_refused_while_a_pod_has_a_claim(
         release.uninstall()
     assert f"cannot end without its driver: {tenants.namespace}/floor" in str(refused.value)
     assert {pod["status"]["phase"] for pod in release.pods()} == {"Running"}
+    release.rollback(BY_NODE_REVISION)  # who wants to keep Orion instead does this
+    assert {pod["status"]["phase"] for pod in release.pods()} == {"Running"}
+    assert tenants.reports("floor", 1)
 
 
 def test_nothing_is_left_after_the_uninstall_once_the_pod_has_ended(
