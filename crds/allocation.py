@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+OWNER_FILE = "owner"
+""" In the agent's folder: its first line names the `Giver` of the node's slots. Agents write it where nodes choose. """
 HANDING_OVER = "HandingOver"
 """ Why a node's GPUs take no new pods while its slots are about to be given by another program. """
 

@@ -18,6 +18,7 @@ from orion.injection.current import CurrentSnapshot
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.slots import Slot
 from orion.injection.snapshot import Snapshot, SnapshotFile, from_message
+from orion.injection.waiting import saved_giver
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.api.address import SocketAddress
 
@@ -76,6 +77,7 @@ class AgentLink:
             _log.error("agent: %s; there are no slots until the agent connects", error)
             return
         if message is not None:
+            message.giver = saved_giver(self._root) or message.giver
             snapshot = from_message(message)
             self._current.take(snapshot, from_agent=False)
             _log.info("agent: its last snapshot is used until the agent connects: %s", _shape(snapshot))

@@ -1,16 +1,30 @@
 """Whether this program gives the node's slots, or waits for the other one: the agent decides it (ownership.py there).
 
 The last snapshot stays in force while the agent is away, also for this program's next process. So nobody begins to give
-slots because nobody answers.
+slots because nobody answers. A program that was away when the node changed hands has an older snapshot. The agent's own
+file, which it writes before it says so, corrects that.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
-from orion.crds.allocation import Giver
+from orion.crds.allocation import OWNER_FILE, Giver
 from orion.injection.current import CurrentSnapshot
 
 _log = logging.getLogger(__name__)
+
+
+def saved_giver(root: Path) -> str:
+    """Return who gives the node's slots as the last agent has saved it; empty: nodes do not choose, or it is not known.
+
+    Args:
+        root: the agent's folder.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        return Giver((root / OWNER_FILE).read_text().partition("\n")[0]).value
+    return ""
 
 
 class Waiting:

@@ -8,6 +8,7 @@ agent goes on where this one has ended, at every step.
 
 What a program gave just before it had to stop may become known later: the kubelet admits a pod before the agent
 sees its container, and the scheduler allocates a claim before its pod is bound. So the node must stay free for a while.
+Where the agent is asked, it refuses what the wrong program gives.
 
 The file is gone after a reboot, and pods keep what they have. Then those who hold slots show who gave them.
 

@@ -69,6 +69,8 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
         parts: list[Part] = [holders, NodeLabels(context), Reporting(context)]
         if settings.by_node:
             parts.append(_handing_over(agent, holders, resources))
+        else:
+            agent.root.owner.unlink(missing_ok=True)  # later agents must not take it for the present state
         tasks = [asyncio.create_task(_forever(part)) for part in parts]
         stack.push_async_callback(_end, tasks)
         _log.info("agent: runs for node %s, API server %s", settings.node_name, access.url)

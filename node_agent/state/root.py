@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from orion.crds.allocation import OWNER_FILE
 from orion.errors import Conflict, Invalid
 
 _GPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,46}")
@@ -55,7 +56,7 @@ class Root:
     @property
     def owner(self) -> Path:
         """Which program gives the node's slots, where each node chooses."""
-        return self.path / "owner"
+        return self.path / OWNER_FILE
 
     def knowledge(self, gpu: str) -> Path:
         """Return the directory of what clients learnt; it has a file for each slot. Containers cannot see it."""

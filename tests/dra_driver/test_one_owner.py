@@ -198,5 +198,20 @@ def test_without_an_agent_each_program_keeps_to_the_last_answer(choosing: Choosi
     assert choosing.devices.allocatable(BE) == EVERY
 
 
+def test_a_program_that_was_away_when_the_node_changed_hands_knows_it_without_an_agent(choosing: ChoosingNode) -> None:
+    choosing.begin_all("device-plugin")
+    choosing.until("device-plugin", EVERY)
+    choosing.plugin.end()
+    choosing.operator.choose("dra")
+    eventually(lambda: choosing.giver() == "dra", choosing.log("agent"))
+    choosing.end("agent")
+    registrations = len(choosing.devices.registrations)
+    choosing.plugin.start()
+    choosing.plugin.until_logged("the device plugin waits: the DRA driver gives this node's slots")
+    eventually(lambda: len(choosing.devices.registrations) >= registrations + 2, "the plugin is registered")
+    eventually(lambda: choosing.plugin.ask("/readyz")[0] == 200, "the kubelet watches both resources")
+    assert choosing.devices.allocatable(BE) == 0
+
+
 def _saved(node: ChoosingNode) -> str:
     return (node.root / "dra-driver.json").read_text()
