@@ -182,6 +182,37 @@ def _no_clients_of_an_mps_daemon_end(installation: Installation, there: Mapping[
     installation.upgradable(without)
 
 
+def test_a_change_of_allocation_that_would_leave_pods_alone_is_rejected(installation: Installation) -> None:
+    values: dict[str, dict[str, Any]] = {name: {"allocation": name} for name in ("device-plugin", "dra", "by-node")}
+    installation.helm("install", "orion", "--create-namespace", values=values["by-node"])
+    eventually(lambda: "gpudevices" in api_types.served(installation.api, API_VERSION))
+    installation.gpu()
+    objects = client.CustomObjectsApi(installation.api)
+
+    def refused(to: str) -> str:
+        return installation.refused(values[to], command="upgrade")
+
+    for giver, other in (("dra", "device-plugin"), ("device-plugin", "dra")):
+        held = {"name": "be-0", "priority": "be", "pod": {"namespace": "n", "name": "train"}}
+        status = {"status": {"node": "a", "allocation": giver, "heldSlots": [held]}}
+        objects.patch_cluster_custom_object_status(*DEVICES, GPU, status)
+        assert f"(n/train has be-0), and allocation would change from by-node to {other}" in refused(other)
+        installation.upgradable(values[giver])
+        installation.upgradable(values["by-node"])
+    objects.patch_cluster_custom_object_status(*DEVICES, GPU, {"status": {"heldSlots": None}})
+    installation.upgradable(values["device-plugin"])
+
+    request = {"name": "gpu", "exactly": {"deviceClassName": "orion-be"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-gone"}
+    for name, owners in (("mine", []), ("followed", [pod])):
+        claim = {"metadata": {"name": name, "ownerReferences": owners}, "spec": {"devices": {"requests": [request]}}}
+        objects.create_namespaced_custom_object("resource.k8s.io", "v1", "default", "resourceclaims", claim)
+    assert "ResourceClaim default/mine asks for a GPU of Orion" in refused("device-plugin")
+    installation.upgradable(values["dra"])
+    objects.delete_namespaced_custom_object("resource.k8s.io", "v1", "default", "resourceclaims", "mine")
+    installation.upgradable(values["device-plugin"])  # the other claim's pod is gone
+
+
 def _as_the_operator_does(installation: Installation) -> tuple[Any, ...]:
     """Write the objects that the operator writes instead of the chart; return them as the API server stored them."""
     data = {"tls.crt": base64.b64encode(b"leaf").decode(), "ca.key": base64.b64encode(b"key").decode()}
