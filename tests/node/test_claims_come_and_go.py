@@ -33,7 +33,7 @@ NODES, GPUS = ("wide-1", "wide-2"), 8
 COUNTS = (1, 2, 3, 4)
 LASTS = "lasts"
 """ In the names of pods that run until they are deleted, after each round. """
-CAPACITIES = ("time", "memory", "hpSlots", "beSlots")
+CAPACITIES = ("time", "memory", "hpSlots", "beSlots", "spread")
 SHARES: dict[str, tuple[str, dict[str, Any]]] = {
     f"{role}-{number}": (role, {**time, **memory})
     for role, little in (("hp", 0.5), ("be", 0.3))
@@ -65,7 +65,7 @@ class Ledger:
         self._objects = client.CustomObjectsApi(api)
         slices: Any = self._objects.list_cluster_custom_object(**DRA, plural="resourceslices")
         self._limits = {
-            device["name"]: {name: amount(device["capacity"][name]["value"]) for name in CAPACITIES}
+            device["name"]: {name: amount(capacity["value"]) for name, capacity in device["capacity"].items()}
             for each in slices["items"]
             for device in each["spec"].get("devices") or ()
         }
@@ -236,4 +236,4 @@ def test_claims_slots_and_records_agree_while_pods_come_and_go(
     eventually(drained, what="all have come and gone", seconds=600)
     for node in wide_nodes:
         until_nothing_is_left(GpuNode(node, api), node)
-    assert all(ledger.most[name] for name in CAPACITIES), ledger.most
+    assert set(CAPACITIES) <= {name for name, most in ledger.most.items() if most}
