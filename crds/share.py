@@ -65,8 +65,9 @@ class DeviceMemory(Model):
     """ The device memory that counts as reserved on the GPU when pods are placed. Unit: bytes. Default: the limit. """
 
     limit: MemoryAmount | None = None
-    """ The device memory that each process of the slot may allocate. An allocation beyond the limit fails with the
-    error of a full GPU. A lower limit does not free memory that is already allocated. Unit: bytes. Default: no limit.
+    """ The device memory that all processes of the slot may allocate together. An allocation beyond the limit fails
+    with the error of a full GPU. A lower limit does not free memory that is already allocated. Unit: bytes. Default:
+    no limit.
     """
 
     rules = MEMORY
@@ -200,7 +201,7 @@ KIND = Kind(
         Column("Priority", ".spec.priority", "string", "The priority of the pods: hp or be."),
         Column("Policy", ".spec.policy", "string", "The policy of the GPUs of hp pods; empty: orion.", wide=True),
         Column("Slowdown", ".spec.maxSlowdown", "number", "The accepted slowdown of hp's work, a factor.", wide=True),
-        Column("Memory", ".spec.memory.limit", "string", "The device memory that each process may allocate."),
+        Column("Memory", ".spec.memory.limit", "string", "The device memory of each slot."),
         Column("Pods", ".status.pods.governed", "integer", "The number of pods that this share governs."),
         Column("Clients", ".status.clientCounts.total", "integer", "The number of their processes that use slots."),
         condition_column("Ready", "Whether all governed pods have the grant of this share."),

@@ -12,6 +12,7 @@ MESSAGE_MAX = 4096
 FDS_MAX = 250
 
 HELLO_RETURNS = 1
+HELLO_KEEPS_CREDIT = 2
 OFFERS_KNOWLEDGE = 1
 
 KNOWLEDGE_MAGIC = 0x3157454E4B4E524F
@@ -30,12 +31,14 @@ class MessageType(IntEnum):
     SUSPECT = 4
     LEARNT = 5
     TURN = 6
+    MEMORY = 7
     WELCOME = 16
     REFUSED = 17
     NEIGHBOURS = 18
     GONE = 19
     KNOWLEDGE = 20
     JOB = 21
+    CREDIT = 22
 
 
 class Refusal(IntEnum):
@@ -53,6 +56,14 @@ class TurnWish(IntEnum):
 
     HANDED_BACK = 1
     WANTED = 2
+
+
+class CreditAnswer(IntEnum):
+    """What the agent answers to a client that wants more memory."""
+
+    NO = 1
+    YES = 2
+    LATER = 3
 
 
 class ReportCode(IntEnum):
@@ -107,6 +118,18 @@ class Turn(LittleEndianStructure):
     """A be client hands back the rest of its slot's turn, or asks for a turn."""
 
     _fields_ = [("head", Message), ("wish", c_uint32), ("reserved", c_uint32)]
+
+
+class MemoryWish(LittleEndianStructure):
+    """A client wants to hold more device memory than its credit allows."""
+
+    _fields_ = [("head", Message), ("client_index", c_uint32), ("generation", c_uint32), ("bytes", c_uint64)]
+
+
+class Credit(LittleEndianStructure):
+    """The agent has decided about a MemoryWish, and written the credit into the grant page."""
+
+    _fields_ = [("head", Message), ("answer", c_uint32), ("reserved", c_uint32)]
 
 
 class Welcome(LittleEndianStructure):

@@ -144,9 +144,12 @@ class GrantPage(LittleEndianStructure):
         ("header", PageHeader),
         ("current", c_uint32),
         ("plan", c_uint32),
-        ("spare", c_uint32 * 14),
+        ("credit_epoch", c_uint32),
+        ("used_mib", c_uint32),
+        ("spare", c_uint32 * 12),
         ("copy", Grant * 2),
-        ("unused", c_uint8 * 3712),
+        ("unused", c_uint8 * 1664),
+        ("credit_mib", c_uint32 * GPU_CLIENTS_MAX),
     ]
 
 
@@ -211,7 +214,8 @@ class RecordPage(LittleEndianStructure):
         ("fault", c_uint64),
         ("launches_counted_ns", c_uint64),
         ("piece_ns", c_uint64),
-        ("unused", c_uint8 * 3376),
+        ("credit_epoch", c_uint64),
+        ("unused", c_uint8 * 3368),
     ]
 
 

@@ -180,7 +180,8 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         before += ["orion_work_begin(&work);"]
         after = ["orion_work_end(&work, result);"]
     if kind == "frees":
-        return [*before, *_calling(function, [*after, f"orion_memory_released({arguments}, result);"])]
+        releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
+        return [releasing, *before, *_calling(function, [*after, "orion_memory_released(&release, result);"])]
     if kind in ("maps", "unmaps", "retains"):
         changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
         return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
@@ -192,7 +193,7 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         *joins,
         f"const CUdevice device = {place};",
         f"const uint64_t reserved = {arguments};",
-        "if (!orion_memory_reserve(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
         *before,
         *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
     ]

@@ -174,6 +174,7 @@ class Agent:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
         slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
+        self.gpu(uuid).joining.credit.look_at(slot)
         slot.rule = rule
         self._set_owner(slot, owner)
         self.save(self.gpu(uuid))
@@ -239,9 +240,11 @@ class Agent:
         Raises:
             NotFound: there is no such GPU or slot.
         """
-        slot = self.gpu(uuid).shared_gpu.slot(name)
+        gpu = self.gpu(uuid)
+        slot = gpu.shared_gpu.slot(name)
         if slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli):
-            self.save(self.gpu(uuid))
+            gpu.joining.credit.look_at(slot)
+            self.save(gpu)
         return slot
 
     def set_policy(self, uuid: str, policy: Policy) -> ServedGpu:

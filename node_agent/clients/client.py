@@ -10,6 +10,7 @@ from orion.hook import layout
 from orion.node_agent.clients import messages
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.processes.liveness import Program
 from orion.node_agent.slots.slot import Slot
 
 ClientKey = tuple[int, int]
@@ -43,6 +44,12 @@ class Client:
     writable: list[int] = field(default_factory=list)
     joined_ns: int = field(default_factory=time.monotonic_ns)
     ready: bool = False
+    program: Program | None = None
+    """ What runs in the process; None: it is not visible here. """
+    keeps_credit: bool = False
+    """ The hook keeps to the client's credit of memory; an earlier one has the whole limit for each process. """
+    returned: bool = False
+    """ The client has come back from an earlier agent, whose credit it keeps to until it has the new page. """
     condition: str = ""
     sent: set[ClientKey] = field(default_factory=set)
     """ be: the hp clients whose pages the agent has sent to this client. """

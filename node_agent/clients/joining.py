@@ -13,6 +13,7 @@ from orion.node_agent.clients import messages, new_client, returning
 from orion.node_agent.clients.admission import JoinRefused, admit
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
+from orion.node_agent.clients.credit import Credit
 from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.neighbours import Neighbours
@@ -24,6 +25,7 @@ from orion.node_agent.slots.slot import SOCKET, Slot
 
 _log = logging.getLogger(__name__)
 
+_MIB = 1 << 20
 _HELLO_SECONDS = 5.0
 _READY_SECONDS = 10.0
 _STUCK_SECONDS = 10.0
@@ -68,6 +70,8 @@ class Joining:
         self._save, self._on_change, self._on_turn = save, on_change, on_turn
         self._loop = asyncio.get_running_loop()
         self._neighbours = Neighbours(shared_gpu)
+        self.credit = Credit(shared_gpu)
+        """ How much memory each client may hold. """
         self._entrances: dict[str, Entrance] = {}
         self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle | None]] = {}
         self._clients: dict[Connection, Client] = {}
@@ -102,6 +106,7 @@ class Joining:
         for client_index in [index for index, each in self._shared_gpu.awaited.items() if each.slot == slot.name]:
             self._shared_gpu.awaited.pop(client_index)
             self._shared_gpu.free_index(slot.name, client_index)
+        self.credit.forget(slot)
         slot.joins.fill()
         self._entrances[slot.name].refill()
 
@@ -112,6 +117,7 @@ class Joining:
         self._shared_gpu.remove(client)
         self._jobs.left(client)
         client.release()
+        self.credit.left(client)
         _log.debug("client: %s %s at %s left: %s", client.slot.name, client.process_id, client.key, why)
         self._changed(client)
 
@@ -127,6 +133,7 @@ class Joining:
                 self.forget(client, "it did not send READY after WELCOME")
         for client in list(self._shared_gpu.stopped):
             self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
+        self.credit.look()
 
     def give_up_awaiting(self) -> None:
         """Remove the clients of the previous agent that did not return."""
@@ -134,6 +141,7 @@ class Joining:
             _log.info("client: %s %s at %s did not return", each.slot, each.process_id, each.key)
             del self._shared_gpu.awaited[client_index]
             self._shared_gpu.free_index(each.slot, client_index)
+            self.credit.gave_up(each)
         self._neighbours.changed()
 
     def stop(self) -> None:
@@ -200,7 +208,17 @@ class Joining:
             elif isinstance(message, join.Turn) and slot.role is layout.Role.BE and not slot.wishes.take():
                 # Beyond so many, the agent's next check sees what the clients want.
                 self._on_turn(slot, message.wish)
+            elif isinstance(message, join.MemoryWish):
+                connection.send(messages.credit(self._may_hold(slot, message)))
             connection.close()
+
+    def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
+        client = self._shared_gpu.clients.get(wish.client_index)
+        if client is None or client.key[1] != wish.generation or client.slot is not slot:
+            return join.CreditAnswer.LATER  # it has not returned yet
+        if slot.memory_wishes.take():
+            return join.CreditAnswer.LATER
+        return self.credit.asked(client, -(-wish.bytes // _MIB))
 
     def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
         try:
@@ -225,7 +243,9 @@ class Joining:
             raise JoinRefused(join.Refusal.FULL, str(reason)) from None
         except OSError as error:
             raise JoinRefused(join.Refusal.FULL, f"the agent cannot make pages: {error.strerror}", 1000) from None
+        client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._clients[connection] = client
+        self.credit.joined(client)
         self._save()
         self._counters.joins[slot.role.name.lower()] += 1
         fds = [self._shared_gpu.page.descriptor, slot.page.descriptor, *client.writable]
@@ -262,8 +282,10 @@ class Joining:
             client.stale = before.sent | before.stale
         else:
             self._shared_gpu.awaited.pop(hello.client_index)
+        client.keeps_credit, client.returned = bool(hello.flags & join.HELLO_KEEPS_CREDIT), True
         self._shared_gpu.add(client)
         self._clients[connection] = client
+        self.credit.joined(client)
         client.stale |= {each.key for each in self._shared_gpu.awaited.values()}
         self._counters.adopted += 1
         answer = messages.welcome(slot.role, version, *client.key, returned=True)

@@ -11,7 +11,7 @@ from typing import Final
 from orion.errors import Invalid
 from orion.hook import join, layout
 
-FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn
+FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn | join.MemoryWish
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.HELLO: join.Hello,
@@ -20,6 +20,7 @@ _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.SUSPECT: join.Suspect,
     join.MessageType.LEARNT: join.Learnt,
     join.MessageType.TURN: join.Turn,
+    join.MessageType.MEMORY: join.MemoryWish,
 }
 _LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
 
@@ -78,6 +79,11 @@ def listing(kind: join.MessageType, listed: Sequence[tuple[int, int]]) -> bytes:
 def job(rank: int) -> bytes:
     """Build a JOB; a writable descriptor of the job's page is sent with it."""
     return bytes(join.Job(_head(join.MessageType.JOB), rank, 0))
+
+
+def credit(answer: join.CreditAnswer) -> bytes:
+    """Build a CREDIT: whether a client may hold what it has asked for."""
+    return bytes(join.Credit(_head(join.MessageType.CREDIT), answer, 0))
 
 
 def knowledge(count: int) -> bytes:

@@ -8,6 +8,7 @@ Clients may write anything into their pages: every reader here accepts any bit p
 numbers.
 """
 
+import secrets
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ _HEADER = struct.Struct("<QII48s")
 _GRANT = struct.Struct("<QII2Q4I2I6Q")
 _PLACE = struct.Struct("<II")
 _NO_PLAN = (0,) * 6
+_MIB_MAX, _WORD_MAX = 2**31, 2**32 - 1
 
 
 _fence_lock = threading.Lock()
@@ -36,10 +38,10 @@ def printable(raw: bytes, limit: int) -> str:
 
 
 def _fence() -> None:
-    """Order the stores before this call before those after it.
+    """Order the stores before this call before the stores and loads after it.
 
-    x86-64 keeps stores in order anyway. On other processors, releasing a lock and acquiring it again keeps the order: a
-    store cannot move down past the release, or up past the acquisition.
+    Releasing a lock and acquiring it again keeps the order: a store cannot move down past the release, nor a load or
+    store up past the acquisition, which is an atomic exchange.
     """
     for _ in range(2):
         with _fence_lock:
@@ -149,10 +151,32 @@ class GrantPage(_AgentPage):
     copy_size = layout.GrantPage.copy.size // 2
 
     _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan")
+    _epoch: ClassVar[int] = layout.offset(layout.GrantPage, "credit_epoch") // 4
+    _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
+    _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
+
+    def __init__(self, gpu: str) -> None:
+        super().__init__(gpu)
+        self.epoch = secrets.randbits(31) + 1
+        """ Tells this page's credits from those of an earlier agent's page. """
+        self._words[self._epoch] = self.epoch
 
     def write(self, grant: Grant) -> None:
         """Make ``grant`` the current one."""
         self._publish(partial(_grant_structure, grant))
+
+    def credit(self, index: int) -> int:
+        """Return how much memory the client of that index may hold, in MiB."""
+        return self._words[self._credit + index]
+
+    def set_credit(self, index: int, mib: int) -> None:
+        """Change a client's credit. What the client holds is to be read after this, not before."""
+        self._words[self._credit + index] = max(0, min(mib, _WORD_MAX))
+        _fence()
+
+    def set_used(self, mib: int) -> None:
+        """Write what the slot's processes hold together."""
+        self._words[self._used] = min(mib, _WORD_MAX)
 
     def announce_plan(self) -> None:
         """Wake the clients that wait for their turn: the plan has changed."""
@@ -246,11 +270,13 @@ class RecordPage:
     _counted: ClassVar[int] = layout.offset(layout.RecordPage, "launches_counted_ns") // 8
     _piece: ClassVar[int] = layout.offset(layout.RecordPage, "piece_ns") // 8
     _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
+    _memory: ClassVar[int] = layout.offset(layout.RecordPage, "memory_bytes") // 8
+    _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
     _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
     _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
 
     def __init__(self, memory: memoryview) -> None:
-        self._memory = memory
+        self._bytes = memory
         self._words = memory.cast("Q")
 
     @staticmethod
@@ -289,6 +315,16 @@ class RecordPage:
         return self._words[self._shares] == 1
 
     @property
+    def memory_mib(self) -> int:
+        """What the client says that it holds of the device's memory, in MiB, rounded up; at most 2 PiB."""
+        return min(-(-self._words[self._memory] >> 20), _MIB_MAX)
+
+    @property
+    def credit_epoch(self) -> int:
+        """The epoch of the grant page whose credit the client keeps to; 0: none."""
+        return self._words[self._epoch]
+
+    @property
     def fault(self) -> int:
         """The CUDA error with which the client lost its context; 0: it has its context."""
         return self._words[self._fault]
@@ -308,7 +344,7 @@ class RecordPage:
         longest = self._words[self._last]
         if not longest:
             return 0, ""
-        name = bytes(self._memory[self._name : self._name + self._name_size])
+        name = bytes(self._bytes[self._name : self._name + self._name_size])
         return longest, printable(name, self._name_size - 1)
 
     def read(self) -> Record:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STOPPED = frozenset("Tt")
-_STATE, _START_TIME = 0, 19
+_ENDED = frozenset("ZX")
+_STATE, _THREADS, _START_TIME, _STACK = 0, 17, 19, 25
 """ Positions in /proc/PID/stat after the command, which ends with the last ')'. """
 
 
@@ -41,6 +42,34 @@ class Owner:
         """Return the living process of that id as an owner; None: no such process lives."""
         started = start_time(process_id)
         return None if started is None else cls(process_id, started)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process and the program in it. After exec, the process is the same and the program another one."""
+
+    process_id: int
+    started: int
+    stack: int
+    """ Where the program's stack begins, which is random; 0: the kernel does not say. """
+
+    @classmethod
+    def of(cls, process_id: int) -> "Program | None":
+        """Return what runs in a process; None: there is no such process, or it has ended."""
+        fields = _stat(process_id)
+        if len(fields) <= _STACK or _is_zombie(fields):
+            return None
+        return cls(process_id, int(fields[_START_TIME]), int(fields[_STACK]))
+
+
+def has_ended(program: Program) -> bool:
+    """Return whether the kernel has closed a program's files: it has ended, or its process has executed another one."""
+    return Program.of(program.process_id) != program
+
+
+def _is_zombie(fields: list[str]) -> bool:
+    """Return whether all threads have ended: a process whose first thread alone has ended looks like a zombie, too."""
+    return fields[_STATE] in _ENDED and int(fields[_THREADS]) <= 1
 
 
 def is_stopped(process_id: int) -> bool:

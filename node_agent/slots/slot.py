@@ -25,7 +25,8 @@ JOINS_BURST = 512
 """ How many clients may join a slot at once: all clients of a GPU. """
 JOINS_PER_SECOND = 50.0
 _WISHES_BURST, _WISHES_PER_SECOND = 64, 200.0
-""" How often its clients may hand back the turn or ask for one: each time the agent plans the GPU's turns again. """
+""" How often its clients may hand back the turn or ask for one: each time the agent plans the GPU's turns again. And
+how often they may ask for more memory. """
 
 
 class Slot:
@@ -61,6 +62,7 @@ class Slot:
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
+        self.memory_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.page = pages.GrantPage(gpu)
         self.grant = pages.Grant(role, 0, 0)
         self.page.write(self.grant)

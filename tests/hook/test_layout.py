@@ -34,6 +34,8 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_report_message": join.Report,
     "orion_suspect": join.Suspect,
     "orion_turn": join.Turn,
+    "orion_memory_wish": join.MemoryWish,
+    "orion_credit": join.Credit,
     "orion_welcome": join.Welcome,
     "orion_refused": join.Refused,
     "orion_client_index": join.Place,
@@ -56,6 +58,7 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_REFUSED_", join.Refusal),
     ("ORION_REPORT_", join.ReportCode),
     ("ORION_TURN_", join.TurnWish),
+    ("ORION_CREDIT_", join.CreditAnswer),
 ]
 BARE: dict[str, type[IntEnum]] = {
     "orion_busy_state": layout.BusyState,

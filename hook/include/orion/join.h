@@ -24,7 +24,8 @@
  *
  * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
  * then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands back the rest of
- * its slot's turn, or asks for a turn.
+ * its slot's turn, or asks for a turn. A client whose credit of memory does not suffice sends MEMORY; the agent answers
+ * CREDIT after it has written the client's credit into the grant page, and closes that connection.
  *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
  * unknown type. The agent closes the connection when it gets a message of unknown type. */
@@ -46,15 +47,17 @@ enum orion_message_type {
     ORION_SUSPECT = 4,
     ORION_LEARNT = 5,
     ORION_TURN = 6,
+    ORION_MEMORY = 7,
     ORION_WELCOME = 16,
     ORION_REFUSED = 17,
     ORION_NEIGHBOURS = 18,
     ORION_GONE = 19,
     ORION_KNOWLEDGE = 20,
     ORION_JOB = 21,
+    ORION_CREDIT = 22,
 };
 
-enum { ORION_HELLO_RETURNS = 1u };    /* flags of HELLO */
+enum { ORION_HELLO_RETURNS = 1u, ORION_HELLO_KEEPS_CREDIT = 2u }; /* flags of HELLO */
 enum { ORION_OFFERS_KNOWLEDGE = 1u }; /* flags of WELCOME: the agent takes LEARNT and may send KNOWLEDGE */
 enum orion_refusal {
     ORION_REFUSED_LAYOUT = 1,
@@ -64,6 +67,8 @@ enum orion_refusal {
     ORION_REFUSED_SLOT = 5
 };
 enum orion_turn_wish { ORION_TURN_HANDED_BACK = 1, ORION_TURN_WANTED = 2 };
+/* YES: the credit suffices now. LATER: the agent cannot say yet, for example because clients return to it. */
+enum orion_credit_answer { ORION_CREDIT_NO = 1, ORION_CREDIT_YES = 2, ORION_CREDIT_LATER = 3 };
 enum orion_report { ORION_REPORT_UNKNOWN_FUNCTION = 1, ORION_REPORT_GIVEN_UP = 2, ORION_REPORT_PAGES = 3 };
 
 struct orion_message {
@@ -94,6 +99,16 @@ struct orion_suspect {
 struct orion_turn {
     struct orion_message head;
     uint32_t wish; /* enum orion_turn_wish */
+    uint32_t reserved;
+};
+struct orion_memory_wish {
+    struct orion_message head;
+    uint32_t client_index, generation;
+    uint64_t bytes; /* that the client wants to hold in all */
+};
+struct orion_credit {
+    struct orion_message head;
+    uint32_t answer; /* enum orion_credit_answer */
     uint32_t reserved;
 };
 struct orion_welcome {

@@ -100,7 +100,7 @@ struct orion_grant {
     uint32_t role; /* enum orion_role; constant while the slot exists */
     uint32_t reserved;
     uint64_t window_share_ns;             /* expected time of the work that each be client of the slot may have in flight */
-    uint64_t memory_limit_bytes;          /* for each process of the slot; 0: no limit */
+    uint64_t memory_limit_bytes;          /* for each process, and with credits for the slot; 0: no limit */
     uint32_t compute_request_milli;       /* be: the part of the GPU's time that the slot is sure to get; 0: none */
     uint32_t compute_limit_milli;         /* the most of the GPU's time that the slot may use; 0: no limit */
     uint32_t sm_share_milli, spare_milli; /* for later policies; 0: none */
@@ -116,10 +116,17 @@ struct orion_grant {
 struct orion_grant_page {
     struct orion_page_header header;
     _Atomic uint32_t current;
-    _Atomic uint32_t plan; /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
-    uint32_t spare[14];
+    _Atomic uint32_t plan;         /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
+    _Atomic uint32_t credit_epoch; /* differs between the pages of successive agents; 0: the agent gives no credit */
+    _Atomic uint32_t used_mib;     /* what the slot's processes have allocated together, lately, in MiB */
+    uint32_t spare[12];
     struct orion_grant copy[2];
-    uint8_t unused[3712];
+    uint8_t unused[1664];
+    /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead
+     * processes still hold are together no more than the limit. The client publishes what it holds and then looks at its
+     * credit (memory/memory.h); the agent lowers a credit and then looks at what the client holds. So one of them sees
+     * the other. */
+    _Atomic uint32_t credit_mib[ORION_GPU_CLIENTS_MAX];
 };
 
 struct orion_busy_page {
@@ -183,7 +190,8 @@ struct orion_record_page {
     _Atomic uint64_t fault;               /* the CUresult with which the client first lost its context; 0: none */
     _Atomic uint64_t launches_counted_ns; /* when `launches` was counted; divide by the time between two counts */
     _Atomic uint64_t piece_ns;            /* be: about the longest work between two waits at the valve, lately */
-    uint8_t unused[3376];
+    _Atomic uint64_t credit_epoch;        /* of the grant page whose credit the client keeps to; written after memory_bytes */
+    uint8_t unused[3368];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears
@@ -229,6 +237,7 @@ _Static_assert(sizeof(struct orion_policy_page) == ORION_PAGE_SIZE, "policy page
 _Static_assert(offsetof(struct orion_policy_page, stopped) == 2048, "stopped");
 _Static_assert(sizeof(struct orion_grant) == 128, "grant");
 _Static_assert(sizeof(struct orion_grant_page) == ORION_PAGE_SIZE, "grant page");
+_Static_assert(offsetof(struct orion_grant_page, credit_mib) == 2048, "credit");
 _Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
 _Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");
 _Static_assert(offsetof(struct orion_busy_page, current) == 112, "all that be reads of hp at the gate is in one cache line");

@@ -75,6 +75,7 @@ static int send_hello(struct orion_membership *m)
         .head = {ORION_MESSAGE_MAGIC, ORION_HELLO},
         .layout_oldest = ORION_LAYOUT_OLDEST,
         .layout_newest = ORION_LAYOUT_NEWEST,
+        .flags = ORION_HELLO_KEEPS_CREDIT,
         .process_id = (uint32_t)getpid(),
         .hook_version = ORION_VERSION,
     };
@@ -88,7 +89,7 @@ static int send_hello(struct orion_membership *m)
     struct iovec part = {&hello, sizeof hello};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (m->busy >= 0) {
-        hello.flags = ORION_HELLO_RETURNS;
+        hello.flags |= ORION_HELLO_RETURNS;
         hello.client_index = m->client_index;
         hello.generation = m->generation;
         message.msg_control = &control;

@@ -13,6 +13,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
+#include "agent/credit.h"
 #include "be/graph_copies.h"
 #include "be/graph_updates.h"
 #include "core/core.h"

@@ -86,86 +86,143 @@ static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t 
     return NULL;
 }
 
-/* Repeats the store if another thread changed `used` meanwhile, so that the last stored value is never an old one. */
+/* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
+ * credit comes after it. The caller has the lock, so the page never lags behind. */
+static void publish_to(struct orion_gpu *gpu, uint64_t used)
+{
+    atomic_store(&gpu->record->memory_bytes, used);
+    atomic_store(&gpu->record->credit_epoch, atomic_load(&gpu->grant->credit_epoch));
+}
+
 void orion_memory_publish(struct orion_process *process, struct orion_gpu *gpu)
 {
     if (!counts(gpu->device)) return;
-    _Atomic uint64_t *total = &orion_memory(process)->used[gpu->device];
-    uint64_t used;
-    do {
-        used = atomic_load(total);
-        atomic_store(&gpu->record->memory_bytes, used);
-    } while (used != atomic_load(total));
+    struct orion_memory *memory = orion_memory(process);
+    lock(memory);
+    publish_to(gpu, memory->used[gpu->device]);
+    unlock(memory);
 }
 
-static void publish(struct orion_process *process, CUdevice device)
+/* The caller has the lock. */
+static void change(struct orion_process *process, CUdevice device, uint64_t used)
 {
+    orion_memory(process)->used[device] = used;
     struct orion_gpu *gpu = client_on(process, device, false);
-    if (gpu != NULL) orion_memory_publish(process, gpu);
+    if (gpu != NULL) publish_to(gpu, used);
 }
 
+/* The caller has the lock. */
 static void give_back(struct orion_process *process, CUdevice device, uint64_t bytes)
 {
-    _Atomic uint64_t *total = &orion_memory(process)->used[device];
-    uint64_t used = atomic_load(total);
-    while (!atomic_compare_exchange_weak(total, &used, used > bytes ? used - bytes : 0)) {}
-    publish(process, device);
+    uint64_t used = orion_memory(process)->used[device];
+    change(process, device, used > bytes ? used - bytes : 0);
 }
 
-/* Frees the entry if nothing holds its memory. Memory that is only mapped keeps its entry without a handle, because the
- * driver may give the same handle to other memory. The caller has the lock. */
-static void drop(struct orion_process *process, struct orion_allocation *allocation)
+/* Frees the entry if nothing holds its memory; returns what is to be given back. Memory that is only mapped keeps its entry
+ * without a handle, because the driver may give the same handle to other memory. The caller has the lock. */
+static struct orion_release drop(struct orion_allocation *allocation)
 {
+    struct orion_release release = {.device = allocation->device};
     if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
-    if (allocation->handles != 0 || allocation->mappings != 0) return;
-    give_back(process, allocation->device, allocation->bytes);
+    if (allocation->handles != 0 || allocation->mappings != 0) return release;
+    release.bytes = allocation->bytes;
     *allocation = (struct orion_allocation){0};
+    return release;
 }
 
-bool orion_memory_reserve(CUdevice device, uint64_t bytes)
+/* An agent that gives no credit has the epoch 0; then each process has the whole limit. */
+static uint64_t credit_of(const struct orion_gpu *gpu)
 {
+    if (atomic_load(&gpu->grant->credit_epoch) == 0) return UINT64_MAX;
+    uint32_t index = gpu->record->client_index;
+    return index < ORION_GPU_CLIENTS_MAX ? (uint64_t)atomic_load(&gpu->grant->credit_mib[index]) << 20 : 0;
+}
+static bool is_within_credit(const struct orion_gpu *gpu, uint64_t used) { return used <= credit_of(gpu); }
+
+void orion_memory_refused(struct orion_gpu *gpu)
+{
+    atomic_fetch_add_explicit(&gpu->record->memory_refusals, 1, memory_order_relaxed);
+}
+
+/* A sum of such sizes does not overflow. The driver refuses a larger one. */
+static uint64_t countable(uint64_t bytes) { return bytes < UINT64_C(1) << 50 ? bytes : UINT64_C(1) << 50; }
+
+enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+{
+    bytes = countable(bytes);
     struct orion_process *process = orion_the_process;
-    if (process == NULL || !counts(device)) return true;
+    if (process == NULL || !counts(device)) return ORION_RESERVED;
     struct orion_gpu *gpu = limiting_gpu(process, device);
-    uint64_t limit = limit_of(gpu);
-    _Atomic uint64_t *total = &orion_memory(process)->used[device];
-    uint64_t used = atomic_load(total);
-    do {
-        if (limit != 0 && (bytes > limit || used > limit - bytes)) {
-            atomic_fetch_add_explicit(&gpu->record->memory_refusals, 1, memory_order_relaxed);
-            return false;
+    struct orion_memory *memory = orion_memory(process);
+    enum orion_reservation result = ORION_RESERVED;
+    lock(memory);
+    uint64_t limit = limit_of(gpu), before = memory->used[device];
+    if (limit != 0 && (bytes > limit || before > limit - bytes)) {
+        result = ORION_BEYOND_LIMIT;
+    } else if (limit != 0 && bytes != 0 && !is_within_credit(gpu, before + bytes)) {
+        result = ORION_BEYOND_CREDIT; /* without a word in the page: the agent would count it as held */
+    } else {
+        change(process, device, before + bytes);
+        if (limit != 0 && bytes != 0 && !is_within_credit(gpu, before + bytes)) { /* it was lowered meanwhile */
+            change(process, device, before);
+            result = ORION_BEYOND_CREDIT;
         }
-    } while (!atomic_compare_exchange_weak(total, &used, used + bytes));
-    return true;
+    }
+    unlock(memory);
+    *wish = (struct orion_wish){gpu, before + bytes};
+    return result;
 }
 
 void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result)
 {
+    bytes = countable(bytes);
     struct orion_process *process = orion_the_process;
     if (process == NULL || !counts(device)) return;
     struct orion_memory *memory = orion_memory(process);
     struct orion_allocation *entry = NULL;
+    lock(memory);
     if (result == CUDA_SUCCESS && key != 0) {
-        lock(memory);
         entry = find_free(memory, key);
         if (entry != NULL) *entry = (struct orion_allocation){.key = key, .bytes = bytes, .device = (unsigned)device, .handles = 1};
-        unlock(memory);
     }
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
         give_back(process, device, bytes);
-    else publish(process, device);
+    unlock(memory);
 }
 
-void orion_memory_released(uint64_t key, CUresult result)
+struct orion_release orion_memory_releasing(uint64_t key)
 {
     struct orion_process *process = orion_the_process;
-    if (process == NULL || result != CUDA_SUCCESS || key == 0) return;
+    struct orion_release release = {0};
+    if (process == NULL || key == 0) return release;
     struct orion_memory *memory = orion_memory(process);
     lock(memory);
     struct orion_allocation *allocation = find(memory, key);
     if (allocation != NULL && allocation->handles != 0) {
         allocation->handles--;
-        drop(process, allocation);
+        release = drop(allocation);
+        release.key = key;
+    }
+    unlock(memory);
+    return release;
+}
+
+/* A free that fails leaves the memory to the program. Its context is broken then, or the address was wrong and has no
+ * entry; so a handle that was released in part is not counted again. */
+void orion_memory_released(const struct orion_release *release, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || release->bytes == 0) return;
+    struct orion_memory *memory = orion_memory(process);
+    lock(memory);
+    struct orion_allocation *entry = result == CUDA_SUCCESS ? NULL : find_free(memory, release->key);
+    if (entry != NULL) {
+        *entry = (struct orion_allocation){.key = release->key,
+                                           .bytes = release->bytes,
+                                           .device = (unsigned)release->device,
+                                           .handles = 1};
+    } else {
+        give_back(process, release->device, release->bytes);
     }
     unlock(memory);
 }
@@ -198,7 +255,8 @@ void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result)
         }
         at += mapping->bytes;
         mapping->mapped->mappings--;
-        drop(process, mapping->mapped);
+        struct orion_release release = drop(mapping->mapped);
+        if (release.bytes != 0) give_back(process, release.device, release.bytes);
         *mapping = (struct orion_allocation){0};
     }
     unlock(memory);
@@ -224,13 +282,24 @@ void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result)
     unlock(memory);
 }
 
+/* Other processes of the slot hold a part of its limit: what they used lately. What is left of this client's own credit is
+ * surely free. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || !counts(device)) return;
-    uint64_t limit = limit_of(limiting_gpu(process, device));
+    struct orion_gpu *gpu = limiting_gpu(process, device);
+    uint64_t limit = limit_of(gpu);
     if (limit == 0) return;
-    uint64_t used = atomic_load(&orion_memory(process)->used[device]), left = used < limit ? limit - used : 0;
+    struct orion_memory *memory = orion_memory(process);
+    lock(memory);
+    uint64_t used = memory->used[device];
+    unlock(memory);
+    uint64_t of_slot = (uint64_t)atomic_load(&gpu->grant->used_mib) << 20;
+    if (of_slot < used) of_slot = used;
+    uint64_t left = of_slot < limit ? limit - of_slot : 0;
+    uint64_t own = credit_of(gpu) < limit ? credit_of(gpu) : limit;
+    if (own > used && left < own - used) left = own - used;
     if (total_bytes != NULL && *total_bytes > limit) *total_bytes = limit;
     if (free_bytes != NULL && *free_bytes > left) *free_bytes = left;
 }

@@ -1,5 +1,11 @@
-/* Device memory that this process has allocated on each device, and the limit of the grant for it. The limit applies to
- * each process of the slot.
+/* Device memory that this process has allocated on each device, and what it may hold there: the limit of the grant, and
+ * this client's credit.
+ *
+ * The limit is that of the slot. So that an allocation needs no message, the agent gives each client of the slot credit,
+ * which the client spends alone; all credits together are no more than the limit. A client publishes what it holds before
+ * it looks at its credit, and the agent lowers a credit before it looks at what the client holds. Both are sequentially
+ * consistent, so one of them sees the other. Only more than the credit takes a message (agent/credit.h).
+ * Rejected: a word that the clients of a slot share; one of them could keep the others from all memory.
  *
  * Tables map addresses and handles to sizes. A short spin lock guards them; they are not on the launch path. The first
  * table suffices for most programs; the next one is used when an allocation finds no free entry. A process that has not
@@ -31,8 +37,8 @@ struct orion_allocation {
 
 struct orion_memory {
     _Atomic uint32_t lock;
-    uint32_t tables;                   /* that have entries */
-    _Atomic uint64_t used[ORION_GPUS]; /* by device */
+    uint32_t tables;           /* that have entries */
+    uint64_t used[ORION_GPUS]; /* by device */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
@@ -45,13 +51,27 @@ void orion_memory_publish(struct orion_process *process, struct orion_gpu *gpu);
 CUdevice orion_memory_device(void);
 CUdevice orion_memory_device_of(struct orion_stream_name stream);
 
-/* Called before and after an allocation. False: the allocation would exceed the limit, and the wrapper returns
- * CUDA_ERROR_OUT_OF_MEMORY. `key` is the address or handle; `result` is the driver's. Memory on a device that the hook
- * does not manage, and on none (-1), does not count. */
-bool orion_memory_reserve(CUdevice device, uint64_t bytes);
+/* Called before an allocation. Memory on a device that the hook does not manage, and on none (-1), does not count.
+ * ORION_BEYOND_CREDIT: `wish` says which client wants how much in all. */
+enum orion_reservation { ORION_RESERVED, ORION_BEYOND_LIMIT, ORION_BEYOND_CREDIT };
+struct orion_wish {
+    struct orion_gpu *gpu;
+    uint64_t bytes;
+};
+enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish);
+void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
+
+/* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. */
 void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result);
 
-void orion_memory_released(uint64_t key, CUresult result); /* after a free; the table has the size */
+/* Called before and after a free. The entry goes before the driver frees the memory: at once afterwards, another thread
+ * may get the same address or handle. The bytes count until the driver has freed them. */
+struct orion_release {
+    uint64_t key, bytes;
+    CUdevice device;
+};
+struct orion_release orion_memory_releasing(uint64_t key);
+void orion_memory_released(const struct orion_release *release, CUresult result);
 
 /* After cuMemMap, cuMemUnmap and cuMemRetainAllocationHandle. Mappings of imported memory do not count. */
 void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult result);

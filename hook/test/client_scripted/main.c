@@ -132,6 +132,8 @@ static const struct {
     {"copyin", copy_in},
     {"info", information},
     {"total", total_memory},
+    {"churn", churn},
+    {"room", room},
     {"moveroot", move_root},
     {"fork", forks},
     {"forklaunch", fork_and_launch},

@@ -44,6 +44,10 @@ command mute, make_graph, play, written, own_launches, unmake;
 command loop, stamps, flood, serve, threads, handshake;
 command streams, crowd, reset, retain, another_context;
 command allocate, allocate_many, unmap, copy_in, information, total_memory;
+
+/* -- churn.c ------------------------------------------------------------------------------------------------------------- */
+
+command churn, room;
 command touch, move_root, forks, fork_and_launch, spawn, replace, open_and_close, future, close_descriptors, leave, leave_at_once;
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */

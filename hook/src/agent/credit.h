@@ -1,0 +1,13 @@
+/* Whether an allocation may begin: asks the agent for credit where that of the client does not suffice. */
+#ifndef ORION_CREDIT_H
+#define ORION_CREDIT_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Reserves memory for an allocation (memory/memory.h). Waits, for a bounded time, for the agent's answer. False: the
+ * allocation would exceed the limit of the slot, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. */
+bool orion_allocation_may_begin(CUdevice device, uint64_t bytes);
+
+#endif

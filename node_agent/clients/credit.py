@@ -1,0 +1,186 @@
+"""Shares a slot's limit of memory among its clients: each has credit, which it spends without a message.
+
+A client that is alone in its slot has the whole limit as credit, so a dead agent costs it nothing. A client that joins
+another one has no credit. For more than its credit a client asks, and gets what nobody holds, then what others have
+spare. All credits, and what dead processes still hold, are together no more than the limit.
+
+A client publishes what it holds before it looks at its credit. The agent lowers a credit before it looks at what the
+client holds, and gives to others only what is then free (`hook/src/memory/memory.h`). So no client has to answer, and a
+stopped one delays nobody.
+
+A process that dies holds its memory until the kernel has closed its files, which comes after the death of its threads.
+So what it held is free when it is a zombie or gone. What a client says that it holds is its own word: one that says too
+little takes from its own slot, and from nobody else.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from orion.hook.join import CreditAnswer
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.processes.liveness import Program, has_ended
+from orion.node_agent.slots.slot import Slot
+from orion.node_agent.state.state_file import RememberedClient
+
+_MIB = 1 << 20
+_EXTRA_MIB = 64
+""" How much more than it needs a client gets, if others have it spare: fewer requests follow. """
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A process that was a client, and may still hold memory."""
+
+    program: Program
+    mib: int
+
+
+class Credit:
+    """The credits of all slots of one GPU.
+
+    Args:
+        shared_gpu: the GPU's slots and clients.
+    """
+
+    def __init__(self, shared_gpu: SharedGpu) -> None:
+        self._shared_gpu = shared_gpu
+        self._past: dict[str, list[_Past]] = {}
+        """ By slot. """
+
+    def joined(self, client: Client) -> None:
+        """Give a client its first credit. Call this before it can have the slot's page."""
+        client.program = Program.of(client.process_id)
+        client.slot.page.set_credit(client.key[0], client.record.memory_mib)
+        self.look_at(client.slot)
+
+    def left(self, client: Client) -> None:
+        """Take back a client's credit, less what its process may still hold."""
+        client.slot.page.set_credit(client.key[0], 0)
+        held = client.record.memory_mib  # after its credit, so that it has not grown since
+        if held and client.program is not None and not has_ended(client.program):
+            self._past.setdefault(client.slot.name, []).append(_Past(client.program, held))
+        self.look_at(client.slot)
+
+    def gave_up(self, remembered: RememberedClient) -> None:
+        """Keep what a client of the previous agent may hold, if it lives but did not return: all that nobody has."""
+        slot, program = self._shared_gpu.slots.get(remembered.slot), Program.of(remembered.process_id)
+        if slot is not None and program is not None and slot.grant.memory_limit_bytes:
+            rest = _limit(slot) - self._past_mib(slot) - sum(map(_held, self._shared_gpu.of_slot(slot)))
+            self._past.setdefault(slot.name, []).append(_Past(program, max(0, rest)))
+
+    def forget(self, slot: Slot) -> None:
+        """Forget the processes that have left a slot: another container gets it."""
+        self._past.pop(slot.name, None)
+
+    def asked(self, client: Client, mib: int) -> CreditAnswer:
+        """Give a client credit to hold so much in all, if there is so much."""
+        slot, clients = client.slot, self._shared_gpu.of_slot(client.slot)
+        others = [each for each in clients if each is not client]
+        if mib > _limit(slot):
+            return CreditAnswer.NO
+        if self._is_unsettled(slot, others):
+            return CreditAnswer.LATER
+        self._forget_past(slot, clients)
+        most = _limit(slot) - self._past_mib(slot)
+        spare = {each: _spare(each) for each in others}
+        rest = most - sum(map(_held, others))
+        if rest + sum(spare.values()) < mib:
+            return CreditAnswer.NO
+        _lower(spare, mib - rest, mib + _EXTRA_MIB - rest)
+        rest = most - sum(map(_held, others))  # others may have spent some just before their credit was lowered
+        if rest < mib:
+            return CreditAnswer.LATER
+        slot.page.set_credit(client.key[0], min(rest, max(mib + _EXTRA_MIB, slot.page.credit(client.key[0]))))
+        return CreditAnswer.YES
+
+    def look(self) -> None:
+        """Look at each slot with a limit (`look_at`)."""
+        slots = [slot for slot in self._shared_gpu.slots.values() if slot.grant.memory_limit_bytes]
+        if not slots:
+            return
+        of_slot: defaultdict[str, list[Client]] = defaultdict(list)
+        for client in self._shared_gpu.clients.values():
+            of_slot[client.slot.name].append(client)
+        for slot in slots:
+            self._look_at(slot, of_slot[slot.name])
+
+    def look_at(self, slot: Slot) -> None:
+        """Give back what dead processes held, and the whole limit to a client alone; write what the slot uses."""
+        if slot.grant.memory_limit_bytes:
+            self._look_at(slot, self._shared_gpu.of_slot(slot))
+
+    def _look_at(self, slot: Slot, clients: Collection[Client]) -> None:
+        self._forget_past(slot, clients)
+        slot.page.set_used(sum(each.record.memory_mib for each in clients) + self._past_mib(slot))
+        if len(clients) == 1 and slot.name not in self._past and not self._is_unsettled(slot, clients):
+            (alone,) = clients
+            whole = -(-slot.grant.memory_limit_bytes // _MIB)
+            if slot.page.credit(alone.key[0]) != whole:
+                slot.page.set_credit(alone.key[0], whole)
+            return
+        excess = sum(map(_held, clients)) + self._past_mib(slot) - _limit(slot)
+        if excess > 0:  # the limit was lowered, or a client of an earlier hook has grown
+            _lower({each: _spare(each) for each in clients}, excess, excess)
+
+    def _forget_past(self, slot: Slot, clients: Iterable[Client]) -> None:
+        """Forget processes that have ended, and those that have joined again and said what they hold."""
+        if slot.name not in self._past:
+            return
+        again = {each.process_id for each in clients if each.record.credit_epoch == slot.page.epoch}
+        kept = [
+            each
+            for each in self._past[slot.name]
+            if each.program.process_id not in again and not has_ended(each.program)
+        ]
+        if kept:
+            self._past[slot.name] = kept
+        else:
+            del self._past[slot.name]
+
+    def _past_mib(self, slot: Slot) -> int:
+        return sum(each.mib for each in self._past.get(slot.name, ()))
+
+    def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
+        """Return whether a client may still keep to the credit of an earlier agent, which this one does not know."""
+        waits = any(
+            each.slot == slot.name and (each.process_id == 0 or Program.of(each.process_id) is not None)
+            for each in self._shared_gpu.awaited.values()
+        )
+        return waits or any(
+            each.returned and each.keeps_credit and each.record.credit_epoch != slot.page.epoch for each in clients
+        )
+
+
+def _limit(slot: Slot) -> int:
+    return slot.grant.memory_limit_bytes // _MIB
+
+
+def _held(client: Client) -> int:
+    """Return what nobody else may have, in MiB: a client's credit, or what it holds if that is more."""
+    credit = client.slot.page.credit(client.key[0]) if client.keeps_credit else 0
+    return max(credit, client.record.memory_mib)
+
+
+def _spare(client: Client) -> int:
+    """Return what a client has not used of its credit, in MiB."""
+    return max(0, client.slot.page.credit(client.key[0]) - client.record.memory_mib) if client.keeps_credit else 0
+
+
+def _lower(spare: dict[Client, int], needed: int, wanted: int) -> None:
+    """Take credit back from clients: all of their spare credit until `needed`, then half of it until `wanted`.
+
+    A client may have spent some of it just before. It keeps that; the caller looks again at what all hold.
+    """
+    for client in sorted(spare, key=lambda each: spare[each], reverse=True):
+        taken = min(spare[client], max(0, needed))
+        taken += min(max(0, wanted - max(0, needed)), (spare[client] - taken) // 2)
+        if taken <= 0:
+            return
+        needed, wanted = needed - taken, wanted - taken
+        page, index = client.slot.page, client.key[0]
+        before = page.credit(index)
+        page.set_credit(index, before - taken)
+        if (held := client.record.memory_mib) > before - taken:
+            page.set_credit(index, min(before, held))

@@ -1,0 +1,167 @@
+"""The limit of memory is the slot's: its processes share it, whatever dies, stops, or is restarted."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import Client, eventually
+
+MIB = 1 << 20
+LIMIT = 512
+OUT_OF_MEMORY = 2
+UNTIL_MAPPED = 8
+""" The way of `alloc` whose memory `unmap 3` gives back. """
+
+
+class Tenants:
+    """Processes of one slot."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.root = machine, machine.client_root("be-0")
+        machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT * MIB)
+
+    def start(self) -> Client:
+        client = self.machine.start_in(self.root)
+        client.must("init 0")
+        self.machine.until_joined(client)
+        return client
+
+
+@pytest.fixture
+def tenants(machine: Machine) -> Tenants:
+    return Tenants(machine)
+
+
+def allocate(client: Client, mib: int) -> bool:
+    result = client.do(f"alloc {mib * MIB} {UNTIL_MAPPED}").result
+    assert result in (0, OUT_OF_MEMORY)
+    return result == 0
+
+
+def test_two_processes_share_the_limit(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 300)
+    assert not allocate(two, 300)
+    assert allocate(two, 212)
+    assert not allocate(one, 2)
+    two.must("unmap 3")
+    assert allocate(one, 200)
+    assert not allocate(two, 20)
+    assert allocate(two, 12)
+
+
+def test_each_sees_as_free_what_the_others_leave(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 300)
+    eventually(lambda: two.do("room").result == (LIMIT - 300) * MIB, "the other's memory is not free")
+    assert two.do("info").result == LIMIT * MIB
+
+
+def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: Tenants) -> None:
+    one = tenants.start()
+    assert allocate(one, 300)
+    assert one.do("room").result == (LIMIT - 300) * MIB
+    one.must("unmap 3")
+    assert one.do("room").result == LIMIT * MIB
+
+
+def test_a_dead_process_gives_back_what_it_held(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 300)
+    assert allocate(two, 200)
+    one.kill()
+    assert eventually(lambda: allocate(two, 300), "the memory of the dead process is there again")
+
+
+def test_a_stopped_process_keeps_what_it_holds_and_no_more(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 100)
+    os.kill(one.pid, signal.SIGSTOP)
+    assert allocate(two, LIMIT - 100)
+    assert not allocate(two, 2)
+    os.kill(one.pid, signal.SIGCONT)
+    assert not allocate(one, 2)
+
+
+def test_a_lowered_limit_allows_nothing_new_until_the_slot_is_below_it(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 200)
+    assert allocate(two, 200)
+    tenants.machine.agent.set_grant(tenants.machine.uuids[0], "be-0", memory_limit_bytes=300 * MIB)
+    assert not allocate(one, 2)
+    assert not allocate(two, 2)
+    two.must("unmap 3")
+    assert allocate(one, 100)
+    assert not allocate(two, 2)
+
+
+def test_a_process_alone_needs_no_agent(tenants: Tenants) -> None:
+    one = tenants.start()
+    tenants.machine.kill_agent()
+    assert allocate(one, LIMIT)
+    assert not allocate(one, 2)
+
+
+def test_the_next_agent_gives_no_credit_twice(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 200)
+    assert allocate(two, 200)
+    for _ in range(3):
+        tenants.machine.kill_agent()
+        tenants.machine.start_agent()
+        got = [allocate(each, 100) for each in (one, two)]
+        assert sum(got) <= 1
+        for each, had in zip((one, two), got, strict=True):
+            if had:
+                each.must("unmap 3")
+    tenants.machine.until_joined(one, two)
+    assert eventually(lambda: allocate(one, 112), "the next agent gives what is spare")
+    assert not allocate(two, 2)
+
+
+@pytest.mark.timeout(120)
+def test_a_stopped_process_that_does_not_return_keeps_its_part(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 300)
+    os.kill(one.pid, signal.SIGSTOP)
+    tenants.machine.kill_agent()
+    tenants.machine.start_agent()
+    tenants.machine.until_joined(two)
+    assert not allocate(two, 300)
+    os.kill(one.pid, signal.SIGCONT)
+    tenants.machine.until_joined(one)
+    assert eventually(lambda: allocate(two, LIMIT - 300), "what the stopped process does not hold is there again")
+
+
+class Sampler:
+    """What programs have allocated on the device, as a program without the hook sees it; contexts do not count."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._client = machine.start_in(None)
+        self._client.must("init 0")
+        self._free = self._client.do("room").result
+
+    def used(self) -> float:
+        return self._free - self._client.do("room").result
+
+
+@pytest.mark.timeout(120)
+def test_processes_that_allocate_at_random_and_are_killed_never_exceed_the_limit(tenants: Tenants) -> None:
+    crowd, seconds = [tenants.start() for _ in range(6)], 8.0
+    sampler = Sampler(tenants.machine)
+    for seed, client in enumerate(crowd[:4]):
+        client.send(f"churn 4 {seconds} {seed}")
+    most, end, killed = 0.0, time.monotonic() + seconds, 0
+    while time.monotonic() < end - 1:
+        most = max(most, sampler.used())
+        if killed < 2 and time.monotonic() > end - seconds / (2 + killed):
+            crowd[killed].kill()
+            killed += 1
+            crowd[3 + killed].send(f"churn 4 {end - time.monotonic():.3f} {10 + killed}")
+    assert LIMIT * MIB / 2 < most <= LIMIT * MIB
+    assert all(client.answer().result > 0 for client in crowd[killed:])
+    eventually(lambda: sampler.used() <= 0, "everything is free")
+    assert allocate(crowd[-1], LIMIT - 100)

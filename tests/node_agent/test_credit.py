@@ -1,0 +1,151 @@
+"""The credits of a slot add up to no more than its limit, whatever clients do between two looks of the agent."""
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.hook.join import CreditAnswer
+from orion.node_agent.clients.credit import Credit
+from orion.node_agent.pages import pages
+
+LIMIT = 512
+MIB = 1 << 20
+
+
+class Record:
+    """A stand-in for a client's page: what the client holds at each of the agent's looks; the last one stays."""
+
+    def __init__(self, *held: int) -> None:
+        self.held = list(held)
+        self.credit_epoch = 0
+
+    @property
+    def memory_mib(self) -> int:
+        return self.held.pop(0) if len(self.held) > 1 else self.held[0]
+
+
+class StandIn(SimpleNamespace):
+    """In place of a client."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+class Slots:
+    """One slot with clients, in place of a GPU."""
+
+    def __init__(self) -> None:
+        grant = SimpleNamespace(memory_limit_bytes=LIMIT * MIB)
+        self.slot: Any = SimpleNamespace(name="be-0", page=pages.GrantPage("GPU-1"), grant=grant)
+        self.slots, self.clients, self.awaited = {"be-0": self.slot}, dict[int, Any](), dict[int, Any]()
+        self.credit = Credit(self)  # type: ignore[arg-type]
+
+    def of_slot(self, slot: object) -> list[Any]:
+        return list(self.clients.values())
+
+    def join(self, *held: int) -> Any:
+        """Add a client; its process is this one, which lives."""
+        index = len(self.clients)
+        client = StandIn(
+            slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
+            keeps_credit=True, returned=False,
+        )  # fmt: skip
+        self.clients[index] = client
+        self.credit.joined(client)  # type: ignore[arg-type]
+        return client
+
+    def credit_of(self, client: Any) -> int:
+        return self.slot.page.credit(client.key[0])  # type: ignore[no-any-return]
+
+    def give(self, client: Any, mib: int, *held: int) -> None:
+        self.slot.page.set_credit(client.key[0], mib)
+        client.record.held = list(held)
+
+
+def test_a_client_alone_has_the_whole_limit_and_the_next_one_gets_what_it_asks_for() -> None:
+    slots = Slots()
+    one = slots.join(0)
+    assert slots.credit_of(one) == LIMIT
+    two = slots.join(0)
+    assert (slots.credit_of(one), slots.credit_of(two)) == (LIMIT, 0)
+    assert slots.credit.asked(two, 100) is CreditAnswer.YES
+    assert slots.credit_of(two) >= 100
+    assert slots.credit_of(one) + slots.credit_of(two) <= LIMIT
+    assert slots.credit.asked(two, LIMIT + 1) is CreditAnswer.NO
+
+
+@pytest.mark.parametrize("look", range(1, 9))
+def test_what_a_client_spends_between_two_looks_is_not_given_away(look: int) -> None:
+    slots = Slots()
+    one, two = slots.join(0), slots.join(0)
+    slots.give(one, 400, *[100] * look, 400)  # it spends all its credit after that many looks
+    slots.give(two, 112, 112)
+    answer = slots.credit.asked(two, 130)
+    assert max(slots.credit_of(one), 400 if answer is not CreditAnswer.YES else 0) + slots.credit_of(two) <= LIMIT
+    assert slots.credit_of(one) <= 400
+
+
+def test_a_wish_that_cannot_be_fulfilled_takes_nothing_from_others() -> None:
+    slots = Slots()
+    one, two = slots.join(0), slots.join(0)
+    slots.give(one, 400, 300)
+    slots.give(two, 112, 112)
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    assert (slots.credit_of(one), slots.credit_of(two)) == (400, 112)
+
+
+@pytest.mark.parametrize("held", [2**31, 2**44, 2**64])
+def test_a_client_that_says_nonsense_harms_only_its_slot(held: int) -> None:
+    slots = Slots()
+    liar, other = slots.join(0), slots.join(0)
+    liar.record.held = [held]
+    slots.credit.look()
+    assert slots.credit.asked(other, 1) is CreditAnswer.NO
+    slots.credit.left(liar)
+
+
+def test_a_process_that_leaves_and_lives_keeps_what_it_holds_until_it_has_joined_again() -> None:
+    slots = Slots()
+    one, two = slots.join(0), slots.join(0)
+    one.record.held = [300]
+    del slots.clients[0]
+    slots.credit.left(one)
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    again = slots.join(0)
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    again.record.held, again.record.credit_epoch = [200], slots.slot.page.epoch
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+Step = tuple[str, int, int]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("spend", "free", "ask", "look", "limit")), st.integers(0, 3), st.integers(1, 600))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_credits_and_what_is_held_never_exceed_the_limit(steps: list[Step]) -> None:
+    slots = Slots()
+    clients = [slots.join(0) for _ in range(4)]
+    highest = LIMIT
+    for what, who, mib in steps:
+        client = clients[who]
+        held = client.record.held[0]
+        if what == "spend" and held + mib <= min(slots.credit_of(client), slots.slot.grant.memory_limit_bytes // MIB):
+            client.record.held = [held + mib]
+        elif what == "free":
+            client.record.held = [max(0, held - mib)]
+        elif what == "ask":
+            slots.credit.asked(client, held + mib)
+        elif what == "look":
+            slots.credit.look()
+        elif what == "limit":
+            slots.slot.grant.memory_limit_bytes = mib * MIB
+            slots.credit.look_at(slots.slot)
+            highest = max(mib, sum(each.record.held[0] for each in clients))
+        assert sum(max(slots.credit_of(each), each.record.held[0]) for each in clients) <= highest
