@@ -72,6 +72,7 @@ static bool settle_head(struct sim_state *state, uint64_t stream)
         if (op->a < SIM_EVENTS && state->events[op->a].generation == op->b) SIM_PUT(state->events[op->a].time_ns, state->now_ns);
         break;
     case SIM_WAIT:
+    case SIM_EVENT_WAIT:
         if (state->streams[op->a].generation == op->b && state->streams[op->a].done < op->c) return false;
         break;
     default:
@@ -102,7 +103,7 @@ struct demand {
     uint64_t next; /* the other group that ran longest ago */
 };
 
-static bool wants_engine(const struct sim_op *op) { return op->kind == SIM_KERNEL || op->kind == SIM_WAIT; }
+static bool wants_engine(const struct sim_op *op) { return op->kind == SIM_KERNEL || op->kind == SIM_EVENT_WAIT; }
 
 static struct demand demand_on(struct sim_state *state, uint64_t gpu)
 {

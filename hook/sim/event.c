@@ -98,7 +98,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
     if (stream->capture || sim_capture_of_event(event)) return sim_capture_wait(stream, event, flags);
     SIM_REFUSE(flags & CU_EVENT_WAIT_EXTERNAL, CUDA_ERROR_ILLEGAL_STATE);
     struct sim_position on = sim_event_position(event);
-    return sim_submit_wait(stream, &on);
+    return sim_submit_event_wait(stream, &on);
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent event)

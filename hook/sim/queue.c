@@ -55,7 +55,7 @@ static uint64_t alone(struct sim_state *state, const struct sim_position *positi
         const struct sim_op *op = sim_op_at(state, position->stream, number);
         if (op->kind == SIM_KERNEL || op->kind == SIM_COPY)
             at = (op->end_ns ? state->now_ns : at) + sim_least_ns(state, position->stream, op);
-        else if (op->kind == SIM_WAIT) {
+        else if (op->kind == SIM_WAIT || op->kind == SIM_EVENT_WAIT) {
             struct sim_position on = {op->a, op->b, op->c};
             uint64_t then = alone(state, &on, depth - 1);
             at = then > at ? then : at;

@@ -182,7 +182,9 @@ CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *
 CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event);
 /* Make a stream wait for all work queued in the streams of its context, or of its green context if it has one. */
 CUresult sim_wait_for_streams(struct CUstream_st *stream);
+/* Make a stream wait for work of another one: by the driver's own means, such as inside a graph; or by an event. */
 CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on);
+CUresult sim_submit_event_wait(struct CUstream_st *stream, const struct sim_position *on);
 
 /* Whether a batch of memory operations of a stream is valid. */
 CUresult sim_check_memory_ops(const CUstreamBatchMemOpParams *ops, unsigned count, unsigned flags);

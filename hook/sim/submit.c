@@ -192,8 +192,14 @@ CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on)
+static CUresult submit_wait(struct CUstream_st *stream, const struct sim_position *on, enum sim_kind kind)
 {
-    struct sim_op op = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
+    struct sim_op op = {.kind = kind, .a = on->stream, .b = on->generation, .c = on->number};
     return sim_reached(on) ? CUDA_SUCCESS : sim_submit(stream, &op, NULL);
+}
+
+CUresult sim_submit_wait(struct CUstream_st *stream, const struct sim_position *on) { return submit_wait(stream, on, SIM_WAIT); }
+CUresult sim_submit_event_wait(struct CUstream_st *stream, const struct sim_position *on)
+{
+    return submit_wait(stream, on, SIM_EVENT_WAIT);
 }
