@@ -16,15 +16,13 @@ import yaml
 from orion.crds import device as device_kind
 from orion.crds import share as share_kind
 from orion.crds.annotations import PREFIX
-from orion.crds.claims import CLAIM, SHAPE
+from orion.crds.claims import CLAIM, CLAIMS, SHAPE, SLICES, path_in
 from orion.crds.governing import Shares
 from orion.crds.model import API_VERSION, GROUP
 from orion.crds.share import GPUShare
 from orion.errors import Invalid, NotFound, Unavailable, Unreadable
 from orion.operator.webhook.admitting import Cluster
 from orion.operator.webhook.cluster_facts import all_of, read_gpu, readable_shares
-
-_DRA = "/apis/resource.k8s.io/v1"
 
 
 @dataclass(frozen=True)
@@ -208,8 +206,8 @@ class _Connection:
         if not name:
             return ["its claim does not exist yet: kubectl describe pod shows why, such as a quota"]
         claim, slices = self._ask({
-            f"claim {name}": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims/{quote(name)}",
-            "the ResourceSlices": f"{_DRA}/resourceslices",
+            f"claim {name}": path_in(quote(namespace), CLAIMS, quote(name)),
+            "the ResourceSlices": SLICES,
         })  # fmt: skip
         if (claim.get("status") or {}).get("allocation"):
             return ["its claim has its GPUs, so something else keeps the pod from its node: see kubectl describe pod"]
@@ -217,9 +215,9 @@ class _Connection:
         if claim["spec"]["devices"].get("constraints"):
             caution.append("  the GPUs of a request must also have something in common, which was not checked here")
         try:
-            (claims,) = self._ask({"the ResourceClaims": f"{_DRA}/resourceclaims"})
+            (claims,) = self._ask({"the ResourceClaims": CLAIMS})
         except Unavailable:
-            (claims,) = self._ask({"the claims": f"{_DRA}/namespaces/{quote(namespace)}/resourceclaims"})
+            (claims,) = self._ask({"the claims": path_in(quote(namespace), CLAIMS)})
             caution += ["  only the claims of this namespace could be read: others may have taken more"]
         gpus = gpus_of(slices["items"], taken_by(claims["items"]))
         return [*explained(gpus, requests_of(claim["spec"]["devices"])), *caution]

@@ -39,9 +39,9 @@ SHAPE = f"{GROUP}/claim"
 TEMPLATE_LABEL = f"{GROUP}/template"
 """ On a ResourceClaimTemplate, a label that the operator writes: the template is the operator's. """
 
-CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
-""" The paths of all claims and of all templates at the API server. """
+_API = "/apis/resource.k8s.io/v1"
+CLAIMS, TEMPLATES, SLICES = (f"{_API}/resource{plural}" for plural in ("claims", "claimtemplates", "slices"))
+""" The paths of all claims, all templates and all slices at the API server. """
 
 GPUS_MAX = 32
 """ The most GPUs of one claim: the API server allows so many results. """
@@ -121,10 +121,16 @@ def selector_of_mode(mode: Mode, has: bool) -> str:
     return f'device.attributes["{DRIVER}"].mode {"==" if has else "!="} "{mode}"'
 
 
-def template_path(namespace: str, name: str = "") -> str:
-    """Return the path of a template at the API server; without a name, that of a namespace's templates."""
-    folder, plural = TEMPLATES.rsplit("/", 1)
-    return f"{folder}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+def path_in(namespace: str, path: str, name: str = "") -> str:
+    """Return the path of a claim or template of a namespace at the API server; without a name, that of all of them.
+
+    Args:
+        namespace: the namespace.
+        path: the path of all: `CLAIMS` or `TEMPLATES`.
+        name: the object's name.
+    """
+    plural = path.removeprefix(f"{_API}/")
+    return f"{_API}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def shape_of(

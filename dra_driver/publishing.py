@@ -17,7 +17,7 @@ from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
-from orion.crds.claims import DRIVER
+from orion.crds.claims import DRIVER, SLICES
 from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver import slices
 from orion.dra_driver.metrics import Metrics
@@ -25,8 +25,6 @@ from orion.dra_driver.neighbours import offered_by_others, why_no_cdi
 from orion.errors import Unavailable
 from orion.injection.current import CurrentSnapshot, Notifier
 from orion.injection.waiting import Waiting
-
-PATH = f"/apis/{slices.API_VERSION}/resourceslices"
 
 _QUIET_SECONDS, _LATEST_SECONDS = 1.0, 3.0
 _AGAIN_SECONDS = 2.0
@@ -72,7 +70,7 @@ class Publishing:
         selector = f"spec.nodeName={node}"  # of all drivers: another one may offer the same GPUs
         self._stored: Watched[Plain, None] = Watched(
             server,
-            PATH,
+            SLICES,
             dict,
             lambda _: None,
             by_generation=False,
@@ -153,15 +151,15 @@ class Publishing:
             raise _Withheld(why)
         body = slices.resource_slice(self._node, node["metadata"]["uid"], pool["generation"] + 1, wanted)
         if own is None:
-            stored = await self._counted(self._server.post(PATH, body))
+            stored = await self._counted(self._server.post(SLICES, body))
         elif {name: own["spec"].get(name) for name in ("driver", "nodeName")} == {
             name: body["spec"][name] for name in ("driver", "nodeName")
         } and own["spec"]["pool"]["name"] == self._node:
             body["metadata"]["resourceVersion"] = own["metadata"]["resourceVersion"]
-            stored = await self._counted(self._server.put(f"{PATH}/{body['metadata']['name']}", body))
+            stored = await self._counted(self._server.put(f"{SLICES}/{body['metadata']['name']}", body))
         else:  # these fields cannot be changed
             await self._delete(own)
-            stored = await self._counted(self._server.post(PATH, body))
+            stored = await self._counted(self._server.post(SLICES, body))
         if not slices.same(body["spec"], stored["spec"]):
             await self._delete(stored)
             raise _Withheld(
@@ -192,7 +190,7 @@ class Publishing:
 
     async def _delete(self, plain: Plain) -> None:
         with contextlib.suppress(ApiError):
-            await self._server.delete(f"{PATH}/{plain['metadata']['name']}", plain["metadata"])
+            await self._server.delete(f"{SLICES}/{plain['metadata']['name']}", plain["metadata"])
 
     def _say(self, problem: str) -> None:
         if problem and problem != self.problem:

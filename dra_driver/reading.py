@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from orion.api_server.requests import ApiError, ApiServer
-from orion.crds.claims import DRIVER
+from orion.crds.claims import CLAIMS, DRIVER, path_in
 from orion.errors import NotFound, Unavailable
 from orion.node_agent.api import agent_pb2
 
@@ -45,7 +45,7 @@ class ClaimReader:
         while (left := deadline - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left):
-                    return await self._server.get(_path(namespace, name))
+                    return await self._server.get(path_in(namespace, CLAIMS, name))
             except ApiError as error:
                 why = f"{error}; check the driver's token and rights" if error.status in _RIGHTS else str(error)
                 if error.status == 404:
@@ -77,11 +77,7 @@ class ClaimReader:
     async def _find(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return a claim; {}: there is none; None: the API server does not say."""
         try:
-            return await self._server.get(_path(namespace, name))
+            return await self._server.get(path_in(namespace, CLAIMS, name))
         except ApiError as error:
             # A server that has no such API answers 404, too.
             return {} if error.status == 404 and f'"{name}" not found' in str(error) else None
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"

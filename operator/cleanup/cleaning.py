@@ -13,7 +13,7 @@ from datetime import datetime
 from orion.api_server.paths import DEVICES, NODES, SHARES, resource_path
 from orion.api_server.requests import JSON, METADATA_LIST, ApiError, ApiServer
 from orion.crds import share
-from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, template_path
+from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, path_in
 from orion.operator.cleanup import remains
 from orion.operator.cleanup.remains import Body, Patch
 from orion.operator.reconciler.records import Named
@@ -74,7 +74,9 @@ class Cleaning:
         with self._recorded_errors():  # an API server that knows no claims has no templates
             async for page in self._server.pages(TEMPLATES, METADATA_LIST, labelSelector=TEMPLATE_LABEL):
                 metas = [each["metadata"] for each in page["items"]]
-                await asyncio.gather(*(self._delete(template_path(each["namespace"], each["name"])) for each in metas))
+                await asyncio.gather(
+                    *(self._delete(path_in(each["namespace"], TEMPLATES, each["name"])) for each in metas)
+                )
         return self.cleaned
 
     async def _each(self, path: str, accept: str, clean: Callable[[Body], "_Write | None"]) -> None:

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import JSON_PATCH, METADATA_LIST, ApiError, ApiServer
-from orion.crds.claims import template_path
+from orion.crds.claims import TEMPLATES, path_in
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
@@ -226,7 +226,7 @@ class Controller:
 
     async def _make(self, write: writes.MakeTemplate) -> None:
         try:
-            await self._api.post(template_path(write.namespace), write.template)
+            await self._api.post(path_in(write.namespace, TEMPLATES), write.template)
         except ApiError as error:
             if error.status == _CONFLICT:  # it exists
                 return

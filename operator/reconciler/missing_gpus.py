@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orion.api_server.requests import ApiServer
-from orion.crds.claims import DRIVER, ClaimShape
+from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
 from orion.crds.room_of_gpus import Gpu, Taken, gpus_of, lacking, requests_of, taken_by
 
-_SLICES, _CLAIMS = (f"/apis/resource.k8s.io/v1/{plural}" for plural in ("resourceslices", "resourceclaims"))
 _FRESH_S = 2.0
 """ How long the room that was read counts as current. """
 
@@ -62,10 +61,10 @@ class MissingGPUs:
     async def _gpus(self) -> Sequence[Gpu]:
         slices = [
             each
-            async for page in self._api.pages(_SLICES, fieldSelector=f"spec.driver={DRIVER}")
+            async for page in self._api.pages(SLICES, fieldSelector=f"spec.driver={DRIVER}")
             for each in page["items"]
         ]
         taken: Taken = {}
-        async for page in self._api.pages(_CLAIMS):
+        async for page in self._api.pages(CLAIMS):
             taken = taken_by(page["items"], taken)
         return await asyncio.to_thread(gpus_of, slices, taken)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
-from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, template_path
+from orion.crds.claims import TEMPLATE_LABEL, TEMPLATES, path_in
 from orion.operator.reconciler.records import Named, PodRecord
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 120.0
@@ -99,7 +99,7 @@ async def remove_unused(api: ApiServer, templates: Templates, mine: Callable[[],
 
 async def _remove(api: ApiServer, at: Named, seen: Mapping[str, Any]) -> None:
     try:
-        await api.delete(template_path(at.namespace, at.name), as_seen=seen)
+        await api.delete(path_in(at.namespace, TEMPLATES, at.name), as_seen=seen)
     except ApiError as error:
         if error.status not in (_GONE, _CHANGED):
             raise
