@@ -202,14 +202,16 @@ def test_a_change_of_allocation_that_would_leave_pods_alone_is_rejected(installa
     objects.patch_cluster_custom_object_status(*DEVICES, GPU, {"status": {"heldSlots": None}})
     installation.upgradable(values["device-plugin"])
 
-    request = {"name": "gpu", "exactly": {"deviceClassName": "orion-be"}}
+    one = {"name": "gpu", "exactly": {"deviceClassName": "orion-be"}}
+    spread = {"name": "gpu", "firstAvailable": [{"name": "any", "deviceClassName": "orion-be"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-gone"}
-    for name, owners in (("mine", []), ("followed", [pod])):
+    for name, owners, request in (("mine", [], one), ("spread", [], spread), ("followed", [pod], one)):
         claim = {"metadata": {"name": name, "ownerReferences": owners}, "spec": {"devices": {"requests": [request]}}}
         objects.create_namespaced_custom_object("resource.k8s.io", "v1", "default", "resourceclaims", claim)
-    assert "ResourceClaim default/mine asks for a GPU of Orion" in refused("device-plugin")
-    installation.upgradable(values["dra"])
-    objects.delete_namespaced_custom_object("resource.k8s.io", "v1", "default", "resourceclaims", "mine")
+    for name in ("mine", "spread"):
+        assert f"ResourceClaim default/{name} asks for a GPU of Orion" in refused("device-plugin")
+        installation.upgradable(values["dra"])
+        objects.delete_namespaced_custom_object("resource.k8s.io", "v1", "default", "resourceclaims", name)
     installation.upgradable(values["device-plugin"])  # the other claim's pod is gone
 
 

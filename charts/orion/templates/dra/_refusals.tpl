@@ -33,8 +33,10 @@ A change to by-node is always possible, as it has both. It reads the GPUs and cl
 {{- /* A claim whose pod has just gone follows it in a moment. */ -}}
 {{- $follows := or .metadata.deletionTimestamp (and (eq (default "" $pod.kind) "Pod") (not (lookup "v1" "Pod" .metadata.namespace $pod.name))) -}}
 {{- range default list (dig "spec" "devices" "requests" list .) -}}
-{{- if and (not $follows) (has (dig "exactly" "deviceClassName" "" .) (list "orion-hp" "orion-be")) -}}
+{{- range default (list (default dict .exactly)) .firstAvailable -}}
+{{- if and (not $follows) (has .deviceClassName (list "orion-hp" "orion-be")) -}}
 {{- include "orion.refuse" (printf "ResourceClaim %s/%s asks for a GPU of Orion, and allocation would change from %s to device-plugin: the pods that have it or wait for it would stay as they are for ever. Delete these pods first, and claims that people wrote; `kubectl get resourceclaims -A` shows the claims." $claim.metadata.namespace $claim.metadata.name $before) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
