@@ -21,7 +21,7 @@ NODE_GONE = "NodeGone"
 
 FIELDS_OF_LIVE_AGENTS = (
     *("slots", "heldSlots", "hpBusyRatio", "clientCount", "clients", "unmanagedProcessCount", "unmanaged", "policy"),
-    "allocation",
+    *("allocation", "time"),
 )
 """ Fields of a GPUDevice's status that are valid only while an agent updates them. """
 

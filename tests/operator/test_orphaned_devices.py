@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from orion.crds.device import GPUDeviceStatus
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.records import Named
@@ -84,3 +85,7 @@ def test_fields_of_the_agent_are_removed_and_the_rest_stays() -> None:
     status = state_of(FakeCluster([device()])).devices[NAME].status
     patch = orphan_status(status, NOW)
     assert {key for key, value in patch.items() if value is not None} == {"health", "conditions"}
+    hardware = {"node", "uuid", "index", "model", "simulated", "mode", "memory"}
+    lasting = {*hardware, "observedGeneration", "agentVersion", "message"}
+    fields = {field.alias or name for name, field in GPUDeviceStatus.model_fields.items()}
+    assert fields - patch.keys() == lasting
