@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orion.cli.errors import existing_kubeconfig, validated
+from orion.cli.webhook import Allocation
 
 
 def operator(
@@ -34,12 +35,7 @@ def operator(
         float,
         typer.Option(min=1, help="Period of the full resync, which finds changes that an interrupted watch missed."),
     ] = 600,
-    allocation: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND", help="How pods get slots: device-plugin; dra, by ResourceClaims; by-node, as nodes choose."
-        ),
-    ] = "device-plugin",
+    allocation: Allocation = "device-plugin",
     shares_per_namespace: Annotated[
         int, typer.Option(min=1, help="How many GPUShares of a namespace govern pods: the oldest ones.")
     ] = 200,

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from orion.operator.webhook.defaults import Defaults
     from orion.operator.webhook.serving import Webhook
 
+Allocation = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND", help="How pods get slots: device-plugin; dra, by ResourceClaims; by-node, as nodes choose."
+    ),
+]
+
 
 def webhook(
     certificates: Annotated[
@@ -33,12 +40,7 @@ def webhook(
             metavar="HOST:PORT", help="The address for health and metrics, in plain HTTP. Empty: do not serve."
         ),
     ] = "0.0.0.0:8080",
-    allocation: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND", help="How pods get slots: device-plugin; dra, by ResourceClaims; by-node, as nodes choose."
-        ),
-    ] = "device-plugin",
+    allocation: Allocation = "device-plugin",
     by_node_default: Annotated[
         str, typer.Option(metavar="KIND", help="With by-node: how pods get slots that need no claim.")
     ] = "device-plugin",

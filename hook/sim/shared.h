@@ -51,8 +51,8 @@ enum sim_kind {
     SIM_COPY = 2,       /* runs on the copy engine `sms` (enum sim_engine) */
     SIM_RECORD = 3,     /* writes the time into event slot a, if the slot's generation is b */
     SIM_WAIT = 4,       /* waits until stream slot a of generation b has completed c operations */
-    SIM_EVENT_WAIT = 6, /* the same, by which a program waits for an event: keeps its context on the compute engine */
-    SIM_EFFECT = 5,     /* waits until the owning process has run the host function or memory operation */
+    SIM_EVENT_WAIT = 5, /* the same, by which a program waits for an event: keeps its context on the compute engine */
+    SIM_EFFECT = 6,     /* waits until the owning process has run the host function or memory operation */
 };
 
 /* A set of SMs of one GPU, one bit each. */

@@ -16,9 +16,14 @@ static bool pending(const struct CUstream_st *stream)
     return of->done != of->tail && of->generation == stream->generation;
 }
 
+static struct sim_op wait_for(const struct sim_position *on, enum sim_kind kind)
+{
+    return (struct sim_op){.kind = kind, .a = on->stream, .b = on->generation, .c = on->number};
+}
+
 static void push_wait(struct CUstream_st *stream, const struct sim_position *on)
 {
-    struct sim_op wait = {.kind = SIM_WAIT, .a = on->stream, .b = on->generation, .c = on->number};
+    struct sim_op wait = wait_for(on, SIM_WAIT);
     sim_push(stream->slot, &wait);
 }
 
@@ -194,7 +199,7 @@ CUresult sim_submit_record(struct CUstream_st *stream, struct CUevent_st *event)
 
 static CUresult submit_wait(struct CUstream_st *stream, const struct sim_position *on, enum sim_kind kind)
 {
-    struct sim_op op = {.kind = kind, .a = on->stream, .b = on->generation, .c = on->number};
+    struct sim_op op = wait_for(on, kind);
     return sim_reached(on) ? CUDA_SUCCESS : sim_submit(stream, &op, NULL);
 }
 

@@ -85,6 +85,12 @@ class Tenants:
         self.api, self.namespace = api, namespace
         self.core = client.CoreV1Api(api)
 
+    def make_namespace(self) -> None:
+        """Create the namespace, and return once it has the account without which no pod can be created."""
+        self.core.create_namespace({"metadata": {"name": self.namespace}})
+        accounts = self.core.list_namespaced_service_account
+        eventually(lambda: accounts(self.namespace, field_selector="metadata.name=default").items)
+
     def create(self, *manifests: Manifest) -> None:
         """Create pods, Deployments and GPUShares."""
         for manifest in manifests:

@@ -157,13 +157,14 @@ enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, str
     enum orion_reservation result = ORION_RESERVED;
     lock(memory);
     uint64_t limit = limit_of(gpu), before = memory->used[device];
+    bool needs_credit = limit != 0 && bytes != 0;
     if (limit != 0 && (bytes > limit || before > limit - bytes)) {
         result = ORION_BEYOND_LIMIT;
-    } else if (limit != 0 && bytes != 0 && !is_within_credit(gpu, before + bytes)) {
+    } else if (needs_credit && !is_within_credit(gpu, before + bytes)) {
         result = ORION_BEYOND_CREDIT; /* without a word in the page: the agent would count it as held */
     } else {
         change(process, device, before + bytes);
-        if (limit != 0 && bytes != 0 && !is_within_credit(gpu, before + bytes)) { /* it was lowered meanwhile */
+        if (needs_credit && !is_within_credit(gpu, before + bytes)) { /* it was lowered meanwhile */
             change(process, device, before);
             result = ORION_BEYOND_CREDIT;
         }
@@ -298,7 +299,8 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     uint64_t of_slot = (uint64_t)atomic_load(&gpu->grant->used_mib) << 20;
     if (of_slot < used) of_slot = used;
     uint64_t left = of_slot < limit ? limit - of_slot : 0;
-    uint64_t own = credit_of(gpu) < limit ? credit_of(gpu) : limit;
+    uint64_t own = credit_of(gpu);
+    if (own > limit) own = limit;
     if (own > used && left < own - used) left = own - used;
     if (total_bytes != NULL && *total_bytes > limit) *total_bytes = limit;
     if (free_bytes != NULL && *free_bytes > left) *free_bytes = left;

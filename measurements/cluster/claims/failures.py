@@ -14,7 +14,7 @@ from typing import Any
 
 from measurements.cluster.claims.figures import Figure
 from measurements.cluster.claims.manifests import Manifest, as_usual, share, shell
-from measurements.cluster.claims.world import PATIENCE_S, World, world
+from measurements.cluster.claims.world import PATIENCE_S, World, until, world
 from orion.bench.commandline import say
 
 SIZES = {"pods": 200, "wave": 40}
@@ -96,8 +96,7 @@ def _end_wave(here: World, namespace: str, failed: Counter[str]) -> None:
     gone = [name for name, status in statuses.items() if status["phase"] != "Pending"]
     for name in gone:
         here.core.delete_namespaced_pod(name, namespace)
-    while set(gone) & _statuses(here, namespace).keys():
-        time.sleep(POLL_S)
+    until(lambda: not set(gone) & _statuses(here, namespace).keys(), "they are gone", pause_s=POLL_S)
 
 
 def _statuses(here: World, namespace: str) -> dict[str, dict[str, Any]]:

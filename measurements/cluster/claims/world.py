@@ -118,7 +118,7 @@ class World:
             self.objects.create_namespaced_custom_object(group, version, namespace, f"{each['kind'].lower()}s", each)
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> float:
+def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S, pause_s: float = POLL_S) -> float:
     """Wait for a condition; return the monotonic time at which it was seen.
 
     Raises:
@@ -128,7 +128,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S)
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError(f"not within {seconds:g} s: {what}")
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
     return time.monotonic()
 
 

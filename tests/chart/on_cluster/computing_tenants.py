@@ -12,7 +12,6 @@ from measurements.cluster.chart_disturbance import Client, Clients, Disturbance,
 from orion.node_agent.api.client import NoAgent
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, main_container, serving, share, training
 from tests.node.running_pod import RunningPod
-from tests.waiting import eventually
 
 REPORT = {"report": 0.5}
 LIMIT = {"memory": {"limit": "6Gi"}}
@@ -32,10 +31,7 @@ class ComputingTenants:
 
     def begin(self) -> None:
         """Create the pods, and return when they compute in their slots."""
-        core = self.tenants.core
-        core.create_namespace({"metadata": {"name": self.tenants.namespace}})
-        accounts = core.list_namespaced_service_account
-        eventually(lambda: accounts(self.tenants.namespace, field_selector="metadata.name=default").items)
+        self.tenants.make_namespace()
         server = serving(**REPORT)
         # Without a request, pods that start would take the server's CPU time.
         main_container(server)["resources"]["requests"]["cpu"] = "500m"

@@ -37,9 +37,7 @@ def test_the_examples_pods_run_with_claims(
     release: Release, kubectl: Kubectl, tenants: Tenants, gpus: GpuNode, node: Node
 ) -> None:
     release.install(CLAIMS)
-    kubectl("create", "namespace", tenants.namespace)
-    accounts = tenants.core.list_namespaced_service_account
-    eventually(lambda: accounts(tenants.namespace, field_selector="metadata.name=default").items)
+    tenants.make_namespace()
     for pod in (serving(), training()):
         tenants.create(share(pod, memory={"limit": "6Gi"}), pod)
     for name in ("serve", "train"):
