@@ -79,7 +79,7 @@ static void put_wait(unsigned stream, uint64_t least_ns, uint64_t opens_ns)
 {
     orion_chunks_before_wait(orion_the_process, stream_record[stream], least_ns);
     if (stream_ends[stream] < opens_ns) stream_ends[stream] = opens_ns;
-    orion_chunks_behind_wait(stream_record[stream]);
+    orion_chunks_behind_wait(stream_record[stream], opens_ns != 0);
 }
 
 /* The time passes until `at`; returns the GPU time that has become known. */
@@ -130,6 +130,15 @@ static void waits_at_the_valve(void)
     put_wait(0, MS, began + 6 * MS);
     launch(0, 2 * MS, 3 * MS), close_chunk(0);
     CHECK(is_about(until(began + 10 * MS), 3 * MS));
+    /* The valve was open when the wait was put there: no event is behind it, and the expected time counts if it closed. */
+    began = now;
+    unsigned before = recorded;
+    for (unsigned i = 0; i < 8; i++) launch(0, MS, MS), put_wait(0, MS, 0);
+    CHECK(recorded == before + 8);
+    stream_ends[0] += 5 * MS; /* it closed for so long */
+    atomic_fetch_add(&orion_be(gpu)->valve.epoch, 1);
+    launch(0, 2 * MS, 2 * MS), close_chunk(0);
+    CHECK(is_about(until(began + 16 * MS), 10 * MS));
     /* A wait in a chunk that is too short to end: the expected time counts if the valve was closed. */
     began = now;
     launch(0, MS, MS);

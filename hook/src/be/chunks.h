@@ -8,8 +8,8 @@
  * (learning/identity.h). A lock for each GPU, the ledger, guards all chunks and samples.
  *
  * The events also measure the client's GPU time (usage.h): a chunk counts from the end of the chunk before it, or from its
- * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait and the next
- * one begins behind it. A chunk with a wait inside, or whose stream may have been idle inside, counts no longer than
+ * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait; the next
+ * one begins behind it, if the stop was closed when the wait was put there. A chunk with a wait inside, or whose stream may have been idle inside, counts no longer than
  * expected. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
@@ -86,9 +86,10 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
 void orion_chunks_drop(struct orion_stream_record *stream_record);
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);
 
-/* Called before and after a wait is put into the stream, under the ledger. Chunks of less than least_ns do not end for it. */
+/* Called before and after a wait is put into the stream, under the ledger. Chunks of less than least_ns do not end for it.
+ * closed: the stream will probably wait there, so an event shows for how long. */
 void orion_chunks_before_wait(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t least_ns);
-void orion_chunks_behind_wait(struct orion_stream_record *stream_record);
+void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool closed);
 
 /* Called before and after a launch that is timed. orion_chunks_sample returns false if another launch of the stream
  * record is being timed, or if the ring is full. orion_chunks_sampled returns false if orion_chunks_drop or

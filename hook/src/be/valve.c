@@ -253,7 +253,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
     if (waits) orion_chunks_before_wait(process, stream_record, orion_window_share(gpu) / LEAST_CHUNK_PART);
     bool armed = stop->arm(process, stream_record, work, due);
-    if (waits) orion_chunks_behind_wait(stream_record);
+    if (waits) orion_chunks_behind_wait(stream_record, stop != &orion_valve_stop || is_closed(valve));
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
