@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 import ctypes
+from collections.abc import Sequence
 
 import torch
 
@@ -12,8 +13,23 @@ from orion.bench.workloads.programs import options as of
 DIFFERENT_WEIGHTS = 16  # layers share weights, so a graph of any length needs little memory
 
 
+class _Chain:
+    def __init__(self, options: of.DecodeGraph) -> None:
+        self._state = torch.randn(options.batch, options.width, dtype=torch.bfloat16)
+        self._product = torch.empty_like(self._state)
+        self._next = torch.empty_like(self._state)
+
+    def launch(self, weights: Sequence[torch.Tensor], layers: int) -> None:
+        """Launch all layers; each reads what the last one wrote, so no kernel of the chain can overlap another."""
+        state = self._state
+        for number in range(layers):
+            torch.mm(state, weights[number % len(weights)], out=self._product)
+            torch.tanh(self._product, out=self._next)
+            state = self._next
+
+
 class DecodeGraph(OnGPU[of.DecodeGraph]):
-    """A chain of products and activations, captured once. The CPU waits for each replay, like an engine for a token."""
+    """Chains of products and activations, captured once. The CPU waits for each replay, like an engine for a token."""
 
     unit = "replays"
 
@@ -22,27 +38,29 @@ class DecodeGraph(OnGPU[of.DecodeGraph]):
         self._weights = [
             torch.randn(shape, dtype=torch.bfloat16) / options.width**0.5 for _ in range(DIFFERENT_WEIGHTS)
         ]
-        self._state = torch.randn(options.batch, options.width, dtype=torch.bfloat16)
-        self._product = torch.empty_like(self._state)
-        self._next = torch.empty_like(self._state)
+        self._chains = [_Chain(options) for _ in range(options.branches)]
 
-    def _layers(self) -> None:
-        """Launch all layers; each reads what the last one wrote, so no kernel can overlap another."""
-        state = self._state
-        for number in range(self._options.layers):
-            torch.mm(state, self._weights[number % DIFFERENT_WEIGHTS], out=self._product)
-            torch.tanh(self._product, out=self._next)
-            state = self._next
+    def _all_chains(self) -> None:
+        """Launch the chains, each but the first in a stream of its own; a captured graph has a branch for each."""
+        first = torch.cuda.current_stream()
+        others = [torch.cuda.Stream() for _ in self._chains[1:]]
+        for stream in others:
+            stream.wait_stream(first)
+        for stream, chain in zip([first, *others], self._chains, strict=True):
+            with torch.cuda.stream(stream):
+                chain.launch(self._weights, self._options.layers)
+        for stream in others:
+            first.wait_stream(stream)
 
     def _warm_up(self) -> None:
         side = self._stream or torch.cuda.Stream()  # the default stream cannot capture
         with torch.inference_mode(), torch.cuda.stream(side):
-            self._layers()
+            self._all_chains()
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph(keep_graph=True)
         mode = "thread_local" if self._place.one_of_several else "global"
         with torch.inference_mode(), torch.cuda.graph(self._graph, stream=side, capture_error_mode=mode):
-            self._layers()
+            self._all_chains()
         self._graph.instantiate()
         raw, executable = self._graph.raw_cuda_graph(), self._graph.raw_cuda_graph_exec()
         self._updates = GraphUpdates(ctypes.c_void_p(raw), ctypes.c_void_p(executable))

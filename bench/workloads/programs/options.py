@@ -59,6 +59,7 @@ class DecodeGraph(Options):
     batch: int = Field(default=4096, ge=1, description="rows of the input")
     layers: int = Field(default=130, ge=1, description="layers, with at least two kernels each")
     width: int = Field(default=4096, ge=16, description="rows and columns of a layer's weights")
+    branches: int = Field(default=1, ge=1, le=16, description="chains of so many layers, side by side in the graph")
     updated: bool = Field(
         default=False, description="set the parameters of every kernel before each launch, as XLA does"
     )

@@ -35,8 +35,8 @@ def compiled_training(options: of.CompiledTraining) -> Load:
 
 def decode_graph(options: of.DecodeGraph) -> Load:
     """A replay of 130 layers takes 30 ms."""
-    product_ms = 2e3 * options.batch * options.width**2 / FLOPS
-    return _requests(options.layers * product_ms, 2 * options.layers, graph=True, updated=options.updated)
+    layers, product_ms = options.layers * options.branches, 2e3 * options.batch * options.width**2 / FLOPS
+    return _requests(layers * product_ms, 2 * layers, graph=True, updated=options.updated)
 
 
 def pyg_training(options: of.PygTraining) -> Load:
