@@ -60,7 +60,7 @@ static bool add_branch(struct branches *branches)
     struct CUstream_st **made = &branches->stream[branches->count];
     if (branches->count == BRANCHES || sim_stream_new(first->context, first->green, CU_STREAM_NON_BLOCKING, first->priority, made))
         return false;
-    if (sim_submit_wait(*made, &branches->begin)) {
+    if (sim_submit_event_wait(*made, &branches->begin)) {
         sim_stream_forget(*made);
         return false;
     }
@@ -92,7 +92,7 @@ static CUresult run_in_branch(struct branches *branches, const struct CUgraphNod
         unsigned branch = places[on].branch;
         if (branch == place->branch) continue;
         if (branches->last[branch] == on + 1) branches->awaited[branch] = true;
-        SIM_TRY(sim_submit_wait(stream, &places[on].end));
+        SIM_TRY(sim_submit_event_wait(stream, &places[on].end));
     }
     if (!node->disabled) SIM_TRY(run_node(stream, node));
     place->end = position_of(stream);
@@ -107,7 +107,7 @@ static CUresult join(struct branches *branches)
     CUresult result = CUDA_SUCCESS;
     for (unsigned branch = 1; branch < branches->count; branch++) {
         struct sim_position end = position_of(branches->stream[branch]);
-        CUresult joined = sim_submit_wait(branches->stream[0], &end);
+        CUresult joined = sim_submit_event_wait(branches->stream[0], &end);
         if (!result) result = joined;
         sim_stream_forget(branches->stream[branch]);
     }

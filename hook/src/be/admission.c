@@ -24,6 +24,19 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
     return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
+/* How much work may be in flight with this launch.
+ *
+ * A graph with branches must not be behind a wait: the driver's streams for the branches would wait for the held stream, as
+ * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/graph-cuts.md). So it
+ * is held on the CPU, begins when no work in flight can be held, and two pieces may be in flight: one that runs, and the next. */
+static uint64_t room(struct orion_gpu *gpu, const struct orion_work *work, bool ahead)
+{
+    if (ahead || !orion_stops_exist(gpu)) return ORION_RUN_AHEAD * orion_window_share(gpu);
+    uint64_t window = orion_window_narrowed(gpu);
+    if (!(work->flags & ORION_ADMITTED_BRANCHES)) return window;
+    return orion_valve_may_hold(gpu) ? 0 : 2 * (window + window / 4);
+}
+
 /* Tries once to let a be launch through where contexts are time-sliced. If the stream can wait for the stop on the GPU,
  * the launch is armed (stop.h). Otherwise the launch goes when its stop allows it and the window has room; this
  * function reads hp's state again after the wait for the window. Sets work->expected_ns if the launch may go. */
@@ -33,14 +46,14 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
-    bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process));
+    bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process)) &&
+                 !(work->flags & ORION_ADMITTED_BRANCHES);
     /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
      * wait into the stream before this work and another wait after it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
-    uint64_t limit = ahead || !orion_stops_exist(gpu) ? ORION_RUN_AHEAD * share : past_valve;
-    if (!has_room(process, stream_record, work, stop, cost, limit)) {
+    if (!has_room(process, stream_record, work, stop, cost, room(gpu, work, ahead))) {
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
@@ -120,6 +133,8 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
+    if (work->launch.graph != NULL && orion_graph_has_branches(orion_graphs(process), work->launch.graph))
+        work->flags |= ORION_ADMITTED_BRANCHES;
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
     if ((work->flags & ORION_ADMITTED_SPINS) && work->stop != NULL) { /* without a stop, its time is all that bounds it */
         expected = SPINNING_NS;

@@ -29,6 +29,13 @@ static bool disable(const struct orion_graph_copy *copy, const struct orion_piec
     return true;
 }
 
+static void made(const struct orion_graph_copy *copy, const struct orion_piece *piece)
+{
+    orion_graph_made(piece->exec, piece->graph);
+    if (orion_graph_run_branches(copy->level, piece->first, piece->count))
+        orion_graph_note_branches(orion_graphs(orion_the_process), piece->exec);
+}
+
 static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece *piece, const CUgraphNode *own, size_t stride)
 {
     if (orion_driver.cuGraphInstantiateWithFlags(&piece->exec, piece->graph, copy->flags) != CUDA_SUCCESS) {
@@ -36,7 +43,7 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
         return false;
     }
     piece->stale = piece->reshaped = false;
-    orion_graph_made(piece->exec, piece->graph);
+    made(copy, piece);
     return disable(copy, piece, own, stride);
 }
 
@@ -47,7 +54,7 @@ bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *
     if (piece->exec != NULL && !piece->stale) return true;
     if (piece->exec != NULL && orion_driver.cuGraphExecUpdate_v2 != NULL &&
         orion_driver.cuGraphExecUpdate_v2(piece->exec, piece->graph, &why) == CUDA_SUCCESS) {
-        if (piece->reshaped) orion_graph_made(piece->exec, piece->graph);
+        if (piece->reshaped) made(copy, piece);
         piece->stale = piece->reshaped = false;
     }
     if (piece->stale) orion_piece_drop(piece);

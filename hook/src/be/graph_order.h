@@ -13,6 +13,14 @@
  * the edges form a cycle. */
 bool orion_graph_order(uint32_t nodes, uint32_t edges, const uint32_t *from, const uint32_t *to, uint32_t *order, uint32_t *level);
 
+/* Whether some of the nodes in this run of the order may run side by side. */
+static inline bool orion_graph_run_branches(const uint32_t *level, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first + 1; i < first + count; i++)
+        if (level[i] == level[i - 1]) return true;
+    return false;
+}
+
 /* A piece may take a quarter more than the limit, because a cut costs GPU time and durations vary. */
 static inline bool orion_graph_is_long(uint64_t expected_ns, uint64_t limit_ns)
 {

@@ -78,6 +78,17 @@ static bool is_needed(struct orion_gpu *gpu)
     return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) && orion_stops_exist(gpu);
 }
 
+bool orion_valve_may_hold(struct orion_gpu *gpu)
+{
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    if (!atomic_load(&valve->in_use)) return false;
+    if (has_work(gpu)) return true;
+    atomic_store(&valve->in_use, 0);
+    if (!has_work(gpu)) return false;
+    atomic_store(&valve->in_use, 1); /* a launch may have set it just before this thread cleared it */
+    return true;
+}
+
 /* While nothing is in flight, only launches and the other ranks of a job need this thread. */
 static void park(struct orion_process *process, struct orion_gpu *gpu)
 {
@@ -85,11 +96,7 @@ static void park(struct orion_process *process, struct orion_gpu *gpu)
     uint64_t most = orion_stops_claim(process) ? PARKED_TIED_NS : PARKED_NS;
     uint32_t notifier = atomic_load(&valve->notifier);
     atomic_store(&valve->parked, 1);
-    if (!has_work(gpu)) {
-        atomic_store(&valve->in_use, 0);
-        /* A launch may have set in_use just before this thread cleared it. */
-        if (has_work(gpu)) atomic_store(&valve->in_use, 1);
-    }
+    orion_valve_may_hold(gpu);
     if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, most, false);
     atomic_store(&valve->parked, 0);
 }

@@ -60,6 +60,9 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
  * on a CPU. */
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
 
+/* Whether work in flight may wait at the valve, now or later. */
+bool orion_valve_may_hold(struct orion_gpu *gpu);
+
 /* Whether a thread watches hp, late or on time. */
 bool orion_valve_is_watched(const struct orion_gpu *gpu);
 

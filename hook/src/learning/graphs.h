@@ -35,9 +35,10 @@ struct orion_graph {
     uint32_t sms;              /* how many SMs a kernel fills: the mean over the kernels */
     uint32_t kernel_class;     /* the class of most of the kernels */
     uint32_t kernels;
-    uint32_t made;           /* `clock` when the entry was made */
-    bool local, whole;       /* a node's identity is local; the nodes determine what will run */
-    _Atomic bool collective; /* the graph contained a collective when it was made; read on the launch path */
+    uint32_t made;     /* `clock` when the entry was made */
+    bool local, whole; /* a node's identity is local; the nodes determine what will run */
+    /* When the graph was made: it contained a collective; nodes may run side by side. Read on the launch path. */
+    _Atomic bool collective, branches;
 };
 
 struct orion_graph_node {
@@ -62,6 +63,11 @@ bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec);
 
 /* Whether the graph contains a collective, see collective.h. */
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
+
+/* Whether nodes of the graph may run side by side: then the driver makes streams of its own wait for one another. The walk
+ * takes a tree, whose branches never join, for a chain; a caller who knows better notes it. */
+bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);
+void orion_graph_note_branches(struct orion_graphs *graphs, const void *exec);
 
 /* Facts of a graph, for orion_kernel_note. False: they are not known. */
 struct orion_graph_facts {
