@@ -22,6 +22,10 @@
  * launches stay in the open chunk. More than ORION_RUN_AHEAD, so that few chunks have a wait inside. */
 #define ORION_CHUNKS 40u
 
+/* While the program runs ahead behind an open valve, a chunk has this many shares of the window: an event costs the GPU about
+ * half as much as a wait. */
+#define ORION_CHUNK_SHARES 4u
+
 struct orion_gpu;
 struct orion_stream_record;
 struct orion_process;
