@@ -25,7 +25,7 @@ _FRESH_S = 2.0
 class _Room:
     gpus: Sequence[Gpu] = ()
     read: float = float("-inf")
-    """ When it was read; monotonic seconds. """
+    """ When the reading began; monotonic seconds. """
     said: dict[str, str] = field(default_factory=dict)
     """ The sentence for each shape. """
 
@@ -43,20 +43,34 @@ class MissingGPUs:
     async def sentence(self, shape: str) -> str:
         """Return what a claim of a shape lacks; empty: nothing.
 
+        "Nothing" never comes from room that was read before the call: the pod waits, so others have taken it since.
+
         Args:
             shape: a `ClaimShape` as JSON.
 
         Raises:
             ApiError: the API server does not answer.
         """
+        asked = time.monotonic()
         async with self._reading:
-            if time.monotonic() - self._room.read > _FRESH_S:
-                self._room = _Room(await self._gpus(), time.monotonic())
-            room = self._room
-            if shape not in room.said:
-                requests = requests_of(ClaimShape.from_json(shape).template()["spec"]["spec"]["devices"])
-                room.said[shape] = await asyncio.to_thread(lacking, room.gpus, requests)
-            return room.said[shape]
+            if asked - self._room.read > _FRESH_S:
+                await self._read()
+            said = await self._say(shape)
+            if not said and self._room.read < asked:
+                await self._read()
+                said = await self._say(shape)
+            return said
+
+    async def _read(self) -> None:
+        began = time.monotonic()
+        self._room = _Room(await self._gpus(), began)
+
+    async def _say(self, shape: str) -> str:
+        room = self._room
+        if shape not in room.said:
+            requests = requests_of(ClaimShape.from_json(shape).template()["spec"]["spec"]["devices"])
+            room.said[shape] = await asyncio.to_thread(lacking, room.gpus, requests)
+        return room.said[shape]
 
     async def _gpus(self) -> Sequence[Gpu]:
         slices = [

@@ -114,13 +114,13 @@ void orion_chunks_before_wait(struct orion_process *process, struct orion_stream
 
 /* An event behind each wait would cost the GPU as much as the wait does. If the valve closes before the GPU has reached a
  * wait without one, the chunk counts no longer than expected. */
-void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool closed)
+void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool exact)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     struct orion_chunk *chunk = orion_chunks_next(chunks);
     if (chunks->open_ns > 0 || chunks->sampling) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (closed && chunk != NULL && record(&chunk->waited, stream_record)) chunks->open.begin = ORION_CHUNK_BEGIN_WAITED;
+    if (exact && chunk != NULL && record(&chunk->waited, stream_record)) chunks->open.begin = ORION_CHUNK_BEGIN_WAITED;
     else note_wait(stream_record);
     orion_capture_unrelax(&relaxed);
 }

@@ -8,9 +8,9 @@
  * (learning/identity.h). A lock for each GPU, the ledger, guards all chunks and samples.
  *
  * The events also measure the client's GPU time (usage.h): a chunk counts from the end of the chunk before it, or from its
- * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait; the next
- * one begins behind it, if the stop was closed when the wait was put there. A chunk with a wait inside, or whose stream may have been idle inside, counts no longer than
- * expected. */
+ * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait. The next
+ * one begins behind it if the valve was closed when the wait was put there, or if the slots have turns. A chunk with a wait
+ * inside, or whose stream may have been idle inside, counts no longer than expected. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
 
@@ -22,8 +22,8 @@
  * launches stay in the open chunk. More than ORION_RUN_AHEAD, so that few chunks have a wait inside. */
 #define ORION_CHUNKS 40u
 
-/* While the program runs ahead behind an open valve, a chunk has this many shares of the window: an event costs the GPU about
- * half as much as a wait. */
+/* While the program runs ahead behind an open valve and has no turns, a chunk has this many shares of the window: an event
+ * costs the GPU about half as much as a wait. With turns it has one, so that the end of the work in flight is known sooner. */
 #define ORION_CHUNK_SHARES 4u
 
 struct orion_gpu;
@@ -91,9 +91,9 @@ void orion_chunks_drop(struct orion_stream_record *stream_record);
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);
 
 /* Called before and after a wait is put into the stream, under the ledger. Chunks of less than least_ns do not end for it.
- * closed: the stream will probably wait there, so an event shows for how long. */
+ * exact: an event shows for how long the stream waits there. Else the valve is open and the stream seldom waits. */
 void orion_chunks_before_wait(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t least_ns);
-void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool closed);
+void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool exact);
 
 /* Called before and after a launch that is timed. orion_chunks_sample returns false if another launch of the stream
  * record is being timed, or if the ring is full. orion_chunks_sampled returns false if orion_chunks_drop or

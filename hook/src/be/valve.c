@@ -26,7 +26,7 @@
 #define REAP_NS ORION_MILLISECOND              /* time between two checks for completed work */
 #define REAP_IDLE_NS (100 * ORION_MILLISECOND) /* launches may find the watcher awake, and then wake nobody */
 #define OVERDUE_PART 8u                        /* an end of hp's busy period is noticed this part of its lateness later */
-#define LEAST_CHUNK_PART 2u    /* a wait at the closed valve ends a chunk of at least this part of the window's share */
+#define LEAST_CHUNK_PART 2u    /* with turns, or while the valve is closed, a wait ends a chunk of at least this part of a share */
 #define PARKED_NS ORION_SECOND /* a launch behind the valve wakes parked threads, so nothing depends on this time */
 #define PARKED_TIED_NS (100 * ORION_MILLISECOND) /* time between two reports to the other ranks of a job (ranks.h) */
 
@@ -258,11 +258,11 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     bool due =
         mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
     bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
-    bool closed = stop != &orion_valve_stop || is_closed(valve);
+    bool exact = stop != &orion_valve_stop || is_closed(valve) || orion_plan_exists(gpu);
     uint64_t share = orion_window_share(gpu);
-    if (waits) orion_chunks_before_wait(process, stream_record, closed ? share / LEAST_CHUNK_PART : ORION_CHUNK_SHARES * share);
+    if (waits) orion_chunks_before_wait(process, stream_record, exact ? share / LEAST_CHUNK_PART : ORION_CHUNK_SHARES * share);
     bool armed = stop->arm(process, stream_record, work, due);
-    if (waits) orion_chunks_behind_wait(stream_record, closed);
+    if (waits) orion_chunks_behind_wait(stream_record, exact);
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);

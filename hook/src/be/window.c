@@ -197,11 +197,11 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
         return;
     }
     orion_chunks_launched(process, stream_record, expected_ns, launched_ns);
-    /* While running ahead, a chunk is several shares of the window; else an eighth of one. */
+    /* While running ahead, a chunk is one share of the window or several; else an eighth of one. */
     uint64_t share = orion_window_share(gpu);
     bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
                  atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
-    uint64_t enough = ahead ? ORION_CHUNK_SHARES * share : share / CHUNKS_PER_WINDOW;
+    uint64_t enough = !ahead ? share / CHUNKS_PER_WINDOW : orion_plan_exists(gpu) ? share : ORION_CHUNK_SHARES * share;
     if (enough < CHUNK_MIN_NS) enough = CHUNK_MIN_NS;
     /* A baseline's drain needs an event behind every stream record's last launch. */
     if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0;

@@ -1,0 +1,37 @@
+"""The sentence about a pod that waits for GPUs, while others take and give back room. The lists are fake."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from orion.api_server.requests import ApiServer
+from orion.crds.claims import CLAIMS, ClaimShape
+from orion.crds.policy import Priority
+from orion.operator.reconciler.missing_gpus import MissingGPUs
+from tests.crds.test_room_of_gpus import claimed, gpu, slice_of
+
+SHAPE = ClaimShape(priority=Priority.BE, gpus={"train": 1}, time_milli=500).as_json()
+
+
+class FakeLists(ApiServer):
+    """One GPU, and claims that the test changes."""
+
+    def __init__(self) -> None:
+        self.claims: list[dict[str, Any]] = []
+        self.lists_of_claims = 0
+
+    async def pages(self, path: str, accept: str = "", **query: str) -> AsyncIterator[dict[str, Any]]:
+        del accept, query
+        self.lists_of_claims += path == CLAIMS
+        yield {"items": self.claims if path == CLAIMS else [slice_of("n", gpu())]}
+
+
+async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothing_is_missing() -> None:
+    lists = FakeLists()
+    missing = MissingGPUs(lists)
+    assert await missing.sentence(SHAPE) == ""
+    lists.claims = [claimed(time="600")]
+    assert "time: 0.5 asked, 0.4 of 1 left" in await missing.sentence(SHAPE)
+    read = lists.lists_of_claims
+    for _ in range(10):  # pods of the same shape
+        assert await missing.sentence(SHAPE)
+    assert lists.lists_of_claims == read
