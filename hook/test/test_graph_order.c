@@ -65,6 +65,14 @@ static void parts_begin_at_levels(void)
     }
 }
 
+static void a_run_with_two_nodes_of_a_level_has_branches(void)
+{
+    const uint32_t level[] = {0, 1, 1, 2, 3};
+    CHECK(orion_graph_run_branches(level, 0, 5) && orion_graph_run_branches(level, 1, 2));
+    CHECK(!orion_graph_run_branches(level, 0, 2) && !orion_graph_run_branches(level, 2, 3));
+    CHECK(!orion_graph_run_branches(level, 2, 1) && !orion_graph_run_branches(NULL, 0, 0));
+}
+
 static void parts_fit_the_window(void)
 {
     CHECK(orion_graph_parts(500, 400, 10) == 1 && orion_graph_parts(501, 400, 10) == 2);
@@ -77,6 +85,7 @@ int main(void)
     the_order_is_by_levels();
     edges_lead_forward();
     parts_begin_at_levels();
+    a_run_with_two_nodes_of_a_level_has_branches();
     parts_fit_the_window();
     puts("graph order: ok");
     return 0;

@@ -140,6 +140,29 @@ static void children_count_as_their_nodes(void)
     CHECK(of(exec) == before);
 }
 
+static bool branches(CUgraphExec exec) { return orion_graph_has_branches(orion_graphs(process), exec); }
+
+/* The walk counts edges; who knows the levels decides, except about child graphs. */
+static void graphs_with_branches_are_known(void)
+{
+    CUgraphNode node;
+    CUgraph graph = chain(3, NULL), parent;
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 5);
+    CHECK(!branches(instantiated(graph)) && !branches(instantiated(chain(1, NULL))));
+    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &parameters)); /* a second root */
+    CUgraphExec exec = instantiated(graph);
+    CHECK(branches(exec));
+    orion_graph_set_branches(orion_graphs(process), exec, false);
+    CHECK(!branches(exec));
+    orion_graph_set_branches(orion_graphs(process), exec, true);
+    CHECK(branches(exec));
+    MUST(cuGraphCreate(&parent, 0));
+    MUST(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    exec = instantiated(parent);
+    orion_graph_set_branches(orion_graphs(process), exec, false);
+    CHECK(branches(exec)); /* those of the child graph */
+}
+
 /* Copies of 4096 and 4097 bytes are in the same size class (orion_identity_bytes); 65536 bytes are in another. */
 static void copies_are_identified_by_size_class(void)
 {
@@ -292,6 +315,7 @@ int main(void)
     graphs_with_the_same_nodes_have_the_same_identity();
     a_node_that_is_changed_back_restores_the_identity();
     children_count_as_their_nodes();
+    graphs_with_branches_are_known();
     copies_are_identified_by_size_class();
     a_graph_with_a_conditional_node_is_identified_by_its_handle();
     facts_are_the_mean_over_kernels();

@@ -1,7 +1,8 @@
 """Says what the GPUs of the cluster lack for pods that wait for their claims.
 
 A pod's Events then have the reason, beside the scheduler's "cannot allocate all claims". ResourceSlices and
-ResourceClaims are read when a pod waits, at most every few seconds, and all pods of the same shape get the same answer.
+ResourceClaims are read when a pod waits. All pods of the same shape get the same answer for a few seconds; an answer
+that nothing is missing is good for less time, because the pods wait for something.
 
 Rejected: a condition of the pod. The operator would need the right to write the status of all pods, with which it could
 make any pod look ready; and `kubectl describe pod` shows the sentence of an Event, and not that of a condition.
@@ -10,15 +11,15 @@ Rejected: watches of slices and claims. The operator would keep all claims of th
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from orion.api_server.requests import ApiServer
 from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
 from orion.crds.room_of_gpus import Gpu, Taken, gpus_of, lacking, requests_of, taken_by
 
-_FRESH_S = 2.0
-""" How long the room that was read counts as current. """
+_FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
+""" How long the room that was read counts as current, and an answer that nothing is missing. """
 
 
 @dataclass
@@ -35,15 +36,14 @@ class MissingGPUs:
 
     Args:
         api: the API server.
+        clock: returns seconds that never go back.
     """
 
-    def __init__(self, api: ApiServer) -> None:
-        self._api, self._room, self._reading = api, _Room(), asyncio.Lock()
+    def __init__(self, api: ApiServer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock, self._room, self._reading = api, clock, _Room(), asyncio.Lock()
 
     async def sentence(self, shape: str) -> str:
         """Return what a claim of a shape lacks; empty: nothing.
-
-        "Nothing" never comes from room that was read before the call: the pod waits, so others have taken it since.
 
         Args:
             shape: a `ClaimShape` as JSON.
@@ -51,18 +51,18 @@ class MissingGPUs:
         Raises:
             ApiError: the API server does not answer.
         """
-        asked = time.monotonic()
+        asked = self._clock()
         async with self._reading:
             if asked - self._room.read > _FRESH_S:
                 await self._read()
             said = await self._say(shape)
-            if not said and self._room.read < asked:
+            if not said and asked - self._room.read > _FRESH_NOTHING_S:
                 await self._read()
                 said = await self._say(shape)
             return said
 
     async def _read(self) -> None:
-        began = time.monotonic()
+        began = self._clock()
         self._room = _Room(await self._gpus(), began)
 
     async def _say(self, shape: str) -> str:

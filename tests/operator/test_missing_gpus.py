@@ -26,10 +26,11 @@ class FakeLists(ApiServer):
 
 
 async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothing_is_missing() -> None:
-    lists = FakeLists()
-    missing = MissingGPUs(lists)
+    lists, now = FakeLists(), 100.0
+    missing = MissingGPUs(lists, lambda: now)
     assert await missing.sentence(SHAPE) == ""
     lists.claims = [claimed(time="600")]
+    now += 0.5
     assert "time: 0.5 asked, 0.4 of 1 left" in await missing.sentence(SHAPE)
     read = lists.lists_of_claims
     for _ in range(10):  # pods of the same shape

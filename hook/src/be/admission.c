@@ -4,7 +4,9 @@
 #include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
+#include "be/state.h"
 #include "be/stop.h"
+#include "be/turns.h"
 #include "be/valve.h"
 #include "be/window.h"
 #include "be/work.h"
@@ -15,6 +17,7 @@
 #include "process/process.h"
 #include "streams/stream_records.h"
 
+#define MIXED_NS ORION_SECOND /* for so long, graphs with branches go behind the valve once one has waited too long */
 #define SPINNING_NS (100 * ORION_MICROSECOND) /* what counts for work of which the hook cannot know how long it waits */
 
 static inline bool has_room(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
@@ -24,11 +27,33 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
     return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
-/* How much work may be in flight with this launch.
+/* -- Graphs with branches -------------------------------------------------------------------------------------------- */
+
+/* A graph with branches should not be behind a wait: the driver's streams for the branches would wait for the held stream, as
+ * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/programs.md). So it is
+ * held on the CPU, and begins when no work in flight can be held.
  *
- * A graph with branches must not be behind a wait: the driver's streams for the branches would wait for the held stream, as
- * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/graph-cuts.md). So it
- * is held on the CPU, begins when no work in flight can be held, and two pieces may be in flight: one that runs, and the next. */
+ * Other threads may always have work in flight, and that work may wait for this graph. So the wait is bounded; then graphs
+ * go behind the valve for a while. Launches of another stop than the valve do so in any case. */
+static bool goes_behind_no_wait(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    if (work->launch.graph == NULL || !orion_graph_has_branches(orion_graphs(process), work->launch.graph)) return false;
+    return work->stop == NULL && orion_now() > atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS;
+}
+
+/* Whether the launch has waited for longer than all work in flight can take. *since: since when; 0: it has not waited. */
+static bool has_waited_too_long(struct orion_gpu *gpu, uint64_t *since)
+{
+    uint64_t now = orion_now();
+    if (*since == 0 || orion_gate_closed(gpu)) *since = now;
+    if (now - *since < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) return false;
+    atomic_store(&orion_be(gpu)->mixed_ns, now);
+    return true;
+}
+
+/* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */
+
+/* How much work may be in flight with this launch. Of a graph with branches two pieces: one that runs, and the next. */
 static uint64_t room(struct orion_gpu *gpu, const struct orion_work *work, bool ahead)
 {
     if (ahead || !orion_stops_exist(gpu)) return ORION_RUN_AHEAD * orion_window_share(gpu);
@@ -64,9 +89,12 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
         return false;
     }
     if (!ahead && stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
+    if ((work->flags & ORION_ADMITTED_BRANCHES) && expected != 0) orion_turns_note_piece(gpu, expected);
     work->expected_ns = cost;
     return true;
 }
+
+/* -- Where contexts run together ------------------------------------------------------------------------------------- */
 
 /* Tries once to let a be launch through where hp has granted a budget and contexts run together. Arms nothing. */
 static bool enter_overlapping(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
@@ -128,20 +156,21 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
 {
     struct orion_gpu *gpu = stream_record->gpu;
     bool sample, waited = false;
+    uint64_t since = 0;
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
-    if (work->launch.graph != NULL && orion_graph_has_branches(orion_graphs(process), work->launch.graph))
-        work->flags |= ORION_ADMITTED_BRANCHES;
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
+    if (goes_behind_no_wait(process, gpu, work)) work->flags |= ORION_ADMITTED_BRANCHES;
     if ((work->flags & ORION_ADMITTED_SPINS) && work->stop != NULL) { /* without a stop, its time is all that bounds it */
         expected = SPINNING_NS;
         sample = false;
     }
     while (!enter(process, stream_record, work, expected)) {
         if (!orion_admits(gpu)) return; /* the policy changed during the wait */
+        if ((work->flags & ORION_ADMITTED_BRANCHES) && has_waited_too_long(gpu, &since)) work->flags &= ~ORION_ADMITTED_BRANCHES;
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }

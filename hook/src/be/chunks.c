@@ -112,7 +112,7 @@ void orion_chunks_before_wait(struct orion_process *process, struct orion_stream
     if (chunks->open_ns > 0) note_wait(stream_record);
 }
 
-/* An event behind each wait would cost the GPU as much as the wait does. If the valve closes before the GPU has reached a
+/* An event behind each wait would cost the GPU about half as much as the wait does. If the valve closes before the GPU has reached a
  * wait without one, the chunk counts no longer than expected. */
 void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool exact)
 {

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 /* The most chunks of one stream record that have an event and are not complete. If there are that many, further
- * launches stay in the open chunk. More than ORION_RUN_AHEAD, so that few chunks have a wait inside. */
+ * launches stay in the open chunk. More than ORION_RUN_AHEAD, so that with turns few chunks have a wait inside. */
 #define ORION_CHUNKS 40u
 
 /* While the program runs ahead behind an open valve and has no turns, a chunk has this many shares of the window: an event

@@ -215,7 +215,7 @@ static void make_copy(struct orion_process *process, CUgraphExec exec, CUgraph g
         copy != NULL ? orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec)) : NULL;
     if (entry != NULL) orion_facts_set_flags(entry, ORION_FACTS_HAS_PIECES);
     if (copy == NULL) atomic_store(&orion_graph_copies(process)->some_whole, true);
-    else if (orion_graph_run_branches(copy->level, 0, copy->nodes)) orion_graph_note_branches(orion_graphs(process), exec);
+    else orion_graph_set_branches(orion_graphs(process), exec, orion_graph_run_branches(copy->level, 0, copy->nodes));
 }
 
 void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)

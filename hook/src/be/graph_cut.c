@@ -32,8 +32,8 @@ static bool disable(const struct orion_graph_copy *copy, const struct orion_piec
 static void made(const struct orion_graph_copy *copy, const struct orion_piece *piece)
 {
     orion_graph_made(piece->exec, piece->graph);
-    if (orion_graph_run_branches(copy->level, piece->first, piece->count))
-        orion_graph_note_branches(orion_graphs(orion_the_process), piece->exec);
+    bool branches = orion_graph_run_branches(copy->level, piece->first, piece->count);
+    orion_graph_set_branches(orion_graphs(orion_the_process), piece->exec, branches);
 }
 
 static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece *piece, const CUgraphNode *own, size_t stride)

@@ -4,6 +4,7 @@
 
 #include "be/graph_copies.h"
 #include "be/graph_nodes.h"
+#include "be/graph_order.h"
 #include "be/graph_parameters.h"
 #include "generated/driver.h"
 #include "learning/graph_walk.h"
@@ -200,6 +201,7 @@ void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 static void identify(struct orion_process *process, const struct orion_graph_copy *copy, CUgraph graph)
 {
     orion_graph_made(copy->exec, graph);
+    orion_graph_set_branches(orion_graphs(process), copy->exec, orion_graph_run_branches(copy->level, 0, copy->nodes));
     for (uint32_t i = 0; copy->disables && i < copy->nodes; i++)
         if (copy->node[i].disabled) orion_graph_part_changed(process, copy->exec, copy->node[i].part, 0, false);
 }

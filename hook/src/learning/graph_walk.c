@@ -151,9 +151,12 @@ static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
         else if (listed) enter(list, i, type, walk->sum - before);
     }
     if (!listed) free(nodes);
-    if (orion_driver.cuGraphGetEdges_v2 != NULL && orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS)
+    if (orion_driver.cuGraphGetEdges_v2 != NULL &&
+        orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS) {
         walk->sum += edges * UINT64_C(0x9e3779b97f4a7c15);
-    walk->branches |= count > 1 && edges != count - 1; /* a chain has one edge less; so has a tree */
+        bool *branches = depth == 0 ? &walk->branches : &walk->child_branches;
+        *branches |= count > 1 && edges != count - 1;
+    }
     if (listed) list->edges = (uint32_t)edges;
 }
 

@@ -15,7 +15,8 @@ struct orion_graph_walk {
     bool whole;              /* the nodes determine what will run */
     bool local;              /* a kernel has no name */
     bool collective;         /* a kernel is a collective: see collective.h */
-    bool branches;           /* nodes may run side by side */
+    bool branches;           /* nodes of the graph itself may run side by side: it has not one edge less than nodes */
+    bool child_branches;     /* the same of a child graph */
     uint64_t kernels, needs; /* number of kernels; sum of the SMs that each kernel fills */
     uint64_t of_class[3];    /* number of kernels by enum orion_kernel_class */
     uint64_t largest, name;  /* number of threads of the largest kernel, and the hash of its name */
@@ -35,7 +36,7 @@ void orion_graph_list_free(struct orion_graph_list *list);
 void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list);
 
 /* The same, for child graphs; and for one node of a graph, which may be a child graph. Both fill `sum`, `whole`, `local`,
- * `collective` and `branches` only. */
+ * `collective`, `branches` and `child_branches` only. */
 void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk,
                             struct orion_graph_list *list);
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);

@@ -54,12 +54,6 @@ bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec)
     return entry != NULL && atomic_load_explicit(&entry->branches, memory_order_relaxed);
 }
 
-void orion_graph_note_branches(struct orion_graphs *graphs, const void *exec)
-{
-    struct orion_graph *entry = find(graphs, word_of(exec));
-    if (entry != NULL) atomic_store_explicit(&entry->branches, true, memory_order_relaxed);
-}
-
 /* -- Changes, under the lock ----------------------------------------------------------------------------------------- */
 
 static bool take_lock(struct orion_graphs *graphs)
@@ -116,7 +110,8 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     entry->whole = walk->whole;
     entry->local = walk->local;
     entry->collective = walk->collective;
-    entry->branches = walk->branches;
+    entry->branches = walk->branches || walk->child_branches;
+    entry->child_branches = walk->child_branches;
     entry->name = walk->name;
     entry->kernels = (uint32_t)walk->kernels;
     entry->sms = walk->kernels > 0 ? (uint32_t)((walk->needs + walk->kernels / 2) / walk->kernels) : 0;
@@ -126,6 +121,14 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     entry->made = ++graphs->clock;
     renew_identity(entry, exec);
     atomic_store_explicit(&entry->exec, exec, memory_order_release);
+}
+
+void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own)
+{
+    if (!take_lock(graphs)) return;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    if (entry != NULL) entry->branches = own || entry->child_branches;
+    release_lock(graphs);
 }
 
 /* -- Calls of the wrappers ------------------------------------------------------------------------------------------- */

@@ -39,6 +39,7 @@ struct orion_graph {
     bool local, whole; /* a node's identity is local; the nodes determine what will run */
     /* When the graph was made: it contained a collective; nodes may run side by side. Read on the launch path. */
     _Atomic bool collective, branches;
+    bool child_branches; /* those of child graphs */
 };
 
 struct orion_graph_node {
@@ -65,9 +66,10 @@ bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec);
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 
 /* Whether nodes of the graph may run side by side: then the driver makes streams of its own wait for one another. The walk
- * takes a tree, whose branches never join, for a chain; a caller who knows better notes it. */
+ * only counts edges. It takes a tree for a chain, and a chain with a needless edge for a graph with branches; a caller that
+ * has the levels of the graph's own nodes says how it is. */
 bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);
-void orion_graph_note_branches(struct orion_graphs *graphs, const void *exec);
+void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own);
 
 /* Facts of a graph, for orion_kernel_note. False: they are not known. */
 struct orion_graph_facts {
