@@ -82,6 +82,22 @@ def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: 
 
 
 @pytest.mark.quiet
+def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_long_slices: Machine) -> None:
+    # be's pieces wait for hp again and again. If a piece went behind the valve, hp would wait for be's slice of 1 s.
+    hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
+    make(be, "nodes", "800 40", branches=4, log=False)
+    until_in_pieces(be)
+    be.send("play 20 -1")
+    chance, took = random.Random(3), []
+    while not be.heard_something(chance.uniform(0.001, 0.008)):
+        took.append(hp.must("run 1 40000").seconds * 1000)
+    assert be.answer().result == 0
+    figure("hp's request of 40 ms beside a graph with branches", took, "ms")
+    assert len(took) >= 20
+    assert percentile(took, 90) < 80
+
+
+@pytest.mark.quiet
 def test_little_of_a_graph_runs_while_hp_is_busy(machine: Machine) -> None:
     # Here the GPU divides its time between hp and be, so be's whole graph would run in hp's busy period of 40 ms.
     hp = machine.start("hp-0")

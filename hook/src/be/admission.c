@@ -18,6 +18,7 @@
 #include "streams/stream_records.h"
 
 #define MIXED_NS ORION_SECOND /* for so long, graphs with branches go behind the valve once one has waited too long */
+#define STEP_NS ORION_MILLISECOND
 #define SPINNING_NS (100 * ORION_MICROSECOND) /* what counts for work of which the hook cannot know how long it waits */
 
 static inline bool has_room(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
@@ -39,16 +40,6 @@ static bool goes_behind_no_wait(struct orion_process *process, const struct orio
 {
     if (work->launch.graph == NULL || !orion_graph_has_branches(orion_graphs(process), work->launch.graph)) return false;
     return work->stop == NULL && orion_now() > atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS;
-}
-
-/* Whether the launch has waited for longer than all work in flight can take. *since: since when; 0: it has not waited. */
-static bool has_waited_too_long(struct orion_gpu *gpu, uint64_t *since)
-{
-    uint64_t now = orion_now();
-    if (*since == 0 || orion_gate_closed(gpu)) *since = now;
-    if (now - *since < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) return false;
-    atomic_store(&orion_be(gpu)->mixed_ns, now);
-    return true;
 }
 
 /* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */
@@ -138,6 +129,22 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
                                                      : enter_time_sliced(process, stream_record, work, expected);
 }
 
+/* The same for a graph with branches, which goes behind the valve once it has waited for longer than all work in flight can
+ * take. *counted: how long. A try takes longer than a step of the window's wait only while hp is busy. */
+static bool enter_in_time(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                          uint64_t expected, uint64_t *counted)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t before = orion_now();
+    if (enter(process, stream_record, work, expected)) return true;
+    uint64_t now = orion_now();
+    *counted += now - before < STEP_NS ? now - before : STEP_NS;
+    if (*counted < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) return false;
+    atomic_store(&orion_be(gpu)->mixed_ns, now);
+    work->flags &= ~ORION_ADMITTED_BRANCHES;
+    return false;
+}
+
 /* Moves an admitted kernel to fewer SMs, if it must leave SMs to hp and the hook can move it. */
 static void choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                        uint64_t expected)
@@ -156,7 +163,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
 {
     struct orion_gpu *gpu = stream_record->gpu;
     bool sample, waited = false;
-    uint64_t since = 0;
+    uint64_t counted = 0;
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
@@ -168,9 +175,9 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
         expected = SPINNING_NS;
         sample = false;
     }
-    while (!enter(process, stream_record, work, expected)) {
+    while (work->flags & ORION_ADMITTED_BRANCHES ? !enter_in_time(process, stream_record, work, expected, &counted)
+                                                 : !enter(process, stream_record, work, expected)) {
         if (!orion_admits(gpu)) return; /* the policy changed during the wait */
-        if ((work->flags & ORION_ADMITTED_BRANCHES) && has_waited_too_long(gpu, &since)) work->flags &= ~ORION_ADMITTED_BRANCHES;
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }
