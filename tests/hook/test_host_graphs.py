@@ -63,6 +63,18 @@ def machine_of_long_slices(bare_machine: Machine) -> Machine:
     return bare_machine
 
 
+def requests_during(
+    be: Client, plays: str, hp: Client, request: str, chance: random.Random, pause: tuple[float, float]
+) -> list[float]:
+    """Send requests to hp until be has played, with pauses of so many seconds; return how long they took, in ms."""
+    be.send(plays)
+    took = []
+    while not be.heard_something(chance.uniform(*pause)):
+        took.append(hp.must(request).seconds * 1000)
+    assert be.answer().result == 0
+    return took
+
+
 @pytest.mark.quiet
 @pytest.mark.parametrize(("kind", "branches"), [("nodes", 1), ("nodes", 4), ("captured", 1), ("children", 1)])
 def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: str, branches: int) -> None:
@@ -71,11 +83,7 @@ def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: 
     hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
     make(be, kind, f"{200 * branches} 150", branches, log=False)
     until_in_pieces(be)
-    be.send("play 50 -1")
-    chance, took = random.Random(1), []
-    while not be.heard_something(chance.uniform(0.01, 0.03)):
-        took.append(hp.must("run 1 1000").seconds * 1000)
-    assert be.answer().result == 0
+    took = requests_during(be, "play 50 -1", hp, "run 1 1000", random.Random(1), (0.01, 0.03))
     figure(f"hp's request of 1 ms beside a graph of 30 ms ({kind}, {branches} branches)", took, "ms")
     assert len(took) >= 20
     assert percentile(took, 75) < 8
@@ -87,11 +95,7 @@ def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_
     hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
     make(be, "nodes", "800 40", branches=4, log=False)
     until_in_pieces(be)
-    be.send("play 20 -1")
-    chance, took = random.Random(3), []
-    while not be.heard_something(chance.uniform(0.001, 0.008)):
-        took.append(hp.must("run 1 40000").seconds * 1000)
-    assert be.answer().result == 0
+    took = requests_during(be, "play 20 -1", hp, "run 1 40000", random.Random(3), (0.001, 0.008))
     figure("hp's request of 40 ms beside a graph with branches", took, "ms")
     assert len(took) >= 20
     assert percentile(took, 90) < 80

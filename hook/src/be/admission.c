@@ -44,11 +44,10 @@ static bool goes_behind_no_wait(struct orion_process *process, const struct orio
 
 /* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */
 
-/* How much work may be in flight with this launch. Of a graph with branches two pieces: one that runs, and the next. */
-static uint64_t room(struct orion_gpu *gpu, const struct orion_work *work, bool ahead)
+/* How much work may be in flight with a launch that is held on the CPU. Of a graph with branches two pieces: one that runs,
+ * and the next. */
+static uint64_t held_room(struct orion_gpu *gpu, const struct orion_work *work, uint64_t window)
 {
-    if (ahead || !orion_stops_exist(gpu)) return ORION_RUN_AHEAD * orion_window_share(gpu);
-    uint64_t window = orion_window_narrowed(gpu);
     if (!(work->flags & ORION_ADMITTED_BRANCHES)) return window;
     return orion_valve_may_hold(gpu) ? 0 : 2 * (window + window / 4);
 }
@@ -69,7 +68,8 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
-    if (!has_room(process, stream_record, work, stop, cost, room(gpu, work, ahead))) {
+    uint64_t limit = ahead || !orion_stops_exist(gpu) ? ORION_RUN_AHEAD * share : held_room(gpu, work, past_valve);
+    if (!has_room(process, stream_record, work, stop, cost, limit)) {
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }

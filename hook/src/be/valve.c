@@ -242,6 +242,12 @@ static bool arm(struct orion_process *process, struct orion_stream_record *strea
     return !due || put_wait(stream_record);
 }
 
+static uint64_t least_chunk(const struct orion_gpu *gpu, bool exact)
+{
+    uint64_t share = orion_window_share(gpu);
+    return exact ? share / LEAST_CHUNK_PART : ORION_CHUNK_SHARES * share;
+}
+
 bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                       const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns)
 {
@@ -258,9 +264,8 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     bool due =
         mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
     bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
-    bool exact = stop != &orion_valve_stop || is_closed(valve) || orion_plan_exists(gpu);
-    uint64_t share = orion_window_share(gpu);
-    if (waits) orion_chunks_before_wait(process, stream_record, exact ? share / LEAST_CHUNK_PART : ORION_CHUNK_SHARES * share);
+    bool exact = waits && (stop != &orion_valve_stop || is_closed(valve) || orion_plan_exists(gpu));
+    if (waits) orion_chunks_before_wait(process, stream_record, least_chunk(gpu, exact));
     bool armed = stop->arm(process, stream_record, work, due);
     if (waits) orion_chunks_behind_wait(stream_record, exact);
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
