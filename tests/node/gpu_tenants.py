@@ -180,6 +180,11 @@ class GpuNode:
         statuses = (each.get("status", {}) for each in found)
         return {status["uuid"]: status for status in statuses if status.get("node") == self.node.name}
 
+    def holders(self) -> dict[str, str]:
+        """The pods that hold slots, by the slots' names, as GPUDevices say."""
+        rows: list[dict[str, Any]] = [row for each in self.devices().values() for row in each.get("heldSlots") or ()]
+        return {row["name"]: row["pod"]["name"] for row in rows}
+
     def condition(self, uuid: str, kind: str) -> dict[str, Any]:
         """A condition of a GPUDevice."""
         found: dict[str, Any] = next(each for each in self.devices()[uuid]["conditions"] if each["type"] == kind)

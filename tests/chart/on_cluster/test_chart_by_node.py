@@ -91,13 +91,15 @@ def test_a_node_changes_hands_when_its_last_pod_has_ended(
     assert "the device plugin waits: the DRA driver gives" in log(kubectl, release, "node", "device-plugin")
 
 
-def test_the_pods_go_where_they_can_be_served(release: Release, kubectl: Kubectl, tenants: Tenants) -> None:
+def test_the_pods_go_where_they_can_be_served(
+    release: Release, kubectl: Kubectl, tenants: Tenants, gpus: GpuNode
+) -> None:
     floor = training("floor")
     tenants.create(share(floor, compute={"request": 0.3}), floor, serving("plain"))
     tenants.begun("floor")
     assert len(claims(kubectl, tenants)) == 1
-    # Helm finds the claim at once, and the pod once the agent has reported it.
-    with pytest.raises(Failed, match=r"choosing/floor.* would change from by-node to device-plugin"):
+    eventually(lambda: gpus.holders() == {"be-0": "floor"}, what=f"the holders are {gpus.holders()}")
+    with pytest.raises(Failed, match=r"choosing/floor has be-0.* would change from by-node to device-plugin"):
         release.upgrade(SIMULATED)
     plain = tenants.pods("plain")["plain"]
     assert plain.status.phase == "Pending"  # the default is the device plugin, and no node has it

@@ -3,8 +3,6 @@
 The tests run in this order and depend on each other: each finds the release in the state that the previous one left.
 """
 
-from typing import Any
-
 import pytest
 from kubernetes import client
 
@@ -27,12 +25,6 @@ def tenants(api: client.ApiClient) -> Tenants:
     return Tenants(api, "claiming")
 
 
-def holders(gpus: GpuNode) -> dict[str, str]:
-    """The pods that hold slots, by the slots' names, as GPUDevices say."""
-    rows: list[dict[str, Any]] = [row for status in gpus.devices().values() for row in status.get("heldSlots") or ()]
-    return {row["name"]: row["pod"]["name"] for row in rows}
-
-
 def test_the_examples_pods_run_with_claims(
     release: Release, kubectl: Kubectl, tenants: Tenants, gpus: GpuNode, node: Node
 ) -> None:
@@ -43,7 +35,7 @@ def test_the_examples_pods_run_with_claims(
     for name in ("serve", "train"):
         tenants.begun(name)
     assert release.allocatable(node.name) == dict.fromkeys(RESOURCES, 0)
-    eventually(lambda: holders(gpus) == {"hp-0": "serve", "be-0": "train"}, what=f"the holders are {holders(gpus)}")
+    eventually(lambda: gpus.holders() == {"hp-0": "serve", "be-0": "train"}, what=f"the holders are {gpus.holders()}")
     claims = kubectl("get", "resourceclaims", f"--namespace={tenants.namespace}", "--output=name").split()
     assert len(claims) == 2
 
@@ -61,7 +53,7 @@ def test_the_same_pods_run_with_the_device_plugin_afterwards(
     release: Release, kubectl: Kubectl, tenants: Tenants, gpus: GpuNode, node: Node
 ) -> None:
     tenants.delete("serve", "train")
-    eventually(lambda: holders(gpus) == {}, what=f"slots are held by {holders(gpus)}")
+    eventually(lambda: gpus.holders() == {}, what=f"slots are held by {gpus.holders()}")
     release.upgrade(SIMULATED)
     eventually(lambda: release.allocatable(node.name) == dict(zip(RESOURCES, (2, 16), strict=True)))
     for pod in (serving(), training()):
