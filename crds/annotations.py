@@ -78,6 +78,10 @@ slot more. No other hp pod is scheduled to the node meanwhile. """
 ROLLOUT_ENDS = "ends-"
 """ Prefix of that label's value once the slot is taken or given up, until the node advertises it no longer. """
 
+PLACE_AGAIN = "orion.gpu/place-again"
+""" On a node, written by the operator and removed at once: the change makes kube-scheduler try the pods that wait for
+GPUs (operator/reconciler/missing_gpus.py). """
+
 RESOURCES = {priority: f"{WRITTEN}{priority}" for priority in Priority}
 """ The resources that a container requests: one unit is one slot. """
 

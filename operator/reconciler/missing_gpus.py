@@ -4,9 +4,16 @@ A pod's Events then have the reason, beside the scheduler's "cannot allocate all
 ResourceClaims are read when a pod waits. All pods of the same shape get the same answer for a few seconds; an answer
 that nothing is missing is good for less time, because the pods wait for something.
 
+If nothing is missing, kube-scheduler may have overlooked room. While it writes a claim, it counts it twice for some
+milliseconds: as one that it is about to give, and as one that the API server has (Kubernetes 1.37,
+dynamicresources/dra_manager.go, GatherAllocatedState). A pod that it tries then seems to have no room, and nothing that
+happens later makes it try the pod again for five minutes. A changed label of a node does.
+
 Rejected: a condition of the pod. The operator would need the right to write the status of all pods, with which it could
 make any pod look ready; and `kubectl describe pod` shows the sentence of an Event, and not that of a condition.
 Rejected: watches of slices and claims. The operator would keep all claims of the cluster in memory.
+Rejected: an annotation of a DeviceClass, a change of which also makes the scheduler try. The operator would need the
+right to write classes, which say whose claims are hp. It may write labels of nodes in any case.
 """
 
 import asyncio
@@ -14,12 +21,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiServer
+from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
 from orion.crds.room_of_gpus import Gpu, Taken, gpus_of, lacking, requests_of, taken_by
 
 _FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
 """ How long the room that was read counts as current, and an answer that nothing is missing. """
+_PLACE_AGAIN_S = 5.0
+""" The scheduler tries all pods that wait for GPUs, so the operator asks it no more often. """
 
 
 @dataclass
@@ -41,6 +52,7 @@ class MissingGPUs:
 
     def __init__(self, api: ApiServer, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock, self._room, self._reading = api, clock, _Room(), asyncio.Lock()
+        self._placed_again = float("-inf")
 
     async def sentence(self, shape: str) -> str:
         """Return what a claim of a shape lacks; empty: nothing.
@@ -60,6 +72,19 @@ class MissingGPUs:
                 await self._read()
                 said = await self._say(shape)
             return said
+
+    async def place_again(self) -> None:
+        """Make kube-scheduler try the pods that wait for GPUs. Call it if `sentence` says that nothing is missing.
+
+        Raises:
+            ApiError: the API server rejects the change of a node, or does not answer.
+        """
+        nodes, now = {gpu.node for gpu in self._room.gpus}, self._clock()
+        if not nodes or now - self._placed_again < _PLACE_AGAIN_S:
+            return
+        self._placed_again = now
+        for value in ("true", None):  # any change counts, so nothing has to stay
+            await self._api.patch(f"{NODES}/{min(nodes)}", {"metadata": {"labels": {PLACE_AGAIN: value}}})
 
     async def _read(self) -> None:
         began = self._clock()

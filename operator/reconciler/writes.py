@@ -100,7 +100,10 @@ class PostEvent:
 
 @dataclass(frozen=True, slots=True)
 class SayWhatIsMissing:
-    """An Event about a pod that waits for its claim: what the nearest GPUs lack. None if a node has room for it."""
+    """An Event about a pod that waits for its claim: what the nearest GPUs lack; if nothing, no Event.
+
+    The scheduler is then made to try the pod again.
+    """
 
     at: Named
     uid: str

@@ -71,18 +71,18 @@ def pod() -> dict[str, Any]:
     }
 
 
-def make_slice(api: client.ApiClient) -> None:
-    """Offer a GPU that is cordoned."""
-    gpu = AdvertisedGPU("GPU-1", slots=(Slot("GPU-1", "be", 0),), cordoned=True)
-    uid = client.CoreV1Api(api).create_node({"metadata": {"name": "node-1"}}).metadata.uid
-    body = slices.resource_slice("node-1", uid, 1, slices.devices(Snapshot({gpu.uuid: gpu}), 0))
+def offer(api: client.ApiClient, node: str, cordoned: bool) -> None:
+    """Make a node that offers a GPU."""
+    gpu = AdvertisedGPU(f"GPU-{node}", memory_bytes=80 << 30, slots=(Slot(f"GPU-{node}", "be", 0),), cordoned=cordoned)
+    uid = client.CoreV1Api(api).create_node({"metadata": {"name": node}}).metadata.uid
+    body = slices.resource_slice(node, uid, 1, slices.devices(Snapshot({gpu.uuid: gpu}), 0))
     objects = client.CustomObjectsApi(api)
     objects.create_cluster_custom_object("resource.k8s.io", "v1", "resourceslices", body)
 
 
-def mark_unschedulable(core: client.CoreV1Api) -> None:
+def mark_unschedulable(core: client.CoreV1Api, message: str) -> None:
     """Write what the scheduler writes."""
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     core.patch_namespaced_pod_status("p", "default", {"status": {"conditions": [condition]}})
 
 
@@ -101,9 +101,12 @@ def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_pat
         process.wait_until_ready()
         core.create_namespaced_pod("default", pod())
         eventually(lambda: SHAPES.template_name in templates.uids(), what="the template")
-        make_slice(audited.api)
-        mark_unschedulable(core)
+        offer(audited.api, "node-1", cordoned=True)
+        mark_unschedulable(core, "1 node")
         eventually(lambda: [note for note in notes(core) if "it has the taint orion.gpu/cordoned" in note])
+        offer(audited.api, "node-2", cordoned=False)
+        mark_unschedulable(core, "2 nodes")
+        eventually(lambda: ("", "nodes", "patch") in audited.asked(), what="a changed label, for the scheduler")
         made = templates.uids()[SHAPES.template_name]
         templates.delete(SHAPES.template_name)
         eventually(lambda: templates.uids().get(SHAPES.template_name, made) != made, what="the template is back")

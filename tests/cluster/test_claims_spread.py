@@ -158,15 +158,16 @@ def one_by_one(cluster: Cluster) -> None:
         cluster.place(be())
 
 
-@pytest.mark.parametrize("come", [burst, one_by_one])
+@pytest.mark.parametrize(("come", "most"), [(burst, 2), (one_by_one, 1)])
 def test_sixteen_pods_on_two_nodes_spread_over_gpus_and_nodes(
-    cluster: Cluster, come: Callable[[Cluster], None]
+    cluster: Cluster, come: Callable[[Cluster], None], most: int
 ) -> None:
+    """In a burst kube-scheduler takes a GPU for full for a moment while it writes a claim (docs/dra.md)."""
     nodes = [cluster.node(name, *map(gpu, range(4))) for name in ("a", "b")]
     come(cluster)
     tenants = cluster.tenants()
     of_nodes = {node: [tenants[node, gpu(number).uuid.lower()] for number in range(4)] for node in nodes}
-    assert all(max(counts) - min(counts) <= 1 for counts in of_nodes.values()), of_nodes
+    assert all(max(counts) - min(counts) <= most for counts in of_nodes.values()), of_nodes
     assert abs(sum(of_nodes[nodes[0]]) - sum(of_nodes[nodes[1]])) <= 2, of_nodes
 
 

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from orion.api_server.requests import ApiServer
+from orion.api_server.requests import MERGE_PATCH, ApiServer
+from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, ClaimShape
 from orion.crds.policy import Priority
 from orion.operator.reconciler.missing_gpus import MissingGPUs
@@ -18,11 +19,17 @@ class FakeLists(ApiServer):
     def __init__(self) -> None:
         self.claims: list[dict[str, Any]] = []
         self.lists_of_claims = 0
+        self.labels: list[dict[str, str | None]] = []
 
     async def pages(self, path: str, accept: str = "", **query: str) -> AsyncIterator[dict[str, Any]]:
         del accept, query
         self.lists_of_claims += path == CLAIMS
         yield {"items": self.claims if path == CLAIMS else [slice_of("n", gpu())]}
+
+    async def patch(self, path: str, body: Any, kind: str = MERGE_PATCH) -> dict[str, Any]:
+        assert (path, kind) == ("/api/v1/nodes/n", MERGE_PATCH)
+        self.labels.append(body["metadata"]["labels"])
+        return {}
 
 
 async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothing_is_missing() -> None:
@@ -36,3 +43,20 @@ async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothin
     for _ in range(10):  # pods of the same shape
         assert await missing.sentence(SHAPE)
     assert lists.lists_of_claims == read
+
+
+async def test_the_scheduler_is_made_to_try_again_at_most_every_five_seconds() -> None:
+    lists, now = FakeLists(), 100.0
+    missing = MissingGPUs(lists, lambda: now)
+    await missing.place_again()
+    assert lists.labels == []  # no node is known to offer GPUs
+    assert await missing.sentence(SHAPE) == ""
+    tried = [{PLACE_AGAIN: "true"}, {PLACE_AGAIN: None}]
+    await missing.place_again()
+    assert lists.labels == tried
+    now += 4.9
+    await missing.place_again()
+    assert lists.labels == tried
+    now += 0.2
+    await missing.place_again()
+    assert lists.labels == [*tried, *tried]
