@@ -212,8 +212,8 @@ class _Connection:
         if (claim.get("status") or {}).get("allocation"):
             return ["its claim has its GPUs, so something else keeps the pod from its node: see kubectl describe pod"]
         caution = []
-        if claim["spec"]["devices"].get("constraints"):
-            caution.append("  the GPUs of a request must also have something in common, which was not checked here")
+        if any(len(each.get("requests") or ()) != 1 for each in claim["spec"]["devices"].get("constraints") or ()):
+            caution.append("  the GPUs of several requests must have something in common, which was not checked here")
         try:
             (claims,) = self._ask({"the ResourceClaims": CLAIMS})
         except Unavailable:

@@ -30,6 +30,8 @@ class Gpu:
     name: str
     mode: str
     capacity: Mapping[str, Mapping[str, Any]]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """ Values by full name, such as orion.gpu/model. """
     taints: tuple[str, ...] = ()
     taken: Mapping[str, int] = field(default_factory=dict)
 
@@ -42,6 +44,13 @@ class Request:
     count: int
     amounts: Mapping[str, int]
     selectors: tuple[str, ...] = ()
+    in_common: str = ""
+    """ The attribute of which all GPUs must have the same value; empty: none. """
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """The selectors that are not evaluated here."""
+        return tuple(each for each in self.selectors if each not in _OF_MODES)
 
 
 @dataclass(frozen=True)
@@ -51,14 +60,13 @@ class Lack:
     request: Request
     nearest: tuple[tuple[Gpu, tuple[str, ...]], ...]
     """ The GPUs that lack least, and what each of them lacks. """
-    unchecked: tuple[str, ...]
-    """ Selectors that a GPU must fulfil besides. """
 
     @property
     def headline(self) -> str:
         """What the request asks for."""
-        wanted = _wanted(self.request)
-        return f"request {self.request.name}: no node has {_count(self.request.count, 'GPU')} with {wanted}"
+        asked = self.request
+        same = f" and the same {asked.in_common}" if asked.in_common else ""
+        return f"request {asked.name}: no node has {_count(asked.count, 'GPU')} with {_wanted(asked)}{same}"
 
 
 Taken = Mapping[tuple[str, str], Counter[str]]
@@ -102,14 +110,22 @@ def gpus_of(slices: Iterable[Mapping[str, Any]], taken: Taken) -> list[Gpu]:
 
 
 def requests_of(devices: Mapping[str, Any]) -> list[Request]:
-    """Return the requests of a claim's `spec.devices`; of alternatives, the last, which asks for least."""
+    """Return the requests of a claim's `spec.devices`; of alternatives, the last, which asks for least.
+
+    A constraint over several requests is not taken into account.
+    """
     found = []
+    in_common = {
+        each["requests"][0]: each.get("matchAttribute", "")
+        for each in devices.get("constraints") or ()
+        if len(each.get("requests") or ()) == 1
+    }
     for each in devices.get("requests") or ():
         exactly = each.get("exactly") or (each.get("firstAvailable") or [{}])[-1]
         amounts = (exactly.get("capacity") or {}).get("requests") or {}
         selectors = tuple(one["cel"]["expression"] for one in exactly.get("selectors") or () if "cel" in one)
         whole = {name: Quantity.read(value).bytes for name, value in amounts.items()}
-        found.append(Request(each["name"], exactly.get("count", 1), whole, selectors))
+        found.append(Request(each["name"], exactly.get("count", 1), whole, selectors, in_common.get(each["name"], "")))
     return found
 
 
@@ -128,15 +144,21 @@ def lacking(gpus: Sequence[Gpu], requests: Sequence[Request]) -> str:
     return "; ".join(f"{each.headline}; the nearest: {', or '.join(_rows(each))}" for each in found)
 
 
+def unchecked(requests: Sequence[Request]) -> str:
+    """Return one sentence about the selectors that are not evaluated here; empty: there are none."""
+    found = [f"request {each.name}: {_must_fulfil(each)}" for each in requests if each.unchecked]
+    return f"nodes have room, but {'; '.join(found)}" if found else ""
+
+
 def compared(gpus: Sequence[Gpu], request: Request) -> Lack | tuple[str, int]:
     """Return what a request lacks; else a node that can fulfil it, and on how many of its GPUs."""
     lacks = [(gpu, tuple(_missing(gpu, request))) for gpu in gpus]
-    fitting = Counter(gpu.node for gpu, missing in lacks if not missing)
-    nodes = sorted(node for node, count in fitting.items() if count >= request.count)
-    if nodes:
-        return nodes[0], fitting[nodes[0]]
+    fitting = Counter((gpu.node, str(gpu.attributes.get(request.in_common))) for gpu, missing in lacks if not missing)
+    places = sorted(place for place, count in fitting.items() if count >= request.count)
+    if places:
+        return places[0][0], fitting[places[0]]
     nearest = heapq.nsmallest(_NEAREST, lacks, key=lambda pair: (len(pair[1]), pair[0].node, pair[0].name))
-    return Lack(request, tuple(nearest), tuple(each for each in request.selectors if each not in _OF_MODES))
+    return Lack(request, tuple(nearest))
 
 
 def _explained(gpus: Sequence[Gpu], request: Request) -> Iterator[str]:
@@ -147,16 +169,22 @@ def _explained(gpus: Sequence[Gpu], request: Request) -> Iterator[str]:
             f"request {request.name}: node {node} has room on {_count(count, 'GPU')}, so something else keeps the pod "
             "away, such as CPU, memory or taints of the node, or another request: see kubectl describe pod"
         )
-        return
-    yield f"{found.headline}; the nearest:"
-    yield from (f"  {row}" for row in _rows(found))
-    if found.unchecked:
-        yield f"  a GPU must also fulfil {' and '.join(found.unchecked)}, which was not checked here"
+    else:
+        yield f"{found.headline}; the nearest:"
+        yield from (f"  {row}" for row in _rows(found))
+    if request.unchecked:
+        yield f"  {_must_fulfil(request)}"
+
+
+def _must_fulfil(request: Request) -> str:
+    return f"a GPU must also fulfil {' and '.join(request.unchecked)}, which was not checked here"
 
 
 def _rows(lack: Lack) -> Iterator[str]:
+    name = lack.request.in_common
     for gpu, missing in lack.nearest:
-        yield f"{gpu.node}, {gpu.name}: {'; '.join(missing) or 'has room'}"
+        value = f", {name} {gpu.attributes[name]}" if not missing and name else ""
+        yield f"{gpu.node}, {gpu.name}: {'; '.join(missing) or f'has room{value}'}"
 
 
 def _missing(gpu: Gpu, request: Request) -> Iterator[str]:
@@ -165,6 +193,8 @@ def _missing(gpu: Gpu, request: Request) -> Iterator[str]:
     for selector, (mode, has) in _OF_MODES.items():
         if selector in request.selectors and (gpu.mode == mode) is not has:
             yield f"its mode is {gpu.mode}"
+    if request.in_common and request.in_common not in gpu.attributes:
+        yield f"it has no {request.in_common}"
     for name in {*request.amounts} - {*gpu.capacity}:
         if request.amounts[name]:
             yield f"it has no {_called(name)}"
@@ -187,11 +217,15 @@ def _asked(capacity: Mapping[str, Any], amount: int | None) -> int:
 
 def _gpu(spec: Mapping[str, Any], device: Mapping[str, Any], taken: Mapping[str, int]) -> Gpu:
     attributes, taints = device.get("attributes") or {}, device.get("taints") or ()
+    full = {
+        name if "/" in name else f"{DRIVER}/{name}": next(iter(value.values())) for name, value in attributes.items()
+    }
     return Gpu(
         node=spec.get("nodeName", ""),
         name=device["name"],
-        mode=(attributes.get("mode") or {}).get("string", ""),
+        mode=full.get(f"{DRIVER}/mode", ""),
         capacity=device.get("capacity") or {},
+        attributes=full,
         taints=tuple(each["key"] for each in taints if each["effect"] in _EVICTING),
         taken=taken,
     )

@@ -185,10 +185,8 @@ class Controller:
         elif isinstance(write, writes.PostEvent):
             await self._post(write)
         elif isinstance(write, writes.SayWhatIsMissing):
-            if sentence := await self._missing.sentence(write.shape):
+            if sentence := await self._missing.look(write.shape):
                 await self._post(write.event(sentence))
-            else:
-                await self._missing.place_again()
         elif isinstance(write, writes.EvictPod):
             await self._evict(key, write)
 

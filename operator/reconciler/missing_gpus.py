@@ -25,7 +25,7 @@ from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiServer
 from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
-from orion.crds.room_of_gpus import Gpu, Taken, gpus_of, lacking, requests_of, taken_by
+from orion.crds.room_of_gpus import Gpu, Request, Taken, gpus_of, lacking, requests_of, taken_by, unchecked
 
 _FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
 """ How long the room that was read counts as current, and an answer that nothing is missing. """
@@ -54,14 +54,14 @@ class MissingGPUs:
         self._api, self._clock, self._room, self._reading = api, clock, _Room(), asyncio.Lock()
         self._placed_again = float("-inf")
 
-    async def sentence(self, shape: str) -> str:
-        """Return what a claim of a shape lacks; empty: nothing.
+    async def look(self, shape: str) -> str:
+        """Return what a claim of a shape lacks; empty: nothing. If it lacks nothing, make kube-scheduler try again.
 
         Args:
             shape: a `ClaimShape` as JSON.
 
         Raises:
-            ApiError: the API server does not answer.
+            ApiError: the API server does not answer, or rejects the change of a node.
         """
         asked = self._clock()
         async with self._reading:
@@ -71,16 +71,14 @@ class MissingGPUs:
             if not said and asked - self._room.read > _FRESH_NOTHING_S:
                 await self._read()
                 said = await self._say(shape)
+        if said:
             return said
+        await self._place_again()
+        return unchecked(_requests(shape))
 
-    async def place_again(self) -> None:
-        """Make kube-scheduler try the pods that wait for GPUs. Call it if `sentence` says that nothing is missing.
-
-        Raises:
-            ApiError: the API server rejects the change of a node, or does not answer.
-        """
+    async def _place_again(self) -> None:
         nodes, now = {gpu.node for gpu in self._room.gpus}, self._clock()
-        if not nodes or now - self._placed_again < _PLACE_AGAIN_S:
+        if now - self._placed_again < _PLACE_AGAIN_S:
             return
         self._placed_again = now
         for value in ("true", None):  # any change counts, so nothing has to stay
@@ -93,8 +91,7 @@ class MissingGPUs:
     async def _say(self, shape: str) -> str:
         room = self._room
         if shape not in room.said:
-            requests = requests_of(ClaimShape.from_json(shape).template()["spec"]["spec"]["devices"])
-            room.said[shape] = await asyncio.to_thread(lacking, room.gpus, requests)
+            room.said[shape] = await asyncio.to_thread(lacking, room.gpus, _requests(shape))
         return room.said[shape]
 
     async def _gpus(self) -> Sequence[Gpu]:
@@ -107,3 +104,7 @@ class MissingGPUs:
         async for page in self._api.pages(CLAIMS):
             taken = taken_by(page["items"], taken)
         return await asyncio.to_thread(gpus_of, slices, taken)
+
+
+def _requests(shape: str) -> list[Request]:
+    return requests_of(ClaimShape.from_json(shape).template()["spec"]["spec"]["devices"])

@@ -109,6 +109,28 @@ def test_a_selector_is_named_and_not_evaluated() -> None:
     assert last == "  a GPU must also fulfil 1 == 2, which was not checked here"
 
 
+def test_a_selector_is_named_although_there_is_room() -> None:
+    room, last = said(be(selector="1 == 2"), gpu())
+    assert room.startswith("request train: node n has room on 1 GPU")
+    assert last == "  a GPU must also fulfil 1 == 2, which was not checked here"
+
+
+def test_gpus_of_a_request_must_have_the_same_value_of_its_attribute() -> None:
+    devices = [gpu(f"gpu-{number}") for number in range(3)]
+    for device, value in zip(devices, (1, 2, None), strict=True):
+        device["attributes"] |= {"nvlink": {"int": value}} if value else {}
+    wants = be(2, in_common="orion.gpu/nvlink")
+    head, *rows = said(wants, *devices)
+    assert head == "request train: no node has 2 GPUs with be slots 1 and the same orion.gpu/nvlink; the nearest:"
+    assert rows == [
+        "  n, gpu-0: has room, orion.gpu/nvlink 1",
+        "  n, gpu-1: has room, orion.gpu/nvlink 2",
+        "  n, gpu-2: it has no orion.gpu/nvlink",
+    ]
+    devices[2]["attributes"]["nvlink"] = {"int": 2}
+    assert said(wants, *devices)[0].startswith("request train: node n has room on 2 GPUs")
+
+
 def test_old_generations_and_other_drivers_do_not_count() -> None:
     slices = [
         slice_of("n", gpu("gpu-old"), generation=1),

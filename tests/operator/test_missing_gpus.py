@@ -35,28 +35,36 @@ class FakeLists(ApiServer):
 async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothing_is_missing() -> None:
     lists, now = FakeLists(), 100.0
     missing = MissingGPUs(lists, lambda: now)
-    assert await missing.sentence(SHAPE) == ""
+    assert await missing.look(SHAPE) == ""
     lists.claims = [claimed(time="600")]
     now += 0.5
-    assert "time: 0.5 asked, 0.4 of 1 left" in await missing.sentence(SHAPE)
+    assert "time: 0.5 asked, 0.4 of 1 left" in await missing.look(SHAPE)
     read = lists.lists_of_claims
     for _ in range(10):  # pods of the same shape
-        assert await missing.sentence(SHAPE)
+        assert await missing.look(SHAPE)
     assert lists.lists_of_claims == read
 
 
 async def test_the_scheduler_is_made_to_try_again_at_most_every_five_seconds() -> None:
     lists, now = FakeLists(), 100.0
     missing = MissingGPUs(lists, lambda: now)
-    await missing.place_again()
-    assert lists.labels == []  # no node is known to offer GPUs
-    assert await missing.sentence(SHAPE) == ""
     tried = [{PLACE_AGAIN: "true"}, {PLACE_AGAIN: None}]
-    await missing.place_again()
+    assert await missing.look(SHAPE) == ""
     assert lists.labels == tried
     now += 4.9
-    await missing.place_again()
+    assert await missing.look(SHAPE) == ""
     assert lists.labels == tried
     now += 0.2
-    await missing.place_again()
+    assert await missing.look(SHAPE) == ""
     assert lists.labels == [*tried, *tried]
+    lists.claims, now = [claimed(time="600")], now + 60
+    assert await missing.look(SHAPE)
+    assert lists.labels == [*tried, *tried]
+
+
+async def test_a_selector_that_the_operator_does_not_evaluate_is_named() -> None:
+    lists = FakeLists()
+    shape = ClaimShape(priority=Priority.BE, gpus={"train": 1}, selector="1 == 2").as_json()
+    said = await MissingGPUs(lists).look(shape)
+    assert said == "nodes have room, but request train: a GPU must also fulfil 1 == 2, which was not checked here"
+    assert lists.labels  # the scheduler evaluates it
