@@ -21,6 +21,10 @@ class Allocation(StrEnum):
         """Whether some pods get their slots by ResourceClaims."""
         return self is not Allocation.DEVICE_PLUGIN
 
+    def gives_claims(self, label: str) -> bool:
+        """Return whether a node with this value of its label gives slots by ResourceClaims."""
+        return self is Allocation.DRA or (self is Allocation.BY_NODE and label == Giver.DRA)
+
 
 class Giver(StrEnum):
     """The program that gives a node's slots to pods."""

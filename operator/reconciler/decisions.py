@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import Any
 
 from orion.api_server.merging import merge_patch
-from orion.crds.allocation import Allocation, Giver
 from orion.crds.claims import ClaimShape
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.figures import clients_moved, usage_moved
@@ -193,13 +192,10 @@ def _good(condition: Condition) -> bool:
 
 def _node(state: State, node: records.NodeRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
     rollout = rollout_label(state, node, monotonic)
-    yield from node_writes(node, state.devices_of_node(node.name), rollout.value, now, _gives_claims(state, node))
+    by_claims = state.allocation.gives_claims(node.allocation)
+    yield from node_writes(node, state.devices_of_node(node.name), rollout.value, now, by_claims)
     if rollout.again is not None:
         yield writes.RequeueAfter(rollout.again)
-
-
-def _gives_claims(state: State, node: records.NodeRecord) -> bool:
-    return state.allocation is Allocation.DRA or (state.by_claims and node.allocation == Giver.DRA)
 
 
 def _template(state: State, at: records.Named, now: float) -> Iterator[writes.Write]:

@@ -216,7 +216,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         created=meta.get("creationTimestamp") or "",
         ended=ended,
         is_static=annotations.MIRROR in marks,
-        revision=_revision(meta, priority, asked[Priority.HP]),
+        revision=_revision(meta, priority, asked[Priority.HP] or claimed.slots),
         unschedulable=any(
             (each.get("type"), each.get("status"), each.get("reason")) == ("PodScheduled", "False", "Unschedulable")
             for each in status.get("conditions") or ()

@@ -2,7 +2,8 @@
 
 The label has three states. Absent: the node takes any hp pod. The revision of a workload: the agent of the node offers
 one hp slot more, and only pods of this revision are scheduled to the node. "ends-" and the revision: the agent offers
-no further slot, and the label waits until the kubelet no longer reports one.
+no further slot, and the label waits until the kubelet no longer reports one, or for the time in which the node's DRA
+driver writes its slice.
 
 A node is open for one new pod at a time, and for a minute at most. So nobody can close a node for others by a new pod
 that cannot run there.
@@ -15,7 +16,7 @@ from orion.crds.policy import Priority
 from orion.crds.workloads import Revision
 from orion.operator.reconciler.governance import How
 from orion.operator.reconciler.records import Complaint, DeviceRecord, NodeRecord, PodRecord
-from orion.operator.reconciler.rollouts import ENDS_S
+from orion.operator.reconciler.rollouts import ENDS_S, SLICE_S
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.usable_gpus import holders, takes_pods
 
@@ -49,8 +50,8 @@ def rollout_label(state: State, node: NodeRecord, now: float) -> RolloutLabel:
         rollouts.ended(node.name)
         rollouts.offer(chosen, node.name, now)
         return RolloutLabel(str(chosen.revision), _SOON_S)
-    if label and node.hp_slots > _slots(state.devices_of_node(node.name)):
-        left = ENDS_S - rollouts.ending(node.name, now)
+    if label:
+        left = _longest_end(state, node) - rollouts.ending(node.name, now)
         if left > 0:
             return RolloutLabel(label, left)
     rollouts.ended(node.name)
@@ -87,9 +88,9 @@ def _next(state: State, node: NodeRecord, workload: str, now: float) -> PodRecor
         now: monotonic, in seconds.
     """
     pods = state.pods_of_node(node.name)
-    if node.hp_slots > sum(
-        count for pod in pods if pod.priority is Priority.HP for _, count in pod.slots if not pod.ended
-    ):
+    by_claims = state.allocation.gives_claims(node.allocation)
+    offered = _slots(state.devices_of_node(node.name)) if by_claims else node.hp_slots
+    if offered > sum(count for pod in pods if pod.priority is Priority.HP for _, count in pod.slots if not pod.ended):
         return None  # the node has a free slot, and the new pod does not fit for another reason
     for pod in _waiting(state, node):
         is_next = workload in ("", pod.revision.workload) and not state.rollouts.wait(pod, node.name, now)
@@ -131,8 +132,15 @@ def _holds(state: State, pod: PodRecord) -> bool:
     return bool(pod.node) and bool(_gpus(state, pod))
 
 
+def _longest_end(state: State, node: NodeRecord) -> float:
+    """Return for how long a node's label may say that the rollout ends: the scheduler may still see a further slot."""
+    if state.allocation.gives_claims(node.allocation):
+        return SLICE_S
+    return ENDS_S if node.hp_slots > _slots(state.devices_of_node(node.name)) else 0.0
+
+
 def _slots(gpus: list[DeviceRecord]) -> int:
-    """Return how many hp slots a kubelet reports without a rollout. Of cordoned GPUs it reports those that are held."""
+    """Return how many hp slots a node offers without a rollout. Of cordoned GPUs it offers those that are held."""
     found = 0
     for gpu in gpus:
         slots = gpu.status.slots.hp if gpu.status.slots is not None else None

@@ -23,6 +23,11 @@ ENDS_S = 120.0
 """ The longest time that the label stays after the window, for a kubelet that reports nothing. """
 
 
+SLICE_S = 10.0
+""" How long the label stays after the window on a node that gives claims. The operator does not see when the node's
+slice is current; the driver writes it within 3 s, and the scheduler reads it at once. """
+
+
 class Rollouts:
     """The index. Times are monotonic seconds."""
 

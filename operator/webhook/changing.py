@@ -68,6 +68,8 @@ def changed(plain: Mapping[str, Any], wanted: Wanted, defaults: Defaults) -> tup
     else:
         changes = claiming.remove(after) if claiming.amounts_before(wanted.pod) else []
         changes += _add_slots(spec, wanted, defaults)
+    if wanted.priority is Priority.HP:
+        changes += placement.leave_rollouts_alone(spec, wanted.revision)
     if wanted.pins and not wanted.by_hand:
         changes += placement.keep_to(spec, wanted.giver)
     changes += _choose_runtime(wanted.pod, spec, defaults)
@@ -83,10 +85,7 @@ def _add_slots(spec: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list
         return slots.write(container, wanted.priority, wanted.amounts[name])
 
     changes = _change_containers(spec, wanted, write, defaults)
-    changes += placement.require_nodes(spec, wanted.amounts, wanted.memory)
-    if wanted.priority is Priority.HP:
-        changes += placement.leave_rollouts_alone(spec, wanted.revision)
-    return changes
+    return changes + placement.require_nodes(spec, wanted.amounts, wanted.memory)
 
 
 def _claim(after: dict[str, Any], wanted: Wanted, defaults: Defaults) -> list[str]:

@@ -11,8 +11,10 @@ from kubernetes import client
 
 from testbed.node import Node
 from testbed.orion import Orion
+from tests.cluster.conftest import Kubectl
 from tests.node.claimed_gpus import DRA, Claims, claiming, held, until_nothing_is_left
 from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, deployed, serving, share, training
+from tests.node.rolling_server import MINUTES, Rollout, server
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600), pytest.mark.usefixtures("claiming_webhook", "claims")]
@@ -68,6 +70,26 @@ def test_the_examples_pods_run_with_the_grants_of_their_shares(
     rows = {row["pod"]["name"]: row for status in gpus.devices().values() for row in status.get("heldSlots") or ()}
     assert {name: row["share"] for name, row in rows.items()} == {"serve": "serve", "train": "train"}
     tenants.delete("serve", "train")
+    until_nothing_is_left(gpus, node)
+
+
+@pytest.mark.timeout(1800)
+def test_a_rolling_update_of_an_hp_pod_finishes_although_all_hp_slots_are_taken(
+    tenants: Tenants, gpus: GpuNode, node: Node, kubectl: Kubectl, api: client.ApiClient
+) -> None:
+    tenants.create(serving("neighbour"), server())
+    tenants.begun("neighbour")
+    rollout = Rollout(tenants, kubectl, node)
+    before = rollout.finishes()
+    tenants.create(serving("outsider"))
+    rollout.restart()
+    assert rollout.finishes() != before
+    assert not tenants.pods()["outsider"].spec.node_name
+    eventually(lambda: rollout.label() is None, seconds=MINUTES)
+    assert not tenants.pods()["outsider"].spec.node_name
+    client.AppsV1Api(api).delete_namespaced_deployment("serve", tenants.namespace)
+    tenants.begun("outsider")  # the node has its two hp slots again, and no third
+    tenants.delete("neighbour", "outsider")
     until_nothing_is_left(gpus, node)
 
 

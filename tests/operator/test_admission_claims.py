@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orion.crds.annotations import PRIORITY_LABEL
+from orion.crds.annotations import PRIORITY_LABEL, ROLLOUT
 from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.places import PARTS, PLACES
 from orion.crds.policy import Priority
@@ -58,6 +58,14 @@ def test_a_pod_gets_one_claim_in_place_of_its_gpus() -> None:
     assert decision.pod["metadata"]["labels"][PRIORITY_LABEL] == "be"
     assert "affinity" not in decision.pod["spec"]
     assert "gets 1 slot by request c0 of the pod's claim in place of 1 nvidia.com/gpu" in " ".join(decision.because)
+
+
+def test_an_hp_pod_leaves_the_slots_of_rolling_updates_to_others() -> None:
+    for given in (pod(), {**by_hand(USES), "metadata": pod()["metadata"]}):
+        decision = claimed(given)
+        required = decision.pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        none = {"key": ROLLOUT, "operator": "DoesNotExist"}
+        assert required["nodeSelectorTerms"] == [{"matchExpressions": [none]}]
 
 
 def test_the_claim_asks_for_what_the_share_requests() -> None:

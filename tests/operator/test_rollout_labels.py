@@ -5,9 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orion.crds.allocation import Allocation
+from orion.crds.claims import CLAIM
 from orion.operator.reconciler.records import Named, device_record, node_record, pod_record, share_record
 from orion.operator.reconciler.rollout_labels import REASON_MEMORY, rollout_complaint, rollout_label
-from orion.operator.reconciler.rollouts import AGAIN_S, ENDS_S, WINDOW_S
+from orion.operator.reconciler.rollouts import AGAIN_S, ENDS_S, SLICE_S, WINDOW_S
 from orion.operator.reconciler.state import State
 
 UUID = "GPU-00000000-0000-4000-8000-00000000000{}"
@@ -17,14 +19,15 @@ WAITS = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 class Cluster:
     """The state of one cluster, its time, and the labels of its nodes."""
 
-    def __init__(self) -> None:
-        self.state, self.now, self._version = State(), 0.0, 0
+    def __init__(self, allocation: Allocation = Allocation.DEVICE_PLUGIN) -> None:
+        self.state, self.now, self._version = State(allocation=allocation), 0.0, 0
+        self._by_claims = allocation.by_claims
         self._labels: dict[str, str] = {}
 
     def node(self, name: str = "node", slots: int = 1) -> None:
         """A node whose kubelet reports this many hp slots."""
         labels = {"orion.gpu/rollout": self._labels[name]} if self._labels.get(name) else {}
-        status: dict[str, Any] = {"allocatable": {"orion.gpu/hp": str(slots)}}
+        status: dict[str, Any] = {"allocatable": {} if self._by_claims else {"orion.gpu/hp": str(slots)}}
         meta: dict[str, Any] = {"name": name, "uid": name, "labels": labels}
         self.state.put_node(node_record({"metadata": meta, "status": status}))
 
@@ -47,7 +50,12 @@ class Cluster:
         meta: dict[str, Any] = {"namespace": "n", "name": name, "uid": name, "resourceVersion": str(self._version)}
         meta |= {"labels": {"pod-template-hash": revision}, "ownerReferences": [owner]}
         meta |= {"annotations": {"orion/priority": "hp"}, "creationTimestamp": f"2026-01-01T00:00:{self._version:02}Z"}
-        spec = {"containers": [{"name": "main", "resources": {"limits": {"orion.gpu/hp": "1"}}}]}
+        resources: dict[str, Any] = {"limits": {"orion.gpu/hp": "1"}}
+        spec: dict[str, Any] = {}
+        if self._by_claims:
+            resources = {"claims": [{"name": CLAIM, "request": "main"}]}
+            spec["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": "t"}]
+        spec["containers"] = [{"name": "main", "resources": resources}]
         status: dict[str, Any] = {"phase": phase} | ({} if node else {"conditions": WAITS})
         self.state.put_pod(pod_record({"metadata": meta, "spec": spec | {"nodeName": node}, "status": status}))
 
@@ -80,9 +88,9 @@ class Cluster:
         return complaint.reason if complaint else ""
 
 
-def full() -> Cluster:
+def full(allocation: Allocation = Allocation.DEVICE_PLUGIN) -> Cluster:
     """A node with one GPU, whose hp slot has the only pod of a Deployment."""
-    cluster = Cluster()
+    cluster = Cluster(allocation)
     cluster.gpu("old")
     cluster.pod("old", "a", "node")
     assert cluster.label() == ""
@@ -101,6 +109,27 @@ def test_a_node_is_open_until_the_new_pod_has_its_slot_and_the_kubelet_reports_n
     assert cluster.label(slots=2) == "ends-"
     assert cluster.label(slots=1) == ""
     cluster.pod("new", "b", "node")
+    assert cluster.label() == ""
+
+
+def test_where_claims_give_slots_the_label_stays_until_the_driver_has_written_its_slice() -> None:
+    cluster = full(Allocation.DRA)
+    cluster.pod("new", "b")
+    assert cluster.label() == "open"
+    cluster.pod("new", "b", "node", running=False)
+    assert cluster.label() == "open", "the agent does not know yet that the pod has the slot"
+    cluster.gpu("old", "new")
+    assert [cluster.label(), cluster.label()] == ["ends-", "ends-"]
+    cluster.now += SLICE_S - 1
+    assert cluster.label() == "ends-"
+    cluster.now += 1
+    assert cluster.label() == ""
+
+
+def test_where_claims_give_slots_a_free_slot_opens_no_further_one() -> None:
+    cluster = full(Allocation.DRA)
+    cluster.gpu(number=1)
+    cluster.pod("new", "b")
     assert cluster.label() == ""
 
 
