@@ -9,16 +9,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orion.hook import layout
 from orion.node_agent.clients.client import Client, ClientKey
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.sharing import policies
+from orion.node_agent.sharing.reasons import REQUESTS_SCALED
+from orion.planning.sharing import due
 
 _log = logging.getLogger(__name__)
 
 _NAME_MAX = 64
 _SETTLED_NS = 2_000_000_000
 """ After this time since joining, a client knows whether it shares its context. """
+_OVERLAP_NS = 2_000_000_000
+""" Requests must add up to too much for this time: a new program may follow one that ends. """
+_SLOTS_NAMED = 8
 _LOG_BURST, _LOG_PER_SECOND = 8, 1 / 60
 _CUDA_ERRORS = {
     214: "uncorrectable ECC error",
@@ -88,6 +94,8 @@ class Conditions:
         """ Conditions of the GPU that other parts of the agent report: messages by reason. """
         self.resource_file = ""
         """ What people should know about the GPU's resource file (resource_files/); empty: nothing. """
+        self._over_since_ns = 0
+        """ Since when requests add up to more than the GPU; 0: they do not. """
 
     def look(self) -> None:
         """Update all conditions."""
@@ -95,7 +103,7 @@ class Conditions:
         self._clients = {client.key: self._clients.get(client.key) or self._subject(client) for client in ready}
         for client in ready:
             self._clients[client.key].update(of_client(client))
-        found = {**of_gpu(self._shared_gpu, time.monotonic_ns()), **self.reported}
+        found = {**self._of_gpu(time.monotonic_ns()), **self.reported}
         self._gpu.update({**found, "ResourceFile": self.resource_file} if self.resource_file else found)
 
     @property
@@ -107,6 +115,16 @@ class Conditions:
         """Return the conditions of a client at the last update."""
         subject = self._clients.get(key)
         return subject.conditions if subject else ()
+
+    def _of_gpu(self, now_ns: int) -> dict[str, str]:
+        found = of_gpu(self._shared_gpu, now_ns)
+        if REQUESTS_SCALED not in found:
+            self._over_since_ns = 0
+            return found
+        self._over_since_ns = self._over_since_ns or now_ns
+        if now_ns - self._over_since_ns < _OVERLAP_NS:
+            del found[REQUESTS_SCALED]
+        return found
 
     def _subject(self, client: Client) -> _Subject:
         return _Subject(
@@ -129,7 +147,11 @@ def of_client(client: Client) -> dict[str, str]:
 
 
 def of_gpu(shared_gpu: SharedGpu, now_ns: int) -> dict[str, str]:
-    """Return the conditions of a GPU: messages by reason."""
+    """Return the conditions of a GPU: messages by reason, the gravest first."""
+    return {**_of_contexts(shared_gpu, now_ns), **_scaled(shared_gpu)}
+
+
+def _of_contexts(shared_gpu: SharedGpu, now_ns: int) -> dict[str, str]:
     settled = [
         each
         for each in shared_gpu.clients.values()
@@ -160,6 +182,36 @@ def of_gpu(shared_gpu: SharedGpu, now_ns: int) -> dict[str, str]:
             "measure it and set it (sharingCost)"
         )
     return found
+
+
+def _scaled(shared_gpu: SharedGpu) -> dict[str, str]:
+    """Return what each be slot gets if the requests add up to more than the GPU.
+
+    A slot counts while somebody holds it, whether or not a process has joined: processes come and go.
+    """
+    claims = {
+        name: due.Claim(slot.grant.request_milli / 1_000, (slot.grant.limit_milli or 1_000) / 1_000)
+        for name, slot in shared_gpu.slots.items()
+        if slot.role is layout.Role.BE and (slot.job or slot.claim is not None or shared_gpu.of_slot(slot))
+    }
+    asked = sum(claim.request for claim in claims.values())
+    if asked <= due.SCALED_ABOVE:
+        return {}
+    shares = due.due(claims)
+    names = sorted(claims, key=lambda name: (-claims[name].request, len(name), name))
+    rows = [
+        f"{name} asks for {_rounded(claims[name].request) if claims[name].request else 'none'} and gets "
+        f"{_rounded(shares[name])}"
+        for name in names[:_SLOTS_NAMED]
+    ]
+    more = f", and {len(names) - _SLOTS_NAMED} more" if len(names) > _SLOTS_NAMED else ""
+    what = f"the requests of the be slots add up to {_rounded(asked)}, so they are scaled"
+    gets = f"of the time that hp leaves, while all slots want it: {', '.join(rows)}{more}"
+    return {REQUESTS_SCALED: f"{what}; {gets}; ask for less (compute.request), or use another GPU"}
+
+
+def _rounded(part: float) -> str:
+    return f"{round(part, 3):g}"
 
 
 def _cuda_error(error: int) -> str:

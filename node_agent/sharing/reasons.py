@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orion.node_agent.sharing.usage import Parts
+from orion.planning.sharing.due import SCALED_ABOVE
 
+REQUESTS_SCALED = "RequestsScaled"
+""" Also the reason of a condition of the GPU (conditions.py). """
 _NOTABLE = 0.02
 """ Smaller parts of the time are not named. """
 _NOTABLE_DEBT_NS = 20_000_000
@@ -118,10 +121,10 @@ def _of_claims(facts: Facts) -> Iterator[Reason]:
         return
     if facts.parts.turns < _NOTABLE:
         yield Reason("Alone", "no other be slot competes with it, so it takes no turns")
-    elif facts.requests > 1 + 1e-9:
+    elif facts.requests > SCALED_ABOVE:
         counts = f", so its {_n(facts.request)} counts as {_n(facts.request / facts.requests)}"
         what = counts if facts.request else ""
-        yield Reason("RequestsScaled", f"the requests of the GPU's be slots add up to {_n(facts.requests)}{what}")
+        yield Reason(REQUESTS_SCALED, f"the requests of the GPU's be slots add up to {_n(facts.requests)}{what}")
     elif facts.requests and not facts.request:
         yield Reason("NoRequest", f"it has no request, so it shares what the others' requests leave: {_n(slot.due)}")
     if facts.parts.turns > _NOTABLE and slot.charged < slot.due - _BEHIND:

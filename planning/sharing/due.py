@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 LEAST = 0.01
 """ What a slot without a request has at least, as a part of the GPU's time. """
+SCALED_ABOVE = 1 + 1e-9
+""" Requests that add up to more than this are scaled; the sum of fractions may be a little above 1. """
 
 
 class Claim(NamedTuple):

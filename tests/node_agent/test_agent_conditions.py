@@ -1,9 +1,13 @@
 """Conditions of a GPU and its clients: each is logged once, and a hostile page cannot break the text."""
 
+import os
+
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
+from orion.node_agent.sharing.conditions import of_gpu
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.one_gpu import agent_of_one_gpu
 from tests.node_agent.protocol_client import ProtocolClient
 
 
@@ -106,3 +110,41 @@ def test_lost_contexts_are_conditions_of_clients_and_of_the_gpu(agent: AgentProc
         sentence = gpu_conditions(administrator)["SharedFault"]
         assert sentence.startswith("2 of 2 clients that share a context (MPS) lost it: CUDA error 700 (illegal")
         assert "restart these clients, and the MPS daemon" in sentence
+
+
+def test_a_condition_says_what_each_slot_gets_of_requests_that_are_scaled(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as first, AgentClient(agent.root) as administrator:
+        first.receive_message()
+
+        def scaled() -> str:
+            return gpu_conditions(administrator).get("RequestsScaled", "")
+
+        administrator.set_grant(GPU, "be-0", request=0.8)
+        administrator.set_grant(GPU, "be-1", request=0.2)
+        administrator.set_grant(GPU, "be-2", request=0.9)  # nobody holds this slot
+        with ProtocolClient(agent.slot("be-1")).join() as second, ProtocolClient(agent.slot("be-3")).join() as third:
+            second.receive_message()
+            third.receive_message()
+            assert not scaled()
+            administrator.set_grant(GPU, "be-1", request=0.4)
+            assert not scaled()  # a new program may follow one that ends
+            eventually(lambda: "add up to 1.2" in scaled(), "the condition begins")
+            assert (
+                "be-0 asks for 0.8 and gets 0.661, be-1 asks for 0.4 and gets 0.331, "
+                "be-3 asks for none and gets 0.008;" in scaled()
+            )
+            administrator.set_grant(GPU, "be-1", request=0.2)
+            assert not scaled()
+            administrator.set_grant(GPU, "be-1", request=0.4)
+            eventually(lambda: bool(scaled()), "the condition begins again")
+        eventually(lambda: not scaled(), "the condition ends with the program")
+
+
+async def test_a_condition_names_a_limited_number_of_slots() -> None:
+    with agent_of_one_gpu() as agent:
+        for number in range(12):
+            agent.open_slot(GPU, "", layout.Role.BE, 0, os.getpid(), request_milli=100 + number)
+        sentence = of_gpu(agent.gpus[GPU].shared_gpu, 0)["RequestsScaled"]
+        assert "be-19 asks for 0.111 and gets 0.088, be-18 asks for" in sentence
+        assert "be-12 asks for 0.104 and gets 0.082, and 4 more;" in sentence
+        assert len(sentence) < 600
