@@ -5,7 +5,8 @@ change of the GPUs is written once nothing has changed for a second, or at the l
 all pods that wait for a GPU. While there is no agent, its last snapshot stays in force: running pods keep their GPUs.
 
 An API server that does not know a field drops it silently. Without `allowMultipleAllocations` a GPU would belong to one
-pod alone. So what was stored is compared, and the slice is withdrawn if something is missing.
+pod alone. So what was stored is compared, and the slice is withdrawn if something is missing. Log, readiness, metric
+and an Event of the node say so.
 """
 
 import asyncio
@@ -20,8 +21,9 @@ from orion.api_server.watching import Watched
 from orion.crds.claims import DRIVER, SLICES
 from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver import slices
-from orion.dra_driver.metrics import Metrics
+from orion.dra_driver.metrics import FIELDS_DROPPED, NO_CDI, Metrics
 from orion.dra_driver.neighbours import offered_by_others, why_no_cdi
+from orion.dra_driver.node_events import NodeEvents
 from orion.errors import Unavailable
 from orion.injection.current import CurrentSnapshot, Notifier
 from orion.injection.waiting import Waiting
@@ -65,7 +67,7 @@ class Publishing:
     ) -> None:
         self._server, self._node, self._current, self._waiting = server, node, current, waiting
         self._slot_memory_bytes, self._settings, self._may_write = slot_memory_bytes, settings, may_write
-        self._metrics = metrics
+        self._metrics, self._events = metrics, NodeEvents(server, node)
         self._changed = Notifier()
         selector = f"spec.nodeName={node}"  # of all drivers: another one may offer the same GPUs
         self._stored: Watched[Plain, None] = Watched(
@@ -109,8 +111,12 @@ class Publishing:
         try:
             await self._write()
             self._say("")
+            self._metrics.withhold("")
+            self._events.over()
         except _Withheld as error:
             self._say(str(error))
+            self._metrics.withhold(error.reason)
+            await self._events.post(error.reason, str(error))
             self._changed.notify()
             return _WITHHELD_SECONDS
         except ApiError as error:
@@ -148,7 +154,7 @@ class Publishing:
         if why := why_no_cdi(node):
             if own is not None:
                 await self._delete(own)
-            raise _Withheld(why)
+            raise _Withheld(NO_CDI, why)
         body = slices.resource_slice(self._node, node["metadata"]["uid"], pool["generation"] + 1, wanted)
         if own is None:
             stored = await self._counted(self._server.post(SLICES, body))
@@ -163,8 +169,9 @@ class Publishing:
         if not slices.same(body["spec"], stored["spec"]):
             await self._delete(stored)
             raise _Withheld(
+                FIELDS_DROPPED,
                 f"the API server has not stored all fields of the ResourceSlice of node {self._node}, so no GPU is "
-                "offered to claims: it needs Kubernetes 1.36 or later, with the feature gate DRAConsumableCapacity"
+                "offered to claims: it needs Kubernetes 1.36 or later, with the feature gate DRAConsumableCapacity",
             )
         _log.info("slices: %d GPUs are offered to claims", len(wanted))
 
@@ -199,7 +206,16 @@ class Publishing:
 
 
 class _Withheld(Unavailable):
-    """The GPUs must not be offered to claims in this cluster or on this node."""
+    """The GPUs must not be offered to claims in this cluster or on this node.
+
+    Args:
+        reason: why, as one CamelCase word.
+        text: why, as a sentence.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 def _is_current(own: Plain, node: str, wanted: list[dict[str, Any]]) -> bool:

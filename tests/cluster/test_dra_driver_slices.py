@@ -24,6 +24,14 @@ ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra" / "drive
 USER = "system:serviceaccount:default:orion-dra-driver"
 SLICES: dict[str, str] = {"group": "resource.k8s.io", "version": "v1", "plural": "resourceslices"}
 NODE = "node-1"
+NODE_INFO = dict.fromkeys(
+    (
+        "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
+        "machineID", "operatingSystem", "osImage", "systemUUID",
+    ),
+    "",
+)  # fmt: skip
+""" All these fields are required. """
 REST_SECONDS = 12.0
 """ Longer than the time after which the driver looks again without a change. """
 
@@ -112,12 +120,19 @@ def test_the_slice_follows_the_gpus_with_few_writes_and_exactly_these_rights(
 
     with pytest.raises(Failed, match="does not exist any more"):
         node.kubelet.prepared("nobody")
-    eventually(lambda: audited.asked() == granted(ROLE), what=f"{granted(ROLE) ^ audited.asked()}")
-    assert audited.refused() == []
-
     before, until = writes(audited), time.monotonic() + REST_SECONDS
     eventually(lambda: time.monotonic() > until)
     assert writes(audited) == before
+
+    core, old = client.CoreV1Api(audited.api), "containerd://1.6.36"
+    core.patch_node_status(NODE, {"status": {"nodeInfo": NODE_INFO | {"containerRuntimeVersion": old}}})
+    node.configure(slots={"hp": 1, "be": 3})
+    posted = eventually(lambda: core.list_namespaced_event("default").items, "an Event says that no GPU is offered")
+    assert [(each.reason, each.involved_object.name) for each in posted] == [("RuntimeWithoutCDI", NODE)]
+    assert old in posted[0].message
+    assert stored.all() == []
+    eventually(lambda: audited.asked() == granted(ROLE), what=f"{granted(ROLE) ^ audited.asked()}")
+    assert audited.refused() == []
 
 
 def test_a_second_driver_leaves_the_slice_to_the_latest(audited: AuditedPlane, node: DriverNode) -> None:

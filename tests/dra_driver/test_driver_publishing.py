@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orion.api_server.requests import ApiError
 from orion.crds.allocation import Giver
 from orion.crds.node_configuration import NodeSettings
 from orion.dra_driver.metrics import Metrics
@@ -23,6 +24,8 @@ class ScriptedServer:
         self.publishing: Any = None
         self.dropped, self.runtime, self.coexist = "", "containerd://2.4.2", False
         self.writes: list[str] = []
+        self.events: list[Mapping[str, Any]] = []
+        self.refuses_events = False
 
     @property
     def stored(self) -> dict[str, Any]:
@@ -34,6 +37,11 @@ class ScriptedServer:
         return {"metadata": {"name": NODE, "uid": "uid-of-the-node"}, "status": status}
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        if path.endswith("/namespaces/default/events"):
+            if self.refuses_events:
+                raise ApiError(503, "it says no")
+            self.events.append(body)
+            return body
         return self._store("post", body)
 
     async def put(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -82,6 +90,33 @@ async def test_a_slice_whose_fields_the_api_server_drops_is_withdrawn(server: Sc
     with pytest.raises(_Withheld, match=r"no GPU is offered to claims: it needs Kubernetes 1\.36 or later"):
         await server.publishing._write()
     assert server.stored == {}
+
+
+async def test_metric_and_event_say_that_no_gpu_is_offered(server: ScriptedServer) -> None:
+    def withheld(reason: str) -> Any:
+        registry = server.publishing._metrics.registry
+        return registry.get_sample_value("orion_dra_driver_withheld", {"reason": reason})
+
+    assert withheld("RuntimeWithoutCDI") == withheld("SliceFieldsDropped") == 0
+    server.runtime, server.refuses_events = "containerd://1.6.36", True
+    await server.publishing._look()
+    server.refuses_events = False
+    for _ in range(3):
+        await server.publishing._look()
+    assert (withheld("RuntimeWithoutCDI"), withheld("SliceFieldsDropped")) == (1, 0)
+    server.runtime, server.dropped = "containerd://2.4.2", "allowMultipleAllocations"
+    await server.publishing._look()
+    assert (withheld("RuntimeWithoutCDI"), withheld("SliceFieldsDropped")) == (0, 1)
+    server.dropped = ""
+    await server.publishing._look()
+    assert withheld("RuntimeWithoutCDI") == withheld("SliceFieldsDropped") == 0
+    server.runtime = "containerd://1.6.36"
+    server.stored.clear()
+    await server.publishing._look()
+    reasons = ["RuntimeWithoutCDI", "SliceFieldsDropped", "RuntimeWithoutCDI"]
+    assert [each["reason"] for each in server.events] == reasons
+    assert {(each["regarding"]["kind"], each["regarding"]["name"]) for each in server.events} == {("Node", NODE)}
+    assert server.events[0]["note"] == server.publishing.problem
 
 
 async def test_a_slice_of_another_pool_is_replaced(server: ScriptedServer) -> None:
