@@ -22,6 +22,7 @@ examples:
   python -m testbed up        # a cluster with one node, Orion and a simulated GPU; prints how to use it
   python -m testbed up --nodes 2 --gpus 4 --folder /tmp/second     # a second cluster
   python -m testbed up --chart            # Kubernetes, and what is needed to install Orion's chart with Helm
+  python -m testbed up --chart --allocation dra    # the same for GPUs by ResourceClaims
   python -m testbed up --no-orion         # Kubernetes alone
   python -m testbed up --no-node          # a control plane on loopback; needs no root
   python -m testbed up --kubernetes 1.34  # an earlier Kubernetes
@@ -36,6 +37,10 @@ ACTIONS = {
     "down": "end the cluster, and remove its data",
     "on": "run a command on one of its nodes",
 }
+DEVICE_PLUGIN, WITH_CLAIMS = "device-plugin", ("dra", "by-node")
+""" Values of the chart's `allocation`. """
+WITHOUT_CLAIMS = "1.34"
+""" The version of Kubernetes whose API server does not know GPUs that many claims share. """
 
 
 def say(line: str) -> None:
@@ -67,9 +72,11 @@ def teach(access: Access) -> None:
     end = "make cluster-down" if not where else f"{sys.executable} -m testbed down{where}"
     print(f"\n  export KUBECONFIG={access.kubeconfig}\n  {name} get nodes\n")
     if (access.folder / "installable").exists():
+        allocation = (access.folder / "installable").read_text()
+        chosen = f"--set allocation={allocation} " if allocation in WITH_CLAIMS else ""
         print(
             f"Orion's image is on every node. To try the chart with two simulated GPUs on each node:\n\n"
-            f"  {_called('helm', helm.program())} install orion charts/orion --set simulatedGPUs=2 "
+            f"  {_called('helm', helm.program())} install orion charts/orion {chosen}--set simulatedGPUs=2 "
             f"--namespace {release.NAMESPACE} --create-namespace --wait\n"
             f"  {name} apply {TENANTS}\n"
         )
@@ -103,33 +110,39 @@ def build(nodes: int) -> int:
     return 0
 
 
-def make_installable(folder: Path) -> None:
-    """Build Orion's image; import it and the examples' image into every node."""
+def make_installable(folder: Path, allocation: str) -> None:
+    """Build Orion's image; import it and the examples' image into every node.
+
+    Args:
+        folder: the cluster's folder.
+        allocation: the chart's value, which the printed command sets.
+    """
     example = example_image.example().write(folder / "example.tar")
     for archive in (orion_image.build(say, release.image_name()), example):
         for node in nodes_of(folder):
             Inside(node, packages.find()).import_image(archive)
     helm.program(say)
-    (folder / "installable").touch()
+    (folder / "installable").write_text(allocation)
 
 
-def up(folder: Path, nodes: int, gpus: int, chart: bool = False) -> int:
+def up(folder: Path, nodes: int, gpus: int, allocation: str = "") -> int:
     """Build and download what is missing, start a cluster unless it runs, and print how to use it.
 
     Args:
         folder: the cluster's folder.
         nodes: number of nodes.
         gpus: number of simulated GPUs on each node, which Orion's processes share; 0: start no processes of Orion.
-        chart: prepare an installation of the chart, instead of starting Orion's processes.
+        allocation: prepare an installation of the chart with this value, instead of starting Orion's processes; empty:
+            start them.
     """
     if keeping.keeper(folder):
         say(f"already running at {keeping.start_or_join(folder).url}, nodes: {len(nodes_of(folder))}")
     else:
         build(nodes)
-        access = keeping.start_or_join(folder, nodes=nodes, gpus=gpus if nodes and not chart else 0)
+        access = keeping.start_or_join(folder, nodes=nodes, gpus=gpus if nodes and not allocation else 0)
         say(f"Kubernetes {binaries.BINARIES[0].version} is ready at {access.url}, nodes: {nodes}")
-    if chart:
-        make_installable(folder)
+    if allocation:
+        make_installable(folder, allocation)
     teach(Access(folder))
     return 0
 
@@ -181,10 +194,20 @@ def main() -> int:
             )
             action.add_argument("--no-orion", dest="gpus", action="store_const", const=0, help="Kubernetes alone")
             action.add_argument("--chart", action="store_true", help="import Orion's image, to install it with Helm")
+            action.add_argument(
+                "--allocation",
+                choices=[DEVICE_PLUGIN, *WITH_CLAIMS],
+                help=f"with --chart: how pods get GPUs, as in the chart's values (default: {DEVICE_PLUGIN})",
+            )
         if name == "on":
             action.add_argument("node", help="the node's name")
             action.add_argument("command", nargs="*", default=["sh"], help="what to run, after -- (default: a shell)")
     arguments = parser.parse_args()
+    if arguments.action == "up" and arguments.allocation:
+        if not arguments.chart:
+            parser.error("--allocation is a value of the chart: add --chart")
+        if arguments.allocation in WITH_CLAIMS and arguments.kubernetes == WITHOUT_CLAIMS:
+            parser.error(f"--allocation {arguments.allocation} needs Kubernetes 1.36: choose another --kubernetes")
     if "kubernetes" in arguments:
         os.environ[binaries.KUBERNETES] = arguments.kubernetes
     try:
@@ -195,7 +218,8 @@ def main() -> int:
             return on(folder, arguments.node, arguments.command)
         if arguments.action == "down":
             return down(folder)
-        return up(folder, arguments.nodes, arguments.gpus, arguments.chart)
+        chosen = (arguments.allocation or DEVICE_PLUGIN) if arguments.chart else ""
+        return up(folder, arguments.nodes, arguments.gpus, chosen)
     except (Failed, Missing) as failure:
         print(f"cluster: {failure}", file=sys.stderr)
         return 1
