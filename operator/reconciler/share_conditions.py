@@ -82,9 +82,22 @@ def ready(record: ShareRecord, governed: Governed, missing: int, found: Usage) -
         return over
     if not pods:
         return Finding(True, "NoPods", "the share governs no pod")
-    return Finding(
-        True, "Granted", f"{'the pod has' if pods == 1 else f'all {pods} pods have'} the grant of this share"
-    )
+    who = "the pod has" if pods == 1 else f"all {pods} pods have"
+    return Finding(True, "Granted", f"{who} the grant of this share{_not_sure(record.share.spec)}")
+
+
+def _not_sure(spec: GPUShareSpec) -> str:
+    """Return which memory the share allows and does not reserve, as the end of a sentence; empty: none."""
+    memory = spec.memory
+    if memory is None or memory.request is None:
+        return ""
+    reserves = f"; spec.memory reserves {memory.request} of a GPU for each slot"
+    if memory.limit is None:
+        return f"{reserves} and sets no limit: what a slot allocates beyond that is not sure, as other pods may get it"
+    if memory.limit.bytes == memory.request.bytes:
+        return ""
+    between = Memory.of_bytes(memory.limit.bytes - memory.request.bytes)
+    return f"{reserves} and allows {memory.limit}: the {between} between them are not sure, as other pods may get them"
 
 
 def over_reserved(spec: GPUShareSpec, found: Usage) -> Finding | None:

@@ -265,7 +265,29 @@ def test_a_share_is_ready_once_the_agents_have_applied_its_present_spec() -> Non
     assert status(cluster)["pods"]["granted"] == 1
     cluster.put(device(heldSlots=[slot("p"), slot("q", "be-1")]))
     Reconciler(cluster, state_of(cluster)).run()
-    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+    assert condition(cluster, "Ready") == ("True", "Granted", "all 2 pods have the grant of this share")
+
+
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        ({"limit": "40Gi"}, ""),
+        ({"request": "40Gi", "limit": "40GiB"}, ""),
+        (
+            {"request": "16Gi", "limit": "40Gi"},
+            "; spec.memory reserves 16Gi of a GPU for each slot and allows 40Gi: the 24Gi between them are not sure, "
+            "as other pods may get them",
+        ),
+        (
+            {"request": "16Gi"},
+            "; spec.memory reserves 16Gi of a GPU for each slot and sets no limit: what a slot allocates beyond that "
+            "is not sure, as other pods may get it",
+        ),
+    ],
+)
+def test_a_share_says_which_memory_it_allows_and_does_not_reserve(memory: dict[str, str], says: str) -> None:
+    cluster = reconciled(share(memory=memory), pod("p"), device(heldSlots=[slot("p")]))
+    assert condition(cluster, "Ready") == ("True", "Granted", f"the pod has the grant of this share{says}")
 
 
 def test_a_complaint_is_said_once_and_again_after_it_has_changed() -> None:
