@@ -98,6 +98,8 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
     priority, why = _priority(marks, asked, share)
     _refuse_other_label(pod, priority, why)
     claiming.refuse_both(by_hand, asked)
+    if by_hand:
+        claiming.refuse_mixture(pod)
     before = claiming.amounts_before(pod)
     amounts = by_hand or slots.assign(pod.spec, asked, marks.containers, before)
     hazards.refuse_hazards(pod, amounts.keys(), defaults)

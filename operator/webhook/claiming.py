@@ -63,6 +63,27 @@ def refuse_both(by_hand: Mapping[str, int], asked: Sequence[Ask]) -> None:
         )
 
 
+def refuse_mixture(pod: Pod) -> None:
+    """Reject a container that uses several requests of the claim: each is a slot of its own, and a process has one.
+
+    A container that uses the whole claim may do the same, if the claim has several requests. The pod does not say that,
+    and the webhook may not read claims.
+
+    Raises:
+        Refusal: a container does it.
+    """
+    for entry in containers_of(pod.spec):
+        used = (entry.container.resources and entry.container.resources.claims) or ()
+        requests = [each.request for each in used if each.name == CLAIM]
+        if len(requests) > 1:
+            names = " and ".join(request or "all" for request in requests)
+            raise Refusal(
+                Reason.WRONG_AMOUNT,
+                f"{entry} uses several requests of the pod's claim {CLAIM} ({names}), and would get a mixture of their "
+                "slots; name one of them, and let it have a count if the container needs several GPUs",
+            )
+
+
 def amounts_before(pod: Pod) -> dict[str, int]:
     """Return the number of slots that each container has by the claim that this webhook has made."""
     shape = _shape_before(pod)

@@ -197,6 +197,19 @@ def test_a_claim_by_hand_needs_a_priority_and_excludes_gpus() -> None:
     assert "container c1 asks for nvidia.com/gpu" in both.sentence
 
 
+@pytest.mark.parametrize("of", ["containers", "initContainers"])
+def test_a_container_that_uses_several_requests_of_a_claim_is_refused(of: str) -> None:
+    two = {"resources": {"claims": [{"name": "orion", "request": "a"}, {"name": "orion", "request": "b"}]}}
+    given = by_hand(USES)
+    given["spec"][of] = [{"name": "mixed", **two}]
+    refused = claimed(given)
+    assert refused.reason is Reason.WRONG_AMOUNT
+    assert "container mixed uses several requests of the pod's claim orion (a and b)" in refused.sentence
+    given["spec"][of] = [{"name": "other", "resources": {"claims": [{"name": "net"}, {"name": "orion"}]}}]
+    given["spec"]["resourceClaims"].append({"name": "net", "resourceClaimName": "theirs"})
+    assert claimed(given).outcome is not Outcome.REFUSED
+
+
 def test_a_claim_of_another_name_is_not_ours() -> None:
     given = by_hand({"resources": {"claims": [{"name": "gpu"}]}}, name="gpu")
     given["metadata"]["annotations"] = {}
