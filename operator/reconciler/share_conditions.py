@@ -13,8 +13,9 @@ from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
 from orion.operator.reconciler.records import DeviceRecord, PodRecord, ShareRecord
-from orion.operator.reconciler.reports import ReportedClient, ReportedPolicy
+from orion.operator.reconciler.reports import ReportedClient, ReportedPolicy, ReportedSlot
 from orion.operator.reconciler.usage import STOPPED, Usage
+from orion.planning.sharing.due import Claim, due
 
 REASON_PENDING = "GrantsPending"
 REASON_OVER_RESERVED = "MemoryOverReserved"
@@ -191,7 +192,8 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], 
     if stopped:
         return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped and keeps its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
-    return _slowed(spec, rows, was) or Finding(False, "AsAsked", "every pod gets what the share specifies")
+    found_less = _slowed(spec, rows, was) or _scaled(found)
+    return found_less or Finding(False, "AsAsked", "every pod gets what the share specifies")
 
 
 def _slowed(spec: GPUShareSpec, rows: Sequence[ReportedClient], before: str) -> Finding | None:
@@ -201,6 +203,32 @@ def _slowed(spec: GPUShareSpec, rows: Sequence[ReportedClient], before: str) -> 
     bound = limit if before == "SlowedDown" else limit * _SLACK
     slow = [row for row in rows if row.slowdown and row.slowdown > bound]
     return Finding(True, "SlowedDown", f"{_who(slow)}: slower than maxSlowdown {limit} allows") if slow else None
+
+
+def _scaled(found: Usage) -> Finding | None:
+    """Return the finding that requests on a GPU add up to more than the GPU, for the pod that loses most."""
+    rows = []
+    for device, row in found.slots:
+        if row.pod is None or row.compute_request is None:
+            continue
+        held = [each for each in device.status.held_slots or () if each.priority is Priority.BE]
+        asked = sum(each.compute_request.milli for each in held if each.compute_request)
+        if asked > 1_000:
+            gets = due({each.name: _claim(each) for each in held})[row.name]
+            rows.append((gets - row.compute_request.milli / 1_000, row.pod.name, device.name, row, asked, gets))
+    if not rows:
+        return None
+    _, pod, name, row, asked, gets = min(rows, key=lambda each: each[:3])
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    what = f"pod {pod}{more} asks for {row.compute_request} of {name}, whose be slots ask for {asked / 1_000:g} in all"
+    gets_less = f"it gets {gets:.3g} of the time that hp leaves, while all of them want it"
+    action = "lower compute.request, or delete the pod so that it can start on another GPU"
+    return Finding(True, "RequestsScaled", f"{what}: {gets_less}; {action}")
+
+
+def _claim(row: ReportedSlot) -> Claim:
+    request, limit = row.compute_request, row.compute_limit
+    return Claim(request.milli / 1_000 if request else 0.0, limit.milli / 1_000 if limit else 1.0)
 
 
 def not_enforced(record: ShareRecord, found: Usage) -> Finding:

@@ -268,6 +268,25 @@ def test_a_share_is_ready_once_the_agents_have_applied_its_present_spec() -> Non
     assert condition(cluster, "Ready") == ("True", "Granted", "all 2 pods have the grant of this share")
 
 
+def test_a_share_is_degraded_while_requests_on_its_gpu_are_scaled() -> None:
+    def held(other: float) -> Body:
+        rows = [slot("p") | {"computeRequest": 0.8}, slot("q", "be-1", share="t") | {"computeRequest": other}]
+        return device(heldSlots=[*rows, slot("r", "hp-0", share="u")])
+
+    cluster = reconciled(share(compute={"request": 0.8}), pod("p"), held(0.2))
+    assert condition(cluster, "Degraded")[:2] == ("False", "AsAsked")
+    cluster.put(held(0.4))
+    Reconciler(cluster, state_of(cluster)).run()
+    holds, reason, message = condition(cluster, "Degraded")
+    assert (holds, reason) == ("True", "RequestsScaled")
+    assert (
+        f"pod p asks for 0.8 of {UUID.format(0).lower()}, whose be slots ask for 1.2 in all: it gets 0.667" in message
+    )
+    cluster.put(held(0.2))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Degraded")[:2] == ("False", "AsAsked")
+
+
 @pytest.mark.parametrize(
     ("memory", "says"),
     [
