@@ -288,6 +288,14 @@ def test_over_reserved_memory_degrades_a_gpu() -> None:
     assert "pod team/p2 81920 MiB, pod team/p4 61440 MiB, pod team/p3 2048 MiB and 1 more; and 1 more" in found.message
 
 
+def test_scaled_requests_degrade_a_gpu_and_hide_no_other_problem() -> None:
+    scaled = (Condition("RequestsScaled", "be-0 asks for 0.8 and gets 0.667", 0.0),)
+    for clients, reason in (((), "RequestsScaled"), ((client(reported={"ContextLost": "lost"}),), "ContextLost")):
+        reported = seen(*clients)
+        found = degraded(status_of(replace(reported, view=replace(reported.view, conditions=scaled)), []))
+        assert (found.status, found.reason) == ("True", reason)
+
+
 def test_a_gpu_of_unknown_memory_size_is_not_over_reserved() -> None:
     reported = seen(held=reserving(1))
     unknown = replace(reported, view=replace(reported.view, gpu=replace(reported.view.gpu, memory_bytes=0)))

@@ -9,6 +9,7 @@ from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting.seen import Seen
 from orion.node_agent.cluster.state import GpuState, HolderState
 from orion.node_agent.gpus.keeper import GONE
+from orion.node_agent.sharing.reasons import REQUESTS_SCALED
 
 OVER_RESERVED = "MemoryOverReserved"
 _NAMED = 3
@@ -108,6 +109,8 @@ def _degraded(seen: Seen) -> Finding:
                 (each.reason, f"{name}: process {client.process_id} ({client.command}) {each.message}")
                 for each in client.conditions
             ]
+    # Scaled requests may last for days, and must not hide what needs attention now.
+    found.sort(key=lambda each: each[0] == REQUESTS_SCALED)
     if not found:
         return Finding(ConditionType.DEGRADED, False, "AsPromised", "every pod gets what its grant says")
     more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
