@@ -14,7 +14,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 OLDEST_GLIBC = (2, 17)
-LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so", "orion/hook/sim/libcuda.so.1"}
+LIBRARIES = {"orion/hook/liborion_hook.so", "orion/hook/liborion_hook_bench.so"}
+LIBRARIES |= {"orion/hook/sim/libcuda.so.1", "orion/hook/sim/libnvidia-ml.so.1"}
 MAY_NEED = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
 MAY_HOLD = {".py", ".pyi", ".so", ".1", ".yaml", ".typed", ".txt", ".html"}
 PACKAGES = "orion"  # packages that need a checkout do not ship: measurements, testbed, tests, tools

@@ -154,7 +154,8 @@ extern __thread bool sim_per_thread_default; /* during this call the default str
 extern _Atomic bool sim_forked;
 
 /* Contexts. */
-void sim_choose_devices(void); /* once, before the first query of devices */
+int sim_given_gpus(int into[SIM_GPUS]); /* the machine's GPUs that the container was given, in the machine's order */
+void sim_choose_devices(void);          /* once, before the first query of devices */
 int sim_device_count(void);
 bool sim_device_valid(CUdevice device);
 int sim_device_gpu(CUdevice device);                              /* the machine's number of a device of this process */

@@ -60,8 +60,7 @@ static bool contains(const int *list, int many, int gpu)
     return false;
 }
 
-/* The machine's GPUs that the container was given, in the machine's order. */
-static int given(int into[SIM_GPUS])
+int sim_given_gpus(int into[SIM_GPUS])
 {
     const char *list = getenv("ORION_SIM_VISIBLE_GPUS"), *text;
     char word[LONGEST];
@@ -81,7 +80,7 @@ void sim_choose_devices(void)
 {
     const char *list = getenv("CUDA_VISIBLE_DEVICES"), *text;
     char word[LONGEST];
-    int had[SIM_GPUS], many = given(had);
+    int had[SIM_GPUS], many = sim_given_gpus(had);
     bool chosen = list != NULL;
     count = 0;
     for (int at = 0; !chosen && at < many; at++) gpus[count++] = had[at];

@@ -186,6 +186,10 @@ class NvmlGpus:
             self._replaced = self._mismatch and self._answered
             self._answered = self._answered or not self._mismatch
             raise
+        if hasattr(getattr(self._nvml, "nvmlLib", None), "orion_sim_nvml"):
+            # The simulated GPU's library, by LD_LIBRARY_PATH. Its GPUs have a source of their own: simulated.py.
+            self._nvml.nvmlShutdown()
+            raise self._nvml.NVMLError(self._nvml.NVML_ERROR_LIBRARY_NOT_FOUND)
         self._begun = self._answered = True
         self._mismatch = self._replaced = False
 

@@ -13,6 +13,7 @@ from tools.check_wheel import may_ship
         ("orion/cli/main.py", True),
         ("orion/hook/liborion_hook.so", True),
         ("orion/hook/sim/libcuda.so.1", True),
+        ("orion/hook/sim/libnvidia-ml.so.1", True),
         ("orion/hook/orion-await-agent", True),
         ("orion/device_plugin/kubelet/LICENSE", True),  # of the interface from which the stubs are made
         ("orion/device_plugin/kubelet/api.proto", False),
