@@ -78,6 +78,13 @@ def read(folder: Path = FOLDER) -> dict[str, Declaration]:
     return dict(sorted(found.items()))
 
 
+def nvml(folder: Path = FOLDER) -> dict[str, tuple[str, str]]:
+    """Return the functions of NVML that the hook interposes, sorted: what each returns, and how that is changed."""
+    rows = [(name, details) for _, names, details in _lines(folder / "nvml.txt") for name in expand(names)]
+    calls = {name: _declaration(name, "nvml", details, "declarations/nvml.txt").calls for name, details in rows}
+    return {name: next(iter(calls[name].items())) for name in sorted(calls)}
+
+
 def core(folder: Path = FOLDER) -> list[str]:
     """Return the functions that the hook calls itself, sorted."""
     return sorted(name for _, names, _ in _lines(folder / "core.txt") for name in expand(names))

@@ -107,6 +107,12 @@ def passed_include(functions: dict[str, Function], declarations: dict[str, Decla
     return _OPENING + "".join(f'"{name}",\n' for name in _passed(functions, declarations))
 
 
+def nvml_include() -> str:
+    """Return the text of `nvml.inc`: a line for each interposed function of NVML, in the order of strcmp."""
+    rows = declared.nvml().items()
+    return _OPENING + "".join(f"{what.upper()}({name}, struct {how})\n" for name, (what, how) in rows)
+
+
 def outputs(functions: dict[str, Function], declarations: dict[str, Declaration]) -> dict[Path, str]:
     """Return the text of every generated file."""
     return {
@@ -116,6 +122,7 @@ def outputs(functions: dict[str, Function], declarations: dict[str, Declaration]
         GENERATED / "wrappers.inc": wrappers_include(functions, declarations),
         GENERATED / "table.inc": table_include(functions, declarations),
         GENERATED / "passed.inc": passed_include(functions, declarations),
+        GENERATED / "nvml.inc": nvml_include(),
     }
 
 

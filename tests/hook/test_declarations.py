@@ -41,6 +41,16 @@ def test_declarations_and_header_agree() -> None:
     assert generate.complaints(FUNCTIONS, DECLARATIONS) == []
 
 
+def test_every_function_of_nvml_that_shows_memory_or_processes_is_declared() -> None:
+    """Compare with NVIDIA's own bindings, which call no function without a version if there is one with."""
+    import pynvml
+
+    pattern = re.compile(r'"(nvmlDeviceGet(?:MemoryInfo|\w*RunningProcesses)(?:_v\d+)?)"')
+    known = set(pattern.findall(Path(pynvml.__file__).read_text()))
+    assert len(known) == 8
+    assert known <= set(declared.nvml())
+
+
 def test_a_function_without_a_line_is_refused() -> None:
     functions = FUNCTIONS | {"cuNew_v2": Function("cuNew_v2", ())}
     (complaint,) = generate.complaints(functions, DECLARATIONS)

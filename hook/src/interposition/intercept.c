@@ -75,10 +75,10 @@ INTERPOSED(cuGetProcAddress_v2,
 
 #define WRAPPED(name, per_thread) {#name, (void *)wrapped_##name, per_thread},
 #define PASSED(name, per_thread) {#name, NULL, per_thread},
-const struct orion_function orion_functions[] = {
+static const struct orion_function functions[] = {
 #include "generated/table.inc"
 };
-const size_t orion_function_count = ROWS;
+const struct orion_functions orion_cuda = {functions, ROWS, orion_real, orion_resolve_if_loaded};
 
 /* Lets users of nm and of debuggers see which version of the hook a process has loaded. */
 __attribute__((visibility("default"))) const char orion_hook_version[] = ORION_VERSION;

@@ -34,22 +34,24 @@ static int order_of(const char *a, const char *b)
     return (unsigned char)*a - (unsigned char)*b;
 }
 
-static const struct orion_function *function_of(const char *name)
+static const struct orion_function *function_in(const struct orion_functions *library, const char *name)
 {
-    size_t low = 0, high = orion_function_count;
+    size_t low = 0, high = library->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        int order = order_of(name, orion_functions[middle].name);
-        if (order == 0) return &orion_functions[middle];
+        int order = order_of(name, library->functions[middle].name);
+        if (order == 0) return &library->functions[middle];
         if (order < 0) high = middle;
         else low = middle + 1;
     }
     return NULL;
 }
 
-static void *real_of(const struct orion_function *function)
+static const struct orion_function *function_of(const char *name) { return function_in(&orion_cuda, name); }
+
+static void *real_of(const struct orion_functions *library, const struct orion_function *function)
 {
-    return __atomic_load_n(&orion_real[function - orion_functions], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&library->real[function - library->functions], __ATOMIC_ACQUIRE);
 }
 
 static void *ask(const struct query *query, void *handle)
@@ -64,11 +66,12 @@ static struct decision forwarded(const struct query *query)
     return (struct decision){query->version == NULL ? (void *)orion_real_dlsym() : (void *)orion_real_dlvsym(), NULL};
 }
 
-/* For a function of the driver. If only the hook defines the name, the look-up finds nothing, as it would without the
+/* For a function of the library. If only the hook defines the name, the look-up finds nothing, as it would without the
  * hook. */
-static struct decision decide_function(const struct query *query, const struct orion_function *function, const void *caller)
+static struct decision decide_function(const struct query *query, const struct orion_functions *library,
+                                       const struct orion_function *function, const void *caller)
 {
-    orion_resolve_if_loaded();
+    library->resolve_if_loaded();
     void *found, *next = NULL;
     if (query->handle == RTLD_NEXT) {
         /* For RTLD_NEXT the C library searches behind the object that calls dlsym; that object would be the hook. */
@@ -81,7 +84,7 @@ static struct decision decide_function(const struct query *query, const struct o
         if (found == function->wrapper) next = ask(query, RTLD_NEXT);
     }
     if (found == function->wrapper) return answered(next == NULL ? NULL : found);
-    return found == real_of(function) ? answered(function->wrapper) : forwarded(query);
+    return found == real_of(library, function) ? answered(function->wrapper) : forwarded(query);
 }
 
 /* For a look-up of dlsym or dlvsym: the answer is the hook's function, so that later look-ups with it come to the
@@ -100,7 +103,13 @@ static void report_if_unknown(const char *name)
     if (orion_is_unknown_name(name) && orion_resolve_if_loaded() && orion_resolve_exports(name)) orion_unknown_function(name);
 }
 
-/* For names that are not the driver's, this function allocates nothing and takes no lock. */
+static struct decision decide_nvml(const struct query *query, const void *caller)
+{
+    const struct orion_function *function = function_in(&orion_nvml, query->name);
+    return function == NULL ? forwarded(query) : decide_function(query, &orion_nvml, function, caller);
+}
+
+/* For names that are neither the driver's nor NVML's, this function allocates nothing and takes no lock. */
 __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(void *handle, const char *name, const char *version,
                                                                                 const void *caller)
 {
@@ -108,10 +117,11 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     struct decision forward = forwarded(&query);
     if (forward.forward == NULL || name == NULL) return forward;
     if (order_of(name, "dlsym") == 0 || order_of(name, "dlvsym") == 0) return decide_look_up(&query);
+    if (name[0] == 'n' && name[1] == 'v') return decide_nvml(&query, caller);
     if (name[0] != 'c' || name[1] != 'u') return forward;
     const struct orion_function *function = function_of(name);
     if (function == NULL) report_if_unknown(name);
-    return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, function, caller);
+    return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, &orion_cuda, function, caller);
 }
 
 /* dlsym and dlvsym. They save the arguments and call orion_lookup_decide. Then they return its answer, or make a tail
@@ -178,9 +188,9 @@ static const struct orion_function *variant_at(const void *found, const char *sy
 {
     const struct orion_function *best = NULL;
     int best_score = -1;
-    for (size_t row = 0; row < orion_function_count; row++) {
-        const struct orion_function *function = &orion_functions[row];
-        if (real_of(function) != found) continue;
+    for (size_t row = 0; row < orion_cuda.count; row++) {
+        const struct orion_function *function = &orion_cuda.functions[row];
+        if (real_of(&orion_cuda, function) != found) continue;
         int score = 2 * is_variant(function->name, symbol) + (function->per_thread == per_thread);
         if (score > best_score) best = function, best_score = score;
     }
@@ -189,8 +199,8 @@ static const struct orion_function *variant_at(const void *found, const char *sy
 
 static bool is_wrapper(const void *found)
 {
-    for (size_t row = 0; row < orion_function_count; row++)
-        if (orion_functions[row].wrapper == found) return true;
+    for (size_t row = 0; row < orion_cuda.count; row++)
+        if (orion_cuda.functions[row].wrapper == found) return true;
     return false;
 }
 

@@ -48,8 +48,8 @@ static bool resolve(int mode)
     if (orion_driver.cuEventElapsedTime_v2 == NULL)
         *(void **)&orion_driver.cuEventElapsedTime_v2 = find(driver, "cuEventElapsedTime");
     if (orion_driver.cuDeviceGetUuid_v2 == NULL) *(void **)&orion_driver.cuDeviceGetUuid_v2 = find(driver, "cuDeviceGetUuid");
-    for (size_t row = 0; row < orion_function_count; row++)
-        __atomic_store_n(&orion_real[row], find(driver, orion_functions[row].name), __ATOMIC_RELEASE);
+    for (size_t row = 0; row < orion_cuda.count; row++)
+        __atomic_store_n(&orion_real[row], find(driver, orion_cuda.functions[row].name), __ATOMIC_RELEASE);
     atomic_store_explicit(&the_driver, driver, memory_order_relaxed);
     atomic_store_explicit(&resolved, true, memory_order_release);
     return true;

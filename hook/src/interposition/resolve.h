@@ -17,7 +17,7 @@ bool orion_resolve_if_loaded(void);
  * too. */
 bool orion_resolve_exports(const char *name);
 
-/* The driver's function of that row of orion_functions. Loads the driver if it is not loaded. NULL: there is no driver,
+/* The driver's function of that row of orion_cuda. Loads the driver if it is not loaded. NULL: there is no driver,
  * or the driver is too old. */
 void *orion_resolve_row(size_t row);
 

@@ -1,0 +1,84 @@
+"""A program of a user that asks NVML, and may use CUDA, too: reads commands, and answers each with one line of JSON.
+
+look           what NVML says of the first GPU
+context        becomes a CUDA client
+allocate N     allocates N bytes; the answer is the driver's result
+info           cuMemGetInfo: free and total
+greedy N       allocates N times 0.95 of what NVML shows as free; the answer is the list of the driver's results
+"""
+
+import ctypes
+import json
+import sys
+from typing import Any
+
+import pynvml as nvml
+
+Handle = Any
+
+
+def processes(handle: Handle) -> list[list[int]]:
+    """Return process ids and memory; the same from both versions of the function."""
+    lists = (
+        nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle),
+        nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+    )
+    second, third = ([[each.pid, each.usedGpuMemory] for each in listed] for listed in lists)
+    assert second == third
+    return third
+
+
+def look(handle: Handle) -> dict[str, Any]:
+    plain, second = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+    return {
+        "plain": [plain.total, plain.used, plain.free],
+        "second": [second.total, second.used, second.free, second.reserved],
+        "processes": processes(handle),
+    }
+
+
+class Cuda:
+    """The few functions of the driver that the commands need."""
+
+    def __init__(self) -> None:
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._check(self._driver.cuInit(0))
+        context = ctypes.c_void_p()
+        self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+        self._check(self._driver.cuCtxSetCurrent(context))
+
+    def allocate(self, size: int) -> int:
+        return int(self._driver.cuMemAlloc_v2(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(size)))
+
+    def info(self) -> list[int]:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._check(self._driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
+        return [free.value, total.value]
+
+    def _check(self, result: int) -> None:
+        assert result == 0, result
+
+
+def main() -> None:
+    nvml.nvmlInit()
+    handle = nvml.nvmlDeviceGetHandleByIndex(0)
+    cuda: Any = None
+    for line in sys.stdin:
+        command, *numbers = line.split()
+        answer: Any = 0
+        if command == "look":
+            answer = look(handle)
+        elif command == "context":
+            cuda = Cuda()
+        elif command == "allocate":
+            answer = cuda.allocate(int(numbers[0]))
+        elif command == "info":
+            answer = cuda.info()
+        elif command == "greedy":
+            steps = range(int(numbers[0]))
+            answer = [cuda.allocate(int(0.95 * nvml.nvmlDeviceGetMemoryInfo(handle).free)) for _ in steps]
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""NVML in a program under the hook shows the grant: its total, the slot's sum, and the processes of the container."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hook.harness import Machine
+from tests.hook.scripted_client import DEADLINE, eventually
+
+MIB = 1 << 20
+LIMIT = 512 * MIB
+GPU = 80 << 30
+PROGRAM = Path(__file__).parent / "monitor_program.py"
+
+
+class Monitor:
+    """A running `monitor_program.py`."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], complaints: Path) -> None:
+        self._complaints = complaints
+        with complaints.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*command, sys.executable, str(PROGRAM)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                bufsize=1,
+            )
+
+    @property
+    def said(self) -> list[str]:
+        return [line for line in self._complaints.read_text().splitlines() if line.startswith("orion:")]
+
+    def do(self, command: str) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{command}\n")
+        assert select.select([self.process.stdout], [], [], DEADLINE)[0], f"no answer to {command}"
+        line = self.process.stdout.readline()
+        assert line, self._complaints.read_text()
+        return json.loads(line)
+
+    def memory(self) -> tuple[int, int, int]:
+        """Return total, used and free. Both versions of the function agree."""
+        seen = self.do("look")
+        total, used, free, reserved = seen["second"]
+        assert seen["plain"] == [total, used + reserved, free]
+        assert total == used + free + reserved
+        return total, used, free
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+Start = Callable[..., Monitor]
+
+
+@pytest.fixture
+def start(bare_machine: Machine) -> Iterator[Start]:
+    """Starts monitors in a slot of the machine; without a slot they run without the hook."""
+    monitors: list[Monitor] = []
+
+    def begin(slot: str = "", *prefix: str) -> Monitor:
+        root = bare_machine.client_root(slot) if slot else None
+        complaints = bare_machine.folder / f"monitor-{bare_machine.next_number()}"
+        monitors.append(Monitor(list(prefix), bare_machine.client_environment(root), complaints))
+        return monitors[-1]
+
+    yield begin
+    for monitor in monitors:
+        monitor.close()
+
+
+@pytest.fixture
+def limited(machine: Machine) -> Machine:
+    for slot in ("be-0", "hp-0"):
+        machine.agent.set_grant(machine.uuids[0], slot, memory_limit_bytes=LIMIT)
+    return machine
+
+
+def client(start: Start, slot: str = "be-0", *prefix: str) -> Monitor:
+    """Start a monitor that is a CUDA client."""
+    monitor = start(slot, *prefix)
+    monitor.do("context")
+    return monitor
+
+
+@pytest.mark.parametrize("slot", ["be-0", "hp-0"])
+def test_a_client_sees_its_grant(limited: Machine, start: Start, slot: str) -> None:
+    monitor = client(start, slot)
+    total, used, free = monitor.memory()
+    assert (total, used + free) == (LIMIT, LIMIT)
+    assert monitor.do(f"allocate {100 * MIB}") == 0
+    assert monitor.memory() == (LIMIT, used + 100 * MIB, free - 100 * MIB)
+    assert monitor.do("info") == [free - 100 * MIB, LIMIT]
+    assert monitor.said == []
+
+
+def test_a_client_sees_the_sum_of_its_slot(limited: Machine, start: Start) -> None:
+    monitor, other = client(start), limited.start("be-0")
+    other.must(f"alloc {200 * MIB}")
+    eventually(lambda: abs(monitor.memory()[1] - 200 * MIB) < MIB, "the other's memory is shown")
+    assert monitor.do(f"allocate {100 * MIB}") == 0
+    eventually(lambda: abs(monitor.memory()[2] - 212 * MIB) < MIB, "the slot's sum is shown")
+
+
+def test_what_the_gpu_lacks_is_not_free(limited: Machine, start: Start) -> None:
+    unmanaged = limited.start_in(None)
+    unmanaged.must("open 0")
+    unmanaged.must(f"alloc {GPU - 300 * MIB}")
+    monitor = client(start)
+    monitor.do(f"allocate {100 * MIB}")
+    total, used, free, reserved = monitor.do("look")["second"]
+    assert (total, used) == (LIMIT, 100 * MIB)
+    assert free <= 200 * MIB
+    assert reserved == total - used - free
+    assert monitor.memory()[2] == monitor.do("info")[0]
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_what_nothing_limits_is_unchanged(bare_machine: Machine, start: Start, agent: bool) -> None:
+    if agent:
+        bare_machine.start_agent()
+    monitor, plain = client(start), start()
+    monitor.do(f"allocate {100 * MIB}")
+    assert monitor.do("look") == plain.do("look")
+    assert monitor.memory()[0] == GPU
+    assert len(monitor.said) == (0 if agent else 1)
+
+
+def test_a_limit_that_changes_is_shown_at_once(limited: Machine, start: Start) -> None:
+    monitor = client(start)
+    for limit in (LIMIT // 2, LIMIT * 2):
+        limited.agent.set_grant(limited.uuids[0], "be-0", memory_limit_bytes=limit)
+        eventually(lambda limit=limit: monitor.memory()[0] == limit, "the new limit is shown")  # type: ignore[misc]
+    limited.agent.set_grant(limited.uuids[0], "be-0", memory_limit_bytes=0)
+    eventually(lambda: monitor.memory()[0] == GPU, "the GPU's memory is shown")
+
+
+def test_a_program_that_takes_most_of_what_is_free_never_fails(limited: Machine, start: Start) -> None:
+    monitor = client(start)
+    assert monitor.do("greedy 5") == [0] * 5
+    assert monitor.memory()[2] < MIB
+
+
+def ways(machine: Machine, root: Path | None, *arguments: str) -> dict[str, list[int]]:
+    command = [str(machine.build / "test" / "client_nvml"), *arguments]
+    done = subprocess.run(command, env=machine.client_environment(root), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "orion:" not in done.stderr
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    return {way: [int(number) for number in numbers] for way, *numbers in rows}
+
+
+def test_every_way_to_reach_nvml_leads_to_the_hook(limited: Machine) -> None:
+    seen = ways(limited, limited.client_root("be-0"), "context")
+    assert list(seen) == ["linked", "handle", "default", "next", "looked-up dlsym"]
+    for total, used, free in seen.values():
+        assert (total, used, free) == (LIMIT, 64 * MIB, LIMIT - 64 * MIB)
+
+
+def test_without_the_hook_every_way_leads_to_nvml(machine: Machine) -> None:
+    assert {total for total, _, _ in ways(machine, None, "context").values()} == {GPU}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a pid namespace needs root")
+def test_processes_of_other_containers_are_not_listed(limited: Machine, start: Start) -> None:
+    other = limited.start("hp-0")
+    contained = ("unshare", "--pid", "--fork", "--kill-child")
+    plain, monitor = client(start, "", *contained), client(start, "be-0", *contained)
+    monitor.do(f"allocate {100 * MIB}")
+    assert sorted(pid for pid, _ in plain.do("look")["processes"]) == [0, 0, 1]
+    assert monitor.do("look")["processes"] == [[1, 100 * MIB]]
+    outside = client(start, "hp-0")
+    listed = [pid for pid, _ in outside.do("look")["processes"]]
+    assert other.pid in listed
+    assert 0 not in listed
