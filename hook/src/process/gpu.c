@@ -1,26 +1,18 @@
 #include "process/gpu.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "generated/driver.h"
+#include "process/page.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "system/system.h"
 
 #define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* since the first context; creating a context takes about as long */
-
-#ifndef F_GET_SEALS
-#define F_GET_SEALS 1034
-#define F_SEAL_SHRINK 2
-#endif
 
 static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE; }
 
@@ -109,43 +101,16 @@ void orion_gpu_await_join(struct orion_gpu *gpu)
 
 static const uint32_t kinds[] = {ORION_PAGE_POLICY, ORION_PAGE_GRANT, ORION_PAGE_BUSY, ORION_PAGE_RECORD};
 
-/* Whether fd is a page of this kind; reads its header. The page must be sealed against shrinking: if a process shrank
- * it, its readers would fault. */
-static bool has_kind(int fd, uint32_t kind, struct orion_page_header *header)
-{
-    struct stat status;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK)) return false;
-    if (fstat(fd, &status) != 0 || status.st_size != ORION_PAGE_SIZE) return false;
-    if (pread(fd, header, sizeof *header, 0) != (ssize_t)sizeof *header) return false;
-    bool known = header->layout >= ORION_LAYOUT_OLDEST && header->layout <= ORION_LAYOUT_NEWEST + 1;
-    return header->magic == ORION_PAGE_MAGIC && known && header->kind == kind;
-}
-
-static bool is_page(const struct orion_gpu *gpu, int fd, uint32_t kind)
-{
-    struct orion_page_header header;
-    return has_kind(fd, kind, &header) && memcmp(header.gpu, gpu->uuid, sizeof header.gpu) == 0;
-}
-
-static int map_over(void *address, int fd, bool writable)
-{
-    int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);
-    int protection = PROT_READ | (writable || fd < 0 ? PROT_WRITE : 0);
-    if (mmap(address, ORION_PAGE_SIZE, protection, flags, fd, 0) == MAP_FAILED) return -1;
-    return madvise(address, ORION_PAGE_SIZE, MADV_DONTFORK);
-}
-
 int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd)
 {
     bool own = page == ORION_GPU_BUSY || page == ORION_GPU_RECORD;
-    return is_page(gpu, fd, kinds[page]) ? map_over(page_at(gpu, page), fd, own) : -1;
+    return orion_page_is(fd, kinds[page], gpu->uuid) ? orion_page_map_over(page_at(gpu, page), fd, own) : -1;
 }
 
 int orion_gpu_map_job(struct orion_gpu *gpu, uint32_t rank, int fd)
 {
     struct orion_page_header header;
-    if (rank >= ORION_RANKS_MAX || !has_kind(fd, ORION_PAGE_JOB, &header)) return -1;
+    if (rank >= ORION_RANKS_MAX || !orion_page_has_kind(fd, ORION_PAGE_JOB, &header)) return -1;
     struct orion_job_page *page = atomic_load(&gpu->job);
     if (page != NULL) {
         /* Waits in streams may refer to the first page, and all peers that have it keep it, too. */
@@ -185,8 +150,8 @@ static void unlist_neighbour(struct orion_gpu *gpu, uint32_t client_index)
 
 int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd)
 {
-    if (client_index >= ORION_GPU_CLIENTS_MAX || generation == 0 || !is_page(gpu, fd, ORION_PAGE_BUSY)) return -1;
-    if (map_over(page_at(gpu, OWN_PAGES + client_index), fd, false) != 0) return -1;
+    if (client_index >= ORION_GPU_CLIENTS_MAX || generation == 0 || !orion_page_is(fd, ORION_PAGE_BUSY, gpu->uuid)) return -1;
+    if (orion_page_map_over(page_at(gpu, OWN_PAGES + client_index), fd, false) != 0) return -1;
     atomic_store(&gpu->given_up_on[client_index], 0);
     atomic_store(&gpu->seen_progress[client_index], 0);
     atomic_store(&gpu->hp_generation[client_index], generation);
@@ -199,5 +164,5 @@ void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint
     if (client_index >= ORION_GPU_CLIENTS_MAX || atomic_load(&gpu->hp_generation[client_index]) != generation) return;
     atomic_store(&gpu->hp_generation[client_index], 0);
     unlist_neighbour(gpu, client_index);
-    map_over(page_at(gpu, OWN_PAGES + client_index), -1, false);
+    orion_page_map_over(page_at(gpu, OWN_PAGES + client_index), -1, false);
 }

@@ -1,0 +1,21 @@
+/* Descriptors of shared pages (orion/pages.h): whether one is what it should be, and mapping it. */
+#ifndef ORION_PAGE_H
+#define ORION_PAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "orion/pages.h"
+
+/* Whether fd is a page of this kind; reads its header. The page must be sealed against shrinking: if a process shrank
+ * it, its readers would fault. */
+bool orion_page_has_kind(int fd, uint32_t kind, struct orion_page_header *header);
+
+/* The same for a page of the GPU whose name is in `gpu`, NUL-padded as in the header. */
+bool orion_page_is(int fd, uint32_t kind, const char *gpu);
+
+/* Replaces the page at the address, also while threads read it; fd -1: by a private page of zeros. A forked child does not
+ * inherit it. Returns 0, or -1 on failure. */
+int orion_page_map_over(void *address, int fd, bool writable);
+
+#endif
