@@ -32,6 +32,7 @@ class MessageType(IntEnum):
     LEARNT = 5
     TURN = 6
     MEMORY = 7
+    VIEW = 8
     WELCOME = 16
     REFUSED = 17
     NEIGHBOURS = 18
@@ -39,6 +40,7 @@ class MessageType(IntEnum):
     KNOWLEDGE = 20
     JOB = 21
     CREDIT = 22
+    SHOWN = 23
 
 
 class Refusal(IntEnum):
@@ -130,6 +132,18 @@ class Credit(LittleEndianStructure):
     """The agent has decided about a MemoryWish, and written the credit into the grant page."""
 
     _fields_ = [("head", Message), ("answer", c_uint32), ("reserved", c_uint32)]
+
+
+class View(LittleEndianStructure):
+    """A process that is no client wants to read its slot's grant."""
+
+    _fields_ = [("head", Message)]
+
+
+class Shown(LittleEndianStructure):
+    """The agent shows the slot's grant; the page is a file descriptor in the message."""
+
+    _fields_ = [("head", Message)]
 
 
 class Welcome(LittleEndianStructure):

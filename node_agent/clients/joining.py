@@ -210,6 +210,8 @@ class Joining:
                 self._on_turn(slot, message.wish)
             elif isinstance(message, join.MemoryWish):
                 connection.send(messages.credit(self._may_hold(slot, message)))
+            elif isinstance(message, join.View) and not slot.views.take():
+                connection.send(messages.shown(), [slot.page.descriptor])
             connection.close()
 
     def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:

@@ -11,7 +11,9 @@ from typing import Final
 from orion.errors import Invalid
 from orion.hook import join, layout
 
-FromClient = join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn | join.MemoryWish
+FromClient = (
+    join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn | join.MemoryWish | join.View
+)
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.HELLO: join.Hello,
@@ -21,6 +23,7 @@ _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.LEARNT: join.Learnt,
     join.MessageType.TURN: join.Turn,
     join.MessageType.MEMORY: join.MemoryWish,
+    join.MessageType.VIEW: join.View,
 }
 _LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
 
@@ -84,6 +87,11 @@ def job(rank: int) -> bytes:
 def credit(answer: join.CreditAnswer) -> bytes:
     """Build a CREDIT: whether a client may hold what it has asked for."""
     return bytes(join.Credit(_head(join.MessageType.CREDIT), answer, 0))
+
+
+def shown() -> bytes:
+    """Build a SHOWN; a descriptor of the slot's grant page is sent with it."""
+    return bytes(join.Shown(_head(join.MessageType.SHOWN)))
 
 
 def knowledge(count: int) -> bytes:

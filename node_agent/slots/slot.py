@@ -26,7 +26,7 @@ JOINS_BURST = 512
 JOINS_PER_SECOND = 50.0
 _WISHES_BURST, _WISHES_PER_SECOND = 64, 200.0
 """ How often its clients may hand back the turn or ask for one: each time the agent plans the GPU's turns again. And
-how often they may ask for more memory. """
+how often they may ask for more memory, and monitors for the grant. """
 
 
 class Slot:
@@ -63,6 +63,7 @@ class Slot:
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.memory_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
+        self.views = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.page = pages.GrantPage(gpu)
         self.grant = pages.Grant(role, 0, 0)
         self.page.write(self.grant)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine
+from tests.hook.monitor import LIMIT, Monitor, Start
 from tests.hook.scripted_client import Client
 
 
@@ -26,3 +27,26 @@ def machine(bare_machine: Machine) -> Machine:
 def pair(machine: Machine) -> tuple[Client, Client]:
     """An hp and a be client, both managed."""
     return machine.start("hp-0"), machine.start("be-0")
+
+
+@pytest.fixture
+def start(bare_machine: Machine) -> Iterator[Start]:
+    """Starts monitors in a slot of the machine; without a slot they run without the hook."""
+    monitors: list[Monitor] = []
+
+    def begin(slot: str = "", *prefix: str) -> Monitor:
+        root = bare_machine.client_root(slot) if slot else None
+        complaints = bare_machine.folder / f"monitor-{bare_machine.next_number()}"
+        monitors.append(Monitor(list(prefix), bare_machine.client_environment(root), complaints))
+        return monitors[-1]
+
+    yield begin
+    for monitor in monitors:
+        monitor.close()
+
+
+@pytest.fixture
+def limited(machine: Machine) -> Machine:
+    for slot in ("be-0", "hp-0"):
+        machine.agent.set_grant(machine.uuids[0], slot, memory_limit_bytes=LIMIT)
+    return machine

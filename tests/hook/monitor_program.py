@@ -9,7 +9,9 @@ greedy N       allocates N times 0.95 of what NVML shows as free; the answer is 
 
 import ctypes
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pynvml as nvml
@@ -35,6 +37,23 @@ def look(handle: Handle) -> dict[str, Any]:
         "second": [second.total, second.used, second.free, second.reserved],
         "processes": processes(handle),
     }
+
+
+def crowd(handle: Handle, threads: int) -> list[int]:
+    """Return the totals that threads see; ctypes lets them call at the same time."""
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda _: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), range(threads)))
+
+
+def forked(handle: Handle) -> int:
+    """Return the total that a forked child sees."""
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.write(writes, str(nvml.nvmlDeviceGetMemoryInfo(handle).total).encode())
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as child:
+        return int(child.read())
 
 
 class Cuda:
@@ -74,6 +93,10 @@ def main() -> None:
             answer = cuda.allocate(int(numbers[0]))
         elif command == "info":
             answer = cuda.info()
+        elif command == "crowd":
+            answer = crowd(handle, int(numbers[0]))
+        elif command == "fork":
+            answer = forked(handle)
         elif command == "greedy":
             steps = range(int(numbers[0]))
             answer = [cuda.allocate(int(0.95 * nvml.nvmlDeviceGetMemoryInfo(handle).free)) for _ in steps]

@@ -1,98 +1,12 @@
 """NVML in a program under the hook shows the grant: its total, the slot's sum, and the processes of the container."""
 
-import json
 import os
-import select
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.hook.harness import Machine
-from tests.hook.scripted_client import DEADLINE, eventually
-
-MIB = 1 << 20
-LIMIT = 512 * MIB
-GPU = 80 << 30
-PROGRAM = Path(__file__).parent / "monitor_program.py"
-
-
-class Monitor:
-    """A running `monitor_program.py`."""
-
-    def __init__(self, command: list[str], environment: dict[str, str], complaints: Path) -> None:
-        self._complaints = complaints
-        with complaints.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [*command, sys.executable, str(PROGRAM)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                bufsize=1,
-            )
-
-    @property
-    def said(self) -> list[str]:
-        return [line for line in self._complaints.read_text().splitlines() if line.startswith("orion:")]
-
-    def do(self, command: str) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{command}\n")
-        assert select.select([self.process.stdout], [], [], DEADLINE)[0], f"no answer to {command}"
-        line = self.process.stdout.readline()
-        assert line, self._complaints.read_text()
-        return json.loads(line)
-
-    def memory(self) -> tuple[int, int, int]:
-        """Return total, used and free. Both versions of the function agree."""
-        seen = self.do("look")
-        total, used, free, reserved = seen["second"]
-        assert seen["plain"] == [total, used + reserved, free]
-        assert total == used + free + reserved
-        return total, used, free
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-Start = Callable[..., Monitor]
-
-
-@pytest.fixture
-def start(bare_machine: Machine) -> Iterator[Start]:
-    """Starts monitors in a slot of the machine; without a slot they run without the hook."""
-    monitors: list[Monitor] = []
-
-    def begin(slot: str = "", *prefix: str) -> Monitor:
-        root = bare_machine.client_root(slot) if slot else None
-        complaints = bare_machine.folder / f"monitor-{bare_machine.next_number()}"
-        monitors.append(Monitor(list(prefix), bare_machine.client_environment(root), complaints))
-        return monitors[-1]
-
-    yield begin
-    for monitor in monitors:
-        monitor.close()
-
-
-@pytest.fixture
-def limited(machine: Machine) -> Machine:
-    for slot in ("be-0", "hp-0"):
-        machine.agent.set_grant(machine.uuids[0], slot, memory_limit_bytes=LIMIT)
-    return machine
-
-
-def client(start: Start, slot: str = "be-0", *prefix: str) -> Monitor:
-    """Start a monitor that is a CUDA client."""
-    monitor = start(slot, *prefix)
-    monitor.do("context")
-    return monitor
+from tests.hook.monitor import GPU, LIMIT, MIB, Start, client, ways
+from tests.hook.scripted_client import eventually
 
 
 @pytest.mark.parametrize("slot", ["be-0", "hp-0"])
@@ -151,15 +65,6 @@ def test_a_program_that_takes_most_of_what_is_free_never_fails(limited: Machine,
     monitor = client(start)
     assert monitor.do("greedy 5") == [0] * 5
     assert monitor.memory()[2] < MIB
-
-
-def ways(machine: Machine, root: Path | None, *arguments: str) -> dict[str, list[int]]:
-    command = [str(machine.build / "test" / "client_nvml"), *arguments]
-    done = subprocess.run(command, env=machine.client_environment(root), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "orion:" not in done.stderr
-    rows = [line.split("\t") for line in done.stdout.splitlines()]
-    return {way: [int(number) for number in numbers] for way, *numbers in rows}
 
 
 def test_every_way_to_reach_nvml_leads_to_the_hook(limited: Machine) -> None:

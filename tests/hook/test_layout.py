@@ -36,6 +36,8 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_turn": join.Turn,
     "orion_memory_wish": join.MemoryWish,
     "orion_credit": join.Credit,
+    "orion_view": join.View,
+    "orion_shown": join.Shown,
     "orion_welcome": join.Welcome,
     "orion_refused": join.Refused,
     "orion_client_index": join.Place,

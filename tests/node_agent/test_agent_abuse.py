@@ -112,6 +112,13 @@ def _report(directory: Path) -> None:
             client.sock.send(report)
 
 
+def _view(directory: Path) -> None:
+    with contextlib.suppress(OSError), connect(directory) as sock:
+        sock.send(bytes(join.View(head(join.MessageType.VIEW))))
+        for descriptor in socket.recv_fds(sock, join.MESSAGE_MAX, 1)[1]:
+            os.close(descriptor)
+
+
 @contextlib.contextmanager
 def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> Iterator[None]:
     over = threading.Event()
@@ -129,7 +136,11 @@ def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> 
         each.join()
 
 
-@pytest.mark.parametrize("attack", [_join_again_and_again, _send_garbage, _report], ids=["joins", "garbage", "reports"])
+@pytest.mark.parametrize(
+    "attack",
+    [_join_again_and_again, _send_garbage, _report, _view],
+    ids=["joins", "garbage", "reports", "views"],
+)
 def test_a_flood_delays_no_other_slot(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
     before = agent.descriptors()
     with flood(attack, agent.slot("be-0")):

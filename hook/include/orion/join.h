@@ -27,6 +27,10 @@
  * its slot's turn, or asks for a turn. A client whose credit of memory does not suffice sends MEMORY; the agent answers
  * CREDIT after it has written the client's credit into the grant page, and closes that connection.
  *
+ * A process that is no client sends VIEW on such a connection, to show what the grant says: a monitor that uses NVML but not
+ * CUDA. The agent answers SHOWN + fd of the grant page, closes the connection, and keeps nothing of the process. An agent
+ * that does not know VIEW, or gets too many, closes the connection without an answer.
+ *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
  * unknown type. The agent closes the connection when it gets a message of unknown type. */
 #ifndef ORION_JOIN_H
@@ -48,6 +52,7 @@ enum orion_message_type {
     ORION_LEARNT = 5,
     ORION_TURN = 6,
     ORION_MEMORY = 7,
+    ORION_VIEW = 8,
     ORION_WELCOME = 16,
     ORION_REFUSED = 17,
     ORION_NEIGHBOURS = 18,
@@ -55,6 +60,7 @@ enum orion_message_type {
     ORION_KNOWLEDGE = 20,
     ORION_JOB = 21,
     ORION_CREDIT = 22,
+    ORION_SHOWN = 23,
 };
 
 enum { ORION_HELLO_RETURNS = 1u, ORION_HELLO_KEEPS_CREDIT = 2u }; /* flags of HELLO */
@@ -111,6 +117,8 @@ struct orion_credit {
     uint32_t answer; /* enum orion_credit_answer */
     uint32_t reserved;
 };
+struct orion_view { struct orion_message head; };
+struct orion_shown { struct orion_message head; }; /* the message's fd is the grant page */
 struct orion_welcome {
     struct orion_message head;
     uint32_t layout, role, client_index, generation, returned, offers;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "agent/view.h"
 #include "memory/memory.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -20,12 +21,25 @@ static bool device_of(const char *uuid, CUdevice *device)
     return false;
 }
 
+/* For a process that uses NVML only. */
+static void view(const char *uuid, size_t *left, size_t *limit)
+{
+    const struct orion_grant_page *page = orion_view_grant(uuid);
+    if (page == NULL) return;
+    uint64_t granted = page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1].memory_limit_bytes;
+    uint64_t used = (uint64_t)atomic_load(&page->used_mib) << 20;
+    if (granted == 0) return;
+    *limit = granted;
+    *left = used < granted ? granted - used : 0;
+}
+
 bool orion_room_of(const char *uuid, struct orion_room *room)
 {
     CUdevice device;
     size_t left = SIZE_MAX, limit = SIZE_MAX;
     int kept = errno;
     if (device_of(uuid, &device)) orion_memory_info(device, &left, &limit);
+    else view(uuid, &left, &limit);
     errno = kept;
     *room = (struct orion_room){.limit = limit, .left = left < limit ? left : limit};
     return limit != SIZE_MAX;

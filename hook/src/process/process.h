@@ -68,6 +68,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char event_words[8320];
     _Alignas(128) unsigned char inprocess[512];
     _Alignas(128) unsigned char time_slice[2176];
+    _Alignas(128) unsigned char views[1280];
 };
 
 #define ORION_PART(name) \
