@@ -22,6 +22,7 @@ from testbed.control_plane import ControlPlane
 from tests.cluster import agent_process, api_types, running_webhook
 from tests.cluster.admitted_pods import wait_until_admission_works
 from tests.cluster.agent_process import ClusterView
+from tests.cluster.claiming_cluster import Cluster
 from tests.cluster.operator_process import OperatorProcess, World, grant_rights, running_operator
 from tests.cluster.running_webhook import LABEL, RunningWebhook
 from tests.cluster.serving_operator import ServingOperator, serving_operator
@@ -155,6 +156,14 @@ def fake_node(api: client.ApiClient, namespace: str) -> Iterator[FakeNode]:
     yield make
     for name in names:
         core.delete_node(name)
+
+
+@pytest.fixture
+def cluster(api: client.ApiClient, namespace: str, fake_node: FakeNode) -> Iterator[Cluster]:
+    """Nodes of this test that offer GPUs to claims, and pods with claims."""
+    made = Cluster(api, namespace, fake_node)
+    yield made
+    made.remove()
 
 
 @pytest.fixture(scope="session")
