@@ -25,6 +25,8 @@ USER = "system:serviceaccount:default:orion-operator"
 TEMPLATES = ROLE.parent / "dra" / "operator-role.yaml"
 CLAIM_TEMPLATES: dict[str, str] = {"group": "resource.k8s.io", "version": "v1", "plural": "resourceclaimtemplates"}
 ASKED_BY_POLICY = {("resource.k8s.io", "resourceclaimtemplates", "anyamount")}
+TOO_COSTLY = f"{'[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(x, ' * 8}true{')' * 8}"
+""" A CEL expression whose cost the API server estimates as more than it permits. """
 SHAPES = ClaimShape(priority=Priority.BE, gpus={"main": 1}, memory_bytes=1 << 30)
 
 
@@ -58,15 +60,15 @@ class Templates:
         self._objects.delete_namespaced_custom_object(**CLAIM_TEMPLATES, namespace="default", name=name)
 
 
-def pod() -> dict[str, Any]:
+def pod(name: str = "p", shape: ClaimShape = SHAPES) -> dict[str, Any]:
     """A pod as the webhook admits it. No scheduler runs, so it waits."""
-    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: SHAPES.as_json()}
+    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: shape.as_json()}
     claims = [{"name": CLAIM, "request": "main"}]
     return {
-        "metadata": {"name": "p", "annotations": marks, "labels": {"orion.gpu/priority": "be"}},
+        "metadata": {"name": name, "annotations": marks, "labels": {"orion.gpu/priority": "be"}},
         "spec": {
             "containers": [{"name": "main", "image": "none", "resources": {"claims": claims}}],
-            "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": SHAPES.template_name}],
+            "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": shape.template_name}],
         },
     }
 
@@ -90,6 +92,20 @@ def notes(core: client.CoreV1Api) -> list[str]:
     return [event.message or "" for event in core.list_namespaced_event("default").items]
 
 
+def refused(core: client.CoreV1Api, selector: str) -> str:
+    """Create a pod whose claim has a selector; return what its Event says about its template."""
+    name = f"refused-{len(selector)}"
+    core.create_namespaced_pod("default", pod(name, SHAPES.model_copy(update={"selector": selector})))
+
+    def said() -> str:
+        events = core.list_namespaced_event("default", field_selector=f"involvedObject.name={name}").items
+        return next((event.message for event in events if event.reason == "ClaimTemplateRefused"), "")
+
+    why = eventually(said, f"an Event about {name}")
+    core.delete_namespaced_pod(name, "default", grace_period_seconds=0)
+    return why
+
+
 def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_path: Path) -> None:
     templates, core = Templates(audited.api), client.CoreV1Api(audited.api)
     options = ("--lease-namespace", "default", "--allocation", "dra", "--resync-seconds", "2")
@@ -101,6 +117,8 @@ def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_pat
         process.wait_until_ready()
         core.create_namespaced_pod("default", pod())
         eventually(lambda: SHAPES.template_name in templates.uids(), what="the template")
+        assert "Syntax error" in refused(core, "device.attributes[")
+        assert "too complex" in refused(core, TOO_COSTLY)
         offer(audited.api, "node-1", cordoned=True)
         mark_unschedulable(core, "1 node")
         eventually(lambda: [note for note in notes(core) if "it has the taint orion.gpu/cordoned" in note])
