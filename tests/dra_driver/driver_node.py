@@ -1,7 +1,12 @@
 """A node with an agent and a DRA driver as processes, a stand-in for the kubelet and, if needed, for the API server."""
 
+import contextlib
+import http.client
 import json
 import os
+import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +38,7 @@ class DriverNode:
         self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": str(gpus)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.options = ["--agent-patience", "1"]
+        self.metrics_address = ""
         self.configure()
 
     def configure(self, **settings: object) -> None:
@@ -46,7 +52,7 @@ class DriverNode:
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "orion.cli", *command, "--root", str(self.root),
-                 "--configuration", str(self.folder / "node.yaml"), "--metrics-address", ""],
+                 "--configuration", str(self.folder / "node.yaml"), "--metrics-address", self.metrics_address],
                 stdout=log, stderr=log, env=self._environment,
             )  # fmt: skip
 
@@ -65,18 +71,47 @@ class DriverNode:
     def begin_driver(self, name: str = "driver") -> None:
         """Start a driver, and wait until the kubelet has found it."""
         before = self.kubelet.look()
+        self.begin_unfound_driver(name)
+        eventually(lambda: self.kubelet.look() not in ("", before), f"the kubelet finds the driver: {self.log(name)}")
+
+    def begin_unfound_driver(self, name: str = "driver") -> None:
+        """Start a driver."""
         self.begin(
             name, "dra-driver", "--kubelet-folder", str(self.kubelet.folder), "--cdi-folder", str(self.cdi),
             "--hook-folder", str(self.folder / "hook"), "--kubeconfig", str(self._kubeconfig),
             "--node-name", "node-1", *self.options,
         )  # fmt: skip
-        eventually(lambda: self.kubelet.look() not in ("", before), f"the kubelet finds the driver: {self.log(name)}")
 
     def end(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         """End a process."""
         process = self._processes.pop(name)
         process.send_signal(number)
         process.wait(DEADLINE)
+
+    def limit_files(self, name: str, bytes_: int = resource.RLIM_INFINITY) -> None:
+        """Let a process write no file, its log included, beyond a size; it gets an error as from a full disk."""
+        resource.prlimit(self._processes[name].pid, resource.RLIMIT_FSIZE, (bytes_, resource.RLIM_INFINITY))
+
+    def change_machine(self, **variables: str) -> None:
+        """Replace the simulated machine by one with other GPUs, as another boot may find; an agent starts after it."""
+        self.end("agent")
+        shutil.rmtree(self.folder / "sim")
+        self._environment |= variables
+        self.begin_agent()
+
+    def fault(self, what: str, gpu: str, *arguments: str) -> None:
+        """Make a simulated GPU fail: `fault("lose", gpu)`, `fault("xid", gpu, "79")`."""
+        command = [sys.executable, "-m", "orion.hook.simulated", what, gpu, *arguments]
+        subprocess.run(command, env=self._environment, check=True, timeout=DEADLINE)
+
+    def ask(self, name: str, path: str) -> tuple[int, str]:
+        """Return the status and the text of a process's answer to an HTTP GET."""
+        ports = eventually(lambda: re.findall(r"metrics: on http://\S+:(\d+)/metrics", self.log(name)))
+        connection = http.client.HTTPConnection("127.0.0.1", int(ports[-1]), timeout=DEADLINE)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
     def log(self, name: str) -> str:
         path = self.folder / f"{name}.log"

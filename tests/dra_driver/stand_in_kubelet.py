@@ -23,6 +23,10 @@ class Failed(Exception):
     """The driver answered with an error."""
 
 
+class Refused(Exception):
+    """The kubelet does not accept a driver."""
+
+
 class StandInKubelet:
     """The kubelet of a node.
 
@@ -34,6 +38,9 @@ class StandInKubelet:
         self.folder, self.registry = folder, folder / "plugins_registry"
         self.endpoint = ""
         """ The socket of the driver that registered last. """
+        self.refuses = ""
+        """ Why drivers are refused; empty: they are accepted. The kubelet looks again for a driver that it refused. """
+        self.refused = 0
         self._known: dict[Path, str] = {}
         self.registry.mkdir(parents=True)
 
@@ -43,7 +50,7 @@ class StandInKubelet:
         self._known = {path: each for path, each in self._known.items() if path in found}
         for path in found:
             if path not in self._known:
-                with contextlib.suppress(grpc.RpcError):
+                with contextlib.suppress(grpc.RpcError, Refused):
                     self._known[path] = self._register(path)
         self.endpoint = [*self._known.values(), ""][0] if len(self._known) < 2 else [*self._known.values()][-1]
         return self.endpoint
@@ -54,7 +61,11 @@ class StandInKubelet:
             info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=5)
             assert (info.type, info.name) == ("DRAPlugin", "orion.gpu")
             assert "v1.DRAPlugin" in info.supported_versions
-            stub.NotifyRegistrationStatus(registration_pb2.RegistrationStatus(plugin_registered=True), timeout=5)
+            status = registration_pb2.RegistrationStatus(plugin_registered=not self.refuses, error=self.refuses)
+            stub.NotifyRegistrationStatus(status, timeout=5)
+            if self.refuses:
+                self.refused += 1
+                raise Refused
             return str(info.endpoint)
 
     def prepare(self, *uids: str, seconds: float = CALL_SECONDS) -> dict[str, Any]:

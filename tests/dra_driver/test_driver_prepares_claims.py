@@ -138,6 +138,59 @@ def test_what_can_never_be_prepared_is_refused_at_once(
     assert node.slots() == {}
 
 
+CONFIGS: dict[str, Any] = {
+    "later": {"apiVersion": "orion.gpu/v2", "kind": "Role", "role": "be"},
+    "long": {"role": "be" * 5_000},
+    "longer": {"role": "be", "rubbish": {"of": ["every"] * 2_000}},
+    "text": "be",
+    "nothing": None,
+}
+
+
+def test_config_of_a_later_version_or_of_10_kib_is_refused_in_a_short_sentence(node: DriverNode) -> None:
+    gpu, _ = node.gpus()
+    for uid, parameters in CONFIGS.items():
+        made = claim(uid, result(gpu))
+        made["status"]["allocation"]["devices"]["config"][0]["opaque"]["parameters"] = parameters
+        node.server.put(made)
+    answers = node.kubelet.prepare(*CONFIGS)
+    for uid, answer in answers.items():
+        assert f"the DeviceClass of request c0 in claim n/claim-{uid} does not say one role" in answer.error
+        assert len(answer.error) < 512
+    assert node.slots() == {}
+    foreign = claim("foreign", result(gpu))
+    strange = {"source": "FromClaim", "opaque": {"driver": "other.example", "parameters": CONFIGS["longer"]}}
+    foreign["status"]["allocation"]["devices"]["config"].append(strange)
+    node.server.put(foreign)
+    node.kubelet.prepared("foreign")
+
+
+def test_all_gpus_of_a_node_are_one_request_and_the_role_is_that_of_the_alternative_that_was_chosen(
+    node: DriverNode,
+) -> None:
+    """What `allocationMode: All` and `firstAvailable` lead to."""
+    first, second = node.gpus()
+    every = claim("all", result(first, share="a"), result(second, share="b"))
+    chosen = claim("chosen", result(first, request="c0/second", share="c"), result(first, "hp", "c1/first", "d"))
+    given = {role: {"driver": "orion.gpu", "parameters": {"role": role}} for role in ("hp", "be")}
+    chosen["status"]["allocation"]["devices"]["config"] = [
+        {"source": "FromClass", "requests": ["c0/first", "c1/first"], "opaque": given["hp"]},
+        {"source": "FromClass", "requests": ["c0/second", "c1/second"], "opaque": given["be"]},
+    ]
+    node.server.put(every, chosen)
+    answers = node.kubelet.prepare("all", "chosen")
+    assert [list(each.request_names) for each in answers["all"].devices] == [["c0"], ["c0"]]
+    assert [list(each.request_names) for each in answers["chosen"].devices] == [["c0"], ["c1"]]
+    assert [list(each.cdi_device_ids) for each in answers["chosen"].devices] == [
+        ["orion.gpu/claim=chosen_c0"],
+        ["orion.gpu/claim=chosen_c1"],
+    ]
+    slots = node.slots()
+    assert {slots["all a"].partition("::")[0], slots["all b"].partition("::")[0]} == {first, second}
+    assert slots["chosen c"].startswith(f"{first}::be-")
+    assert slots["chosen d"] == f"{first}::hp-0"
+
+
 def test_cdi_annotations_are_refused_as_the_kubelet_passes_none(node: DriverNode) -> None:
     gpu, _ = node.gpus()
     node.configure(deviceListStrategy="cdi-annotations")
