@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from orion.dra_driver.claims import AllocatedClaim, Share
 from orion.dra_driver.holding import Holding
-from orion.dra_driver.names import device_name
+from orion.dra_driver.names import device_name, why_not_offered
 from orion.dra_driver.records import GivenShare, Record, Records
 from orion.errors import Conflict, Invalid, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
@@ -217,9 +217,7 @@ def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:
     found = next((gpu for gpu in snapshot.gpus.values() if device_name(gpu.uuid) == share.device), None)
     if found is not None:
         return found
-    others = {device_name(uuid): why for uuid, why in snapshot.not_advertised.items()}
-    why = others.get(share.device, "the driver or the node's configuration no longer has it")
-    raise Unavailable(f"the node's agent does not offer the GPU {share.device}: {why}")
+    raise Unavailable(why_not_offered(share.device, snapshot))
 
 
 def _why_none(gpu: AdvertisedGPU, role: str) -> str:

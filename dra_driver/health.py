@@ -1,12 +1,13 @@
 """Tells the kubelet which GPUs are healthy: it writes that into the status of the pods that have claimed them.
 
-The kubelet forgets what was not repeated for 30 s. Kubernetes 1.36 has this interface as v1alpha1, with equal messages.
+The kubelet forgets what was not repeated for 30 s, and does not know the health of a GPU then. So a GPU that is gone is
+sick, as long as a claim has it. Kubernetes 1.36 has this interface as v1alpha1, with equal messages.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -16,9 +17,10 @@ from orion.dra_driver.kubelet.health.v1 import api_pb2 as v1_pb2
 from orion.dra_driver.kubelet.health.v1 import api_pb2_grpc as v1_grpc
 from orion.dra_driver.kubelet.health.v1alpha1 import api_pb2 as v1alpha1_pb2
 from orion.dra_driver.kubelet.health.v1alpha1 import api_pb2_grpc as v1alpha1_grpc
-from orion.dra_driver.names import device_name
+from orion.dra_driver.names import device_name, why_not_offered
+from orion.dra_driver.records import Records
 from orion.injection.current import CurrentSnapshot
-from orion.injection.snapshot import AdvertisedGPU
+from orion.injection.snapshot import Snapshot
 
 SERVICES = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
@@ -32,10 +34,11 @@ class HealthStreams:
     Args:
         pool: the pool of the node's devices.
         current: the agent's last snapshot.
+        records: the claims that have slots.
     """
 
-    def __init__(self, pool: str, current: CurrentSnapshot) -> None:
-        self._pool, self._current, self._ended = pool, current, False
+    def __init__(self, pool: str, current: CurrentSnapshot, records: Records) -> None:
+        self._pool, self._current, self._records, self._ended = pool, current, records, False
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve both versions."""
@@ -52,18 +55,27 @@ class HealthStreams:
         while not self._ended:
             changed = self._current.changed.next
             if (snapshot := self._current.snapshot) is not None:
-                devices = [self._device(messages, gpu) for gpu in snapshot.gpus.values()]
+                devices = [self._device(messages, *each) for each in self._health(snapshot)]
                 yield messages.NodeWatchResourcesResponse(devices=devices)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REPEAT_SECONDS):
                     await changed.wait()
 
-    def _device(self, messages: ModuleType, gpu: AdvertisedGPU) -> Any:
+    def _health(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        """Yield each device, and why it is not healthy; empty: it is."""
+        offered = {device_name(gpu.uuid): gpu for gpu in snapshot.gpus.values()}
+        for device, gpu in offered.items():
+            yield device, "" if gpu.healthy else gpu.message or "the GPU is unhealthy"
+        given = {share.device for record in self._records.all() if not record.released for share in record.shares}
+        for device in sorted(given - offered.keys()):
+            yield device, why_not_offered(device, snapshot)
+
+    def _device(self, messages: ModuleType, device: str, why: str) -> Any:
         return messages.DeviceHealth(
-            device=messages.DeviceIdentifier(pool_name=self._pool, device_name=device_name(gpu.uuid)),
-            health=messages.HEALTHY if gpu.healthy else messages.UNHEALTHY,
+            device=messages.DeviceIdentifier(pool_name=self._pool, device_name=device),
+            health=messages.UNHEALTHY if why else messages.HEALTHY,
             last_updated_time=int(time.time()),
-            message="" if gpu.healthy else gpu.message[:_MESSAGE_MAX],
+            message=why[:_MESSAGE_MAX],
         )
 
 

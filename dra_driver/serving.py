@@ -99,7 +99,7 @@ class Driver:
         )  # fmt: skip
         self._reconciling = Reconciling(reader, self._link, giving, self._records, self._preparer, locks)
         self._claims = ClaimsService(self._preparer, self.metrics)
-        self._health = HealthStreams(settings.node, self.current)
+        self._health = HealthStreams(settings.node, self.current, self._records)
         self._sockets = Sockets(folder, self._add_services, self.metrics.registered.set)
         self._publishing = Publishing(
             self._server, settings.node, self.current, self._waiting, settings.slot_memory_mib << 20,

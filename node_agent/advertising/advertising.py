@@ -218,7 +218,8 @@ class Advertising:
                 continue
             verdict = self.verdict(gpu.uuid)
             if why_not is not None and verdict == FINE:
-                verdict = Verdict(True, True, *why_not)
+                # With MIG, no process can use the whole GPU any more, so a container must not restart on it either.
+                verdict = Verdict(not self.slots.mig_enabled(gpu.uuid), True, *why_not)
             advertised.append(
                 AdvertisedGpu(
                     gpu=gpu,
