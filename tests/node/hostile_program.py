@@ -1,4 +1,4 @@
-"""A hostile program in a pod, as root: `python hostile_program.py SECONDS NODE_ADDRESS METRICS_PORT`.
+"""A hostile program in a pod, as root: `python hostile_program.py SECONDS NODE_ADDRESS METRICS_PORT...`.
 
 For SECONDS, it attacks everything that a pod with a slot can see of Orion, of its node and of its neighbours.
 It prints lines of JSON: `attacking`; `over`, with everything that it reached and must not reach; and `holding`, when
@@ -27,6 +27,8 @@ from tests.hook import hostile_client, hostile_root
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect
 
 ORION, LIBRARY = Path("/run/orion"), Path("/run/orion/lib/liborion_hook.so")
+PRELOAD = Path("/etc/ld.so.preload")
+""" Mounted if the pod has its slot by a claim. """
 SLOTS = ORION / "slots"
 ELSEWHERE = (
     "/run/orion/agent.sock",
@@ -34,6 +36,9 @@ ELSEWHERE = (
     "/run/orion/state.json",
     "/var/lib/orion",
     "/var/lib/kubelet",
+    "/run/cdi",
+    "/var/run/cdi",
+    "/etc/cdi",
     "/run/containerd/containerd.sock",
     "/host",
     "/var/run/docker.sock",
@@ -83,7 +88,7 @@ def works(attempt: Callable[..., object], *arguments: object) -> bool:
 def mounted_files(slot: Path) -> Iterator[str]:
     """Attack the hook and the slot's socket through their mounts."""
     sock = slot / "agent.sock"
-    for path in (LIBRARY, sock):
+    for path in (LIBRARY, sock, PRELOAD):
         yield from (f"{name} of {path}" for name, change in CHANGES.items() if works(change, path))
     for folder in (slot, LIBRARY.parent, *ORION.glob("mps/*")):
         if works(lambda folder=folder: (folder / "file").touch()):
@@ -135,7 +140,7 @@ def others(slot: Path) -> Iterator[str]:
         "/proc/1/root/run/orion/..",
     ):
         for way in glob.glob(pattern):
-            folders = (Path(way, "run/orion/gpus"), Path(way, "gpus"), Path(way, "var/lib/kubelet"))
+            folders = (Path(way, each) for each in ("run/orion/gpus", "gpus", "var/lib/kubelet", "run/cdi"))
             sockets |= {path for folder in folders for path in folder.rglob("*")}
     yield from map(str, sockets)
     for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
@@ -175,7 +180,7 @@ def machine(slot: Path) -> Iterator[str]:
 
 
 def ask_for_metrics(address: str, port: int, ended: threading.Event) -> None:
-    """Request the agent's metrics without end, and keep connections open that send nothing."""
+    """Request a program's metrics without end, and keep connections open that send nothing."""
     silent: list[socket.socket] = []
     while not ended.is_set():
         with contextlib.suppress(OSError):
@@ -249,20 +254,22 @@ def join_with_invalid_pages(slot: Path) -> ProtocolClient:
 
 def main() -> None:
     """Attack, and then stay as a misbehaving client."""
-    seconds, address, port = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    seconds, address, ports = float(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     for ignored in (signal.SIGPIPE, signal.SIGIO):
         signal.signal(ignored, signal.SIG_IGN)
     (slot,) = SLOTS.iterdir()
     random.seed(1)
     ended = threading.Event()
-    asker = threading.Thread(target=ask_for_metrics, args=(address, port, ended))
+    askers = [threading.Thread(target=ask_for_metrics, args=(address, port, ended)) for port in ports]
     with hostile_root.descriptors_in_flight() as in_flight:
-        report("attacking", user=os.getuid(), in_flight=in_flight)
-        asker.start()
+        report("attacking", user=os.getuid(), in_flight=in_flight, preload=PRELOAD.exists())
+        for asker in askers:
+            asker.start()
         found = attack(slot, seconds)
         ended.set()
-        asker.join()
+        for asker in askers:
+            asker.join()
         report("over", reached=sorted(found))
         with join_with_invalid_pages(slot) as client, crowd(slot) as joined:
             report("holding", key=client.key, half_joined=joined)

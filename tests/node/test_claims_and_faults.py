@@ -1,20 +1,24 @@
-"""Claims survive what happens to their node: it loses power, its agent is replaced, a GPU becomes sick."""
+"""Claims survive what happens to their node: it loses power, its agent is replaced, a GPU or a neighbour is bad."""
 
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from testbed.node import Node
-from testbed.orion import Orion
-from tests.node.claimed_gpus import Claims, claiming, held, until_nothing_is_left
-from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, training
+from testbed.orion import PLUGIN_PORT, Orion
+from tests.node import hostile_image
+from tests.node.claimed_gpus import CDI, RECORDS, Claims, claiming, held, until_nothing_is_left
+from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, main_container, serving, training
+from tests.node.test_hostile_pod import HOSTILE, hostile_pod, wait_for
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 
 MIB = 1 << 20
-MANY = 12
+MANY = 16
+""" All be slots of the node. """
 
 
 @pytest.fixture
@@ -116,4 +120,49 @@ def test_a_sick_gpu_shows_in_the_slice_and_in_the_status_of_its_pods(
     lose("restore", gpu)
     eventually(lambda: taints() == [], what="the taint is gone")
     tenants.delete("train", "other")
+    until_nothing_is_left(gpus, node)
+
+
+@pytest.fixture
+def neighbours(claims: Claims, tenants: Tenants) -> list[str]:
+    """An hp pod and a be pod with claims, on the GPU that a further pod gets, too: the first one that fits."""
+    claimed = [claiming(serving(), "hp"), claiming(training(memory=MIB), "be")]
+    for claim, pod in claimed:
+        claims.create(claim)
+        tenants.create(pod)
+    names = [pod["metadata"]["name"] for _, pod in claimed]
+    for name in names:
+        tenants.begun(name)
+    return names
+
+
+def files_of_claims(node: Node) -> str:
+    """The sums of the CDI files and of the driver's records."""
+    return node.run(["sh", "-c", f"sha256sum {CDI}/* {RECORDS}/*"])
+
+
+def test_a_hostile_root_with_a_claim_reaches_neither_the_driver_nor_other_claims(
+    neighbours: list[str], claims: Claims, tenants: Tenants, gpus: GpuNode, node: Node, orion: Orion, tmp_path: Path
+) -> None:
+    node.import_image(hostile_image.image().write(tmp_path / "hostile.tar"))
+    claim, pod = claiming(hostile_pod(node), "be")
+    main_container(pod)["args"].append(str(PLUGIN_PORT))  # the driver's metrics
+    claims.create(claim)
+    tenants.create(pod)
+    attacking = wait_for(tenants, "attacking")
+    assert (attacking["user"], attacking["preload"]) == (0, True)
+    slots, files, programs = held(gpus), files_of_claims(node), orion.pids()
+    assert len({device.partition("::")[0] for device in slots}) == 1, "all are on one GPU"
+    assert sorted(pods for (pods,) in slots.values()) == sorted([HOSTILE, *neighbours])
+
+    assert wait_for(tenants, "over")["reached"] == []
+    wait_for(tenants, "holding")
+    for name in neighbours:
+        tenants.reports(name, 1)
+        assert tenants.printed(name, "error") == []
+    assert (held(gpus), files_of_claims(node), orion.pids()) == (slots, files, programs)
+
+    tenants.delete(HOSTILE)  # the driver still answers
+    eventually(lambda: sorted(pods for (pods,) in held(gpus).values()) == sorted(neighbours), what="its slot is free")
+    tenants.delete(*neighbours)
     until_nothing_is_left(gpus, node)
