@@ -12,6 +12,7 @@ from orion.hook import layout
 from orion.node_agent.agent import Agent
 from orion.node_agent.mps.folder import MpsFolder, Phase, State
 from orion.node_agent.mps.modes import Modes
+from orion.node_agent.slots.claim import Claim
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 RUNS, FAILED = State(Phase.RUNNING, 1.0, 42), State(Phase.FAILED, 1.0, message="It broke.")
@@ -114,6 +115,17 @@ async def test_a_change_begins_when_no_slot_is_held(case: Case) -> None:
     assert "now: pod team/chat, pod team/train" in pending.message
     assert not case.asked
     case.release()
+    assert case.asked
+
+
+async def test_a_change_waits_for_a_claim_that_holds_a_slot_although_no_process_runs(case: Case) -> None:
+    case.daemon_starts()
+    slot = case.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
+    slot.owner, slot.claim = None, Claim(uid="u", share="", namespace="team", name="train")
+    case.modes.want(GPU, "mps")
+    assert (case.modes.mode(GPU), case.pending, case.asked) == ("timeslice", "ClientsPresent", False)
+    case.agent.claims.release("u")
+    case.modes.look()
     assert case.asked
 
 
