@@ -217,9 +217,10 @@ class Advertising:
                 not_advertised.append(NotAdvertised(gpu.uuid, *why_not))
                 continue
             verdict = self.verdict(gpu.uuid)
-            if why_not is not None and verdict == FINE:
-                # With MIG, no process can use the whole GPU any more, so a container must not restart on it either.
-                verdict = Verdict(not self.slots.mig_enabled(gpu.uuid), True, *why_not)
+            # With MIG, no process can use the whole GPU any more, so a container must not restart on it either.
+            mig = self.slots.mig_enabled(gpu.uuid)
+            if why_not is not None and (verdict == FINE or (mig and verdict.healthy)):
+                verdict = Verdict(not mig, True, *why_not)
             advertised.append(
                 AdvertisedGpu(
                     gpu=gpu,

@@ -38,6 +38,7 @@ class DriverNode:
         self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": str(gpus)}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.options = ["--agent-patience", "1"]
+        self.agent_options: list[str] = []
         self.metrics_address = ""
         self.configure()
 
@@ -58,7 +59,7 @@ class DriverNode:
 
     def begin_agent(self) -> None:
         """Start the agent, and wait until it serves."""
-        self.begin("agent", "agent", "--gpus", "simulated")
+        self.begin("agent", "agent", "--gpus", "simulated", *self.agent_options)
         eventually(self.agent_answers, "the agent answers")
 
     def agent_answers(self) -> bool:
