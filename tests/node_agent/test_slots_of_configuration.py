@@ -5,10 +5,12 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.hook import layout
+from orion.node_agent.advertising.advertising import FINE, Verdict
 from orion.node_agent.agent import Agent
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.holders import NoHolders
@@ -77,3 +79,26 @@ def test_a_held_slot_outlives_its_configuration_and_hp_slots_never_exceed_it(
 
     with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
         asyncio.run(follow(Path(folder)))
+
+
+@pytest.mark.parametrize("verdict", [FINE, Verdict(cordoned=True, reason="Cordoned", message="m")])
+async def test_a_gpu_with_mig_is_sick_while_a_slot_of_it_is_held_whoever_has_cordoned_it(
+    verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, holders = tmp_path / "nodes.yaml", ScriptedHolders()
+    file.write_text("{version: v1}")
+    agent = Agent(AgentSettings(root=tmp_path / "root", configuration=file), Root(tmp_path / "root"), OneGpu())
+    agent.holders = holders
+    agent.start()
+    try:
+        monkeypatch.setattr(agent.advertising, "verdict", lambda _: verdict)
+        holders.names = {"be-1"}
+        agent.advertising.slots.mig_enabled = lambda _: True
+        (gpu,) = agent.advertising.look().gpus
+        assert (gpu.verdict.healthy, gpu.verdict.cordoned, gpu.verdict.reason) == (False, True, "MIGEnabled")
+        holders.names = set()
+        (left,) = agent.advertising.look().not_advertised
+        assert left.reason == "MIGEnabled"
+    finally:
+        agent.stop()
+        agent.root.close()
