@@ -105,16 +105,6 @@ def test_a_quota_on_claims_shows_in_an_event_and_refuses_no_pod(cluster: Cluster
     assert list(cluster.placed()) == [first]
 
 
-def test_an_hp_pod_waits_for_the_slot_of_the_pod_that_it_replaces(cluster: Cluster) -> None:
-    """The limit: a claim cannot say whose successor its pod is, so a rolling update needs `maxSurge: 0`."""
-    cluster.node("a", gpu(0))
-    (old,) = cluster.place(HP)
-    (new,) = cluster.begin(HP)
-    eventually(lambda: UNPLACED in cluster.why_pending(new), "the successor waits")
-    cluster.end(old)
-    eventually(lambda: new in cluster.placed(), "the successor has the slot")
-
-
 def test_a_container_may_use_a_claim_with_several_requests_and_name_none(cluster: Cluster) -> None:
     """The limit: nobody refuses such a container before the kubelet starts it with a mixture of slots."""
     cluster.node("a", gpu(0))
