@@ -1,0 +1,127 @@
+#include "memory/account.h"
+
+#include "memory/memory.h"
+#include "process/process.h"
+#include "system/system.h"
+
+void orion_account_lock(struct orion_memory *memory)
+{
+    while (atomic_exchange_explicit(&memory->lock, 1, memory_order_acquire)) orion_pause();
+}
+void orion_account_unlock(struct orion_memory *memory) { atomic_store_explicit(&memory->lock, 0, memory_order_release); }
+
+/* The first client that this process has on the device; with threads as clients it may have several. `awaits`: waits
+ * until its join has succeeded or failed. */
+static struct orion_gpu *client_on(struct orion_process *process, CUdevice device, bool awaits)
+{
+    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++) {
+        struct orion_gpu *gpu = &process->gpus[i];
+        if (gpu->device != device) continue;
+        if (awaits) orion_gpu_await_join(gpu);
+        if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return gpu;
+    }
+    return NULL;
+}
+
+/* The limit is unknown until the join has succeeded or failed. So the caller waits for the join, as long as a launch
+ * would. */
+static struct orion_gpu *limiting_gpu(struct orion_process *process, CUdevice device)
+{
+    return client_on(process, device, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);
+}
+
+static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_grant(gpu)->memory_limit_bytes; }
+
+/* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
+ * credit comes after it. The caller has the lock, so the page never lags behind. */
+static void publish_to(struct orion_gpu *gpu, uint64_t used)
+{
+    atomic_store(&gpu->record->memory_bytes, used);
+    atomic_store(&gpu->record->credit_epoch, atomic_load(&gpu->grant->credit_epoch));
+}
+
+void orion_memory_publish(struct orion_process *process, struct orion_gpu *gpu)
+{
+    if (!orion_account_counts(gpu->device)) return;
+    struct orion_memory *memory = orion_memory(process);
+    orion_account_lock(memory);
+    publish_to(gpu, memory->used[gpu->device]);
+    orion_account_unlock(memory);
+}
+
+void orion_account_change(struct orion_process *process, CUdevice device, uint64_t used)
+{
+    orion_memory(process)->used[device] = used;
+    struct orion_gpu *gpu = client_on(process, device, false);
+    if (gpu != NULL) publish_to(gpu, used);
+}
+
+void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes)
+{
+    uint64_t used = orion_memory(process)->used[device];
+    orion_account_change(process, device, used > bytes ? used - bytes : 0);
+}
+
+/* An agent that gives no credit has the epoch 0; then each process has the whole limit. */
+static uint64_t credit_of(const struct orion_gpu *gpu)
+{
+    if (atomic_load(&gpu->grant->credit_epoch) == 0) return UINT64_MAX;
+    uint32_t index = gpu->record->client_index;
+    return index < ORION_GPU_CLIENTS_MAX ? (uint64_t)atomic_load(&gpu->grant->credit_mib[index]) << 20 : 0;
+}
+static bool is_within_credit(const struct orion_gpu *gpu, uint64_t used) { return used <= credit_of(gpu); }
+
+void orion_memory_refused(struct orion_gpu *gpu)
+{
+    atomic_fetch_add_explicit(&gpu->record->memory_refusals, 1, memory_order_relaxed);
+}
+
+enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+{
+    bytes = orion_account_countable(bytes);
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || !orion_account_counts(device)) return ORION_RESERVED;
+    struct orion_gpu *gpu = limiting_gpu(process, device);
+    struct orion_memory *memory = orion_memory(process);
+    enum orion_reservation result = ORION_RESERVED;
+    orion_account_lock(memory);
+    uint64_t limit = limit_of(gpu), before = memory->used[device];
+    bool needs_credit = limit != 0 && bytes != 0;
+    if (limit != 0 && (bytes > limit || before > limit - bytes)) {
+        result = ORION_BEYOND_LIMIT;
+    } else if (needs_credit && !is_within_credit(gpu, before + bytes)) {
+        result = ORION_BEYOND_CREDIT; /* without a word in the page: the agent would count it as held */
+    } else {
+        orion_account_change(process, device, before + bytes);
+        if (needs_credit && !is_within_credit(gpu, before + bytes)) { /* it was lowered meanwhile */
+            orion_account_change(process, device, before);
+            result = ORION_BEYOND_CREDIT;
+        }
+    }
+    orion_account_unlock(memory);
+    *wish = (struct orion_wish){gpu, before + bytes};
+    return result;
+}
+
+/* Other processes of the slot hold a part of its limit: what they used lately. What is left of this client's own credit is
+ * surely free. */
+void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || !orion_account_counts(device)) return;
+    struct orion_gpu *gpu = limiting_gpu(process, device);
+    uint64_t limit = limit_of(gpu);
+    if (limit == 0) return;
+    struct orion_memory *memory = orion_memory(process);
+    orion_account_lock(memory);
+    uint64_t used = memory->used[device];
+    orion_account_unlock(memory);
+    uint64_t of_slot = (uint64_t)atomic_load(&gpu->grant->used_mib) << 20;
+    if (of_slot < used) of_slot = used;
+    uint64_t left = of_slot < limit ? limit - of_slot : 0;
+    uint64_t own = credit_of(gpu);
+    if (own > limit) own = limit;
+    if (own > used && left < own - used) left = own - used;
+    if (total_bytes != NULL && *total_bytes > limit) *total_bytes = limit;
+    if (free_bytes != NULL && *free_bytes > left) *free_bytes = left;
+}

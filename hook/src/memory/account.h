@@ -1,0 +1,22 @@
+/* How much device memory the process holds on each device. Only this folder includes the file: what others may call is in
+ * memory.h. Three parts count here: single allocations (memory.c), pools (pools.c) and the memory of graphs
+ * (graph_memory.c). */
+#ifndef ORION_ACCOUNT_H
+#define ORION_ACCOUNT_H
+
+#include "memory/memory.h"
+
+/* A spin lock around the sums and the tables of allocations. No driver call is made under it. */
+void orion_account_lock(struct orion_memory *memory);
+void orion_account_unlock(struct orion_memory *memory);
+
+static inline bool orion_account_counts(CUdevice device) { return device >= 0 && device < (CUdevice)ORION_GPUS; }
+
+/* A sum of such sizes does not overflow. The driver refuses a larger one. */
+static inline uint64_t orion_account_countable(uint64_t bytes) { return bytes < UINT64_C(1) << 50 ? bytes : UINT64_C(1) << 50; }
+
+/* Sets or lowers the device's sum, and publishes it. The caller has the lock. */
+void orion_account_change(struct orion_process *process, CUdevice device, uint64_t used);
+void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes);
+
+#endif
