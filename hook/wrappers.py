@@ -179,6 +179,12 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
         before += ["orion_work_begin(&work);"]
         after = ["orion_work_end(&work, result);"]
+    if kind == "takes":
+        return _from_pool(function, declaration, arguments)
+    if kind == "makes_pool":
+        return _calling(function, _on_success(f"orion_pool_made({arguments})"))
+    if kind == "ends_pool":
+        return [f"orion_pool_ending({arguments});", f"return {_real(function)};"]
     if kind == "frees":
         releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
         return [releasing, *before, *_calling(function, [*after, "orion_memory_released(&release, result);"])]
@@ -186,7 +192,7 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
         return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
     if kind != "allocates":
-        known = "allocates, frees, maps, unmaps, retains or informs"
+        known = "allocates, takes, makes_pool, ends_pool, frees, maps, unmaps, retains or informs"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
     key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
     return [
@@ -196,6 +202,20 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
         *before,
         *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
+    ]
+
+
+def _from_pool(function: Function, declaration: Declaration, arguments: str) -> list[str]:
+    at, size, pool = (each.strip() for each in arguments.split(","))
+    stream = _stream(function, declaration)
+    return [
+        f"struct orion_pooling pooling = {{.pool = {pool}, .stream = {stream}, .bytes = {size}}};",
+        "if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};",
+        "orion_work_begin(&work);",
+        f"CUresult result = {_real(function)};",
+        "orion_work_end(&work, result);",
+        f"return orion_pool_end(&pooling, {at}, result);",
     ]
 
 

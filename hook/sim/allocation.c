@@ -119,22 +119,23 @@ void sim_memory_return(struct CUctx_st *context, uint64_t bytes)
     } while (!sim_leave());
 }
 
-/* Returns the bytes that an allocation is charged. Small allocations are charged whole pages, so that addresses have
- * CUDA's alignment. Large allocations are charged whole granules. */
-static size_t charge(size_t size)
+size_t sim_charge(size_t size)
 {
     size_t unit = size >= GRANULE / 2 ? GRANULE : 4096;
     return (size + unit - 1) / unit * unit;
 }
 
-CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start)
+CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, uintptr_t *start)
 {
     SIM_REFUSE(size > sim_machine->parameters.memory, CUDA_ERROR_OUT_OF_MEMORY);
-    size_t charged = charge(size);
+    size_t charged = sim_charge(size);
     SIM_REFUSE(!sim_memory_take(context, charged), CUDA_ERROR_OUT_OF_MEMORY);
     void *pages = sim_pages(charged);
-    struct sim_allocation allocation =
-        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = memory, .context = context, .pool = pool};
+    struct sim_allocation allocation = {.start = (uintptr_t)pages,
+                                        .size = size,
+                                        .charged = charged,
+                                        .memory = memory,
+                                        .context = context};
     if (!pages || !sim_allocation_add(&allocation)) {
         if (pages) sim_pages_free(pages, charged);
         sim_memory_return(context, charged);
@@ -148,7 +149,7 @@ CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t 
 {
     struct sim_allocation allocation = {.start = start,
                                         .size = size,
-                                        .charged = charge(size),
+                                        .charged = sim_charge(size),
                                         .memory = SIM_OF_GRAPH,
                                         .context = context};
     SIM_REFUSE(!sim_memory_take(context, allocation.charged), CUDA_ERROR_OUT_OF_MEMORY);

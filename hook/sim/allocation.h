@@ -32,8 +32,12 @@ bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
 /* Is the address in device memory? Copies need this to choose an engine. */
 bool sim_on_device(const void *address);
 
+/* The bytes that an allocation is charged. Small allocations are charged whole pages, so that addresses have CUDA's
+ * alignment. Large allocations are charged whole granules. */
+size_t sim_charge(size_t size);
+
 /* Allocate device memory and charge `context` for it; the second function frees the memory. */
-CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, void *pool, uintptr_t *start);
+CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
 
 /* Charge `context` for `size` bytes at an address that stays reserved; sim_device_memory_free ends that, too. */

@@ -23,7 +23,7 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *pointer, size_t size)
     SIM_REFUSE(!pointer || !size, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_unsafe());
     uintptr_t start;
-    SIM_TRY(sim_device_memory(context, size, SIM_DEVICE_MEMORY, NULL, &start));
+    SIM_TRY(sim_device_memory(context, size, SIM_DEVICE_MEMORY, &start));
     *pointer = start;
     return CUDA_SUCCESS;
 }
@@ -172,7 +172,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsigned f
     SIM_REFUSE(!pointer || !size || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_unsafe());
     uintptr_t start;
-    SIM_TRY(sim_device_memory(context, size, SIM_MANAGED, NULL, &start));
+    SIM_TRY(sim_device_memory(context, size, SIM_MANAGED, &start));
     *pointer = start;
     return CUDA_SUCCESS;
 }

@@ -60,36 +60,39 @@ static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *conte
         release(pool, 0);
         pool->context = context;
     }
-    CUresult result = sim_device_memory(context, size, SIM_POOLED, pool, start);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && pool->kept) {
-        release(pool, 0);
-        result = sim_device_memory(context, size, SIM_POOLED, pool, start);
+    uint64_t charged = sim_charge(size), reused = charged < pool->kept ? charged : pool->kept;
+    SIM_REFUSE(size > sim_machine->parameters.memory || !sim_memory_take(context, charged - reused), CUDA_ERROR_OUT_OF_MEMORY);
+    void *pages = sim_pages(charged);
+    struct sim_allocation allocation =
+        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = SIM_POOLED, .context = context, .pool = pool};
+    if (!pages || !sim_allocation_add(&allocation)) {
+        if (pages) sim_pages_free(pages, charged);
+        sim_memory_return(context, charged - reused);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    struct sim_allocation made;
-    if (!result && sim_allocation_find(*start, &made)) {
-        uint64_t reused = made.charged < pool->kept ? made.charged : pool->kept;
-        sim_memory_return(context, reused); /* these bytes were charged all the time that the pool kept them */
-        pool->kept -= reused;
-        pool->used += made.charged;
-        pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
-        uint64_t reserved = pool->used + pool->kept;
-        pool->reserved_high = reserved > pool->reserved_high ? reserved : pool->reserved_high;
-    }
-    return result;
+    *start = allocation.start;
+    pool->kept -= reused;
+    pool->used += charged;
+    pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
+    uint64_t reserved = pool->used + pool->kept;
+    pool->reserved_high = reserved > pool->reserved_high ? reserved : pool->reserved_high;
+    return CUDA_SUCCESS;
 }
 
+/* The device's account changes only by what the pool then gives back: other processes look at it at any time. */
 CUresult sim_pool_free(const struct sim_allocation *allocation)
 {
     struct CUmemPoolHandle_st *pool = allocation->pool;
+    bool alive = sim_handle_is(allocation->context, SIM_CONTEXT) && !allocation->context->dead;
     pthread_mutex_lock(&mutex);
-    bool keep = sim_handle_is(pool, SIM_POOL) && pool->context == allocation->context &&
-                sim_handle_is(pool->context, SIM_CONTEXT) && !pool->context->dead &&
-                sim_memory_take(pool->context, allocation->charged);
-    if (sim_handle_is(pool, SIM_POOL)) pool->used -= allocation->charged;
-    sim_device_memory_free(allocation);
-    if (keep) {
+    sim_pages_free((void *)allocation->start, allocation->charged);
+    bool of_pool = sim_handle_is(pool, SIM_POOL);
+    if (of_pool) pool->used -= allocation->charged;
+    if (of_pool && alive && pool->context == allocation->context) {
         pool->kept += allocation->charged;
         release(pool, pool->threshold);
+    } else if (alive) {
+        sim_memory_return(allocation->context, allocation->charged);
     }
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
@@ -157,7 +160,11 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *(int *)value = pool->reuse[POLICY(attribute)]; break;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(uint64_t *)value = pool->threshold; break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *(uint64_t *)value = pool->used + pool->kept; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        pthread_mutex_lock(&mutex); /* bytes move between the two numbers */
+        *(uint64_t *)value = pool->used + pool->kept;
+        pthread_mutex_unlock(&mutex);
+        break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *(uint64_t *)value = pool->reserved_high; break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *(uint64_t *)value = pool->used; break;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *(uint64_t *)value = pool->used_high; break;

@@ -7,6 +7,7 @@
 
 #include "agent/agent_socket.h"
 #include "memory/memory.h"
+#include "memory/pools.h"
 #include "orion/join.h"
 #include "process/gpu.h"
 #include "system/system.h"
@@ -49,19 +50,47 @@ static enum orion_credit_answer ask(const struct orion_wish *wish)
     return answer;
 }
 
-bool orion_allocation_may_begin(CUdevice device, uint64_t bytes)
+static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
 {
-    struct orion_wish wish;
     enum orion_reservation reservation;
     uint64_t until = 0;
     int kept = errno;
-    while ((reservation = orion_memory_reserve(device, bytes, &wish)) == ORION_BEYOND_CREDIT) {
+    while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT) {
         if (until == 0) until = orion_now() + PATIENCE_NS;
-        enum orion_credit_answer answer = ask(&wish);
+        enum orion_credit_answer answer = ask(wish);
         if (answer == ORION_CREDIT_NO || orion_now() >= until) break;
         if (answer != ORION_CREDIT_YES) poll(NULL, 0, PAUSE_MS); /* after a yes, another thread may have spent the credit */
     }
     errno = kept;
-    if (reservation != ORION_RESERVED) orion_memory_refused(wish.gpu);
     return reservation == ORION_RESERVED;
+}
+
+/* Trimming comes last: the program's next allocations would have found that memory in its pools. */
+static bool find_room(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+{
+    if (orion_memory_reserve(device, bytes, wish) == ORION_RESERVED) return true;
+    orion_pools_look(device);
+    if (reserve(device, bytes, wish)) return true;
+    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish);
+}
+
+bool orion_allocation_may_begin(CUdevice device, uint64_t bytes)
+{
+    struct orion_wish wish;
+    if (find_room(device, bytes, &wish)) return true;
+    orion_memory_refused(wish.gpu);
+    return false;
+}
+
+bool orion_pool_may_begin(struct orion_pooling *pooling)
+{
+    struct orion_wish wish;
+    if (!orion_pool_begin(pooling)) return true;
+    if (find_room(pooling->device, pooling->growth, &wish)) {
+        orion_pool_promised(pooling);
+        return true;
+    }
+    if (orion_pool_claim(pooling)) return true;
+    orion_memory_refused(wish.gpu);
+    return false;
 }

@@ -10,4 +10,8 @@
  * allocation would exceed the limit of the slot, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. */
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes);
 
+/* The same for an allocation from a pool (memory/pools.h). */
+struct orion_pooling;
+bool orion_pool_may_begin(struct orion_pooling *pooling);
+
 #endif

@@ -23,7 +23,9 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuDeviceGet);
     FILL(cuDeviceGetAttribute);
     FILL(cuDeviceGetCount);
+    FILL(cuDeviceGetDefaultMemPool);
     FILL(cuDeviceGetDevResource);
+    FILL(cuDeviceGetMemPool);
     FILL(cuDeviceGetUuid_v2);
     FILL(cuDevicePrimaryCtxGetState);
     FILL(cuDevicePrimaryCtxRelease_v2);
@@ -71,8 +73,12 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuKernelGetFunction);
     FILL(cuKernelGetName);
     FILL(cuKernelGetParamInfo);
+    FILL(cuMemFreeAsync);
+    FILL(cuMemFreeAsync_ptsz);
     FILL(cuMemHostGetDevicePointer_v2);
     FILL(cuMemHostRegister_v2);
+    FILL(cuMemPoolGetAttribute);
+    FILL(cuMemPoolTrimTo);
     FILL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
     FILL(cuPointerGetAttribute);
     FILL(cuStreamCreate);

@@ -23,7 +23,9 @@ struct orion_driver {
     __typeof__(cuDeviceGet) *cuDeviceGet;
     __typeof__(cuDeviceGetAttribute) *cuDeviceGetAttribute;
     __typeof__(cuDeviceGetCount) *cuDeviceGetCount;
+    __typeof__(cuDeviceGetDefaultMemPool) *cuDeviceGetDefaultMemPool;
     __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
+    __typeof__(cuDeviceGetMemPool) *cuDeviceGetMemPool;
     __typeof__(cuDeviceGetUuid_v2) *cuDeviceGetUuid_v2;
     __typeof__(cuDevicePrimaryCtxGetState) *cuDevicePrimaryCtxGetState;
     __typeof__(cuDevicePrimaryCtxRelease_v2) *cuDevicePrimaryCtxRelease_v2;
@@ -71,8 +73,12 @@ struct orion_driver {
     __typeof__(cuKernelGetFunction) *cuKernelGetFunction;
     __typeof__(cuKernelGetName) *cuKernelGetName;
     __typeof__(cuKernelGetParamInfo) *cuKernelGetParamInfo;
+    __typeof__(cuMemFreeAsync) *cuMemFreeAsync;
+    __typeof__(cuMemFreeAsync) *cuMemFreeAsync_ptsz;
     __typeof__(cuMemHostGetDevicePointer_v2) *cuMemHostGetDevicePointer_v2;
     __typeof__(cuMemHostRegister_v2) *cuMemHostRegister_v2;
+    __typeof__(cuMemPoolGetAttribute) *cuMemPoolGetAttribute;
+    __typeof__(cuMemPoolTrimTo) *cuMemPoolTrimTo;
     __typeof__(cuOccupancyMaxActiveBlocksPerMultiprocessor) *cuOccupancyMaxActiveBlocksPerMultiprocessor;
     __typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
     __typeof__(cuStreamCreate) *cuStreamCreate;

@@ -26,6 +26,7 @@
 #include "learning/extent.h"
 #include "learning/graphs.h"
 #include "memory/memory.h"
+#include "memory/pools.h"
 #include "streams/capture.h"
 #include "streams/priorities.h"
 #include "threads/redirect.h"

@@ -1,6 +1,7 @@
 #include "memory/account.h"
 
 #include "memory/memory.h"
+#include "memory/pools.h"
 #include "process/process.h"
 #include "system/system.h"
 
@@ -99,7 +100,8 @@ enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, str
         }
     }
     orion_account_unlock(memory);
-    *wish = (struct orion_wish){gpu, before + bytes};
+    uint64_t most = gpu == NULL || credit_of(gpu) > limit ? limit : credit_of(gpu);
+    *wish = (struct orion_wish){gpu, before + bytes, before + bytes > most ? before + bytes - most : 0};
     return result;
 }
 
@@ -112,6 +114,7 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     struct orion_gpu *gpu = limiting_gpu(process, device);
     uint64_t limit = limit_of(gpu);
     if (limit == 0) return;
+    orion_pools_look(device);
     struct orion_memory *memory = orion_memory(process);
     orion_account_lock(memory);
     uint64_t used = memory->used[device];

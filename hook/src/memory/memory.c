@@ -63,7 +63,7 @@ static struct orion_release drop(struct orion_allocation *allocation)
     struct orion_release release = {.device = allocation->device};
     if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
     if (allocation->handles != 0 || allocation->mappings != 0) return release;
-    release.bytes = allocation->bytes;
+    release.bytes = allocation->pool == 0 ? allocation->bytes : 0;
     *allocation = (struct orion_allocation){0};
     return release;
 }
@@ -83,6 +83,31 @@ void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresu
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
         orion_account_give_back(process, device, bytes);
     orion_account_unlock(memory);
+}
+
+void orion_memory_pooled(uint64_t key, uint64_t bytes, uint32_t pool)
+{
+    struct orion_memory *memory = orion_memory(orion_the_process);
+    orion_account_lock(memory);
+    struct orion_allocation *entry = find_free(memory, key);
+    if (entry != NULL)
+        *entry = (struct orion_allocation){.key = key, .bytes = orion_account_countable(bytes), .pool = pool + 1, .handles = 1};
+    orion_account_unlock(memory);
+}
+
+uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device)
+{
+    uint64_t bytes = 0;
+    struct orion_memory *memory = orion_memory(orion_the_process);
+    orion_account_lock(memory);
+    for (uint32_t i = 0; i < memory->tables * ORION_ALLOCATIONS; i++) {
+        struct orion_allocation *entry = &memory->allocation[i / ORION_ALLOCATIONS][i % ORION_ALLOCATIONS];
+        if (entry->pool != pool + 1) continue;
+        bytes += entry->bytes;
+        entry->pool = 0, entry->device = (unsigned)device;
+    }
+    orion_account_unlock(memory);
+    return bytes;
 }
 
 struct orion_release orion_memory_releasing(uint64_t key)

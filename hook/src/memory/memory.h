@@ -29,10 +29,10 @@
 #define ORION_ALLOCATION_TABLES 16u
 
 struct orion_allocation {
-    uint64_t key; /* address or handle; 0: the entry is free */
-    uint64_t bytes : 56, device : 8;
-    struct orion_allocation *mapped; /* of a mapping: the memory that is mapped; else NULL */
-    uint32_t handles, mappings;      /* the memory exists until both are 0 */
+    uint64_t key;                              /* address or handle; 0: the entry is free */
+    uint64_t bytes : 51, device : 4, pool : 9; /* pool: 0, or the number + 1 of the pool that counts the memory (pools.h) */
+    struct orion_allocation *mapped;           /* of a mapping: the memory that is mapped; else NULL */
+    uint32_t handles, mappings;                /* the memory exists until both are 0 */
 };
 
 struct orion_memory {
@@ -56,13 +56,18 @@ CUdevice orion_memory_device_of(struct orion_stream_name stream);
 enum orion_reservation { ORION_RESERVED, ORION_BEYOND_LIMIT, ORION_BEYOND_CREDIT };
 struct orion_wish {
     struct orion_gpu *gpu;
-    uint64_t bytes;
+    uint64_t bytes, lacks; /* lacks: how much less this client must hold so that the allocation may begin */
 };
 enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish);
 void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
 
 /* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. */
 void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result);
+
+/* After an allocation from a pool, which counts the memory: notes whose memory is at the address. The second function
+ * returns what such allocations of a pool still hold; from then on each of them counts by itself. */
+void orion_memory_pooled(uint64_t key, uint64_t bytes, uint32_t pool);
+uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device);
 
 /* Called before and after a free. The entry goes before the driver frees the memory: at once afterwards, another thread
  * may get the same address or handle. The bytes count until the driver has freed them. */

@@ -46,6 +46,12 @@
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
  *   copyin BYTES [WAY]     a blocking copy from pageable memory; WAY: 0 cuMemcpyHtoD, 1 cuMemcpy, 2 cuMemcpy2D;
  *                          MORE: CPU seconds of the calling thread
+ *   keep BYTES [POOL]      the release threshold of a pool: 0 the device's default pool, 1 one that the program creates
+ *   take BYTES [POOL]      allocates from the pool by cuMemAllocFromPoolAsync, or from the device's by cuMemAllocAsync
+ *   give                   cuMemFreeAsync of what `take` allocated last and has not been freed
+ *   trim BYTES [POOL]      cuMemPoolTrimTo
+ *   held [POOL]            RESULT: bytes that the pool holds of the driver
+ *   endpool                cuMemPoolDestroy of pool 1
  *   info                   cuMemGetInfo; RESULT: total bytes
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
@@ -125,6 +131,12 @@ static const struct {
     {"own", own_launches},
     {"unmake", unmake},
     {"mute", mute},
+    {"keep", pool_keeps},
+    {"take", pool_takes},
+    {"give", pool_gives},
+    {"trim", pool_trims},
+    {"held", pool_holds},
+    {"endpool", pool_ends},
     {"touch", touch},
     {"alloc", allocate},
     {"many", allocate_many},

@@ -48,6 +48,10 @@ command allocate, allocate_many, unmap, copy_in, information, total_memory;
 /* -- churn.c ------------------------------------------------------------------------------------------------------------- */
 
 command churn, room;
+
+/* -- pools.c: memory pools, and memory of graphs --------------------------------------------------------------------------- */
+
+command pool_keeps, pool_takes, pool_gives, pool_trims, pool_holds, pool_ends;
 command touch, move_root, forks, fork_and_launch, spawn, replace, open_and_close, future, close_descriptors, leave, leave_at_once;
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */

@@ -1,0 +1,255 @@
+#include "memory/pools.h"
+
+#include <stddef.h>
+
+#include "generated/driver.h"
+#include "memory/account.h"
+#include "streams/capture.h"
+#include "system/system.h"
+
+#define STEP (UINT64_C(32) << 20) /* by which the driver's pools grow */
+#define LOOK_AGAIN_NS (10 * ORION_MILLISECOND)
+
+static void lock(struct orion_pools *pools)
+{
+    uint32_t none = 0;
+    if (atomic_compare_exchange_strong(&pools->lock, &none, 1)) return;
+    while (atomic_exchange(&pools->lock, 2) != 0) orion_futex_wait(&pools->lock, 2, LOOK_AGAIN_NS, false);
+}
+
+static void unlock(struct orion_pools *pools)
+{
+    if (atomic_exchange(&pools->lock, 0) == 2) orion_futex_wake_all(&pools->lock, false);
+}
+
+/* -- Which pools count, under the lock ------------------------------------------------------------------------------- */
+
+static struct orion_pool *find(struct orion_pools *pools, CUmemoryPool handle)
+{
+    for (uint32_t i = 0; i < pools->high; i++)
+        if (pools->entry[i].handle == handle) return &pools->entry[i];
+    return NULL;
+}
+
+static struct orion_pool *enter(struct orion_pools *pools, CUmemoryPool handle, CUdevice device, bool is_default)
+{
+    struct orion_pool *entry = find(pools, NULL);
+    if (entry == NULL && pools->high < ORION_POOLS) entry = &pools->entry[pools->high++];
+    if (entry != NULL) *entry = (struct orion_pool){.handle = handle, .device = device, .is_default = is_default};
+    return entry;
+}
+
+/* A pool that the hook has not seen created is the default pool of a device, or does not count. */
+static struct orion_pool *adopt(struct orion_process *process, CUmemoryPool handle)
+{
+    struct orion_pools *pools = orion_pools(process);
+    uint32_t gpus = orion_driver.cuDeviceGetDefaultMemPool == NULL ? 0 : atomic_load(&process->gpu_count);
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
+        CUmemoryPool its_own;
+        CUdevice device = process->gpus[i].device;
+        if (orion_driver.cuDeviceGetDefaultMemPool(&its_own, device) == CUDA_SUCCESS && its_own == handle)
+            return enter(pools, handle, device, true);
+    }
+    return enter(pools, handle, -1, false);
+}
+
+/* -- What a pool holds, under the lock ------------------------------------------------------------------------------- */
+
+static bool ask(const struct orion_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
+{
+    return orion_driver.cuMemPoolGetAttribute != NULL &&
+           orion_driver.cuMemPoolGetAttribute(pool->handle, attribute, bytes) == CUDA_SUCCESS;
+}
+
+static uint64_t free_part(const struct orion_pool *pool)
+{
+    uint64_t held, taken;
+    bool known = ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) && ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken);
+    return known && held > taken ? held - taken : 0;
+}
+
+static void move(struct orion_process *process, CUdevice device, uint64_t from, uint64_t to)
+{
+    struct orion_memory *memory = orion_memory(process);
+    if (from == to) return;
+    orion_account_lock(memory);
+    uint64_t used = memory->used[device];
+    orion_account_change(process, device, used + to > from ? used + to - from : 0);
+    orion_account_unlock(memory);
+}
+
+/* Returns how much lower the count is than before. If the driver does not answer, the count stays. */
+static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
+{
+    uint64_t held, before = pool->counted;
+    if (pool->device < 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
+    if (pool->counted > held + pool->promised) pool->counted = held + pool->promised;
+    if (pool->counted < held) {
+        if (pool->claimed != 0) pool->overgrown += held - pool->counted;
+        pool->counted = held;
+    }
+    move(process, pool->device, before, pool->counted);
+    return before > pool->counted ? before - pool->counted : 0;
+}
+
+/* -- Allocations ----------------------------------------------------------------------------------------------------- */
+
+bool orion_pool_begin(struct orion_pooling *pooling)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || orion_capture_records(process, pooling->stream)) return false;
+    CUmemoryPool handle = pooling->pool;
+    if (handle == NULL) {
+        CUdevice device = orion_memory_device_of(pooling->stream);
+        if (orion_driver.cuDeviceGetMemPool == NULL || orion_driver.cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+            return false;
+    }
+    struct orion_pools *pools = orion_pools(process);
+    lock(pools);
+    struct orion_pool *pool = find(pools, handle);
+    if (pool == NULL) pool = adopt(process, handle);
+    pooling->counts = pool != NULL && orion_account_counts(pool->device);
+    if (pooling->counts) pooling->index = (uint32_t)(pool - pools->entry), pooling->device = pool->device;
+    unlock(pools);
+    pooling->growth = (orion_account_countable(pooling->bytes) + STEP - 1) / STEP * STEP;
+    return pooling->counts;
+}
+
+void orion_pool_promised(const struct orion_pooling *pooling)
+{
+    struct orion_pools *pools = orion_pools(orion_the_process);
+    lock(pools);
+    pools->entry[pooling->index].promised += pooling->growth;
+    pools->entry[pooling->index].counted += pooling->growth;
+    unlock(pools);
+}
+
+bool orion_pool_claim(struct orion_pooling *pooling)
+{
+    struct orion_pools *pools = orion_pools(orion_the_process);
+    struct orion_pool *pool = &pools->entry[pooling->index];
+    lock(pools);
+    pooling->claims = orion_account_countable(pooling->bytes) + pool->claimed <= free_part(pool);
+    if (pooling->claims) pool->claimed += pooling->bytes;
+    unlock(pools);
+    return pooling->claims;
+}
+
+static void give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
+{
+    __typeof__(&cuMemFreeAsync) release =
+        pooling->stream.per_thread ? orion_driver.cuMemFreeAsync_ptsz : orion_driver.cuMemFreeAsync;
+    if (release != NULL) release(*at, pooling->stream.handle);
+    *at = 0;
+}
+
+CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result)
+{
+    if (!pooling->counts) return result;
+    struct orion_process *process = orion_the_process;
+    struct orion_pools *pools = orion_pools(process);
+    struct orion_pool *pool = &pools->entry[pooling->index];
+    lock(pools);
+    if (!pooling->claims) pool->promised -= pooling->growth;
+    correct(process, pool);
+    bool grew = pooling->claims && pool->overgrown != 0;
+    if (pooling->claims) pool->claimed -= pooling->bytes, pool->overgrown = 0;
+    unlock(pools);
+    if (result != CUDA_SUCCESS) return result;
+    if (grew) {
+        give_up(pooling, at);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    orion_memory_pooled(*at, pooling->bytes, pooling->index);
+    return result;
+}
+
+/* -- Pools come and go ----------------------------------------------------------------------------------------------- */
+
+void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
+{
+    struct orion_process *process = orion_process_started();
+    if (process == NULL || properties == NULL) return;
+    bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    struct orion_pools *pools = orion_pools(process);
+    lock(pools);
+    struct orion_pool *before = find(pools, handle); /* the hook has not seen its end */
+    if (before != NULL && before->device >= 0) move(process, before->device, before->counted, 0);
+    if (before != NULL) before->handle = NULL;
+    enter(pools, handle, on_device ? properties->location.id : -1, false);
+    unlock(pools);
+}
+
+void orion_pool_ending(CUmemoryPool handle)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || handle == NULL) return;
+    struct orion_pools *pools = orion_pools(process);
+    lock(pools);
+    struct orion_pool *pool = find(pools, handle);
+    if (pool != NULL && !pool->is_default) { /* the driver does not destroy a default pool */
+        if (pool->device >= 0)
+            move(process, pool->device, pool->counted, orion_memory_leave_pool((uint32_t)(pool - pools->entry), pool->device));
+        pool->handle = NULL;
+    }
+    unlock(pools);
+}
+
+/* -- Looking and trimming -------------------------------------------------------------------------------------------- */
+
+static bool is_on(const struct orion_pool *pool, CUdevice device) { return pool->handle != NULL && pool->device == device; }
+
+static bool look(struct orion_process *process, CUdevice device)
+{
+    struct orion_pools *pools = orion_pools(process);
+    uint64_t less = 0;
+    for (uint32_t i = 0; i < pools->high; i++)
+        if (is_on(&pools->entry[i], device) && pools->entry[i].counted != 0) less += correct(process, &pools->entry[i]);
+    return less != 0;
+}
+
+bool orion_pools_look(CUdevice device)
+{
+    struct orion_pools *pools = orion_pools(orion_the_process);
+    lock(pools);
+    bool less = look(orion_the_process, device);
+    unlock(pools);
+    return less;
+}
+
+void orion_pools_poll(struct orion_process *process, CUdevice device)
+{
+    uint32_t none = 0;
+    struct orion_pools *pools = orion_pools(process);
+    if (pools->high == 0 || !atomic_compare_exchange_strong(&pools->lock, &none, 1)) return;
+    if (orion_touch(process)) {
+        look(process, device);
+        orion_touched(process);
+    }
+    unlock(pools);
+}
+
+static uint64_t trim(struct orion_process *process, struct orion_pool *pool, uint64_t bytes)
+{
+    uint64_t held;
+    if (free_part(pool) == 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    orion_driver.cuMemPoolTrimTo(pool->handle, held > bytes ? (size_t)(held - bytes) : 0);
+    orion_capture_unrelax(&relaxed);
+    return correct(process, pool);
+}
+
+bool orion_pools_trim(CUdevice device, uint64_t bytes)
+{
+    struct orion_process *process = orion_the_process;
+    struct orion_pools *pools = orion_pools(process);
+    uint64_t spare = 0, less = 0;
+    if (orion_driver.cuMemPoolTrimTo == NULL) return false;
+    lock(pools);
+    for (uint32_t i = 0; i < pools->high; i++)
+        if (is_on(&pools->entry[i], device)) spare += free_part(&pools->entry[i]);
+    for (uint32_t i = 0; i < pools->high && spare >= bytes && less < bytes; i++)
+        if (is_on(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
+    unlock(pools);
+    return less != 0;
+}

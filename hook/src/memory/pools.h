@@ -1,0 +1,82 @@
+/* Memory that a pool of the program holds of the driver.
+ *
+ * cuMemAllocAsync takes memory from a pool, and the pool takes it from the driver: more than the program asks for, in steps
+ * of 32 MiB, and it keeps it after a free. Other processes lack what the pool holds, so that counts, and not what the
+ * program has taken from the pool.
+ *
+ * Nobody but the driver knows whether an allocation makes its pool grow. So before the allocation the hook counts the most
+ * by which the pool may grow, and afterwards what the pool holds. While other calls are under way, their growth may be
+ * in that figure or not: then the count becomes what the pool holds plus what those calls may add, if that is lower than
+ * the count. So the count is never lower than what the pool holds, and never higher than what was reserved.
+ *
+ * A pool gives memory back at a synchronisation, which the hook does not watch. It reads what its pools hold where that
+ * matters: before it asks for credit or refuses an allocation, for cuMemGetInfo, and four times a second for the agent. If
+ * that does not suffice, it trims the pools, as the driver does before it refuses an allocation. If the pool's growth still
+ * finds no credit, the allocation may have what is free in the pool. If the pool grows even so, the allocation ends
+ * with "out of memory".
+ * Rejected: an estimate of which free part of a pool an allocation can have. It depends on streams, events and gaps.
+ *
+ * Pools of host memory and imported pools do not count: the hook knows the default pools of the devices, and those that
+ * it sees created on a device. A destroyed pool lives on until its last allocation is freed, and the driver no longer says
+ * what it holds. So from then on each of these allocations counts by itself. */
+#ifndef ORION_POOLS_H
+#define ORION_POOLS_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "process/process.h"
+#include "streams/stream_name.h"
+
+#define ORION_POOLS 500u /* further pools do not count in the hook; the agent finds what they hold by NVML */
+
+struct orion_pool {
+    CUmemoryPool handle; /* NULL: the entry is free */
+    CUdevice device;     /* -1: its memory does not count */
+    bool is_default;
+    uint64_t counted;           /* its part of the device's sum */
+    uint64_t promised, claimed; /* of calls under way: by how much they may make it grow; what they want of its free part */
+    uint64_t overgrown;         /* by how much it has grown although nothing was reserved, while calls claim its free part */
+};
+
+struct orion_pools {
+    _Atomic uint32_t lock; /* a thread may sleep for it; the driver is asked under it */
+    uint32_t high;         /* the number of entries that were ever used */
+    struct orion_pool entry[ORION_POOLS];
+};
+ORION_PART(pools)
+
+/* An allocation from a pool. */
+struct orion_pooling {
+    CUmemoryPool pool; /* NULL: the current pool of the stream's device */
+    struct orion_stream_name stream;
+    uint64_t bytes;
+    /* Set by orion_pool_begin and the functions after it. */
+    uint32_t index;
+    CUdevice device;
+    uint64_t growth; /* the most by which the pool may grow */
+    bool counts, claims;
+};
+
+/* Before the allocation. False: its memory does not count, as during a capture, which only records it. */
+bool orion_pool_begin(struct orion_pooling *pooling);
+/* Then one of these two. The first: the growth is reserved (memory.h). The second: it is not; returns whether the free part
+ * of the pool may suffice. */
+void orion_pool_promised(const struct orion_pooling *pooling);
+bool orion_pool_claim(struct orion_pooling *pooling);
+/* After the driver's call. Returns what the program gets. */
+CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result);
+
+void orion_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
+void orion_pool_ending(CUmemoryPool pool); /* before cuMemPoolDestroy */
+
+/* Corrects the counts of a device's pools. True: the device's sum is lower than before. */
+bool orion_pools_look(CUdevice device);
+/* The same for the hook's own thread, which must not wait. */
+void orion_pools_poll(struct orion_process *process, CUdevice device);
+/* Trims pools until they hold so much less, if so much of them is free. True: they hold less. */
+bool orion_pools_trim(CUdevice device, uint64_t bytes);
+
+#endif

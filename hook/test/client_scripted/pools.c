@@ -1,0 +1,58 @@
+/* The commands about memory pools: `keep`, `take`, `give`, `trim`, `held` and `endpool`. */
+#include "scripted.h"
+
+#define TAKEN 256u
+
+static CUmemoryPool own;
+static CUdeviceptr taken[TAKEN];
+static unsigned count;
+
+static CUmemoryPool pool_of(double number)
+{
+    CUdevice device;
+    CUmemoryPool pool = NULL;
+    if (cuCtxGetDevice(&device)) return NULL;
+    if (number < 1) return cuDeviceGetDefaultMemPool(&pool, device) ? NULL : pool;
+    const CUmemPoolProps there = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    if (own == NULL) cuMemPoolCreate(&own, &there);
+    return own;
+}
+
+double pool_keeps(const struct arguments *at)
+{
+    cuuint64_t bytes = (cuuint64_t)at->a;
+    return cuMemPoolSetAttribute(pool_of(at->b), CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+}
+
+double pool_takes(const struct arguments *at)
+{
+    size_t bytes = (size_t)at->a;
+    if (count == TAKEN) return CUDA_ERROR_UNKNOWN;
+    CUresult result = at->b < 1 ? cuMemAllocAsync(&taken[count], bytes, NULL)
+                                : cuMemAllocFromPoolAsync(&taken[count], bytes, pool_of(at->b), NULL);
+    count += result == CUDA_SUCCESS;
+    return result;
+}
+
+double pool_gives(const struct arguments *at)
+{
+    (void)at;
+    return count == 0 ? CUDA_ERROR_UNKNOWN : cuMemFreeAsync(taken[--count], NULL);
+}
+
+double pool_trims(const struct arguments *at) { return cuMemPoolTrimTo(pool_of(at->b), (size_t)at->a); }
+
+double pool_holds(const struct arguments *at)
+{
+    cuuint64_t bytes = 0;
+    return cuMemPoolGetAttribute(pool_of(at->a), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) ? -1 : (double)bytes;
+}
+
+double pool_ends(const struct arguments *at)
+{
+    (void)at;
+    CUresult result = cuMemPoolDestroy(own);
+    own = NULL;
+    return result;
+}

@@ -1,0 +1,156 @@
+"""What memory pools hold of the driver counts for the limit, not what the program has taken from them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.hook.harness import Machine, record_word
+from tests.hook.scripted_client import Client, eventually
+
+MIB = 1 << 20
+LIMIT = 512
+OUT_OF_MEMORY = 2
+DEFAULT, OWN = 0, 1
+""" The pools of the scripted client. """
+
+
+class Tenants:
+    """Processes of one slot."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.root = machine, machine.client_root("be-0")
+        machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT * MIB)
+
+    def start(self) -> Client:
+        client = self.machine.start_in(self.root)
+        client.must("init 0")
+        self.machine.until_joined(client)
+        return client
+
+
+@pytest.fixture
+def tenants(machine: Machine) -> Tenants:
+    return Tenants(machine)
+
+
+@pytest.fixture
+def client(tenants: Tenants) -> Client:
+    return tenants.start()
+
+
+def counted(client: Client) -> int:
+    """Return what the hook says that the process holds, in MiB."""
+    return record_word(client, "memory_bytes") // MIB
+
+
+def does(client: Client, command: str) -> bool:
+    result = client.do(command).result
+    assert result in (0, OUT_OF_MEMORY)
+    return result == 0
+
+
+@pytest.mark.parametrize("pool", [DEFAULT, OWN])
+def test_what_a_pool_keeps_after_a_free_counts(client: Client, pool: int) -> None:
+    client.must(f"keep {1 << 40} {pool}")
+    client.must(f"take {200 * MIB} {pool}")
+    assert counted(client) == 200
+    client.must("give")
+    assert client.do(f"held {pool}").result == 200 * MIB
+    client.must(f"take {100 * MIB} {pool}")
+    assert counted(client) == 200
+
+
+@pytest.mark.parametrize("pool", [DEFAULT, OWN])
+def test_a_pool_is_trimmed_before_an_allocation_is_refused(client: Client, pool: int) -> None:
+    client.must(f"keep {1 << 40} {pool}")
+    client.must(f"take {200 * MIB} {pool}")
+    client.must("give")
+    client.must(f"alloc {400 * MIB}")
+    assert client.do(f"held {pool}").result == 112 * MIB
+    assert counted(client) == LIMIT
+    assert not does(client, f"take {200 * MIB} {1 - pool}")
+    client.must(f"take {96 * MIB} {pool}")
+    assert client.do(f"held {pool}").result == 96 * MIB
+    assert not does(client, f"alloc {20 * MIB}")
+    assert counted(client) == 496
+
+
+def test_memory_that_a_pool_has_given_back_is_there_again(client: Client) -> None:
+    client.must(f"take {300 * MIB}")
+    client.must("give")
+    client.must(f"alloc {500 * MIB}")
+    assert counted(client) == 500
+
+
+def test_the_free_memory_follows_what_the_pools_hold(client: Client) -> None:
+    client.must(f"keep {1 << 40}")
+    client.must(f"take {200 * MIB}")
+    client.must("give")
+    assert client.do("room").result == (LIMIT - 200) * MIB
+    client.must("trim 0")
+    assert client.do("room").result == LIMIT * MIB
+
+
+def test_other_processes_lack_what_a_pool_keeps_until_it_is_trimmed(tenants: Tenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    one.must(f"keep {1 << 40}")
+    one.must(f"take {300 * MIB}")
+    one.must("give")
+    assert not does(two, f"alloc {300 * MIB}")
+    one.must("trim 0")
+    assert eventually(lambda: does(two, f"alloc {300 * MIB}"), "what the pool held is there again")
+
+
+def test_the_limit_holds_for_what_a_pool_needs_besides_what_it_keeps(client: Client) -> None:
+    client.must(f"keep {1 << 40}")
+    for _ in range(3):
+        client.must(f"take {160 * MIB}")
+    for _ in range(3):
+        client.must("give")
+    client.must(f"take {480 * MIB}")
+    assert not does(client, f"take {64 * MIB}")
+    client.must(f"take {32 * MIB}")
+    assert counted(client) == LIMIT
+
+
+def test_memory_of_a_destroyed_pool_counts_until_it_is_freed(client: Client) -> None:
+    client.must(f"take {300 * MIB} {OWN}")
+    client.must("endpool")
+    assert counted(client) == 300
+    assert not does(client, f"alloc {300 * MIB}")
+    client.must("give")
+    assert counted(client) == 0
+    client.must(f"alloc {LIMIT * MIB}")
+
+
+def test_a_pool_that_is_destroyed_counts_no_more(client: Client) -> None:
+    for _ in range(3):
+        client.must(f"keep {1 << 40} {OWN}")
+        client.must(f"take {300 * MIB} {OWN}")
+        client.must("give")
+        assert counted(client) == 300
+        client.must("endpool")
+        assert counted(client) == 0
+
+
+def test_a_failed_allocation_from_a_pool_leaves_nothing(machine: Machine) -> None:
+    client = machine.start("be-0")
+    assert not does(client, f"take {100 << 30}")
+    assert counted(client) == 0
+
+
+def test_pools_of_each_gpu_count_there(c_build: Path) -> None:
+    with Machine(c_build, gpus=2) as machine:
+        machine.start_agent()
+        for uuid in machine.uuids:
+            machine.agent.set_grant(uuid, "be-0", memory_limit_bytes=LIMIT * MIB)
+        client = machine.start_in(machine.client_root("be-0", "be-0"))
+        client.must("init 0")
+        client.must("init 1")
+        client.must(f"keep {1 << 40}")
+        client.must(f"take {300 * MIB}")
+        client.must("give")
+        client.must("use 0")
+        client.must(f"take {400 * MIB}")
+        shown = [machine.shown(client, gpu) for gpu in range(2)]
+        assert [found and found.memory_bytes // MIB for found in shown] == [400, 300]
