@@ -127,8 +127,12 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
     if kind == "await":
         begin = ["orion_work_begin(&work);", f"orion_event_awaited({event}, work.stream);"]
         return [*before, *begin, *_calling(function, ["orion_work_end(&work, result);"])]
+    if kind == "uploads":
+        launched = f"orion_graph_memory_launched({event}, work.stream, result);"
+        return [*before, "orion_work_begin(&work);", *_calling(function, ["orion_work_end(&work, result);", launched])]
     if kind != "record":
-        raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use record(event) or await(event)")
+        known = "record(event), await(event) or uploads(executable)"
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use {known}")
     return [
         *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
@@ -163,48 +167,6 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
     return ["orion_capture_changing();", *_calling(function, [f"orion_capture_changed({change}, result);"])]
 
 
-def _memory(function: Function, declaration: Declaration) -> list[str]:
-    kind, arguments = _only_call(declaration)
-    device = declaration.options.get("device")
-    joins = [f"orion_context_creating({device});"] if device else []
-    if kind == "informs":
-        inform = f"if (result == CUDA_SUCCESS) orion_memory_info({device or 'orion_memory_device()'}, {arguments});"
-        return [*joins, *_calling(function, [inform])]
-    before: list[str] = []
-    after: list[str] = []
-    place = device or "orion_memory_device()"
-    if "ordered" in declaration.words:
-        stream = _stream(function, declaration)
-        place = f"orion_memory_device_of((struct orion_stream_name){stream})"
-        before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
-        before += ["orion_work_begin(&work);"]
-        after = ["orion_work_end(&work, result);"]
-    if kind == "takes":
-        return _from_pool(function, declaration, arguments)
-    if kind == "makes_pool":
-        return _calling(function, _on_success(f"orion_pool_made({arguments})"))
-    if kind == "ends_pool":
-        return [f"orion_pool_ending({arguments});", f"return {_real(function)};"]
-    if kind == "frees":
-        releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
-        return [releasing, *before, *_calling(function, [*after, "orion_memory_released(&release, result);"])]
-    if kind in ("maps", "unmaps", "retains"):
-        changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
-        return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
-    if kind != "allocates":
-        known = "allocates, takes, makes_pool, ends_pool, frees, maps, unmaps, retains or informs"
-        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
-    key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
-    return [
-        *joins,
-        f"const CUdevice device = {place};",
-        f"const uint64_t reserved = {arguments};",
-        "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
-        *before,
-        *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
-    ]
-
-
 def _from_pool(function: Function, declaration: Declaration, arguments: str) -> list[str]:
     at, size, pool = (each.strip() for each in arguments.split(","))
     stream = _stream(function, declaration)
@@ -216,6 +178,57 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
         f"CUresult result = {_real(function)};",
         "orion_work_end(&work, result);",
         f"return orion_pool_end(&pooling, {at}, result);",
+    ]
+
+
+def _makes_node(function: Function, _: Declaration, condition: str) -> list[str]:
+    condition = "result == CUDA_SUCCESS" + ("" if condition == "true" else f" && {condition}")
+    return _calling(function, [f"if ({condition}) orion_graph_memory_begins();"])
+
+
+_OF_POOLS = {
+    "takes": _from_pool,
+    "makes_pool": lambda function, _, of: _calling(function, _on_success(f"orion_pool_made({of})")),
+    "ends_pool": lambda function, _, of: [f"orion_pool_ending({of});", f"return {_real(function)};"],
+    "makes_node": _makes_node,
+}
+
+
+def _memory(function: Function, declaration: Declaration) -> list[str]:
+    kind, arguments = _only_call(declaration)
+    device = declaration.options.get("device")
+    joins = [f"orion_context_creating({device});"] if device else []
+    if kind == "informs":
+        inform = f"if (result == CUDA_SUCCESS) orion_memory_info({device or 'orion_memory_device()'}, {arguments});"
+        return [*joins, *_calling(function, [inform])]
+    if kind in _OF_POOLS:
+        return _OF_POOLS[kind](function, declaration, arguments)
+    before: list[str] = []
+    after: list[str] = []
+    place = device or "orion_memory_device()"
+    if "ordered" in declaration.words:
+        stream = _stream(function, declaration)
+        place = f"orion_memory_device_of((struct orion_stream_name){stream})"
+        before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
+        before += ["orion_work_begin(&work);"]
+        after = ["orion_work_end(&work, result);"]
+    if kind == "frees":
+        releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
+        return [releasing, *before, *_calling(function, [*after, "orion_memory_released(&release, result);"])]
+    if kind in ("maps", "unmaps", "retains"):
+        changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
+        return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
+    if kind != "allocates":
+        known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains or informs"
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
+    key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
+    return [
+        *joins,
+        f"const CUdevice device = {place};",
+        f"const uint64_t reserved = {arguments};",
+        "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        *before,
+        *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
     ]
 
 
@@ -263,13 +276,20 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "ends_code": (["orion_code_ending();"], []),
-        "makes_graph": ([], _on_success(f"orion_graph_copy_made({handle})")),
+        "makes_graph": (
+            [],
+            [*_on_success(f"orion_graph_launch_made({handle})"), *_on_success(f"orion_graph_copy_made({handle})")],
+        ),
         "updates_graph": ([], _on_success(f"orion_graph_updated({handle})")),
         "sets_node": ([], _on_success(_sets_node(handle)) if kind == "sets_node" else []),
         "sets_child": ([], _on_success(f"orion_graph_set_child({handle})")),
         "enables_node": ([], _on_success(f"orion_graph_copy_enabled({handle})")),
         "ends_graph": (
-            [f"orion_graph_ending({handle});", f"struct orion_graph_copy *copy = orion_graph_copy_ending({handle});"],
+            [
+                f"orion_graph_ending({handle});",
+                f"orion_graph_memory_ending({handle});",
+                f"struct orion_graph_copy *copy = orion_graph_copy_ending({handle});",
+            ],
             ["orion_graph_copy_ended(copy, result);"],
         ),
     }

@@ -152,9 +152,9 @@ CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t 
                                         .charged = sim_charge(size),
                                         .memory = SIM_OF_GRAPH,
                                         .context = context};
-    SIM_REFUSE(!sim_memory_take(context, allocation.charged), CUDA_ERROR_OUT_OF_MEMORY);
+    SIM_REFUSE(!sim_graphs_take(context, allocation.charged), CUDA_ERROR_OUT_OF_MEMORY);
     if (sim_allocation_add(&allocation)) return CUDA_SUCCESS;
-    sim_memory_return(context, allocation.charged);
+    sim_graphs_give(context, allocation.charged);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -162,6 +162,7 @@ void sim_device_memory_free(const struct sim_allocation *allocation)
 {
     if (allocation->memory == SIM_OF_GRAPH) madvise((void *)allocation->start, allocation->size, MADV_DONTNEED);
     else sim_pages_free((void *)allocation->start, allocation->charged);
-    if (sim_handle_is(allocation->context, SIM_CONTEXT) && !allocation->context->dead)
-        sim_memory_return(allocation->context, allocation->charged);
+    if (!sim_handle_is(allocation->context, SIM_CONTEXT) || allocation->context->dead) return;
+    if (allocation->memory == SIM_OF_GRAPH) sim_graphs_give(allocation->context, allocation->charged);
+    else sim_memory_return(allocation->context, allocation->charged);
 }

@@ -43,6 +43,10 @@ void sim_device_memory_free(const struct sim_allocation *allocation);
 /* Charge `context` for `size` bytes at an address that stays reserved; sim_device_memory_free ends that, too. */
 CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t size);
 
+/* Take memory for a graph, and return it; the device's graphs keep it until cuDeviceGraphMemTrim. */
+bool sim_graphs_take(struct CUctx_st *context, uint64_t charged);
+void sim_graphs_give(struct CUctx_st *context, uint64_t charged);
+
 /* Return memory to its pool. */
 CUresult sim_pool_free(const struct sim_allocation *allocation);
 

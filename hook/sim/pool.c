@@ -21,7 +21,7 @@ struct CUmemPoolHandle_st {
     uint64_t threshold, kept, used, used_high, reserved_high;
 };
 
-static struct CUmemPoolHandle_st *defaults[SIM_GPUS], *chosen[SIM_GPUS];
+static struct CUmemPoolHandle_st *defaults[SIM_GPUS], *chosen[SIM_GPUS], *of_graphs[SIM_GPUS];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static struct CUmemPoolHandle_st *pool_new(int device)
@@ -54,49 +54,110 @@ static void release(struct CUmemPoolHandle_st *pool, uint64_t most)
     pool->kept -= excess;
 }
 
-static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start)
+/* Take memory for an allocation: first of what the pool keeps. Under the mutex. */
+static bool take(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, uint64_t charged)
 {
     if (pool->context != context) { /* the kept bytes are charged to that other context, which may be destroyed */
         release(pool, 0);
         pool->context = context;
     }
-    uint64_t charged = sim_charge(size), reused = charged < pool->kept ? charged : pool->kept;
-    SIM_REFUSE(size > sim_machine->parameters.memory || !sim_memory_take(context, charged - reused), CUDA_ERROR_OUT_OF_MEMORY);
-    void *pages = sim_pages(charged);
-    struct sim_allocation allocation =
-        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = SIM_POOLED, .context = context, .pool = pool};
-    if (!pages || !sim_allocation_add(&allocation)) {
-        if (pages) sim_pages_free(pages, charged);
-        sim_memory_return(context, charged - reused);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *start = allocation.start;
+    uint64_t reused = charged < pool->kept ? charged : pool->kept;
+    if (!sim_memory_take(context, charged - reused)) return false;
     pool->kept -= reused;
     pool->used += charged;
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
     uint64_t reserved = pool->used + pool->kept;
     pool->reserved_high = reserved > pool->reserved_high ? reserved : pool->reserved_high;
+    return true;
+}
+
+/* The device's account changes only by what the pool then gives back: other processes look at it at any time. `pool` may
+ * be destroyed. Under the mutex. */
+static void give(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, uint64_t charged)
+{
+    bool alive = sim_handle_is(context, SIM_CONTEXT) && !context->dead, of_pool = sim_handle_is(pool, SIM_POOL);
+    if (of_pool) pool->used -= charged;
+    if (of_pool && alive && pool->context == context) {
+        pool->kept += charged;
+        release(pool, pool->threshold);
+    } else if (alive) {
+        sim_memory_return(context, charged);
+    }
+}
+
+static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *context, size_t size, uintptr_t *start)
+{
+    uint64_t charged = sim_charge(size);
+    SIM_REFUSE(size > sim_machine->parameters.memory || !take(pool, context, charged), CUDA_ERROR_OUT_OF_MEMORY);
+    void *pages = sim_pages(charged);
+    struct sim_allocation allocation =
+        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = SIM_POOLED, .context = context, .pool = pool};
+    if (!pages || !sim_allocation_add(&allocation)) {
+        if (pages) sim_pages_free(pages, charged);
+        give(pool, context, charged);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *start = allocation.start;
     return CUDA_SUCCESS;
 }
 
-/* The device's account changes only by what the pool then gives back: other processes look at it at any time. */
 CUresult sim_pool_free(const struct sim_allocation *allocation)
 {
-    struct CUmemPoolHandle_st *pool = allocation->pool;
-    bool alive = sim_handle_is(allocation->context, SIM_CONTEXT) && !allocation->context->dead;
     pthread_mutex_lock(&mutex);
     sim_pages_free((void *)allocation->start, allocation->charged);
-    bool of_pool = sim_handle_is(pool, SIM_POOL);
-    if (of_pool) pool->used -= allocation->charged;
-    if (of_pool && alive && pool->context == allocation->context) {
-        pool->kept += allocation->charged;
-        release(pool, pool->threshold);
-    } else if (alive) {
-        sim_memory_return(allocation->context, allocation->charged);
-    }
+    give(allocation->pool, allocation->context, allocation->charged);
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
+
+/* -- Memory of graphs: a hidden pool of each device, which keeps everything until it is trimmed ---------------------- */
+
+static struct CUmemPoolHandle_st *pool_of_graphs(int device)
+{
+    if (!of_graphs[device] && (of_graphs[device] = pool_new(device))) of_graphs[device]->threshold = UINT64_MAX;
+    return of_graphs[device];
+}
+
+bool sim_graphs_take(struct CUctx_st *context, uint64_t charged)
+{
+    pthread_mutex_lock(&mutex);
+    struct CUmemPoolHandle_st *pool = pool_of_graphs(context->device);
+    bool taken = pool && take(pool, context, charged);
+    pthread_mutex_unlock(&mutex);
+    return taken;
+}
+
+void sim_graphs_give(struct CUctx_st *context, uint64_t charged)
+{
+    pthread_mutex_lock(&mutex);
+    give(of_graphs[context->device], context, charged);
+    pthread_mutex_unlock(&mutex);
+}
+
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    static const CUmemPool_attribute same[] = {CU_MEMPOOL_ATTR_USED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                                               CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH};
+    SIM_READY();
+    SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
+    SIM_REFUSE(!value || (unsigned)attribute >= sizeof same / sizeof same[0], CUDA_ERROR_INVALID_VALUE);
+    pthread_mutex_lock(&mutex);
+    struct CUmemPoolHandle_st *pool = pool_of_graphs(device);
+    pthread_mutex_unlock(&mutex);
+    return cuMemPoolGetAttribute(pool, same[attribute], value);
+}
+
+CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
+{
+    SIM_READY();
+    SIM_REFUSE(!sim_device_valid(device), CUDA_ERROR_INVALID_DEVICE);
+    pthread_mutex_lock(&mutex);
+    release(pool_of_graphs(device), 0);
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+
+/* -- The program's pools --------------------------------------------------------------------------------------------- */
 
 CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) { return default_pool(device, pool); }
 

@@ -1,4 +1,4 @@
-"""What memory pools hold of the driver counts for the limit, not what the program has taken from them."""
+"""What memory pools and graphs hold of the driver counts for the limit, not what the program has taken from them."""
 
 from pathlib import Path
 
@@ -154,3 +154,38 @@ def test_pools_of_each_gpu_count_there(c_build: Path) -> None:
         client.must(f"take {400 * MIB}")
         shown = [machine.shown(client, gpu) for gpu in range(2)]
         assert [found and found.memory_bytes // MIB for found in shown] == [400, 300]
+
+
+@pytest.mark.parametrize("role", ["be", "hp"])
+@pytest.mark.parametrize("way", [0, 1], ids=["nodes", "capture"])
+def test_memory_that_graphs_hold_counts_after_the_launch(machine: Machine, role: str, way: int) -> None:
+    machine.agent.set_grant(machine.uuids[0], f"{role}-0", memory_limit_bytes=LIMIT * MIB)
+    client = machine.start(f"{role}-0")
+    client.must(f"allocgraph {200 * MIB} {way}")
+    assert counted(client) == 0
+    client.must("rungraph")
+    assert client.do("graphsheld").result == 200 * MIB
+    assert counted(client) == 200
+
+
+def test_graph_memory_is_trimmed_before_an_allocation_is_refused(client: Client) -> None:
+    client.must(f"allocgraph {200 * MIB}")
+    client.must("rungraph")
+    client.must(f"alloc {400 * MIB}")
+    assert client.do("graphsheld").result == 0
+    assert counted(client) == 400
+
+
+def test_a_launch_beyond_the_limit_runs_and_later_allocations_are_refused(client: Client) -> None:
+    client.must(f"alloc {400 * MIB}")
+    client.must(f"allocgraph {200 * MIB}")
+    client.must("rungraph")
+    assert client.do("graphsheld").result == 0, "what is over the limit is given back at once where it is free"
+    assert counted(client) == 400
+    assert not does(client, f"take {200 * MIB}")
+
+
+def test_an_upload_does_no_harm(client: Client) -> None:
+    client.must(f"allocgraph {200 * MIB}")
+    client.must("upgraph")
+    assert counted(client) == client.do("graphsheld").result // MIB

@@ -266,8 +266,8 @@ def only_one_executable_of_a_graph_that_allocates_exists() -> None:
     ok(cuda.cuGraphExecDestroy(executable))
 
 
-def graph_memory_is_charged_from_launch_to_free() -> None:
-    Device()
+def graph_memory_is_charged_from_launch_until_it_is_trimmed() -> None:
+    gpu = Device()
     stream = ok(cuda.cuStreamCreate(1))
     graph, wanted, all_of_it = ok(cuda.cuGraphCreate(0)), allocation(64 << 20), left()
     alloc = ok(cuda.cuGraphAddMemAllocNode(graph, None, 0, wanted))
@@ -283,9 +283,14 @@ def graph_memory_is_charged_from_launch_to_free() -> None:
     fails(cuda.cuGraphAddMemFreeNode(frees, None, 0, pointer), "INVALID_VALUE")
     fails(cuda.cuGraphClone(frees), "NOT_SUPPORTED")
     ok(cuda.cuGraphLaunch(ok(cuda.cuGraphInstantiate(frees, 0)), stream))
+    held = cuda.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+    assert left() == all_of_it - (64 << 20)
+    assert int(ok(cuda.cuDeviceGetGraphMemAttribute(gpu.device, held))) == 64 << 20
+    ok(cuda.cuDeviceGraphMemTrim(gpu.device))
     assert left() == all_of_it
     ok(cuda.cuGraphLaunch(executable, stream))
     ok(cuda.cuMemFreeAsync(pointer, stream))
+    ok(cuda.cuDeviceGraphMemTrim(gpu.device))
     assert left() == all_of_it
     ok(cuda.cuGraphExecDestroy(executable))
     executable = ok(cuda.cuGraphInstantiate(graph, int(AUTO_FREE)))
@@ -293,6 +298,7 @@ def graph_memory_is_charged_from_launch_to_free() -> None:
         ok(cuda.cuGraphLaunch(executable, stream))
     assert left() == all_of_it - (64 << 20)
     ok(cuda.cuMemFree(pointer))
+    ok(cuda.cuDeviceGraphMemTrim(gpu.device))
     assert left() == all_of_it
 
 

@@ -91,9 +91,11 @@ struct orion_graph_copy {
     CUevent spare; /* an event that is not in use */
 };
 
+enum orion_graph_some { ORION_SOME_WHOLE = 1, ORION_SOME_ALLOCATE = 2 }; /* of a be client: without a copy; with memory */
+
 struct orion_graph_copies {
     _Atomic uint32_t count;
-    _Atomic bool some_whole; /* a graph of a be client has no copy */
+    _Atomic uint32_t some; /* enum orion_graph_some: which kinds of unusual graphs the process has made */
     struct {
         _Atomic uint64_t exec; /* 0: free */
         struct orion_graph_copy *_Atomic copy;

@@ -110,7 +110,7 @@ static void runs_whole(struct orion_process *process, CUgraphExec exec)
 {
     struct orion_duration *entry = orion_duration_find(orion_durations(process), orion_graph_identity(orion_graphs(process), exec));
     if (entry != NULL) orion_facts_clear_flags(entry, ORION_FACTS_HAS_PIECES);
-    atomic_store(&orion_graph_copies(process)->some_whole, true);
+    atomic_fetch_or(&orion_graph_copies(process)->some, ORION_SOME_WHOLE);
 }
 
 /* Whether the graph takes longer than the window. If it has no pieces yet, *whole_ns becomes its expected time. */

@@ -4,6 +4,7 @@
 #include "be/window.h"
 #include "core/core.h"
 #include "learning/identity.h"
+#include "memory/graph_memory.h"
 #include "process/process.h"
 
 static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orion_stream_name stream)
@@ -49,14 +50,33 @@ static CUresult launch_in_pieces(struct orion_process *process, orion_graph_laun
     return result;
 }
 
+void orion_graph_launch_made(CUgraphExec exec, CUgraph graph)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL && orion_graph_memory_made(process, exec, graph))
+        atomic_fetch_or(&orion_graph_copies(process)->some, ORION_SOME_ALLOCATE);
+}
+
+/* In a process with unusual graphs. */
+static CUresult launch_unusual(struct orion_process *process, orion_graph_launcher *real, struct orion_graph_copy *copy,
+                               CUgraphExec exec, struct orion_stream_name stream)
+{
+    uint32_t some = atomic_load_explicit(&orion_graph_copies(process)->some, memory_order_relaxed);
+    if (some & ORION_SOME_WHOLE && (copy == NULL || copy->refused)) orion_pieces_say_whole(process, exec, stream);
+    CUresult result = launch(real, exec, stream);
+    if (copy != NULL) orion_pieces_not_launched(process, copy, stream);
+    if (some & ORION_SOME_ALLOCATE) orion_graph_memory_launched(exec, stream, result);
+    return result;
+}
+
 CUresult orion_graph_launch(orion_graph_launcher *real, CUgraphExec exec, struct orion_stream_name stream)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return real(exec, stream.handle);
     struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
     if (copy != NULL && orion_pieces_begin(process, copy, stream)) return launch_in_pieces(process, real, copy, exec, stream);
-    if (atomic_load_explicit(&orion_graph_copies(process)->some_whole, memory_order_relaxed) && (copy == NULL || copy->refused))
-        orion_pieces_say_whole(process, exec, stream);
+    if (atomic_load_explicit(&orion_graph_copies(process)->some, memory_order_relaxed) != 0)
+        return launch_unusual(process, real, copy, exec, stream);
     CUresult result = launch(real, exec, stream);
     if (copy != NULL) orion_pieces_not_launched(process, copy, stream);
     return result;

@@ -25,8 +25,10 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuDeviceGetCount);
     FILL(cuDeviceGetDefaultMemPool);
     FILL(cuDeviceGetDevResource);
+    FILL(cuDeviceGetGraphMemAttribute);
     FILL(cuDeviceGetMemPool);
     FILL(cuDeviceGetUuid_v2);
+    FILL(cuDeviceGraphMemTrim);
     FILL(cuDevicePrimaryCtxGetState);
     FILL(cuDevicePrimaryCtxRelease_v2);
     FILL(cuDevicePrimaryCtxRetain);

@@ -25,8 +25,10 @@ struct orion_driver {
     __typeof__(cuDeviceGetCount) *cuDeviceGetCount;
     __typeof__(cuDeviceGetDefaultMemPool) *cuDeviceGetDefaultMemPool;
     __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
+    __typeof__(cuDeviceGetGraphMemAttribute) *cuDeviceGetGraphMemAttribute;
     __typeof__(cuDeviceGetMemPool) *cuDeviceGetMemPool;
     __typeof__(cuDeviceGetUuid_v2) *cuDeviceGetUuid_v2;
+    __typeof__(cuDeviceGraphMemTrim) *cuDeviceGraphMemTrim;
     __typeof__(cuDevicePrimaryCtxGetState) *cuDevicePrimaryCtxGetState;
     __typeof__(cuDevicePrimaryCtxRelease_v2) *cuDevicePrimaryCtxRelease_v2;
     __typeof__(cuDevicePrimaryCtxRetain) *cuDevicePrimaryCtxRetain;

@@ -25,6 +25,7 @@
 #include "interposition/resolve.h"
 #include "learning/extent.h"
 #include "learning/graphs.h"
+#include "memory/graph_memory.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "streams/capture.h"

@@ -72,6 +72,16 @@ static uint64_t credit_of(const struct orion_gpu *gpu)
 }
 static bool is_within_credit(const struct orion_gpu *gpu, uint64_t used) { return used <= credit_of(gpu); }
 
+uint64_t orion_memory_excess(CUdevice device)
+{
+    struct orion_process *process = orion_the_process;
+    struct orion_gpu *gpu = client_on(process, device, false);
+    uint64_t most = limit_of(gpu), used = orion_memory(process)->used[device];
+    if (most == 0) return 0;
+    if (credit_of(gpu) < most) most = credit_of(gpu);
+    return used > most ? used - most : 0;
+}
+
 void orion_memory_refused(struct orion_gpu *gpu)
 {
     atomic_fetch_add_explicit(&gpu->record->memory_refusals, 1, memory_order_relaxed);

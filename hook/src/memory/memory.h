@@ -59,6 +59,7 @@ struct orion_wish {
     uint64_t bytes, lacks; /* lacks: how much less this client must hold so that the allocation may begin */
 };
 enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish);
+uint64_t orion_memory_excess(CUdevice device);    /* how much more the process holds than it may */
 void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
 
 /* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. */

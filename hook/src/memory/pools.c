@@ -4,6 +4,7 @@
 
 #include "generated/driver.h"
 #include "memory/account.h"
+#include "memory/graph_memory.h"
 #include "streams/capture.h"
 #include "system/system.h"
 
@@ -31,6 +32,8 @@ static struct orion_pool *find(struct orion_pools *pools, CUmemoryPool handle)
     return NULL;
 }
 
+#define OF_GRAPHS(device) ((CUmemoryPool)(uintptr_t)((device) + 1)) /* no pool has such a handle */
+
 static struct orion_pool *enter(struct orion_pools *pools, CUmemoryPool handle, CUdevice device, bool is_default)
 {
     struct orion_pool *entry = find(pools, NULL);
@@ -53,10 +56,26 @@ static struct orion_pool *adopt(struct orion_process *process, CUmemoryPool hand
     return enter(pools, handle, -1, false);
 }
 
+static void enter_graphs(struct orion_pools *pools, CUdevice device)
+{
+    struct orion_pool *pool = find(pools, OF_GRAPHS(device));
+    if (pool == NULL) pool = enter(pools, OF_GRAPHS(device), device, true);
+    if (pool != NULL) pool->is_of_graphs = true;
+}
+
 /* -- What a pool holds, under the lock ------------------------------------------------------------------------------- */
+
+static bool ask_graphs(CUdevice device, CUmemPool_attribute attribute, uint64_t *bytes)
+{
+    CUgraphMem_attribute same =
+        attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT : CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+    return orion_driver.cuDeviceGetGraphMemAttribute != NULL &&
+           orion_driver.cuDeviceGetGraphMemAttribute(device, same, bytes) == CUDA_SUCCESS;
+}
 
 static bool ask(const struct orion_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
 {
+    if (pool->is_of_graphs) return ask_graphs(pool->device, attribute, bytes);
     return orion_driver.cuMemPoolGetAttribute != NULL &&
            orion_driver.cuMemPoolGetAttribute(pool->handle, attribute, bytes) == CUDA_SUCCESS;
 }
@@ -97,7 +116,11 @@ static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
 bool orion_pool_begin(struct orion_pooling *pooling)
 {
     struct orion_process *process = orion_the_process;
-    if (process == NULL || orion_capture_records(process, pooling->stream)) return false;
+    if (process == NULL) return false;
+    if (orion_capture_records(process, pooling->stream)) {
+        orion_graph_memory_begins();
+        return false;
+    }
     CUmemoryPool handle = pooling->pool;
     if (handle == NULL) {
         CUdevice device = orion_memory_device_of(pooling->stream);
@@ -204,7 +227,8 @@ static bool look(struct orion_process *process, CUdevice device)
     struct orion_pools *pools = orion_pools(process);
     uint64_t less = 0;
     for (uint32_t i = 0; i < pools->high; i++)
-        if (is_on(&pools->entry[i], device) && pools->entry[i].counted != 0) less += correct(process, &pools->entry[i]);
+        if (is_on(&pools->entry[i], device) && (pools->entry[i].counted != 0 || pools->entry[i].is_of_graphs))
+            less += correct(process, &pools->entry[i]);
     return less != 0;
 }
 
@@ -221,8 +245,10 @@ void orion_pools_poll(struct orion_process *process, CUdevice device)
 {
     uint32_t none = 0;
     struct orion_pools *pools = orion_pools(process);
-    if (pools->high == 0 || !atomic_compare_exchange_strong(&pools->lock, &none, 1)) return;
+    if ((pools->high == 0 && !orion_graph_memory_exists(process)) || !atomic_compare_exchange_strong(&pools->lock, &none, 1))
+        return;
     if (orion_touch(process)) {
+        if (orion_graph_memory_exists(process)) enter_graphs(pools, device);
         look(process, device);
         orion_touched(process);
     }
@@ -234,12 +260,14 @@ static uint64_t trim(struct orion_process *process, struct orion_pool *pool, uin
     uint64_t held;
     if (free_part(pool) == 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
     struct orion_relaxed relaxed = orion_capture_relax();
-    orion_driver.cuMemPoolTrimTo(pool->handle, held > bytes ? (size_t)(held - bytes) : 0);
+    if (!pool->is_of_graphs) orion_driver.cuMemPoolTrimTo(pool->handle, held > bytes ? (size_t)(held - bytes) : 0);
+    else if (orion_driver.cuDeviceGraphMemTrim != NULL) orion_driver.cuDeviceGraphMemTrim(pool->device);
     orion_capture_unrelax(&relaxed);
     return correct(process, pool);
 }
 
-bool orion_pools_trim(CUdevice device, uint64_t bytes)
+/* `part`: also if the pools have less free. */
+static bool trim_all(CUdevice device, uint64_t bytes, bool part)
 {
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
@@ -248,8 +276,24 @@ bool orion_pools_trim(CUdevice device, uint64_t bytes)
     lock(pools);
     for (uint32_t i = 0; i < pools->high; i++)
         if (is_on(&pools->entry[i], device)) spare += free_part(&pools->entry[i]);
-    for (uint32_t i = 0; i < pools->high && spare >= bytes && less < bytes; i++)
+    for (uint32_t i = 0; i < pools->high && (part || spare >= bytes) && less < bytes; i++)
         if (is_on(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
     unlock(pools);
     return less != 0;
+}
+
+bool orion_pools_trim(CUdevice device, uint64_t bytes) { return trim_all(device, bytes, false); }
+
+void orion_pools_graph_launched(CUdevice device)
+{
+    struct orion_process *process = orion_the_process;
+    struct orion_pools *pools = orion_pools(process);
+    if (!orion_account_counts(device)) return;
+    lock(pools);
+    enter_graphs(pools, device);
+    struct orion_pool *pool = find(pools, OF_GRAPHS(device));
+    if (pool != NULL) correct(process, pool);
+    unlock(pools);
+    uint64_t excess = orion_memory_excess(device);
+    if (excess != 0) trim_all(device, excess, true);
 }

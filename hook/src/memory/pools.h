@@ -16,6 +16,9 @@
  * with "out of memory".
  * Rejected: an estimate of which free part of a pool an allocation can have. It depends on streams, events and gaps.
  *
+ * The memory of graphs with allocation nodes counts like a pool of the device: the driver keeps it for later launches. A
+ * launch is never refused, so nothing is reserved for it; the hook looks after each launch of such a graph (graph_memory.h).
+ *
  * Pools of host memory and imported pools do not count: the hook knows the default pools of the devices, and those that
  * it sees created on a device. A destroyed pool lives on until its last allocation is freed, and the driver no longer says
  * what it holds. So from then on each of these allocations counts by itself. */
@@ -35,7 +38,7 @@
 struct orion_pool {
     CUmemoryPool handle; /* NULL: the entry is free */
     CUdevice device;     /* -1: its memory does not count */
-    bool is_default;
+    bool is_default, is_of_graphs;
     uint64_t counted;           /* its part of the device's sum */
     uint64_t promised, claimed; /* of calls under way: by how much they may make it grow; what they want of its free part */
     uint64_t overgrown;         /* by how much it has grown although nothing was reserved, while calls claim its free part */
@@ -71,6 +74,10 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
 
 void orion_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
 void orion_pool_ending(CUmemoryPool pool); /* before cuMemPoolDestroy */
+
+/* After the launch of a graph that allocates: counts what graphs hold on the device. If that is more than the process may
+ * hold, trims what is free. */
+void orion_pools_graph_launched(CUdevice device);
 
 /* Corrects the counts of a device's pools. True: the device's sum is lower than before. */
 bool orion_pools_look(CUdevice device);

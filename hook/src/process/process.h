@@ -64,7 +64,8 @@ struct orion_mapping {
     _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
     _Alignas(128) unsigned char memory[8388864];
-    _Alignas(128) unsigned char pools[24576];
+    _Alignas(128) unsigned char pools[36096];
+    _Alignas(128) unsigned char graph_memory[8320];
     _Alignas(128) unsigned char collectives[8192];
     _Alignas(128) unsigned char event_words[8320];
     _Alignas(128) unsigned char inprocess[512];

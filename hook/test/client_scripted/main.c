@@ -52,6 +52,9 @@
  *   trim BYTES [POOL]      cuMemPoolTrimTo
  *   held [POOL]            RESULT: bytes that the pool holds of the driver
  *   endpool                cuMemPoolDestroy of pool 1
+ *   allocgraph BYTES [WAY]  makes a graph that allocates, sets and frees; WAY: 0 by nodes, 1 by a capture
+ *   rungraph, upgraph      launches or uploads it, and waits
+ *   graphsheld             RESULT: bytes that graphs hold of the driver
  *   info                   cuMemGetInfo; RESULT: total bytes
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
@@ -137,6 +140,10 @@ static const struct {
     {"trim", pool_trims},
     {"held", pool_holds},
     {"endpool", pool_ends},
+    {"allocgraph", graph_of_allocation},
+    {"rungraph", graph_runs},
+    {"upgraph", graph_uploads},
+    {"graphsheld", graphs_hold},
     {"touch", touch},
     {"alloc", allocate},
     {"many", allocate_many},
