@@ -21,6 +21,7 @@ from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.sharing.driver_memory import DriverMemory
 from orion.node_agent.sharing.joint import Agreement
 from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu
@@ -68,6 +69,7 @@ class Agent:
         self.modes = Modes(self)
         self.advertising.mode_of = self.modes.mode
         self.looking = Looking(self.gpus, self.save_all)
+        self.driver_memory = DriverMemory(source, self.gpus)
         self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)
@@ -106,6 +108,7 @@ class Agent:
         """Close everything; clients continue."""
         self.save_all()
         self.usage.close()
+        self.driver_memory.close()
         self.source.close()
         self._owners.close()
         for gpu in self.gpus.values():

@@ -66,6 +66,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         stack.callback(agent.stop)
         agent.start()
         stack.callback(asyncio.create_task(agent.looking.run()).cancel)
+        stack.callback(asyncio.create_task(agent.driver_memory.run()).cancel)
         stack.callback(asyncio.create_task(agent.rules.run()).cancel)
         if settings.serves_plugin:
             await _check_gpus(agent, stack)

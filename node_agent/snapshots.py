@@ -5,7 +5,7 @@ the clients wrote them: any unsigned number. Texts are short and printable.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from orion.hook import layout
@@ -43,6 +43,7 @@ class ClientView:
     counted_ns: int
     """ When the launches were counted (CLOCK_MONOTONIC). """
     record: pages.Record
+    """ As the client wrote it. `memory_bytes` includes what the hook does not count: see `clients/credit.py`. """
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,8 @@ def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
     stopped = client in served.shared_gpu.stopped
     counted_ns = client.record.counted_ns
     record = client.record.read()
+    if client.uncounted_mib:
+        record = replace(record, memory_bytes=record.memory_bytes + (client.uncounted_mib << 20))
     since = record.waiting_since_ns
     return ClientView(
         client_index=client.key[0],

@@ -60,6 +60,14 @@ unsigned long long sim_context_new_id(void)
     return atomic_fetch_add(&ids, 1) + 1;
 }
 
+static void drop_slot(uint64_t slot)
+{
+    do {
+        sim_enter();
+        sim_drop_context(slot);
+    } while (!sim_leave());
+}
+
 CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **made)
 {
     SIM_REFUSE(sim_device_lost(device), CUDA_ERROR_DEVICE_UNAVAILABLE);
@@ -78,8 +86,10 @@ CUresult sim_context_make(CUdevice device, unsigned flags, struct CUctx_st **mad
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (context->slot != SIM_NEVER) result = sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &context->legacy);
+    bool charged = context->slot != SIM_NEVER && sim_memory_take(context, sim_machine->parameters.context_memory);
+    if (charged) result = sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &context->legacy);
     if (result) {
+        if (context->slot != SIM_NEVER) drop_slot(context->slot);
         sim_handle_free(context);
         return result;
     }

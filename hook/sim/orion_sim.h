@@ -26,7 +26,7 @@ const char *orion_sim_gpu_name(int gpu);
 int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used);
 
 /* Lists at most `count` clients that have a context on a GPU. `processes` gets process ids in the caller's pid
- * namespace, 0 for a process that is not visible there. `memory` gets the bytes that each client has on the GPU. Either
+ * namespace, 0 for a process that is not visible there. `memory` gets the bytes that each client has on the GPU, those of its contexts included. Either
  * pointer may be NULL. Returns the number of clients, -1: no such GPU. */
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count);
 

@@ -78,6 +78,7 @@ struct sim_parameters sim_parameters_from_environment(void)
     parameters.gpus = number("ORION_SIM_GPUS", 1, 0, SIM_GPUS);
     parameters.sms = number("ORION_SIM_SMS", 132, 1, SIM_SMS);
     parameters.memory = bytes("ORION_SIM_MEMORY", UINT64_C(80) << 30);
+    parameters.context_memory = bytes("ORION_SIM_CONTEXT_MEMORY", 0);
     parameters.slice_ns = number("ORION_SIM_SLICE_US", 2000, 1, 10000000) * 1000;
     parameters.switch_ns = number("ORION_SIM_SWITCH_US", 0, 0, 1000000) * 1000;
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 6u
+#define SIM_LAYOUT 7u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -137,6 +137,7 @@ struct sim_region {
 
 struct sim_parameters {
     uint64_t gpus, sms, memory, slice_ns, switch_ns, mode, virtual_clock;
+    uint64_t context_memory;   /* bytes of each GPU that a context takes for itself */
     uint64_t mig;              /* GPUs with MIG enabled, one bit each */
     uint64_t linked[SIM_GPUS]; /* for each GPU, the GPUs that NVLink joins to it, one bit each */
     int64_t numa[SIM_GPUS];    /* each GPU's NUMA node, -1: none */

@@ -50,6 +50,12 @@ class Client:
     """ The hook keeps to the client's credit of memory; an earlier one has the whole limit for each process. """
     returned: bool = False
     """ The client has come back from an earlier agent, whose credit it keeps to until it has the new page. """
+    uncounted_mib: int = 0
+    """ What the process holds of the device beyond what its hook counts, in MiB: the driver's own memory. """
+    said_mib: int = 0
+    """ What the hook counted before the driver was last asked. """
+    last_uncounted_mib: int | None = None
+    """ The same by the driver's last answer alone; None: there was none. """
     condition: str = ""
     sent: set[ClientKey] = field(default_factory=set)
     """ be: the hp clients whose pages the agent has sent to this client. """

@@ -8,9 +8,13 @@ A client publishes what it holds before it looks at its credit. The agent lowers
 client holds, and gives to others only what is then free (`hook/src/memory/memory.h`). So no client has to answer, and a
 stopped one delays nobody.
 
+A process holds more than its hook counts: the driver's own memory for contexts, code and the stacks of kernels. The
+driver says what each process holds in all. What the hook does not count is part of the slot's sum, so it lowers what
+the slot's clients get as credit. A client that says too little is charged in the same way: it takes from its own slot,
+and from nobody else.
+
 A process that dies holds its memory until the kernel has closed its files, which comes after the death of its threads.
-So what it held is free when it is a zombie or gone. What a client says that it holds is its own word: one that says too
-little takes from its own slot, and from nobody else.
+So what it held is free when it is a zombie or gone, and the driver lists it no longer.
 """
 
 from collections import defaultdict
@@ -20,7 +24,7 @@ from dataclasses import dataclass
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.processes.liveness import Program, has_ended
+from orion.node_agent.processes.liveness import Program
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
@@ -48,6 +52,8 @@ class Credit:
         self._shared_gpu = shared_gpu
         self._past: dict[str, list[_Past]] = {}
         """ By slot. """
+        self._listed: Collection[int] = ()
+        """ The processes that the driver has last said to hold memory. """
 
     def joined(self, client: Client) -> None:
         """Give a client its first credit. Call this before it can have the slot's page."""
@@ -58,8 +64,8 @@ class Credit:
     def left(self, client: Client) -> None:
         """Take back a client's credit, less what its process may still hold."""
         client.slot.page.set_credit(client.key[0], 0)
-        held = client.record.memory_mib  # after its credit, so that it has not grown since
-        if held and client.program is not None and not has_ended(client.program):
+        held = client.record.memory_mib + client.uncounted_mib  # after its credit, so that it has not grown since
+        if held and client.program is not None and not self._is_free(client.program):
             self._past.setdefault(client.slot.name, []).append(_Past(client.program, held))
         self.look_at(client.slot)
 
@@ -67,7 +73,8 @@ class Credit:
         """Keep what a client of the previous agent may hold, if it lives but did not return: all that nobody has."""
         slot, program = self._shared_gpu.slots.get(remembered.slot), Program.of(remembered.process_id)
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
-            rest = _limit(slot) - self._past_mib(slot) - sum(map(_held, self._shared_gpu.of_slot(slot)))
+            clients = self._shared_gpu.of_slot(slot)
+            rest = self._most(slot, clients) - sum(map(_held, clients))
             self._past.setdefault(slot.name, []).append(_Past(program, max(0, rest)))
 
     def forget(self, slot: Slot) -> None:
@@ -78,12 +85,12 @@ class Credit:
         """Give a client credit to hold so much in all, if there is so much."""
         slot, clients = client.slot, self._shared_gpu.of_slot(client.slot)
         others = [each for each in clients if each is not client]
-        if mib > _limit(slot):
+        if mib > _limit(slot) - client.uncounted_mib:
             return CreditAnswer.NO
         if self._is_unsettled(slot, others):
             return CreditAnswer.LATER
         self._forget_past(slot, clients)
-        most = _limit(slot) - self._past_mib(slot)
+        most = self._most(slot, clients)
         spare = {each: _spare(each) for each in others}
         rest = most - sum(map(_held, others))
         if rest + sum(spare.values()) < mib:
@@ -94,6 +101,32 @@ class Credit:
             return CreditAnswer.LATER
         slot.page.set_credit(client.key[0], min(rest, max(mib + _EXTRA_MIB, slot.page.credit(client.key[0]))))
         return CreditAnswer.YES
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether it matters what the driver says."""
+        return bool(self._shared_gpu.clients) or bool(self._past)
+
+    def asks(self) -> None:
+        """Note what all clients say that they hold. Call this before the driver is asked."""
+        for client in self._shared_gpu.clients.values():
+            client.said_mib = client.record.memory_mib
+
+    def answered(self, held: dict[int, int] | None) -> None:
+        """Take the driver's answer: how many bytes each process holds, by its id; None: it does not say.
+
+        Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
+        the smaller one of two answers.
+        """
+        self._listed = (held or {}).keys()
+        if held is None:
+            return
+        for client in self._shared_gpu.clients.values():
+            said = max(client.said_mib, client.record.memory_mib)
+            now = max(0, -(-held.get(client.process_id, 0) // _MIB) - said)
+            before, client.last_uncounted_mib = client.last_uncounted_mib, now
+            client.uncounted_mib = now if before is None else min(now, before)
+        self.look()
 
     def look(self) -> None:
         """Look at each slot with a limit (`look_at`)."""
@@ -113,14 +146,15 @@ class Credit:
 
     def _look_at(self, slot: Slot, clients: Collection[Client]) -> None:
         self._forget_past(slot, clients)
-        slot.page.set_used(sum(each.record.memory_mib for each in clients) + self._past_mib(slot))
+        used = sum(each.record.memory_mib + each.uncounted_mib for each in clients)
+        slot.page.set_used(used + self._past_mib(slot))
         if len(clients) == 1 and slot.name not in self._past and not self._is_unsettled(slot, clients):
             (alone,) = clients
-            whole = -(-slot.grant.memory_limit_bytes // _MIB)
+            whole = max(0, -(-slot.grant.memory_limit_bytes // _MIB) - alone.uncounted_mib)
             if slot.page.credit(alone.key[0]) != whole:
                 slot.page.set_credit(alone.key[0], whole)
             return
-        excess = sum(map(_held, clients)) + self._past_mib(slot) - _limit(slot)
+        excess = sum(map(_held, clients)) - self._most(slot, clients)
         if excess > 0:  # the limit was lowered, or a client of an earlier hook has grown
             _lower({each: _spare(each) for each in clients}, excess, excess)
 
@@ -132,12 +166,21 @@ class Credit:
         kept = [
             each
             for each in self._past[slot.name]
-            if each.program.process_id not in again and not has_ended(each.program)
+            if each.program.process_id not in again and not self._is_free(each.program)
         ]
         if kept:
             self._past[slot.name] = kept
         else:
             del self._past[slot.name]
+
+    def _is_free(self, program: Program) -> bool:
+        """Return whether a program holds nothing. If another one has its process id, the driver lists that one."""
+        now = Program.of(program.process_id)
+        return now != program and (now is not None or program.process_id not in self._listed)
+
+    def _most(self, slot: Slot, clients: Collection[Client]) -> int:
+        """Return how much all credits of a slot may be together, in MiB."""
+        return _limit(slot) - self._past_mib(slot) - sum(each.uncounted_mib for each in clients)
 
     def _past_mib(self, slot: Slot) -> int:
         return sum(each.mib for each in self._past.get(slot.name, ()))

@@ -37,6 +37,10 @@ class NoGpus:
         """Return an empty list."""
         return []
 
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+        """Return that no process holds anything."""
+        return {}
+
     def health(self, gpu: Gpu) -> Health:
         """Return that the GPU is healthy."""
         return HEALTHY

@@ -107,6 +107,10 @@ class RememberingGpus:
         """As in the source."""
         return self._source.process_ids(gpu)
 
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+        """As in the source."""
+        return self._source.memory_of_processes(gpu)
+
     def health(self, gpu: Gpu) -> Health:
         """As in the source."""
         return self._source.health(gpu)

@@ -57,6 +57,13 @@ class SimulatedGpus:
         count = self._processes(gpu.index, found, None, _PROCESSES_MAX)
         return [process for process in found[: max(0, min(count, _PROCESSES_MAX))] if process]
 
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+        """Return what each process holds that is visible in the agent's pid namespace."""
+        found, held = (ctypes.c_uint32 * _PROCESSES_MAX)(), (ctypes.c_uint64 * _PROCESSES_MAX)()
+        count = self._processes(gpu.index, found, held, _PROCESSES_MAX)
+        both = zip(found[: min(count, _PROCESSES_MAX)], held, strict=False)
+        return {process: used for process, used in both if process} if count >= 0 else None
+
     def health(self, gpu: Gpu) -> Health:
         """Return what is wrong now, or went wrong since the last call; Xids that programs cause are skipped."""
         answer, events, xid = self._look(gpu.index)

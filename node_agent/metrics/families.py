@@ -44,7 +44,7 @@ _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
     ("orion_client_overlapped_seconds", "Expected time of the overlapped be launches.", True, "overlapped_ns", _NS),
     ("orion_client_partitioned_launches", "be launches on fewer SMs.", True, "partitioned_launches", 1),
     ("orion_client_control_periods", "hp busy periods without overlap, for comparison.", True, "control_periods", 1),
-    ("orion_client_memory_bytes", "Device memory allocated through the driver.", False, "memory_bytes", 1),
+    ("orion_client_memory_bytes", "Device memory of a client, the driver's own included.", False, "memory_bytes", 1),
 )  # fmt: skip
 
 _USAGE = (

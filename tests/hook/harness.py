@@ -28,7 +28,7 @@ class Machine:
     start_seconds = DEADLINE
     """ The time that an agent may take to start serving. """
 
-    def __init__(self, build: Path, gpus: int = 1) -> None:
+    def __init__(self, build: Path, gpus: int = 1, contexts_take: int = 0) -> None:
         self.build = build
         self.folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         self.root = self.folder / "root"
@@ -38,6 +38,7 @@ class Machine:
         self._started = 0
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ORION_")}
         self.environment |= {"ORION_SIM_STATE": str(self.folder / "sim"), "ORION_SIM_GPUS": str(gpus)}
+        self.environment |= {"ORION_SIM_CONTEXT_MEMORY": str(contexts_take)} if contexts_take else {}
         self.uuids = [f"GPU-{uuid}" for uuid in self._list_gpus(gpus)]
 
     def _list_gpus(self, gpus: int) -> list[str]:

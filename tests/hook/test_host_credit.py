@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -134,6 +136,37 @@ def test_a_stopped_process_that_does_not_return_keeps_its_part(tenants: Tenants)
     os.kill(one.pid, signal.SIGCONT)
     tenants.machine.until_joined(one)
     assert eventually(lambda: allocate(two, LIMIT - 300), "what the stopped process does not hold is there again")
+
+
+CONTEXT = 100
+""" What a context takes for itself in the next tests, in MiB. """
+
+
+@pytest.fixture
+def with_contexts(c_build: Path) -> Iterator[Tenants]:
+    with Machine(c_build, contexts_take=CONTEXT * MIB) as machine:
+        machine.start_agent()
+        yield Tenants(machine)
+
+
+def test_the_drivers_own_memory_is_part_of_the_slots_sum(with_contexts: Tenants) -> None:
+    one = with_contexts.start()
+    eventually(lambda: one.do("room").result == (LIMIT - CONTEXT) * MIB, "the context counts")
+    assert not allocate(one, LIMIT - CONTEXT + 2)
+    assert allocate(one, LIMIT - CONTEXT)
+    shown = with_contexts.machine.shown(one)
+    assert shown is not None
+    assert shown.memory_bytes == LIMIT * MIB
+
+
+def test_the_drivers_own_memory_lowers_what_the_others_get(with_contexts: Tenants) -> None:
+    one, two = with_contexts.start(), with_contexts.start()
+    eventually(lambda: two.do("room").result == (LIMIT - 2 * CONTEXT) * MIB, "both contexts count")
+    assert allocate(one, 200)
+    assert not allocate(two, 114)
+    assert allocate(two, 112)
+    one.kill()
+    assert eventually(lambda: allocate(two, 300), "the memory of the dead process is there again")
 
 
 class Sampler:

@@ -39,6 +39,8 @@ class ScriptedGpu:
     action: int = NO_ACTION
     used: int = 5
     processes: list[int] = field(default_factory=lambda: [7])
+    held: dict[int, int] = field(default_factory=dict)
+    """ Bytes by process; a process that is missing here: the driver does not say what it holds. """
     peers: tuple[int, ...] = ()
 
 
@@ -119,7 +121,8 @@ class ScriptedNvml(types.ModuleType):
         return 0 if peer in self._gpu(handle).peers else 5
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[types.SimpleNamespace]:
-        return [types.SimpleNamespace(pid=pid) for pid in self._gpu(handle).processes]
+        gpu = self._gpu(handle)
+        return [types.SimpleNamespace(pid=pid, usedGpuMemory=gpu.held.get(pid)) for pid in gpu.processes]
 
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
         gpu = self._gpu(handle)

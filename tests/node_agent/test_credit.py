@@ -1,6 +1,7 @@
 """The credits of a slot add up to no more than its limit, whatever clients do between two looks of the agent."""
 
 import os
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.credit import Credit
 from orion.node_agent.pages import pages
+from orion.node_agent.processes.liveness import Program
 
 LIMIT = 512
 MIB = 1 << 20
@@ -52,7 +54,7 @@ class Slots:
         index = len(self.clients)
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
-            keeps_credit=True, returned=False,
+            keeps_credit=True, returned=False, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
         )  # fmt: skip
         self.clients[index] = client
         self.credit.joined(client)  # type: ignore[arg-type]
@@ -60,6 +62,10 @@ class Slots:
 
     def credit_of(self, client: Any) -> int:
         return self.slot.page.credit(client.key[0])  # type: ignore[no-any-return]
+
+    def used(self) -> int:
+        """Return what the slot's page says that its processes hold."""
+        return self.slot.page._words[pages.GrantPage._used]  # type: ignore[no-any-return]
 
     def give(self, client: Any, mib: int, *held: int) -> None:
         self.slot.page.set_credit(client.key[0], mib)
@@ -118,6 +124,74 @@ def test_a_process_that_leaves_and_lives_keeps_what_it_holds_until_it_has_joined
     again = slots.join(0)
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
     again.record.held, again.record.credit_epoch = [200], slots.slot.page.epoch
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+def says(slots: Slots, held_mib: int) -> None:
+    """Let the driver say what this process, which is that of all clients, holds."""
+    slots.credit.asks()
+    slots.credit.answered({os.getpid(): held_mib * MIB})
+
+
+def test_what_the_driver_holds_for_a_process_is_part_of_the_slots_sum() -> None:
+    slots = Slots()
+    alone = slots.join(100)
+    says(slots, 130)
+    assert slots.credit_of(alone) == LIMIT - 30
+    assert slots.used() == 130
+    assert slots.credit.asked(alone, LIMIT - 29) is CreditAnswer.NO
+    assert slots.credit.asked(alone, LIMIT - 30) is CreditAnswer.YES
+
+
+def test_a_client_that_says_too_little_lowers_the_credit_of_its_slot() -> None:
+    slots = Slots()
+    liar, other = slots.join(0), slots.join(100)
+    slots.give(liar, 0, 0)
+    slots.give(other, 0, 100)
+    says(slots, 300)  # the liar holds 300, the other one 200 more than it says
+    assert slots.used() == 100 + 300 + 200
+    assert slots.credit.asked(other, 101) is CreditAnswer.NO
+
+
+def test_an_allocation_while_the_driver_is_asked_is_not_charged_twice() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    says(slots, 100)
+    slots.credit.asks()
+    client.record.held = [300]
+    slots.credit.answered({os.getpid(): 300 * MIB})
+    assert slots.used() == 300
+    slots.credit.asks()
+    client.record.held = [100]
+    slots.credit.answered({os.getpid(): 300 * MIB})
+    assert slots.used() == 100
+    client.record.held = [0, 0, 0]  # the first answer of two that says more
+    slots.credit.asks()
+    slots.credit.answered({os.getpid(): 50 * MIB})
+    assert slots.used() == 0
+
+
+def test_a_driver_that_does_not_answer_changes_nothing() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    says(slots, 130)
+    slots.credit.answered(None)
+    slots.credit.look()
+    assert slots.credit_of(client) == LIMIT - 30
+
+
+def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -> None:
+    slots = Slots()
+    process = subprocess.Popen(["sleep", "60"])
+    dead, two = slots.join(300), slots.join(0)
+    dead.process_id, dead.program = process.pid, Program.of(process.pid)
+    slots.credit.answered({process.pid: 300 * MIB})
+    process.kill()
+    process.wait()
+    del slots.clients[0]
+    slots.credit.left(dead)
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    slots.credit.answered({})
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
 

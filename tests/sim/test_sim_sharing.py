@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import eventually
+
 pytestmark = pytest.mark.quiet
 
 HERE = Path(__file__).parent
@@ -269,6 +271,17 @@ def test_the_first_process_sets_the_memory_size_and_replaces_another_layout(
     first = start_worker(ORION_SIM_MEMORY="3GiB")
     second = start_worker(ORION_SIM_MEMORY="9GiB")
     assert int(first.do("free")) == int(second.do("free")) == 3 << 30
+
+
+def test_each_context_takes_memory_for_itself_until_it_ends(start_worker: StartWorker) -> None:
+    sizes = {"ORION_SIM_MEMORY": "3GiB", "ORION_SIM_CONTEXT_MEMORY": "1GiB"}
+    first = start_worker(**sizes)
+    assert int(first.do("free")) == 2 << 30
+    second = start_worker(**sizes)
+    assert int(first.do("free")) == 1 << 30
+    second.process.kill()
+    second.process.wait(timeout=20)
+    eventually(lambda: int(first.do("free")) == 2 << 30, "the context of the dead process has ended")
 
 
 OBSERVE = """
