@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hook.harness import Machine
+from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client, eventually
 
 MIB = 1 << 20
@@ -181,20 +181,35 @@ class Sampler:
         return self._free - self._client.do("room").result
 
 
-@pytest.mark.timeout(120)
-def test_processes_that_allocate_at_random_and_are_killed_never_exceed_the_limit(tenants: Tenants) -> None:
-    crowd, seconds = [tenants.start() for _ in range(6)], 8.0
-    sampler = Sampler(tenants.machine)
-    for seed, client in enumerate(crowd[:4]):
-        client.send(f"churn 4 {seconds} {seed}")
-    most, end, killed = 0.0, time.monotonic() + seconds, 0
+BY_EVERY_WAY = 1
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(
+    ("processes", "threads", "seconds"), [(4, 4, 8.0), pytest.param(8, 8, 60.0, marks=pytest.mark.thorough)]
+)
+def test_processes_that_allocate_at_random_and_are_killed_never_exceed_the_limit(
+    tenants: Tenants, processes: int, threads: int, seconds: float
+) -> None:
+    deaths = processes // 2
+    crowd, sampler = [tenants.start() for _ in range(processes + deaths)], Sampler(tenants.machine)
+    end = time.monotonic() + seconds
+    for seed, client in enumerate(crowd[:processes]):
+        client.send(f"churn {threads} {seconds} {seed} {BY_EVERY_WAY}")
+    most, said, killed = 0.0, 0, 0
     while time.monotonic() < end - 1:
         most = max(most, sampler.used())
-        if killed < 2 and time.monotonic() > end - seconds / (2 + killed):
+        said = max(said, *(record_word(each, "memory_bytes") for each in crowd[killed:]))
+        if killed < deaths and time.monotonic() > end - seconds * (deaths - killed) / (deaths + 1):
             crowd[killed].kill()
+            crowd[processes + killed].send(f"churn {threads} {end - time.monotonic():.3f} {20 + killed} {BY_EVERY_WAY}")
             killed += 1
-            crowd[3 + killed].send(f"churn 4 {end - time.monotonic():.3f} {10 + killed}")
     assert LIMIT * MIB / 2 < most <= LIMIT * MIB
+    assert 0 < said <= LIMIT * MIB
+    assert killed == deaths
     assert all(client.answer().result > 0 for client in crowd[killed:])
     eventually(lambda: sampler.used() <= 0, "everything is free")
-    assert allocate(crowd[-1], LIMIT - 100)
+    eventually(
+        lambda: sum(record_word(each, "memory_bytes") for each in crowd[killed:]) == 0, "nothing counts any more"
+    )
+    assert eventually(lambda: allocate(crowd[-1], LIMIT - 100), "the limit is there again")

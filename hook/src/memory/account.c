@@ -76,8 +76,11 @@ uint64_t orion_memory_excess(CUdevice device)
 {
     struct orion_process *process = orion_the_process;
     struct orion_gpu *gpu = client_on(process, device, false);
-    uint64_t most = limit_of(gpu), used = orion_memory(process)->used[device];
+    uint64_t most = limit_of(gpu);
     if (most == 0) return 0;
+    orion_account_lock(orion_memory(process));
+    uint64_t used = orion_memory(process)->used[device];
+    orion_account_unlock(orion_memory(process));
     if (credit_of(gpu) < most) most = credit_of(gpu);
     return used > most ? used - most : 0;
 }

@@ -46,7 +46,7 @@ struct orion_pool {
 
 struct orion_pools {
     _Atomic uint32_t lock; /* a thread may sleep for it; the driver is asked under it */
-    uint32_t high;         /* the number of entries that were ever used */
+    _Atomic uint32_t high; /* the number of entries that were ever used */
     struct orion_pool entry[ORION_POOLS];
 };
 ORION_PART(pools)
