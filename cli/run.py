@@ -54,7 +54,7 @@ Memory = Annotated[
     typer.Option(
         parser=_size,
         metavar="SIZE",
-        help="Device memory that all its processes may allocate together, such as 8GiB.",
+        help="Device memory that all its processes may hold together, such as 8GiB.",
         show_default="no limit",
     ),
 ]

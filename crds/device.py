@@ -104,7 +104,7 @@ class SlotRow(Model):
     """ The generation of that GPUShare which the agent has applied. """
 
     memory_limit: Memory | None = None
-    """ The device memory that the processes of the slot may allocate together. Unit: bytes. """
+    """ The device memory that the processes of the slot may hold together. Unit: bytes. """
 
     compute_request: Number | None = None
     """ be: the part of the time that the slot gets at least, of the time that hp leaves; absent: no request. """

@@ -65,9 +65,10 @@ class DeviceMemory(Model):
     """ The device memory that counts as reserved on the GPU when pods are placed. Unit: bytes. Default: the limit. """
 
     limit: MemoryAmount | None = None
-    """ The device memory that all processes of the slot may allocate together. An allocation beyond the limit fails
-    with the error of a full GPU. A lower limit does not free memory that is already allocated. Unit: bytes. Default:
-    no limit.
+    """ The device memory that all processes of the slot may hold together: what they allocate, what their memory pools
+    keep, and what the driver takes for their contexts and code. An allocation beyond the limit fails with the error of
+    a full GPU. Mapped host memory and imported memory do not count. A lower limit does not free memory that is already
+    allocated. Unit: bytes. Default: no limit.
     """
 
     rules = MEMORY

@@ -118,7 +118,7 @@ struct orion_grant_page {
     _Atomic uint32_t current;
     _Atomic uint32_t plan;         /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
     _Atomic uint32_t credit_epoch; /* differs between the pages of successive agents; 0: the agent gives no credit */
-    _Atomic uint32_t used_mib;     /* what the slot's processes have allocated together, lately, in MiB */
+    _Atomic uint32_t used_mib;     /* what the slot's processes hold together, lately, in MiB */
     uint32_t spare[12];
     struct orion_grant copy[2];
     uint8_t unused[1664];
@@ -170,7 +170,7 @@ struct orion_record_page {
     _Atomic uint64_t busy_periods;      /* hp: number of the closed busy periods */
     _Atomic uint64_t busy_since_ns;     /* hp: when the current busy period began; 0: there is none */
     _Atomic uint64_t linger_ns;         /* hp: the linger learnt so far */
-    _Atomic uint64_t memory_bytes;      /* device memory allocated through the driver */
+    _Atomic uint64_t memory_bytes;      /* device memory that the hook counts (memory/memory.h) */
     _Atomic uint64_t memory_refusals;   /* allocations that failed because of the limit */
     _Atomic uint64_t given_up;          /* be: waits that ended because hp made no progress or was stopped */
     _Atomic uint64_t unknown_functions; /* looked-up driver functions that the hook does not know */

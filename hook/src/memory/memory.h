@@ -1,4 +1,4 @@
-/* Device memory that this process has allocated on each device, and what it may hold there: the limit of the grant, and
+/* Device memory that this process holds on each device, and what it may hold there: the limit of the grant, and
  * this client's credit.
  *
  * The limit is that of the slot. So that an allocation needs no message, the agent gives each client of the slot credit,
