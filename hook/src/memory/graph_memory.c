@@ -86,3 +86,11 @@ void orion_graph_memory_launched(CUgraphExec exec, struct orion_stream_name stre
     struct orion_graph_memory *memory = orion_graph_memory(process);
     if (find(memory, word, word) != NULL || atomic_load(&memory->full)) orion_pools_graph_launched(orion_memory_device_of(stream));
 }
+
+bool orion_graph_memory_ask(CUdevice device, CUmemPool_attribute attribute, uint64_t *bytes)
+{
+    CUgraphMem_attribute same =
+        attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT : CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+    return orion_driver.cuDeviceGetGraphMemAttribute != NULL &&
+           orion_driver.cuDeviceGetGraphMemAttribute(device, same, bytes) == CUDA_SUCCESS;
+}

@@ -33,4 +33,7 @@ void orion_graph_memory_ending(CUgraphExec exec);
 /* After an upload or a launch. */
 void orion_graph_memory_launched(CUgraphExec exec, struct orion_stream_name stream, CUresult result);
 
+/* The two attributes of a pool that the hook reads, for the memory of a device's graphs. */
+bool orion_graph_memory_ask(CUdevice device, CUmemPool_attribute attribute, uint64_t *bytes);
+
 #endif

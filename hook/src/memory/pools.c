@@ -65,17 +65,9 @@ static void enter_graphs(struct orion_pools *pools, CUdevice device)
 
 /* -- What a pool holds, under the lock ------------------------------------------------------------------------------- */
 
-static bool ask_graphs(CUdevice device, CUmemPool_attribute attribute, uint64_t *bytes)
-{
-    CUgraphMem_attribute same =
-        attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT : CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
-    return orion_driver.cuDeviceGetGraphMemAttribute != NULL &&
-           orion_driver.cuDeviceGetGraphMemAttribute(device, same, bytes) == CUDA_SUCCESS;
-}
-
 static bool ask(const struct orion_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
 {
-    if (pool->is_of_graphs) return ask_graphs(pool->device, attribute, bytes);
+    if (pool->is_of_graphs) return orion_graph_memory_ask(pool->device, attribute, bytes);
     return orion_driver.cuMemPoolGetAttribute != NULL &&
            orion_driver.cuMemPoolGetAttribute(pool->handle, attribute, bytes) == CUDA_SUCCESS;
 }
@@ -97,14 +89,25 @@ static void move(struct orion_process *process, CUdevice device, uint64_t from, 
     orion_account_unlock(memory);
 }
 
+static uint64_t whole_steps(uint64_t bytes) { return (bytes + STEP - 1) / STEP * STEP; }
+
+/* By how much calls under way may make the pool grow. One that had its growth reserved may have taken what another one has
+ * claimed, so that the pool grows for that one. */
+static uint64_t may_grow(const struct orion_pool *pool)
+{
+    uint64_t left = pool->claimed == 0 ? 0 : free_part(pool);
+    return pool->promised + (pool->claimed > left ? whole_steps(pool->claimed - left) : 0);
+}
+
 /* Returns how much lower the count is than before. If the driver does not answer, the count stays. */
 static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
 {
     uint64_t held, before = pool->counted;
     if (pool->device < 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
-    if (pool->counted > held + pool->promised) pool->counted = held + pool->promised;
+    uint64_t most = held + may_grow(pool);
+    if (pool->counted > most) pool->counted = most;
     if (pool->counted < held) {
-        if (pool->claimed != 0) pool->overgrown += held - pool->counted;
+        pool->overgrown += held - pool->counted; /* matters to calls that have claimed the free part */
         pool->counted = held;
     }
     move(process, pool->device, before, pool->counted);
@@ -134,7 +137,7 @@ bool orion_pool_begin(struct orion_pooling *pooling)
     pooling->counts = pool != NULL && orion_account_counts(pool->device);
     if (pooling->counts) pooling->index = (uint32_t)(pool - pools->entry), pooling->device = pool->device;
     unlock(pools);
-    pooling->growth = (orion_account_countable(pooling->bytes) + STEP - 1) / STEP * STEP;
+    pooling->growth = whole_steps(orion_account_countable(pooling->bytes));
     return pooling->counts;
 }
 
@@ -153,6 +156,7 @@ bool orion_pool_claim(struct orion_pooling *pooling)
     struct orion_pool *pool = &pools->entry[pooling->index];
     lock(pools);
     pooling->claims = orion_account_countable(pooling->bytes) + pool->claimed <= free_part(pool);
+    if (pooling->claims && pool->claimed == 0) pool->overgrown = 0;
     if (pooling->claims) pool->claimed += pooling->bytes;
     unlock(pools);
     return pooling->claims;
@@ -173,10 +177,11 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
     struct orion_pools *pools = orion_pools(process);
     struct orion_pool *pool = &pools->entry[pooling->index];
     lock(pools);
-    if (!pooling->claims) pool->promised -= pooling->growth;
+    if (pooling->claims) pool->claimed -= pooling->bytes;
+    else pool->promised -= pooling->growth;
     correct(process, pool);
     bool grew = pooling->claims && pool->overgrown != 0;
-    if (pooling->claims) pool->claimed -= pooling->bytes, pool->overgrown = 0;
+    if (pooling->claims) pool->overgrown = 0;
     unlock(pools);
     if (result != CUDA_SUCCESS) return result;
     if (grew) {

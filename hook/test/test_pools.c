@@ -1,0 +1,254 @@
+/* What pools hold of the driver counts, whatever the driver decides: its pools grow in steps of 32 MiB, keep what is freed
+ * until a synchronisation, and cannot use each free part for each allocation. */
+#include "check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "agent/credit.h"
+#include "fake_driver.h"
+#include "memory/graph_memory.h"
+#include "memory/memory.h"
+#include "memory/pools.h"
+#include "system/system.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define STEP (32 * MIB)
+#define LIMIT (512 * MIB)
+#define THREADS 8u
+#define ROUNDS 4000u
+#define DEFAULT ((CUmemoryPool)0x10000)
+#define CREATED ((CUmemoryPool)0x20000)
+#define OF_HOST ((CUmemoryPool)0x30000)
+
+/* One pool, whose numbers the test reads and sets. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t held, taken, pending; /* pending: freed, but not given back before the next synchronisation */
+static bool fragmented;               /* no allocation fits into the free part */
+static unsigned trims, next_address;
+static uint64_t size_of[1u << 20];
+static struct orion_gpu *gpu;
+
+static CUresult CUDAAPI fake_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    (void)pool;
+    pthread_mutex_lock(&mutex);
+    *(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? held : taken;
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_default(CUmemoryPool *pool, CUdevice device)
+{
+    *pool = DEFAULT;
+    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+static CUresult CUDAAPI fake_trim(CUmemoryPool pool, size_t keep)
+{
+    (void)pool;
+    pthread_mutex_lock(&mutex);
+    trims++;
+    uint64_t least = (taken + pending + STEP - 1) / STEP * STEP;
+    if (least < keep) least = keep;
+    if (held > least) held = least;
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+static CUresult take(CUdeviceptr *at, uint64_t bytes)
+{
+    pthread_mutex_lock(&mutex);
+    uint64_t left = fragmented ? 0 : held - taken;
+    if (bytes > left) held += (bytes - left + STEP - 1) / STEP * STEP;
+    taken += bytes;
+    if (pending > held - taken) pending = held - taken;
+    *at = ++next_address * UINT64_C(512);
+    size_of[next_address] = bytes;
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_free(CUdeviceptr at, CUstream stream)
+{
+    (void)stream;
+    pthread_mutex_lock(&mutex);
+    taken -= size_of[at / 512];
+    pending += size_of[at / 512];
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
+}
+static void synchronise(void)
+{
+    pthread_mutex_lock(&mutex);
+    pending = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
+/* As the wrappers of cuMemAllocFromPoolAsync and cuMemFreeAsync. */
+static CUresult allocate(CUdeviceptr *at, uint64_t bytes, CUmemoryPool pool)
+{
+    struct orion_pooling pooling = {.pool = pool, .stream = {(CUstream)0x20, false}, .bytes = bytes};
+    if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return orion_pool_end(&pooling, at, take(at, bytes));
+}
+static void release(CUdeviceptr at)
+{
+    struct orion_release released = orion_memory_releasing(at);
+    orion_memory_released(&released, fake_free(at, NULL));
+}
+
+static uint64_t counted(void) { return atomic_load(&gpu->record->memory_bytes); }
+
+static void a_pool_counts_with_what_it_holds(void)
+{
+    CUdeviceptr at;
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    CHECK(counted() == STEP);
+    release(at);
+    CHECK(counted() == STEP);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+    CHECK(counted() == 0);
+}
+
+static void pools_of_host_memory_and_foreign_pools_do_not_count(void)
+{
+    CUdeviceptr at;
+    const CUmemPoolProps of_host = {.location = {.type = CU_MEM_LOCATION_TYPE_HOST}};
+    orion_pool_made(OF_HOST, &of_host);
+    CHECK(allocate(&at, 2 * LIMIT, OF_HOST) == CUDA_SUCCESS);
+    CHECK(allocate(&at, 2 * LIMIT, (CUmemoryPool)0x40000) == CUDA_SUCCESS);
+    CHECK(counted() == 0);
+    held = taken = 0;
+}
+
+static void what_waits_for_a_synchronisation_serves_the_next_allocation(void)
+{
+    CUdeviceptr at;
+    for (unsigned i = 0; i < 10; i++) {
+        CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
+        release(at);
+        CHECK(counted() == 320 * MIB);
+    }
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+}
+
+static void a_pool_that_grows_without_credit_gives_it_back(void)
+{
+    CUdeviceptr one, two;
+    CHECK(allocate(&one, 300 * MIB, NULL) == CUDA_SUCCESS);
+    release(one);
+    fragmented = true;
+    CHECK(allocate(&two, 300 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(two == 0 && taken == 0);
+    fragmented = false;
+    synchronise();
+    CHECK(allocate(&one, 480 * MIB, NULL) == CUDA_SUCCESS); /* looks first, then trims */
+    CHECK(counted() <= LIMIT && counted() >= held);
+    release(one);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+    CHECK(counted() == 0);
+}
+
+/* The second call takes what the first one has claimed, so the pool grows for the first one. */
+static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
+{
+    CUdeviceptr at, other;
+    struct orion_pooling claiming = {.stream = {(CUstream)0x20, false}, .bytes = 300 * MIB}, promised = claiming;
+    promised.bytes = 160 * MIB;
+    CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
+    release(at);
+    CHECK(orion_pool_may_begin(&claiming) && claiming.claims);
+    CHECK(orion_pool_may_begin(&promised) && !promised.claims);
+    CHECK(orion_pool_end(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
+    CHECK(counted() == 480 * MIB);
+    CHECK(!orion_allocation_may_begin(0, 64 * MIB));
+    CHECK(orion_pool_end(&claiming, &at, take(&at, claiming.bytes)) == CUDA_SUCCESS);
+    CHECK(held == 480 * MIB && counted() == held);
+    release(at);
+    release(other);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+    CHECK(counted() == 0);
+}
+
+static void an_entry_of_a_created_pool_ends_with_it(void)
+{
+    CUdeviceptr at;
+    const CUmemPoolProps there = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    orion_pool_made(CREATED, &there);
+    CHECK(allocate(&at, 100 * MIB, CREATED) == CUDA_SUCCESS);
+    CHECK(counted() == 128 * MIB);
+    orion_pool_ending(CREATED);
+    CHECK(counted() == 100 * MIB);
+    release(at);
+    CHECK(counted() == 0);
+    held = taken = pending = 0;
+}
+
+static _Atomic unsigned done;
+
+static void *churn(void *argument)
+{
+    unsigned seed = (unsigned)(uintptr_t)argument;
+    CUdeviceptr kept[8] = {0};
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        CUdeviceptr *one = &kept[(unsigned)rand_r(&seed) % 8];
+        if (*one != 0) release(*one), *one = 0;
+        else if (allocate(one, (1 + (unsigned)rand_r(&seed) % 64) * MIB, NULL) != CUDA_SUCCESS) *one = 0;
+        if (rand_r(&seed) % 16 == 0) synchronise();
+    }
+    for (unsigned i = 0; i < 8; i++)
+        if (kept[i] != 0) release(kept[i]);
+    atomic_fetch_add(&done, 1);
+    return NULL;
+}
+
+static void threads_never_make_the_count_too_high_or_too_low(void)
+{
+    pthread_t thread[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, churn, (void *)(uintptr_t)(i + 1));
+    uint64_t most = 0;
+    while (atomic_load(&done) < THREADS) {
+        orion_pools_poll(orion_the_process, 0);
+        uint64_t now = counted();
+        most = now > most ? now : most;
+        CHECK(now <= LIMIT);
+        pthread_mutex_lock(&mutex);
+        CHECK(held <= LIMIT);
+        pthread_mutex_unlock(&mutex);
+    }
+    for (unsigned i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    CHECK(most > LIMIT / 2);
+    orion_pools_look(0);
+    CHECK(counted() == held);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+    CHECK(counted() == 0);
+}
+
+int main(void)
+{
+    gpu = fake_gpu(ORION_ROLE_BE);
+    orion_driver.cuMemPoolGetAttribute = fake_attribute;
+    orion_driver.cuDeviceGetDefaultMemPool = fake_default;
+    orion_driver.cuDeviceGetMemPool = fake_default;
+    orion_driver.cuMemPoolTrimTo = fake_trim;
+    orion_driver.cuMemFreeAsync = fake_free;
+    struct orion_grant *grant = ((struct orion_grant_page *)(uintptr_t)gpu->grant)->copy;
+    grant[0].memory_limit_bytes = grant[1].memory_limit_bytes = LIMIT;
+    a_pool_counts_with_what_it_holds();
+    pools_of_host_memory_and_foreign_pools_do_not_count();
+    what_waits_for_a_synchronisation_serves_the_next_allocation();
+    a_pool_that_grows_without_credit_gives_it_back();
+    growth_that_was_reserved_for_one_call_may_serve_another_one();
+    an_entry_of_a_created_pool_ends_with_it();
+    threads_never_make_the_count_too_high_or_too_low();
+    CHECK(trims > 0);
+    puts("pools: ok");
+    return 0;
+}
