@@ -51,7 +51,7 @@ COPY . /source
 WORKDIR /source
 RUN --mount=type=cache,target=/root/.cache/zig \
     PATH=/tools/bin:$PATH CC=/source/tools/cc-glibc-2.17 LDFLAGS=-Wl,-s \
-    SKBUILD_BUILD_TARGETS="orion_hook;orion_hook_bench;orion_await_agent;orion_profiler;sim" \
+    SKBUILD_BUILD_TARGETS="orion_hook;orion_hook_bench;orion_await_agent;orion_profiler;sim;sim_nvml" \
     python3 -c 'from scikit_build_core.build import build_wheel; build_wheel("/wheels")'
 # Install below a separate root, so that the image gets a layer with Orion alone.
 RUN python3 -m pip --python /opt/orion install --quiet --no-warn-script-location --root /installed --no-deps --no-index \
