@@ -68,7 +68,7 @@ TIERS = {
     "cluster": Tier("cluster", 4, "worksteal", lambda say: go_modules.build_missing(say)),
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
-    "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),
+    "node": Tier("node", 3, "loadscope", _bring_node, _other_mode),
     # Not part of `make test`: the controllers take too long to build. One worker, since they all share one cluster.
     "neighbours": Tier("neighbours", 1, "loadscope", _bring_neighbours),
 }
