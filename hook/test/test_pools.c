@@ -2,6 +2,7 @@
  * until a synchronisation, and cannot use each free part for each allocation. */
 #include "check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -28,10 +29,15 @@ static bool fragmented;               /* no allocation fits into the free part *
 static unsigned trims, next_address;
 static uint64_t size_of[1u << 20];
 static struct orion_gpu *gpu;
+static _Atomic unsigned asked;
+static _Atomic bool silent, without_descriptors;
 
 static CUresult CUDAAPI fake_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     (void)pool;
+    atomic_fetch_add(&asked, 1);
+    if (fcntl(0, F_GETFD) < 0) atomic_store(&without_descriptors, true);
+    if (atomic_load(&silent)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     pthread_mutex_lock(&mutex);
     *(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? held : taken;
     pthread_mutex_unlock(&mutex);
@@ -189,6 +195,60 @@ static void an_entry_of_a_created_pool_ends_with_it(void)
     held = taken = pending = 0;
 }
 
+/* As after an error that ends the context: no call of the driver succeeds any more. */
+static void an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent(void)
+{
+    CUdeviceptr at;
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    atomic_store(&silent, true);
+    for (unsigned i = 0; i < 3; i++) {
+        struct orion_pooling pooling = {.stream = {(CUstream)0x20, false}, .bytes = 2 * STEP};
+        CHECK(orion_pool_may_begin(&pooling));
+        CHECK(orion_pool_end(&pooling, &at, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK(counted() == STEP);
+    }
+    atomic_store(&silent, false);
+}
+
+/* The driver may have ended the pools with the context, so the hook must not ask about them. */
+static void pools_do_not_count_after_the_end_of_the_primary_context(void)
+{
+    CUdeviceptr at;
+    CHECK(allocate(&at, 100 * MIB, NULL) == CUDA_SUCCESS);
+    orion_pools_ended_on(orion_the_process, 0);
+    CHECK(counted() == 0);
+    unsigned before = atomic_load(&asked);
+    orion_pools_look(0);
+    orion_pools_trim(0, MIB);
+    CHECK(atomic_load(&asked) == before && counted() == 0);
+    held = taken = pending = 0;
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    CHECK(counted() == STEP);
+}
+
+/* Without a call of the program, and in a thread that has the program's descriptors: the driver may need its own. */
+static void a_thread_looks_at_pools_under_a_limit(void)
+{
+    synchronise();
+    pthread_mutex_lock(&mutex);
+    held = taken = 0;
+    pthread_mutex_unlock(&mutex);
+    for (unsigned i = 0; counted() != 0 && i < 1000; i++) orion_sleep_precisely(10 * ORION_MILLISECOND);
+    CHECK(counted() == 0 && !atomic_load(&without_descriptors));
+}
+
+static void without_a_limit_nobody_looks(void)
+{
+    CUdeviceptr at;
+    struct orion_grant *grant = ((struct orion_grant_page *)(uintptr_t)gpu->grant)->copy;
+    grant[0].memory_limit_bytes = grant[1].memory_limit_bytes = 0;
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    orion_sleep_precisely(300 * ORION_MILLISECOND); /* the thread may have begun a look */
+    unsigned before = atomic_load(&asked);
+    orion_sleep_precisely(600 * ORION_MILLISECOND);
+    CHECK(atomic_load(&asked) == before);
+}
+
 static _Atomic unsigned done;
 
 static void *churn(void *argument)
@@ -247,7 +307,11 @@ int main(void)
     a_pool_that_grows_without_credit_gives_it_back();
     growth_that_was_reserved_for_one_call_may_serve_another_one();
     an_entry_of_a_created_pool_ends_with_it();
+    an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent();
+    pools_do_not_count_after_the_end_of_the_primary_context();
+    a_thread_looks_at_pools_under_a_limit();
     threads_never_make_the_count_too_high_or_too_low();
+    without_a_limit_nobody_looks();
     CHECK(trims > 0);
     puts("pools: ok");
     return 0;

@@ -189,3 +189,23 @@ def test_an_upload_does_no_harm(client: Client) -> None:
     client.must(f"allocgraph {200 * MIB}")
     client.must("upgraph")
     assert counted(client) == client.do("graphsheld").result // MIB
+
+
+def test_pools_count_no_more_after_the_device_is_reset(client: Client) -> None:
+    client.must(f"keep {1 << 40}")
+    client.must(f"take {300 * MIB}")
+    client.must("give")
+    client.must("reset")
+    assert counted(client) == 0
+    client.must(f"alloc {LIMIT * MIB}")
+
+
+def test_a_thread_that_has_no_descriptors_of_the_driver_asks_it_nothing(client: Client) -> None:
+    """The thread that talks with the agent has closed them for itself; another thread looks at the pools."""
+    client.must(f"keep {1 << 40}")
+    before = {thread.name for thread in client.threads()}
+    client.must(f"take {300 * MIB}")
+    assert eventually(lambda: {thread.name for thread in client.threads()} - before, "a thread of its own")
+    client.must("give")
+    client.must("trim 0")
+    assert eventually(lambda: counted(client) == 0, "that thread sees what the pool has given back")

@@ -10,7 +10,6 @@
 #include "agent/membership.h"
 #include "hp/busy.h"
 #include "memory/memory.h"
-#include "memory/pools.h"
 #include "process/alive.h"
 #include "process/notifier.h"
 #include "process/policy.h"
@@ -81,7 +80,6 @@ static void serve_gpu(struct orion_membership *membership)
             if (!threads) orion_membership_poll(membership, now);
             socket_poll_ns = now + HP_SOCKET_POLL_NS;
             count_launches(membership->process, gpu, now);
-            orion_pools_poll(membership->process, gpu->device);
             /* Includes memory that was allocated before the record page was mapped. */
             orion_memory_publish(membership->process, gpu);
             orion_time_slice_decide(membership->process);

@@ -13,6 +13,7 @@
 #include "hp/busy.h"
 #include "hp/marks.h"
 #include "learning/kernels.h"
+#include "memory/pools.h"
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -126,6 +127,7 @@ void orion_context_ended(void)
     ending_primary = -1;
     if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
         orion_own_streams_end_on(process, device);
+        orion_pools_ended_on(process, device);
         for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
             if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
     }

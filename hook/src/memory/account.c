@@ -33,6 +33,11 @@ static struct orion_gpu *limiting_gpu(struct orion_process *process, CUdevice de
 
 static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_grant(gpu)->memory_limit_bytes; }
 
+bool orion_account_is_limited(struct orion_process *process, CUdevice device)
+{
+    return limit_of(client_on(process, device, false)) != 0;
+}
+
 /* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
  * credit comes after it. The caller has the lock, so the page never lags behind. */
 static void publish_to(struct orion_gpu *gpu, uint64_t used)

@@ -15,6 +15,9 @@ static inline bool orion_account_counts(CUdevice device) { return device >= 0 &&
 /* A sum of such sizes does not overflow. The driver refuses a larger one. */
 static inline uint64_t orion_account_countable(uint64_t bytes) { return bytes < UINT64_C(1) << 50 ? bytes : UINT64_C(1) << 50; }
 
+/* Whether a grant limits what the process holds on the device, as far as it is known now. */
+bool orion_account_is_limited(struct orion_process *process, CUdevice device);
+
 /* Sets or lowers the device's sum, and publishes it. The caller has the lock. */
 void orion_account_change(struct orion_process *process, CUdevice device, uint64_t used);
 void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes);

@@ -104,7 +104,8 @@ uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device)
         struct orion_allocation *entry = &memory->allocation[i / ORION_ALLOCATIONS][i % ORION_ALLOCATIONS];
         if (entry->pool != pool + 1) continue;
         bytes += entry->bytes;
-        entry->pool = 0, entry->device = (unsigned)device;
+        if (device < 0) *entry = (struct orion_allocation){0};
+        else entry->pool = 0, entry->device = (unsigned)device;
     }
     orion_account_unlock(memory);
     return bytes;

@@ -66,7 +66,7 @@ void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that f
 void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result);
 
 /* After an allocation from a pool, which counts the memory: notes whose memory is at the address. The second function
- * returns what such allocations of a pool still hold; from then on each of them counts by itself. */
+ * returns what such allocations of a pool still hold; from then on each of them counts by itself, or with device -1 none. */
 void orion_memory_pooled(uint64_t key, uint64_t bytes, uint32_t pool);
 uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device);
 

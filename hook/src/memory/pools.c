@@ -6,10 +6,12 @@
 #include "memory/account.h"
 #include "memory/graph_memory.h"
 #include "streams/capture.h"
+#include "system/spawn.h"
 #include "system/system.h"
 
 #define STEP (UINT64_C(32) << 20) /* by which the driver's pools grow */
 #define LOOK_AGAIN_NS (10 * ORION_MILLISECOND)
+#define POLL_NS (250 * ORION_MILLISECOND)
 
 static void lock(struct orion_pools *pools)
 {
@@ -89,6 +91,14 @@ static void move(struct orion_process *process, CUdevice device, uint64_t from, 
     orion_account_unlock(memory);
 }
 
+static void count(struct orion_process *process, struct orion_pool *pool, uint64_t bytes)
+{
+    move(process, pool->device, pool->counted, bytes);
+    pool->counted = bytes;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 static uint64_t whole_steps(uint64_t bytes) { return (bytes + STEP - 1) / STEP * STEP; }
 
 /* By how much calls under way may make the pool grow. One that had its growth reserved may have taken what another one has
@@ -162,6 +172,27 @@ bool orion_pool_claim(struct orion_pooling *pooling)
     return pooling->claims;
 }
 
+/* The descriptors of a thread are those of the thread that starts it, so a thread of the program must start this one. */
+static void *poll_devices(void *argument)
+{
+    struct orion_process *process = argument;
+    for (;;) {
+        orion_futex_wait(&orion_pools(process)->polling, 1, POLL_NS, false);
+        for (CUdevice device = 0; orion_account_counts(device); device++)
+            if (orion_account_is_limited(process, device)) orion_pools_poll(process, device);
+    }
+    return NULL;
+}
+
+static void start_polling(struct orion_process *process, CUdevice device)
+{
+    uint32_t none = 0;
+    struct orion_pools *pools = orion_pools(process);
+    if (atomic_load_explicit(&pools->polling, memory_order_relaxed) != 0 || !orion_account_is_limited(process, device)) return;
+    if (atomic_compare_exchange_strong(&pools->polling, &none, 1) && orion_thread_spawn(poll_devices, process) != 0)
+        atomic_store(&pools->polling, 0); /* the next allocation tries again */
+}
+
 static void give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
 {
     __typeof__(&cuMemFreeAsync) release =
@@ -179,10 +210,12 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
     lock(pools);
     if (pooling->claims) pool->claimed -= pooling->bytes;
     else pool->promised -= pooling->growth;
+    if (!pooling->claims && result != CUDA_SUCCESS) count(process, pool, pool->counted - least(pool->counted, pooling->growth));
     correct(process, pool);
     bool grew = pooling->claims && pool->overgrown != 0;
     if (pooling->claims) pool->overgrown = 0;
     unlock(pools);
+    start_polling(process, pooling->device);
     if (result != CUDA_SUCCESS) return result;
     if (grew) {
         give_up(pooling, at);
@@ -193,6 +226,8 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
 }
 
 /* -- Pools come and go ----------------------------------------------------------------------------------------------- */
+
+static bool is_on(const struct orion_pool *pool, CUdevice device) { return pool->handle != NULL && pool->device == device; }
 
 void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
@@ -223,17 +258,32 @@ void orion_pool_ending(CUmemoryPool handle)
     unlock(pools);
 }
 
+void orion_pools_ended_on(struct orion_process *process, CUdevice device)
+{
+    struct orion_pools *pools = orion_pools(process);
+    lock(pools);
+    for (uint32_t i = 0; i < pools->high; i++) {
+        if (!is_on(&pools->entry[i], device) || pools->entry[i].counted == 0) continue;
+        orion_memory_leave_pool(i, -1);
+        count(process, &pools->entry[i], 0);
+    }
+    unlock(pools);
+}
+
 /* -- Looking and trimming -------------------------------------------------------------------------------------------- */
 
-static bool is_on(const struct orion_pool *pool, CUdevice device) { return pool->handle != NULL && pool->device == device; }
+/* Of another pool the driver may know nothing: see orion_pools_ended_on. */
+static bool is_in_use(const struct orion_pool *pool, CUdevice device)
+{
+    return is_on(pool, device) && (pool->counted != 0 || pool->is_of_graphs);
+}
 
 static bool look(struct orion_process *process, CUdevice device)
 {
     struct orion_pools *pools = orion_pools(process);
     uint64_t less = 0;
     for (uint32_t i = 0; i < pools->high; i++)
-        if (is_on(&pools->entry[i], device) && (pools->entry[i].counted != 0 || pools->entry[i].is_of_graphs))
-            less += correct(process, &pools->entry[i]);
+        if (is_in_use(&pools->entry[i], device)) less += correct(process, &pools->entry[i]);
     return less != 0;
 }
 
@@ -280,9 +330,9 @@ static bool trim_all(CUdevice device, uint64_t bytes, bool part)
     if (orion_driver.cuMemPoolTrimTo == NULL) return false;
     lock(pools);
     for (uint32_t i = 0; i < pools->high; i++)
-        if (is_on(&pools->entry[i], device)) spare += free_part(&pools->entry[i]);
+        if (is_in_use(&pools->entry[i], device)) spare += free_part(&pools->entry[i]);
     for (uint32_t i = 0; i < pools->high && (part || spare >= bytes) && less < bytes; i++)
-        if (is_on(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
+        if (is_in_use(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
     unlock(pools);
     return less != 0;
 }
@@ -293,7 +343,8 @@ void orion_pools_graph_launched(CUdevice device)
 {
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
-    if (!orion_account_counts(device)) return;
+    if (!orion_account_counts(device) || !orion_account_is_limited(process, device)) return;
+    start_polling(process, device);
     lock(pools);
     enter_graphs(pools, device);
     struct orion_pool *pool = find(pools, OF_GRAPHS(device));

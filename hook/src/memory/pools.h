@@ -10,14 +10,17 @@
  * the count. So the count is never lower than what the pool holds, and never higher than what was reserved.
  *
  * A pool gives memory back at a synchronisation, which the hook does not watch. It reads what its pools hold where that
- * matters: before it asks for credit or refuses an allocation, for cuMemGetInfo, and four times a second for the agent. If
- * that does not suffice, it trims the pools, as the driver does before it refuses an allocation. If the pool's growth still
+ * matters: before it asks for credit or refuses an allocation, for cuMemGetInfo, and four times a second for the agent. A
+ * thread of its own does the last: a call of the program may hold the driver's locks for long, and the thread that serves the
+ * agent has a descriptor table of its own, in which the driver's descriptors are missing. Without a limit nobody looks. If
+ * looking does not suffice, it trims the pools, as the driver does before it refuses an allocation. If the pool's growth still
  * finds no credit, the allocation may have what is free in the pool. If the pool grows even so, the allocation ends
  * with "out of memory".
  * Rejected: an estimate of which free part of a pool an allocation can have. It depends on streams, events and gaps.
  *
  * The memory of graphs with allocation nodes counts like a pool of the device: the driver keeps it for later launches. A
- * launch is never refused, so nothing is reserved for it; the hook looks after each launch of such a graph (graph_memory.h).
+ * launch is never refused, so nothing is reserved for it; under a limit the hook looks after each launch of such a graph
+ * (graph_memory.h).
  *
  * Pools of host memory and imported pools do not count: the hook knows the default pools of the devices, and those that
  * it sees created on a device. A destroyed pool lives on until its last allocation is freed, and the driver no longer says
@@ -45,8 +48,9 @@ struct orion_pool {
 };
 
 struct orion_pools {
-    _Atomic uint32_t lock; /* a thread may sleep for it; the driver is asked under it */
-    _Atomic uint32_t high; /* the number of entries that were ever used */
+    _Atomic uint32_t lock;    /* a thread may sleep for it; the driver is asked under it */
+    _Atomic uint32_t high;    /* the number of entries that were ever used */
+    _Atomic uint32_t polling; /* 1: the thread that looks exists; a private futex */
     struct orion_pool entry[ORION_POOLS];
 };
 ORION_PART(pools)
@@ -74,6 +78,9 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
 
 void orion_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
 void orion_pool_ending(CUmemoryPool pool); /* before cuMemPoolDestroy */
+/* After the end of a device's primary context, which may end its pools: the hook asks about one of them only when the program
+ * has used it again. */
+void orion_pools_ended_on(struct orion_process *process, CUdevice device);
 
 /* After the launch of a graph that allocates: counts what graphs hold on the device. If that is more than the process may
  * hold, trims what is free. */
@@ -81,7 +88,8 @@ void orion_pools_graph_launched(CUdevice device);
 
 /* Corrects the counts of a device's pools. True: the device's sum is lower than before. */
 bool orion_pools_look(CUdevice device);
-/* The same for the hook's own thread, which must not wait. */
+/* The same four times a second, in the thread that looks. Not while a thread of the program uses pools, a capture is open or
+ * a context ends. */
 void orion_pools_poll(struct orion_process *process, CUdevice device);
 /* Trims pools until they hold so much less, if so much of them is free. True: they hold less. */
 bool orion_pools_trim(CUdevice device, uint64_t bytes);
