@@ -18,7 +18,7 @@ So what it held is free when it is a zombie or gone, and the driver lists it no 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orion.hook.join import CreditAnswer
@@ -112,9 +112,10 @@ class Credit:
         for client in self._shared_gpu.clients.values():
             client.said_mib = client.record.memory_mib
 
-    def answered(self, held: dict[int, int] | None) -> None:
+    def answered(self, held: Mapping[int, int | None] | None) -> None:
         """Take the driver's answer: how many bytes each process holds, by its id; None: it does not say.
 
+        A process for which alone it does not say, such as one that ends, changes nothing for others.
         Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
         the smaller one of two answers.
         """
@@ -122,8 +123,10 @@ class Credit:
         if held is None:
             return
         for client in self._shared_gpu.clients.values():
+            if (holds := held.get(client.process_id, 0)) is None:
+                continue
             said = max(client.said_mib, client.record.memory_mib)
-            now = max(0, -(-held.get(client.process_id, 0) // _MIB) - said)
+            now = max(0, -(-holds // _MIB) - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
         self.look()

@@ -37,7 +37,7 @@ class NoGpus:
         """Return an empty list."""
         return []
 
-    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int | None] | None:
         """Return that no process holds anything."""
         return {}
 

@@ -75,8 +75,8 @@ class GpuSource(Protocol):
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return the process ids that the driver lists, in the agent's pid namespace; empty if it lists none."""
 
-    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
-        """Return how many bytes each process holds, by its id; None: the driver does not say it for every process."""
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int | None] | None:
+        """Return how many bytes each process holds, by its id, None where the driver does not say; None: no list."""
 
     def health(self, gpu: Gpu) -> Health:
         """Return what is wrong now or went wrong since the last call; it reports each Xid once. Raises nothing."""

@@ -101,14 +101,13 @@ class NvmlGpus:
         except (self._nvml.NVMLError, KeyError):
             return []
 
-    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
-        """Return what each process with a compute context holds; None under some modes, such as MIG."""
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int | None] | None:
+        """Return what each process with a compute context holds; None where the driver does not say, as with MIG."""
         try:
             listed = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handles[gpu.uuid])
         except (self._nvml.NVMLError, KeyError):
             return None
-        held = {int(each.pid): each.usedGpuMemory for each in listed}
-        return None if None in held.values() else {pid: int(used) for pid, used in held.items()}
+        return {int(each.pid): None if each.usedGpuMemory is None else int(each.usedGpuMemory) for each in listed}
 
     def health(self, gpu: Gpu) -> Health:
         """Return what is wrong now, or went wrong since the last call."""

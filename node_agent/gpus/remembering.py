@@ -107,7 +107,7 @@ class RememberingGpus:
         """As in the source."""
         return self._source.process_ids(gpu)
 
-    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int | None] | None:
         """As in the source."""
         return self._source.memory_of_processes(gpu)
 

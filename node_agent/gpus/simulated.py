@@ -57,7 +57,7 @@ class SimulatedGpus:
         count = self._processes(gpu.index, found, None, _PROCESSES_MAX)
         return [process for process in found[: max(0, min(count, _PROCESSES_MAX))] if process]
 
-    def memory_of_processes(self, gpu: Gpu) -> dict[int, int] | None:
+    def memory_of_processes(self, gpu: Gpu) -> dict[int, int | None] | None:
         """Return what each process holds that is visible in the agent's pid namespace."""
         found, held = (ctypes.c_uint32 * _PROCESSES_MAX)(), (ctypes.c_uint64 * _PROCESSES_MAX)()
         count = self._processes(gpu.index, found, held, _PROCESSES_MAX)

@@ -56,7 +56,7 @@ class DriverMemory:
         """End the thread; does not wait for a call that is running."""
         self._thread.close()
 
-    def _ask(self, gpus: list[Gpu]) -> list[dict[int, int] | None]:
+    def _ask(self, gpus: list[Gpu]) -> list[dict[int, int | None] | None]:
         before = time.thread_time()
         answers = [self._source.memory_of_processes(gpu) for gpu in gpus]
         self._cost_seconds = time.thread_time() - before

@@ -31,12 +31,12 @@ def test_nvml_finds_gpus(nvml: ScriptedNvml) -> None:
     assert (source.memory_used_bytes(gpus[1]), source.process_ids(gpus[1])) == (1, [7])
 
 
-def test_the_memory_of_processes_is_known_only_if_the_driver_says_it_for_each(nvml: ScriptedNvml) -> None:
+def test_the_memory_of_a_process_is_known_only_if_the_driver_says_it(nvml: ScriptedNvml) -> None:
     source = factory.choose("nvml", None)
     gpu = source.find()[0]
-    assert source.memory_of_processes(gpu) is None
+    nvml.gpus[0].processes = [7, 8]
     nvml.gpus[0].held = {7: 3}
-    assert source.memory_of_processes(gpu) == {7: 3}
+    assert source.memory_of_processes(gpu) == {7: 3, 8: None}
     nvml.gpus[0].trouble = LOST
     assert source.memory_of_processes(gpu) is None
 

@@ -195,6 +195,23 @@ def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
 
+def test_a_process_of_which_the_driver_says_nothing_hides_no_other_one() -> None:
+    slots = Slots()
+    process = subprocess.Popen(["sleep", "60"])
+    dead, two = slots.join(300), slots.join(100)
+    dead.process_id, dead.program = process.pid, Program.of(process.pid)
+    slots.credit.asks()
+    slots.credit.answered({process.pid: 320 * MIB, os.getpid(): 130 * MIB})
+    slots.credit.answered({process.pid: None, os.getpid(): 130 * MIB})
+    assert slots.used() == 320 + 130
+    process.kill()
+    process.wait()
+    del slots.clients[0]
+    slots.credit.left(dead)
+    slots.credit.answered({process.pid: None, os.getpid(): 130 * MIB})  # it still ends
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+
+
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(st.sampled_from(("spend", "free", "ask", "look", "limit")), st.integers(0, 3), st.integers(1, 600))
