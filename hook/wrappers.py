@@ -177,7 +177,7 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
         "orion_work_begin(&work);",
         f"CUresult result = {_real(function)};",
         "orion_work_end(&work, result);",
-        f"return orion_pool_end(&pooling, {at}, result);",
+        f"return orion_pool_ended(&pooling, {at}, result);",
     ]
 
 

@@ -92,7 +92,7 @@ static CUresult allocate(CUdeviceptr *at, uint64_t bytes, CUmemoryPool pool)
 {
     struct orion_pooling pooling = {.pool = pool, .stream = {(CUstream)0x20, false}, .bytes = bytes};
     if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;
-    return orion_pool_end(&pooling, at, take(at, bytes));
+    return orion_pool_ended(&pooling, at, take(at, bytes));
 }
 static void release(CUdeviceptr at)
 {
@@ -139,6 +139,39 @@ static void what_waits_for_a_synchronisation_serves_the_next_allocation(void)
     orion_pools_look(0);
 }
 
+/* Also if the pool could be trimmed: it would only grow again. */
+static void an_allocation_that_the_pool_can_serve_trims_nothing(void)
+{
+    CUdeviceptr at;
+    unsigned before = trims;
+    for (unsigned i = 0; i < 10; i++) {
+        CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
+        release(at);
+        synchronise();
+        CHECK(counted() == 320 * MIB && held == 320 * MIB);
+    }
+    CHECK(trims == before);
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+}
+
+static void what_a_pool_has_grown_by_is_kept_if_trimming_makes_room(void)
+{
+    CUdeviceptr at;
+    CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
+    release(at);
+    synchronise();
+    fragmented = true;
+    CHECK(allocate(&at, 290 * MIB, NULL) == CUDA_SUCCESS);
+    fragmented = false;
+    CHECK(counted() == held && held <= LIMIT);
+    release(at);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+    CHECK(counted() == 0);
+}
+
 static void a_pool_that_grows_without_credit_gives_it_back(void)
 {
     CUdeviceptr one, two;
@@ -168,10 +201,10 @@ static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
     release(at);
     CHECK(orion_pool_may_begin(&claiming) && claiming.claims);
     CHECK(orion_pool_may_begin(&promised) && !promised.claims);
-    CHECK(orion_pool_end(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
+    CHECK(orion_pool_ended(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
     CHECK(counted() == 480 * MIB);
     CHECK(!orion_allocation_may_begin(0, 64 * MIB));
-    CHECK(orion_pool_end(&claiming, &at, take(&at, claiming.bytes)) == CUDA_SUCCESS);
+    CHECK(orion_pool_ended(&claiming, &at, take(&at, claiming.bytes)) == CUDA_SUCCESS);
     CHECK(held == 480 * MIB && counted() == held);
     release(at);
     release(other);
@@ -204,7 +237,7 @@ static void an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent(void
     for (unsigned i = 0; i < 3; i++) {
         struct orion_pooling pooling = {.stream = {(CUstream)0x20, false}, .bytes = 2 * STEP};
         CHECK(orion_pool_may_begin(&pooling));
-        CHECK(orion_pool_end(&pooling, &at, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK(orion_pool_ended(&pooling, &at, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_ERROR_ILLEGAL_ADDRESS);
         CHECK(counted() == STEP);
     }
     atomic_store(&silent, false);
@@ -304,6 +337,8 @@ int main(void)
     a_pool_counts_with_what_it_holds();
     pools_of_host_memory_and_foreign_pools_do_not_count();
     what_waits_for_a_synchronisation_serves_the_next_allocation();
+    an_allocation_that_the_pool_can_serve_trims_nothing();
+    what_a_pool_has_grown_by_is_kept_if_trimming_makes_room();
     a_pool_that_grows_without_credit_gives_it_back();
     growth_that_was_reserved_for_one_call_may_serve_another_one();
     an_entry_of_a_created_pool_ends_with_it();

@@ -70,9 +70,11 @@ def test_a_pool_is_trimmed_before_an_allocation_is_refused(client: Client, pool:
     assert counted(client) == LIMIT
     assert not does(client, f"take {200 * MIB} {1 - pool}")
     client.must(f"take {96 * MIB} {pool}")
-    assert client.do(f"held {pool}").result == 96 * MIB
+    assert client.do(f"held {pool}").result == 112 * MIB, "what the pool can serve needs no trimming"
     assert not does(client, f"alloc {20 * MIB}")
-    assert counted(client) == 496
+    client.must(f"alloc {16 * MIB}")
+    assert client.do(f"held {pool}").result == 96 * MIB
+    assert counted(client) == LIMIT
 
 
 def test_memory_that_a_pool_has_given_back_is_there_again(client: Client) -> None:
@@ -209,3 +211,12 @@ def test_a_thread_that_has_no_descriptors_of_the_driver_asks_it_nothing(client: 
     client.must("give")
     client.must("trim 0")
     assert eventually(lambda: counted(client) == 0, "that thread sees what the pool has given back")
+
+
+def test_an_allocation_that_the_pool_can_serve_makes_it_give_nothing_back(client: Client) -> None:
+    client.must(f"keep {1 << 40}")
+    client.must(f"take {300 * MIB}")
+    client.must("give")
+    client.must(f"take {280 * MIB}")
+    assert client.do(f"held {DEFAULT}").result == 300 * MIB
+    assert counted(client) == 300

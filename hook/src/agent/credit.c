@@ -65,11 +65,17 @@ static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
     return reservation == ORION_RESERVED;
 }
 
+/* Without the agent. */
+static bool reserve_at_once(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+{
+    if (orion_memory_reserve(device, bytes, wish) == ORION_RESERVED) return true;
+    return orion_pools_look(device) && orion_memory_reserve(device, bytes, wish) == ORION_RESERVED;
+}
+
 /* Trimming comes last: the program's next allocations would have found that memory in its pools. */
 static bool find_room(CUdevice device, uint64_t bytes, struct orion_wish *wish)
 {
-    if (orion_memory_reserve(device, bytes, wish) == ORION_RESERVED) return true;
-    orion_pools_look(device);
+    if (reserve_at_once(device, bytes, wish)) return true;
     if (reserve(device, bytes, wish)) return true;
     return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish);
 }
@@ -86,11 +92,40 @@ bool orion_pool_may_begin(struct orion_pooling *pooling)
 {
     struct orion_wish wish;
     if (!orion_pool_begin(pooling)) return true;
+    if (reserve_at_once(pooling->device, pooling->growth, &wish)) {
+        orion_pool_promised(pooling);
+        return true;
+    }
+    if (orion_pool_claim(pooling, true)) return true;
     if (find_room(pooling->device, pooling->growth, &wish)) {
         orion_pool_promised(pooling);
         return true;
     }
-    if (orion_pool_claim(pooling)) return true;
+    if (orion_pool_claim(pooling, false)) return true;
     orion_memory_refused(wish.gpu);
     return false;
+}
+
+/* After an allocation that nothing was reserved for: the limit holds for what the process has then. */
+static bool may_keep(CUdevice device)
+{
+    struct orion_wish wish;
+    uint64_t excess = orion_memory_excess(device);
+    if (excess == 0 || (orion_pools_trim(device, excess) && orion_memory_excess(device) == 0)) return true;
+    if (!reserve(device, 1, &wish)) return false;
+    orion_memory_reserved(device, 1, 0, CUDA_ERROR_OUT_OF_MEMORY);
+    return true;
+}
+
+CUresult orion_pool_ended(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result)
+{
+    if (!pooling->counts) return result;
+    bool grew = orion_pool_end(pooling, result);
+    if (result != CUDA_SUCCESS) return result;
+    if (grew && !may_keep(pooling->device)) {
+        orion_pool_give_up(pooling, at);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    orion_pool_keep(pooling, *at);
+    return CUDA_SUCCESS;
 }

@@ -13,5 +13,7 @@ bool orion_allocation_may_begin(CUdevice device, uint64_t bytes);
 /* The same for an allocation from a pool (memory/pools.h). */
 struct orion_pooling;
 bool orion_pool_may_begin(struct orion_pooling *pooling);
+/* After the driver's call. Returns what the program gets: "out of memory" if the pool has grown beyond the limit. */
+CUresult orion_pool_ended(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result);
 
 #endif

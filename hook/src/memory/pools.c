@@ -11,6 +11,7 @@
 
 #define STEP (UINT64_C(32) << 20) /* by which the driver's pools grow */
 #define LOOK_AGAIN_NS (10 * ORION_MILLISECOND)
+#define WARY 64u
 #define POLL_NS (250 * ORION_MILLISECOND)
 
 static void lock(struct orion_pools *pools)
@@ -160,12 +161,15 @@ void orion_pool_promised(const struct orion_pooling *pooling)
     unlock(pools);
 }
 
-bool orion_pool_claim(struct orion_pooling *pooling)
+bool orion_pool_claim(struct orion_pooling *pooling, bool first)
 {
+    if (first && orion_memory_excess(pooling->device) != 0) return false;
     struct orion_pools *pools = orion_pools(orion_the_process);
     struct orion_pool *pool = &pools->entry[pooling->index];
     lock(pools);
-    pooling->claims = orion_account_countable(pooling->bytes) + pool->claimed <= free_part(pool);
+    bool waits = first && pool->wary != 0;
+    if (waits) pool->wary--;
+    pooling->claims = !waits && orion_account_countable(pooling->bytes) + pool->claimed <= free_part(pool);
     if (pooling->claims && pool->claimed == 0) pool->overgrown = 0;
     if (pooling->claims) pool->claimed += pooling->bytes;
     unlock(pools);
@@ -193,7 +197,12 @@ static void start_polling(struct orion_process *process, CUdevice device)
         atomic_store(&pools->polling, 0); /* the next allocation tries again */
 }
 
-static void give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
+void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at)
+{
+    orion_memory_pooled(at, pooling->bytes, pooling->index);
+}
+
+void orion_pool_give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
 {
     __typeof__(&cuMemFreeAsync) release =
         pooling->stream.per_thread ? orion_driver.cuMemFreeAsync_ptsz : orion_driver.cuMemFreeAsync;
@@ -201,9 +210,8 @@ static void give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
     *at = 0;
 }
 
-CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result)
+bool orion_pool_end(const struct orion_pooling *pooling, CUresult result)
 {
-    if (!pooling->counts) return result;
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
     struct orion_pool *pool = &pools->entry[pooling->index];
@@ -214,15 +222,10 @@ CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CU
     correct(process, pool);
     bool grew = pooling->claims && pool->overgrown != 0;
     if (pooling->claims) pool->overgrown = 0;
+    if (grew) pool->wary = WARY;
     unlock(pools);
     start_polling(process, pooling->device);
-    if (result != CUDA_SUCCESS) return result;
-    if (grew) {
-        give_up(pooling, at);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    orion_memory_pooled(*at, pooling->bytes, pooling->index);
-    return result;
+    return grew;
 }
 
 /* -- Pools come and go ----------------------------------------------------------------------------------------------- */

@@ -12,10 +12,12 @@
  * A pool gives memory back at a synchronisation, which the hook does not watch. It reads what its pools hold where that
  * matters: before it asks for credit or refuses an allocation, for cuMemGetInfo, and four times a second for the agent. A
  * thread of its own does the last: a call of the program may hold the driver's locks for long, and the thread that serves the
- * agent has a descriptor table of its own, in which the driver's descriptors are missing. Without a limit nobody looks. If
- * looking does not suffice, it trims the pools, as the driver does before it refuses an allocation. If the pool's growth still
- * finds no credit, the allocation may have what is free in the pool. If the pool grows even so, the allocation ends
- * with "out of memory".
+ * agent has a descriptor table of its own, in which the driver's descriptors are missing. Without a limit nobody looks.
+ *
+ * If the growth finds no credit after a look, the allocation may have what is free in its pool: programs that use most of their
+ * limit allocate so all the time, and need neither the agent nor the driver for it. If the pool grows even so, the hook trims
+ * the pools, as the driver does before it refuses an allocation, and asks for credit; and for a while it does so before the
+ * allocation for this pool. If there is still no credit, the memory goes back and the allocation ends with "out of memory".
  * Rejected: an estimate of which free part of a pool an allocation can have. It depends on streams, events and gaps.
  *
  * The memory of graphs with allocation nodes counts like a pool of the device: the driver keeps it for later launches. A
@@ -44,6 +46,7 @@ struct orion_pool {
     bool is_default, is_of_graphs;
     uint64_t counted;           /* its part of the device's sum */
     uint64_t promised, claimed; /* of calls under way: by how much they may make it grow; what they want of its free part */
+    uint32_t wary;              /* so many allocations more ask and trim before they claim: the last claim made the pool grow */
     uint64_t overgrown;         /* by how much it has grown although nothing was reserved, while calls claim its free part */
 };
 
@@ -70,11 +73,14 @@ struct orion_pooling {
 /* Before the allocation. False: its memory does not count, as during a capture, which only records it. */
 bool orion_pool_begin(struct orion_pooling *pooling);
 /* Then one of these two. The first: the growth is reserved (memory.h). The second: it is not; returns whether the free part
- * of the pool may suffice. */
+ * of the pool may suffice. `first`: before the hook has asked the agent and trimmed. */
 void orion_pool_promised(const struct orion_pooling *pooling);
-bool orion_pool_claim(struct orion_pooling *pooling);
-/* After the driver's call. Returns what the program gets. */
-CUresult orion_pool_end(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result);
+bool orion_pool_claim(struct orion_pooling *pooling, bool first);
+/* After the driver's call. True: the pool grew although nothing was reserved. Then one of the two: the program gets the memory,
+ * or not. */
+bool orion_pool_end(const struct orion_pooling *pooling, CUresult result);
+void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at);
+void orion_pool_give_up(const struct orion_pooling *pooling, CUdeviceptr *at);
 
 void orion_pool_made(CUmemoryPool pool, const CUmemPoolProps *properties);
 void orion_pool_ending(CUmemoryPool pool); /* before cuMemPoolDestroy */
