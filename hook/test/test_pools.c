@@ -273,8 +273,10 @@ static void a_thread_looks_at_pools_under_a_limit(void)
 static void without_a_limit_nobody_looks(void)
 {
     CUdeviceptr at;
-    struct orion_grant *grant = ((struct orion_grant_page *)(uintptr_t)gpu->grant)->copy;
-    grant[0].memory_limit_bytes = grant[1].memory_limit_bytes = 0;
+    struct orion_grant_page *page = (struct orion_grant_page *)(uintptr_t)gpu->grant;
+    uint32_t next = (atomic_load(&page->current) + 1) & 1;
+    page->copy[next].memory_limit_bytes = 0;
+    atomic_store(&page->current, next);
     CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
     orion_sleep_precisely(300 * ORION_MILLISECOND); /* the thread may have begun a look */
     unsigned before = atomic_load(&asked);
