@@ -50,15 +50,15 @@ static enum orion_credit_answer ask(const struct orion_wish *wish)
     return answer;
 }
 
-static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+/* `until`: when the allocation ends to wait for an agent; 0: it has not begun to. */
+static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, uint64_t *until)
 {
     enum orion_reservation reservation;
-    uint64_t until = 0;
     int kept = errno;
     while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT) {
-        if (until == 0) until = orion_now() + PATIENCE_NS;
+        if (*until == 0) *until = orion_now() + PATIENCE_NS;
         enum orion_credit_answer answer = ask(wish);
-        if (answer == ORION_CREDIT_NO || orion_now() >= until) break;
+        if (answer == ORION_CREDIT_NO || orion_now() >= *until) break;
         if (answer != ORION_CREDIT_YES) poll(NULL, 0, PAUSE_MS); /* after a yes, another thread may have spent the credit */
     }
     errno = kept;
@@ -75,9 +75,9 @@ static bool reserve_at_once(CUdevice device, uint64_t bytes, struct orion_wish *
 /* Trimming comes last: the program's next allocations would have found that memory in its pools. */
 static bool find_room(CUdevice device, uint64_t bytes, struct orion_wish *wish)
 {
-    if (reserve_at_once(device, bytes, wish)) return true;
-    if (reserve(device, bytes, wish)) return true;
-    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish);
+    uint64_t until = 0;
+    if (reserve_at_once(device, bytes, wish) || reserve(device, bytes, wish, &until)) return true;
+    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish, &until);
 }
 
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes)
@@ -110,9 +110,9 @@ bool orion_pool_may_begin(struct orion_pooling *pooling)
 static bool may_keep(CUdevice device)
 {
     struct orion_wish wish;
-    uint64_t excess = orion_memory_excess(device);
+    uint64_t until = 0, excess = orion_memory_excess(device);
     if (excess == 0 || (orion_pools_trim(device, excess) && orion_memory_excess(device) == 0)) return true;
-    if (!reserve(device, 1, &wish)) return false;
+    if (!reserve(device, 1, &wish, &until)) return false;
     orion_memory_reserved(device, 1, 0, CUDA_ERROR_OUT_OF_MEMORY);
     return true;
 }
