@@ -260,6 +260,21 @@ static void pools_do_not_count_after_the_end_of_the_primary_context(void)
 }
 
 /* Without a call of the program, and in a thread that has the program's descriptors: the driver may need its own. */
+/* The hook sees no end of memory that ends with its context. */
+static void an_address_that_the_driver_gives_again_counts_once(void)
+{
+    struct orion_wish wish;
+    uint64_t before = counted();
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(orion_memory_reserve(0, STEP, &wish) == ORION_RESERVED);
+        orion_memory_reserved(0, STEP, UINT64_C(0x7000000000), CUDA_SUCCESS);
+    }
+    CHECK(counted() == before + STEP);
+    struct orion_release released = orion_memory_releasing(UINT64_C(0x7000000000));
+    orion_memory_released(&released, CUDA_SUCCESS);
+    CHECK(counted() == before);
+}
+
 static void a_thread_looks_at_pools_under_a_limit(void)
 {
     synchronise();
@@ -346,6 +361,7 @@ int main(void)
     an_entry_of_a_created_pool_ends_with_it();
     an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent();
     pools_do_not_count_after_the_end_of_the_primary_context();
+    an_address_that_the_driver_gives_again_counts_once();
     a_thread_looks_at_pools_under_a_limit();
     threads_never_make_the_count_too_high_or_too_low();
     without_a_limit_nobody_looks();

@@ -107,6 +107,11 @@ class Credit:
         """Whether it matters what the driver says."""
         return bool(self._shared_gpu.clients) or bool(self._past)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether credits depend on what the driver says."""
+        return any(slot.grant.memory_limit_bytes for slot in self._shared_gpu.slots.values())
+
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
         for client in self._shared_gpu.clients.values():

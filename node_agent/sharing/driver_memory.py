@@ -1,7 +1,8 @@
 """Asks the driver what each process holds of each GPU's memory, for the credits of the slots (`clients/credit.py`).
 
-The driver is asked in a thread of its own, once a second. If its answers cost more CPU time than that allows, the agent
-asks less often.
+The driver is asked in a thread of its own, once a second where a slot has a limit. Elsewhere people only look at the
+answers, so it is asked seldom: an answer takes locks of the driver, for which programs may wait. If answers take much
+time, the agent asks less often.
 """
 
 import asyncio
@@ -14,8 +15,10 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 1.0
-_LOOKING_MAX = 0.005
-""" The maximum part of a CPU core that the questions may use. """
+_SELDOM_SECONDS = 10.0
+""" Between two looks at a GPU on which no slot has a limit. """
+_LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
+""" The maximum part of a CPU core that the questions may use, and of the time that they may take. """
 
 
 class DriverMemory:
@@ -28,7 +31,9 @@ class DriverMemory:
 
     def __init__(self, source: GpuSource, gpus: Mapping[str, ServedGpu]) -> None:
         self._source, self._gpus = source, gpus
-        self._cost_seconds = 0.0
+        self._pause_seconds = 0.0
+        self._asked: dict[str, float] = {}
+        """ When each GPU was asked about last, by UUID; monotonic seconds. """
         self._thread = AskingThread("memory")
 
     async def run(self) -> None:
@@ -37,13 +42,14 @@ class DriverMemory:
         while True:
             with tolerating:
                 await self.look()
-            await asyncio.sleep(max(_LOOK_SECONDS, self._cost_seconds / _LOOKING_MAX))
+            await asyncio.sleep(max(_LOOK_SECONDS, self._pause_seconds))
 
     async def look(self) -> None:
-        """Ask once about each GPU that has clients. A driver that hangs blocks only this call."""
-        asked = [served for served in self._gpus.values() if served.joining.credit.has_clients]
+        """Ask once about each GPU for which it is time. A driver that hangs blocks only this call."""
+        asked = [served for uuid, served in self._gpus.items() if self._is_due(uuid, served)]
         if not asked:
             return
+        self._asked |= {served.shared_gpu.gpu.uuid: time.monotonic() for served in asked}
         for served in asked:
             served.joining.credit.asks()
         gpus = [served.shared_gpu.gpu for served in asked]
@@ -56,8 +62,14 @@ class DriverMemory:
         """End the thread; does not wait for a call that is running."""
         self._thread.close()
 
+    def _is_due(self, uuid: str, served: ServedGpu) -> bool:
+        credit = served.joining.credit
+        seldom = time.monotonic() - self._asked.get(uuid, float("-inf")) >= _SELDOM_SECONDS
+        return credit.has_clients and (credit.has_limits or seldom)
+
     def _ask(self, gpus: list[Gpu]) -> list[dict[int, int | None] | None]:
-        before = time.thread_time()
+        before, began = time.thread_time(), time.monotonic()
         answers = [self._source.memory_of_processes(gpu) for gpu in gpus]
-        self._cost_seconds = time.thread_time() - before
+        used, took = time.thread_time() - before, time.monotonic() - began
+        self._pause_seconds = max(used / _LOOKING_MAX, took / _WAITING_MAX)
         return answers

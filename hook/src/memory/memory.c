@@ -56,6 +56,19 @@ static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t 
     return NULL;
 }
 
+/* Returns a free entry for memory that the driver has just given. An older entry of the same key is of memory that ended
+ * with its context. The caller has the lock. */
+static struct orion_allocation *enter(struct orion_process *process, uint64_t key)
+{
+    struct orion_memory *memory = orion_memory(process);
+    struct orion_allocation *before = find(memory, key);
+    if (before != NULL && before->mapped == NULL && before->mappings == 0) {
+        if (before->pool == 0) orion_account_give_back(process, before->device, before->bytes);
+        *before = (struct orion_allocation){0};
+    }
+    return find_free(memory, key);
+}
+
 /* Frees the entry if nothing holds its memory; returns what is to be given back. Memory that is only mapped keeps its entry
  * without a handle, because the driver may give the same handle to other memory. The caller has the lock. */
 static struct orion_release drop(struct orion_allocation *allocation)
@@ -77,7 +90,7 @@ void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresu
     struct orion_allocation *entry = NULL;
     orion_account_lock(memory);
     if (result == CUDA_SUCCESS && key != 0) {
-        entry = find_free(memory, key);
+        entry = enter(process, key);
         if (entry != NULL) *entry = (struct orion_allocation){.key = key, .bytes = bytes, .device = (unsigned)device, .handles = 1};
     }
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
@@ -89,7 +102,7 @@ void orion_memory_pooled(uint64_t key, uint64_t bytes, uint32_t pool)
 {
     struct orion_memory *memory = orion_memory(orion_the_process);
     orion_account_lock(memory);
-    struct orion_allocation *entry = find_free(memory, key);
+    struct orion_allocation *entry = enter(orion_the_process, key);
     if (entry != NULL)
         *entry = (struct orion_allocation){.key = key, .bytes = orion_account_countable(bytes), .pool = pool + 1, .handles = 1};
     orion_account_unlock(memory);
