@@ -110,8 +110,8 @@ def test_counters_of_slots_grow(competing: Path) -> None:
         return {(kind, slot): float(value) for kind, slot, value in re.findall(pattern, text, re.MULTILINE)}
 
     kinds = {(kind, slot) for kind in ("due", "charged", "measured", "waited") for slot in ("be-0", "be-1")}
+    eventually(lambda: counters().keys() == kinds, "both slots have all counters")
     before = counters()
-    assert before.keys() == kinds
     eventually(lambda: all(value > before[key] for key, value in counters().items()), "all counters grow")
 
 
