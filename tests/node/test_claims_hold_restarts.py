@@ -112,7 +112,7 @@ def test_a_fail_closed_pod_restarts_only_when_an_agent_answers(
     assert not workloads(node)
     orion.begin_agent(node)
     tenants.begun("train")
-    ((device, _),) = held(gpus).items()
+    ((device, _),) = eventually(lambda: held(gpus), what="the new agent knows who has the slot").items()
     eventually(lambda: len(gpus.slot(device).clients) == 1, what="the program joins")
     tenants.delete("train")
     until_nothing_is_left(gpus, node)
