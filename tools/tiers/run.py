@@ -65,7 +65,7 @@ _OUTSIDE = "cluster or gpu or neighbours or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
     "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm),
-    "cluster": Tier("cluster", 4, "worksteal", lambda say: go_modules.build_missing(say)),
+    "cluster": Tier("cluster", 3, "worksteal", lambda say: go_modules.build_missing(say)),
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
     "node": Tier("node", 3, "loadscope", _bring_node, _other_mode),
