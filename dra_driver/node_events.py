@@ -3,18 +3,13 @@
 Then the node has no ResourceSlice that could say why. People look at the node first, and not at the driver's log.
 """
 
-import hashlib
 import logging
-from datetime import UTC, datetime
 
+from orion.api_server.events import event, event_name, path_of
 from orion.api_server.requests import ApiError, ApiServer
 
 _log = logging.getLogger(__name__)
 
-_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-""" Events about objects without a namespace are in this one. """
-_NOTE_MAX = 1_024
-""" The maximum length of an Event's note, in bytes. """
 _CONFLICT = 409
 
 
@@ -42,22 +37,11 @@ class NodeEvents:
         """
         if self._posted == reason:
             return
-        name = f"{self._node[:200].rstrip('-.')}.{hashlib.sha256(f'{reason} {note}'.encode()).hexdigest()[:16]}"
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": "default"},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "type": "Warning",
-            "reason": reason,
-            "action": "Publish",
-            "note": note.encode()[:_NOTE_MAX].decode(errors="ignore"),
-            "regarding": {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node},
-            "reportingController": "orion.gpu/dra-driver",
-            "reportingInstance": self._node[:128],
-        }
+        name = event_name(self._node, f"{reason} {note}")
+        regarding = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node}
+        body = event(name, regarding, True, reason, "Publish", note, "orion.gpu/dra-driver", self._node)
         try:
-            await self._server.post(_EVENTS, body)
+            await self._server.post(path_of(body), body)
         except ApiError as error:
             if error.status != _CONFLICT:
                 _log.warning("an Event cannot be posted (%s): %s: %s", error, reason, note)

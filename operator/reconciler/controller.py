@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
+from orion.api_server import events
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import JSON_PATCH, METADATA_LIST, ApiError, ApiServer
 from orion.crds.claims import TEMPLATES, path_in
@@ -238,21 +239,18 @@ class Controller:
             raise
 
     async def _post(self, event: writes.PostEvent) -> None:
-        body = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": event.name, "namespace": event.namespace},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "type": "Warning" if event.warning else "Normal",
-            "reason": event.reason,
-            "action": event.action,
-            "note": event.short_note,
-            "regarding": dict(event.regarding),
-            "reportingController": "orion.gpu/operator",
-            "reportingInstance": self._identity,
-        }
+        body = events.event(
+            event.name,
+            event.regarding,
+            event.warning,
+            event.reason,
+            event.action,
+            event.note,
+            "orion.gpu/operator",
+            self._identity,
+        )
         try:
-            await self._api.post(f"/apis/events.k8s.io/v1/namespaces/{event.namespace}/events", body)
+            await self._api.post(events.path_of(body), body)
         except ApiError as error:
             if error.status == _CONFLICT:
                 return  # an Event with this name, and so with this content, exists

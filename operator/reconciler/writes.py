@@ -1,15 +1,12 @@
 """The writes of the reconciler as values: `decisions` computes them and `controller` carries them out."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orion.api_server.events import event_name
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler.records import Complaint, Named
-
-NOTE_MAX = 1_024
-""" The API server's limit for the note of an Event, in bytes. """
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +84,9 @@ class PostEvent:
         return self.regarding.get("namespace", "") or "default"
 
     @property
-    def short_note(self) -> str:
-        """The note, cut to `NOTE_MAX` bytes at a character boundary."""
-        return self.note.encode()[:NOTE_MAX].decode(errors="ignore")
-
-    @property
     def name(self) -> str:
         """The name of the Event; the same content gives the same name."""
-        content = "\0".join((self.regarding["uid"], self.reason, self.note, self.since))
-        return f"{self.regarding['name'][:200].rstrip('-.')}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        return event_name(self.regarding["name"], self.regarding["uid"], self.reason, self.note, self.since)
 
 
 @dataclass(frozen=True, slots=True)

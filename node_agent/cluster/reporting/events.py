@@ -7,14 +7,13 @@ over the limit is posted later if the problem still lasts.
 """
 
 import asyncio
-import hashlib
 import logging
 import random
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from orion.api_server.events import event, event_name, path_of
 from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.device import device_name
 from orion.crds.model import API_VERSION
@@ -30,8 +29,6 @@ _BURST, _PER_SECOND = 8, 1 / 30
 """ The limits of the Events about one object. """
 _NODE_BURST, _NODE_PER_SECOND = 64, 1.0
 _BACKOFF_SECONDS = (0.5, 30.0)
-_NOTE_MAX = 1_024
-""" The maximum length of an Event's note, in bytes. """
 _CONFLICT, _TOO_MANY = 409, 429
 
 
@@ -90,8 +87,7 @@ class Events:
         """
         if not about.uid:
             return
-        content = "\0".join((about.uid, reason, note if key is None else key))
-        name = f"{about.name[:200].rstrip('-.')}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        name = event_name(about.name, about.uid, reason, note if key is None else key)
         if name in self._posted_names or self._queue.full() or self._over_the_bound(about):
             return
         self._posted_names[name] = None
@@ -110,9 +106,8 @@ class Events:
 
     async def _post(self, body: dict[str, Any]) -> bool:
         """Return whether the Event needs no further try: it was posted, or the API server rejected it for good."""
-        namespace = body["metadata"]["namespace"]
         try:
-            await self._server.post(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", body)
+            await self._server.post(path_of(body), body)
         except ApiError as error:
             if error.status in (0, _TOO_MANY) or error.status >= 500:
                 self.failed += 1
@@ -135,16 +130,4 @@ class Events:
         regarding = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid}
         if about.namespace:
             regarding["namespace"] = about.namespace
-        return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": about.namespace or "default"},
-            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "type": "Warning" if warning else "Normal",
-            "reason": reason,
-            "action": "Watch",
-            "note": note.encode()[:_NOTE_MAX].decode(errors="ignore"),
-            "regarding": regarding,
-            "reportingController": "orion.gpu/agent",
-            "reportingInstance": self._node[:128],
-        }
+        return event(name, regarding, warning, reason, "Watch", note, "orion.gpu/agent", self._node)
