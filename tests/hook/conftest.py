@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine
+from tests.hook.limited_slot import LimitedTenants
 from tests.hook.monitor import LIMIT, Monitor, Start
 from tests.hook.scripted_client import Client
 
@@ -21,6 +22,11 @@ def bare_machine(c_build: Path) -> Iterator[Machine]:
 def machine(bare_machine: Machine) -> Machine:
     bare_machine.start_agent()
     return bare_machine
+
+
+@pytest.fixture
+def tenants(machine: Machine) -> LimitedTenants:
+    return LimitedTenants(machine)
 
 
 @pytest.fixture

@@ -9,32 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine, record_word
+from tests.hook.limited_slot import LIMIT, MIB, OUT_OF_MEMORY, LimitedTenants
 from tests.hook.scripted_client import Client, eventually
 
-MIB = 1 << 20
-LIMIT = 512
-OUT_OF_MEMORY = 2
 UNTIL_MAPPED = 8
 """ The way of `alloc` whose memory `unmap 3` gives back. """
-
-
-class Tenants:
-    """Processes of one slot."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.root = machine, machine.client_root("be-0")
-        machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT * MIB)
-
-    def start(self) -> Client:
-        client = self.machine.start_in(self.root)
-        client.must("init 0")
-        self.machine.until_joined(client)
-        return client
-
-
-@pytest.fixture
-def tenants(machine: Machine) -> Tenants:
-    return Tenants(machine)
 
 
 def allocate(client: Client, mib: int) -> bool:
@@ -43,7 +22,7 @@ def allocate(client: Client, mib: int) -> bool:
     return result == 0
 
 
-def test_two_processes_share_the_limit(tenants: Tenants) -> None:
+def test_two_processes_share_the_limit(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
     assert not allocate(two, 300)
@@ -55,14 +34,14 @@ def test_two_processes_share_the_limit(tenants: Tenants) -> None:
     assert allocate(two, 12)
 
 
-def test_each_sees_as_free_what_the_others_leave(tenants: Tenants) -> None:
+def test_each_sees_as_free_what_the_others_leave(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
     eventually(lambda: two.do("room").result == (LIMIT - 300) * MIB, "the other's memory is not free")
     assert two.do("info").result == LIMIT * MIB
 
 
-def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: Tenants) -> None:
+def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: LimitedTenants) -> None:
     one = tenants.start()
     assert allocate(one, 300)
     assert one.do("room").result == (LIMIT - 300) * MIB
@@ -70,7 +49,7 @@ def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: Tenants) -> Non
     assert one.do("room").result == LIMIT * MIB
 
 
-def test_a_dead_process_gives_back_what_it_held(tenants: Tenants) -> None:
+def test_a_dead_process_gives_back_what_it_held(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
     assert allocate(two, 200)
@@ -78,7 +57,7 @@ def test_a_dead_process_gives_back_what_it_held(tenants: Tenants) -> None:
     assert eventually(lambda: allocate(two, 300), "the memory of the dead process is there again")
 
 
-def test_a_stopped_process_keeps_what_it_holds_and_no_more(tenants: Tenants) -> None:
+def test_a_stopped_process_keeps_what_it_holds_and_no_more(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 100)
     os.kill(one.pid, signal.SIGSTOP)
@@ -88,7 +67,7 @@ def test_a_stopped_process_keeps_what_it_holds_and_no_more(tenants: Tenants) -> 
     assert not allocate(one, 2)
 
 
-def test_a_lowered_limit_allows_nothing_new_until_the_slot_is_below_it(tenants: Tenants) -> None:
+def test_a_lowered_limit_allows_nothing_new_until_the_slot_is_below_it(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 200)
     assert allocate(two, 200)
@@ -100,14 +79,14 @@ def test_a_lowered_limit_allows_nothing_new_until_the_slot_is_below_it(tenants: 
     assert not allocate(two, 2)
 
 
-def test_a_process_alone_needs_no_agent(tenants: Tenants) -> None:
+def test_a_process_alone_needs_no_agent(tenants: LimitedTenants) -> None:
     one = tenants.start()
     tenants.machine.kill_agent()
     assert allocate(one, LIMIT)
     assert not allocate(one, 2)
 
 
-def test_the_next_agent_gives_no_credit_twice(tenants: Tenants) -> None:
+def test_the_next_agent_gives_no_credit_twice(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 200)
     assert allocate(two, 200)
@@ -125,7 +104,7 @@ def test_the_next_agent_gives_no_credit_twice(tenants: Tenants) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_stopped_process_that_does_not_return_keeps_its_part(tenants: Tenants) -> None:
+def test_a_stopped_process_that_does_not_return_keeps_its_part(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
     os.kill(one.pid, signal.SIGSTOP)
@@ -143,13 +122,13 @@ CONTEXT = 100
 
 
 @pytest.fixture
-def with_contexts(c_build: Path) -> Iterator[Tenants]:
+def with_contexts(c_build: Path) -> Iterator[LimitedTenants]:
     with Machine(c_build, contexts_take=CONTEXT * MIB) as machine:
         machine.start_agent()
-        yield Tenants(machine)
+        yield LimitedTenants(machine)
 
 
-def test_the_drivers_own_memory_is_part_of_the_slots_sum(with_contexts: Tenants) -> None:
+def test_the_drivers_own_memory_is_part_of_the_slots_sum(with_contexts: LimitedTenants) -> None:
     one = with_contexts.start()
     eventually(lambda: one.do("room").result == (LIMIT - CONTEXT) * MIB, "the context counts")
     assert not allocate(one, LIMIT - CONTEXT + 2)
@@ -159,7 +138,7 @@ def test_the_drivers_own_memory_is_part_of_the_slots_sum(with_contexts: Tenants)
     assert shown.memory_bytes == LIMIT * MIB
 
 
-def test_the_drivers_own_memory_lowers_what_the_others_get(with_contexts: Tenants) -> None:
+def test_the_drivers_own_memory_lowers_what_the_others_get(with_contexts: LimitedTenants) -> None:
     one, two = with_contexts.start(), with_contexts.start()
     eventually(lambda: two.do("room").result == (LIMIT - 2 * CONTEXT) * MIB, "both contexts count")
     assert allocate(one, 200)
@@ -189,7 +168,7 @@ BY_EVERY_WAY = 1
     ("processes", "threads", "seconds"), [(4, 4, 8.0), pytest.param(8, 8, 60.0, marks=pytest.mark.thorough)]
 )
 def test_processes_that_allocate_at_random_and_are_killed_never_exceed_the_limit(
-    tenants: Tenants, processes: int, threads: int, seconds: float
+    tenants: LimitedTenants, processes: int, threads: int, seconds: float
 ) -> None:
     deaths = processes // 2
     crowd, sampler = [tenants.start() for _ in range(processes + deaths)], Sampler(tenants.machine)

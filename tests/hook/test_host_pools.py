@@ -5,36 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine, record_word
+from tests.hook.limited_slot import LIMIT, MIB, OUT_OF_MEMORY, LimitedTenants
 from tests.hook.scripted_client import Client, eventually
 
-MIB = 1 << 20
-LIMIT = 512
-OUT_OF_MEMORY = 2
 DEFAULT, OWN = 0, 1
 """ The pools of the scripted client. """
 
 
-class Tenants:
-    """Processes of one slot."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.root = machine, machine.client_root("be-0")
-        machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT * MIB)
-
-    def start(self) -> Client:
-        client = self.machine.start_in(self.root)
-        client.must("init 0")
-        self.machine.until_joined(client)
-        return client
-
-
 @pytest.fixture
-def tenants(machine: Machine) -> Tenants:
-    return Tenants(machine)
-
-
-@pytest.fixture
-def client(tenants: Tenants) -> Client:
+def client(tenants: LimitedTenants) -> Client:
     return tenants.start()
 
 
@@ -93,7 +72,7 @@ def test_the_free_memory_follows_what_the_pools_hold(client: Client) -> None:
     assert client.do("room").result == LIMIT * MIB
 
 
-def test_other_processes_lack_what_a_pool_keeps_until_it_is_trimmed(tenants: Tenants) -> None:
+def test_other_processes_lack_what_a_pool_keeps_until_it_is_trimmed(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     one.must(f"keep {1 << 40}")
     one.must(f"take {300 * MIB}")

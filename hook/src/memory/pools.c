@@ -115,14 +115,13 @@ static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
 {
     uint64_t held, before = pool->counted;
     if (pool->device < 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
-    uint64_t most = held + may_grow(pool);
-    if (pool->counted > most) pool->counted = most;
-    if (pool->counted < held) {
-        pool->overgrown += held - pool->counted; /* matters to calls that have claimed the free part */
-        pool->counted = held;
+    uint64_t now = least(before, held + may_grow(pool));
+    if (now < held) {
+        pool->overgrown += held - now; /* matters to calls that have claimed the free part */
+        now = held;
     }
-    move(process, pool->device, before, pool->counted);
-    return before > pool->counted ? before - pool->counted : 0;
+    count(process, pool, now);
+    return before > now ? before - now : 0;
 }
 
 /* -- Allocations ----------------------------------------------------------------------------------------------------- */
