@@ -33,6 +33,7 @@ class MessageType(IntEnum):
     TURN = 6
     MEMORY = 7
     VIEW = 8
+    ROOM = 9
     WELCOME = 16
     REFUSED = 17
     NEIGHBOURS = 18
@@ -41,6 +42,7 @@ class MessageType(IntEnum):
     JOB = 21
     CREDIT = 22
     SHOWN = 23
+    PARK = 24
 
 
 class Refusal(IntEnum):
@@ -123,7 +125,7 @@ class Turn(LittleEndianStructure):
 
 
 class MemoryWish(LittleEndianStructure):
-    """A client wants to hold more device memory than its credit allows."""
+    """A client wants more device memory: than its credit allows (MEMORY), or than is free on the GPU (ROOM)."""
 
     _fields_ = [("head", Message), ("client_index", c_uint32), ("generation", c_uint32), ("bytes", c_uint64)]
 
@@ -132,6 +134,12 @@ class Credit(LittleEndianStructure):
     """The agent has decided about a MemoryWish, and written the credit into the grant page."""
 
     _fields_ = [("head", Message), ("answer", c_uint32), ("reserved", c_uint32)]
+
+
+class Park(LittleEndianStructure):
+    """The word ``park`` of the slot's grant has changed."""
+
+    _fields_ = [("head", Message)]
 
 
 class View(LittleEndianStructure):

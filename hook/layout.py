@@ -82,6 +82,34 @@ class BusyState(IntEnum):
     LINGER = 3
 
 
+class ParkingState(IntEnum):
+    """Whether a be client has left the GPU's memory, as the agent asked."""
+
+    RUNNING = 0
+    LEAVING = 1
+    PARKED = 2
+    RETURNING = 3
+    REFUSED = 4
+    LOST = 5
+
+
+class ParkingReason(IntEnum):
+    """Why a be client did not leave the GPU's memory, or did not come back."""
+
+    NONE = 0
+    NO_DRIVER = 1
+    MANAGED = 2
+    IMPORTED = 3
+    TOGETHER = 4
+    IS_HP = 5
+    BUSY = 6
+    CAPTURING = 7
+    LOCK = 8
+    CHECKPOINT = 9
+    RESTORE = 10
+    SLOTS = 11
+
+
 class PageHeader(LittleEndianStructure):
     """The first bytes of every page."""
 
@@ -133,7 +161,8 @@ class Grant(LittleEndianStructure):
         ("next_end_ns", c_uint64),
         ("cycle_ns", c_uint64),
         ("plan_until_ns", c_uint64),
-        ("spare", c_uint64 * 3),
+        ("memory_wait_ns", c_uint64),
+        ("spare", c_uint64 * 2),
     ]
 
 
@@ -146,7 +175,8 @@ class GrantPage(LittleEndianStructure):
         ("plan", c_uint32),
         ("credit_epoch", c_uint32),
         ("used_mib", c_uint32),
-        ("spare", c_uint32 * 12),
+        ("park", c_uint32),
+        ("spare", c_uint32 * 11),
         ("copy", Grant * 2),
         ("unused", c_uint8 * 1664),
         ("credit_mib", c_uint32 * GPU_CLIENTS_MAX),
@@ -215,7 +245,10 @@ class RecordPage(LittleEndianStructure):
         ("launches_counted_ns", c_uint64),
         ("piece_ns", c_uint64),
         ("credit_epoch", c_uint64),
-        ("unused", c_uint8 * 3368),
+        ("parking", c_uint64),
+        ("parking_since_ns", c_uint64),
+        ("parked_bytes", c_uint64),
+        ("unused", c_uint8 * 3344),
     ]
 
 

@@ -22,7 +22,7 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
 _HEADER = struct.Struct("<QII48s")
-_GRANT = struct.Struct("<QII2Q4I2I6Q")
+_GRANT = struct.Struct("<QII2Q4I2I7Q")
 _PLACE = struct.Struct("<II")
 _NO_PLAN = (0,) * 6
 _MIB_MAX, _WORD_MAX = 2**31, 2**32 - 1
@@ -68,11 +68,14 @@ class Grant(NamedTuple):
     """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
     plan: Plan | None = None
     """ be: its turns; None: the slot waits for no other slot. """
+    memory_wait_ns: int = 0
+    """ How long an allocation waits for others to leave a full GPU. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
     limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
-    return _GRANT.pack(sequence, grant.role, 0, *limits, 0, 0, *(grant.plan.words if grant.plan else _NO_PLAN))
+    plan = grant.plan.words if grant.plan else _NO_PLAN
+    return _GRANT.pack(sequence, grant.role, 0, *limits, 0, 0, *plan, grant.memory_wait_ns)
 
 
 class _AgentPage:

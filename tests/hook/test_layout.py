@@ -36,6 +36,7 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_turn": join.Turn,
     "orion_memory_wish": join.MemoryWish,
     "orion_credit": join.Credit,
+    "orion_park": join.Park,
     "orion_view": join.View,
     "orion_shown": join.Shown,
     "orion_welcome": join.Welcome,
@@ -61,6 +62,8 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_REPORT_", join.ReportCode),
     ("ORION_TURN_", join.TurnWish),
     ("ORION_CREDIT_", join.CreditAnswer),
+    ("ORION_PARKING_REASON_", layout.ParkingReason),
+    ("ORION_PARKING_", layout.ParkingState),
 ]
 BARE: dict[str, type[IntEnum]] = {
     "orion_busy_state": layout.BusyState,

@@ -235,5 +235,5 @@ def test_a_folder_in_place_of_a_file_costs_no_descriptors(tmp_path: Path) -> Non
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         files.read()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # Python may close what earlier tests left
     assert "no regular file" in files.of("GPU-0").fault

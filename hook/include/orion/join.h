@@ -12,6 +12,7 @@
  *                                           accepts it (ORION_OFFERS_KNOWLEDGE)
  *   REPORT                           ->     a condition that users should see
  *                                    <-     JOB + fd of the job page (be only): once the client's job uses several GPUs
+ *                                    <-     PARK (be only): the grant's word `park` has changed, or may have before READY
  *
  * pages.h explains the pages policy, grant, busy and record; knowledge.h explains KNOWLEDGE, its table and LEARNT. The
  * fds of NEIGHBOURS are the busy pages of the hp clients.
@@ -25,7 +26,9 @@
  * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
  * then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands back the rest of
  * its slot's turn, or asks for a turn. A client whose credit of memory does not suffice sends MEMORY; the agent answers
- * CREDIT after it has written the client's credit into the grant page, and closes that connection.
+ * CREDIT after it has written the client's credit into the grant page, and closes that connection. An hp client that has
+ * the credit, but finds no room on the GPU, sends ROOM in the same way: YES means that the room is free now, LATER that others
+ * are leaving, NO that nobody will.
  *
  * A process that is no client sends VIEW on such a connection, to show what the grant says: a monitor that uses NVML but not
  * CUDA. The agent answers SHOWN + fd of the grant page, closes the connection, and keeps nothing of the process. An agent
@@ -53,6 +56,7 @@ enum orion_message_type {
     ORION_TURN = 6,
     ORION_MEMORY = 7,
     ORION_VIEW = 8,
+    ORION_ROOM = 9,
     ORION_WELCOME = 16,
     ORION_REFUSED = 17,
     ORION_NEIGHBOURS = 18,
@@ -61,6 +65,7 @@ enum orion_message_type {
     ORION_JOB = 21,
     ORION_CREDIT = 22,
     ORION_SHOWN = 23,
+    ORION_PARK = 24,
 };
 
 enum { ORION_HELLO_RETURNS = 1u, ORION_HELLO_KEEPS_CREDIT = 2u }; /* flags of HELLO */
@@ -110,13 +115,14 @@ struct orion_turn {
 struct orion_memory_wish {
     struct orion_message head;
     uint32_t client_index, generation;
-    uint64_t bytes; /* that the client wants to hold in all */
+    uint64_t bytes; /* MEMORY: that the client wants to hold in all; ROOM: that it wants to allocate */
 };
 struct orion_credit {
     struct orion_message head;
     uint32_t answer; /* enum orion_credit_answer */
     uint32_t reserved;
 };
+struct orion_park { struct orion_message head; };
 struct orion_view { struct orion_message head; };
 struct orion_shown { struct orion_message head; }; /* the message's fd is the grant page */
 struct orion_welcome {

@@ -109,8 +109,9 @@ struct orion_grant {
      * cycle_ns. An end that is not after its begin: no turn. Outside its turns the slot waits. */
     uint64_t turn_begin_ns, turn_end_ns;
     uint64_t next_begin_ns, next_end_ns, cycle_ns;
-    uint64_t plan_until_ns; /* from then on the slot does not wait, so that it never waits for a dead agent; 0: no turns */
-    uint64_t spare[3];
+    uint64_t plan_until_ns;  /* from then on the slot does not wait, so that it never waits for a dead agent; 0: no turns */
+    uint64_t memory_wait_ns; /* how long an allocation waits for others to leave a full GPU; 0: it does not wait */
+    uint64_t spare[2];
 };
 
 struct orion_grant_page {
@@ -119,7 +120,8 @@ struct orion_grant_page {
     _Atomic uint32_t plan;         /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
     _Atomic uint32_t credit_epoch; /* differs between the pages of successive agents; 0: the agent gives no credit */
     _Atomic uint32_t used_mib;     /* what the slot's processes hold together, lately, in MiB */
-    uint32_t spare[12];
+    _Atomic uint32_t park;         /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
+    uint32_t spare[11];
     struct orion_grant copy[2];
     uint8_t unused[1664];
     /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead
@@ -191,7 +193,10 @@ struct orion_record_page {
     _Atomic uint64_t launches_counted_ns; /* when `launches` was counted; divide by the time between two counts */
     _Atomic uint64_t piece_ns;            /* be: about the longest work between two waits at the valve, lately */
     _Atomic uint64_t credit_epoch;        /* of the grant page whose credit the client keeps to; written after memory_bytes */
-    uint8_t unused[3368];
+    _Atomic uint64_t parking;             /* be: orion_pack_parking: its answer to the grant's `park`; 0: never asked */
+    _Atomic uint64_t parking_since_ns;    /* be: since when it is in that state */
+    _Atomic uint64_t parked_bytes;        /* be: what it held on this GPU when it left; written before `parking` says PARKED */
+    uint8_t unused[3344];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears
@@ -231,6 +236,43 @@ static inline uint32_t orion_current_sms(uint64_t current) { return (uint32_t)cu
 static inline uint32_t orion_current_class(uint64_t current) { return (uint32_t)(current >> 16) & 0xff; }
 static inline uint32_t orion_current_launch(uint64_t current) { return (uint32_t)(current >> 24) & 0xff; }
 static inline uint64_t orion_current_ns(uint64_t current) { return (current >> 32) * 100; }
+
+/* The states of a be client that the agent asks to leave the GPU's memory, and to come back: hook/src/parking/parking.h.
+ *   RUNNING    as if nobody had asked
+ *   LEAVING    its launches wait; work in flight ends; then the driver copies its memory to the host
+ *   PARKED     it holds nothing on the GPU
+ *   RETURNING  the driver copies its memory back
+ *   REFUSED    it runs on, and holds its memory; the reason says why. It tries again upon a newer wish
+ *   LOST       it could not come back, and never will: the driver fails all of its calls */
+enum orion_parking_state {
+    ORION_PARKING_RUNNING = 0,
+    ORION_PARKING_LEAVING = 1,
+    ORION_PARKING_PARKED = 2,
+    ORION_PARKING_RETURNING = 3,
+    ORION_PARKING_REFUSED = 4,
+    ORION_PARKING_LOST = 5
+};
+enum orion_parking_reason {
+    ORION_PARKING_REASON_NONE = 0,
+    ORION_PARKING_REASON_NO_DRIVER = 1,  /* the driver has no such calls */
+    ORION_PARKING_REASON_MANAGED = 2,    /* the process has managed memory */
+    ORION_PARKING_REASON_IMPORTED = 3,   /* it has memory of another process, or another one may have its memory */
+    ORION_PARKING_REASON_TOGETHER = 4,   /* contexts run together (MPS) */
+    ORION_PARKING_REASON_IS_HP = 5,      /* it is hp on another GPU */
+    ORION_PARKING_REASON_BUSY = 6,       /* its work did not end in time */
+    ORION_PARKING_REASON_CAPTURING = 7,  /* it captures a graph, or ends a context */
+    ORION_PARKING_REASON_LOCK = 8,       /* the driver could not lock it: a call of the program holds the driver */
+    ORION_PARKING_REASON_CHECKPOINT = 9, /* the driver refused to copy its memory out */
+    ORION_PARKING_REASON_RESTORE = 10,   /* the driver could not copy its memory back */
+    ORION_PARKING_REASON_SLOTS = 11      /* it uses a GPU whose slot does not park */
+};
+
+/* number: the wish that the client answers; result: the CUresult that explains the reason, or 0. */
+static inline uint64_t orion_pack_parking(uint32_t number, uint32_t result, enum orion_parking_reason reason,
+                                          enum orion_parking_state state)
+{
+    return (uint64_t)number << 32 | (uint64_t)(result & 0xffff) << 16 | (uint64_t)(reason & 0xff) << 8 | (uint64_t)(state & 0xff);
+}
 
 _Static_assert(sizeof(struct orion_page_header) == 64, "header");
 _Static_assert(sizeof(struct orion_policy_page) == ORION_PAGE_SIZE, "policy page");
