@@ -21,6 +21,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     NOT_ENFORCED = "NotEnforced"
     MODE_PENDING = "ModePending"
+    PARKED = "Parked"
 
 
 class Condition(Model):

@@ -16,6 +16,7 @@ from orion.crds.durations import Duration
 from orion.crds.kinds import AGE, Column, Kind, condition_column
 from orion.crds.metadata import Metadata
 from orion.crds.model import Model
+from orion.crds.parking import Parked
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
@@ -55,6 +56,13 @@ class DeviceMemory(Model):
 
     reserved: Memory | None = None
     """ The sum of the memory requests of all held slots. Unit: bytes. """
+
+    reserve: Memory | None = None
+    """ What the agent keeps free so that hp can grow at once: it parks be slots before less is free. 0: no hp slot is
+    held, or no slot may be parked. Unit: bytes. """
+
+    borrowed: Memory | None = None
+    """ The sum of what held slots have on the GPU beyond their memory requests. Unit: bytes. """
 
 
 class DeviceTime(Model):
@@ -105,6 +113,17 @@ class SlotRow(Model):
 
     memory_limit: Memory | None = None
     """ The device memory that the processes of the slot may hold together. Unit: bytes. """
+
+    memory_request: Memory | None = None
+    """ The device memory that the slot is sure of; absent: none. Unit: bytes. """
+
+    parked: Parked | None = None
+    """ Since when the processes of the slot have left the GPU's memory, and how much they left; absent: they have not.
+    The pod runs on, and its programs wait until the agent lets them return. """
+
+    park_refused: Sentence | None = None
+    """ Why the slot could not leave the GPU's memory when the agent asked it last; absent: it could, or was not asked.
+    """
 
     compute_request: Number | None = None
     """ be: the part of the time that the slot gets at least, of the time that hp leaves; absent: no request. """
@@ -229,7 +248,8 @@ class GPUDeviceStatus(Model):
     conditions: Conditions | None = None
     """ Ready: new pods may use the GPU. HookInjected: every process on the GPU uses the hook. ModePending: the mode
     changes when the GPU has no clients. PolicyConflict: the shares of the GPU's hp pods ask for different policies.
-    Degraded: a problem affects the GPU, its pods or their processes. """
+    Degraded: a problem affects the GPU, its pods or their processes. Parked, where a slot may be parked: processes have
+    left the GPU's memory, and wait. """
 
 
 class GPUDevice(Model):

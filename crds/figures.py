@@ -50,7 +50,7 @@ def ratio_moved(old: Any, new: Any) -> bool:
 
 
 def usage_moved(old: Rows, new: Rows) -> bool:
-    """Return whether the rows differ in a slot, in who holds it, or in its GPU time by at least a threshold.
+    """Return whether the rows differ in a slot, in who holds it or since when it is parked, or enough in its GPU time.
 
     The rows are those of a GPUDevice (``name``) or of a GPUShare (``slot``).
     """
@@ -64,6 +64,8 @@ def _by_slot(rows: Rows) -> dict[tuple[Any, ...], Mapping[str, Any]]:
 
 def _slot_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     if any(old.get(key) != new.get(key) for key in ("pod", "computeRequest", "computeLimit")):
+        return True
+    if (old.get("parked") or {}).get("since") != (new.get("parked") or {}).get("since"):
         return True
     before, after = old.get("usage") or {}, new.get("usage") or {}
     figures = ("due", "charged", "measured", "waited")

@@ -13,7 +13,7 @@ from orion.crds import policy_fields
 from orion.crds.annotation_text import AnnotationText
 from orion.crds.decimals import Number
 from orion.crds.model import Model
-from orion.crds.policy import PolicyName, Priority
+from orion.crds.policy import Oversubscribe, PolicyName, Priority
 from orion.crds.share import GPUShare, GPUShareSpec
 from orion.crds.share_rules import member
 from orion.hook.policy_table import RELEASE
@@ -40,6 +40,12 @@ class ContainerGrant(Model):
 
     memory_limit_bytes: _Bytes | None = None
     memory_request_bytes: _Bytes | None = None
+    memory_parks: bool | None = None
+    """ be: whether the agent may park the slot. All slots of a pod have the same value. """
+
+    memory_wait_ms: Annotated[int, Field(ge=0, le=600_000)] | None = None
+    """ hp: for how long an allocation that finds the GPU full waits for others to park. Unit: milliseconds. """
+
     compute_request_milli: _Part | None = None
     compute_limit_milli: _Part | None = None
     sm_share_milli: _Milli | None = None
@@ -77,16 +83,23 @@ class PodGrant(AnnotationText):
     """ By container name; a container without an entry has no slot. """
 
 
-def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int]) -> PodGrant:
+WAIT_MS = 30_000
+""" The default of `spec.memory.wait`, in milliseconds. """
+
+
+def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int], probed: bool = False) -> PodGrant:
     """Return the grant of a pod.
 
     Args:
         priority: the pod's priority.
         share: the share that governs the pod; None: the defaults apply.
         slots: the number of slots by container name; containers without slots are left out.
+        probed: whether one of these containers has a liveness probe.
     """
     if share is None:
-        return PodGrant(priority=priority, containers={name: ContainerGrant(slots=n) for name, n in slots.items()})
+        wait = WAIT_MS if priority is Priority.HP else None
+        rows = {name: ContainerGrant(slots=count, memory_wait_ms=wait) for name, count in slots.items()}
+        return PodGrant(priority=priority, containers=rows)
     return PodGrant(
         priority=priority,
         share=share.metadata.name,
@@ -94,11 +107,30 @@ def granted(priority: Priority, share: GPUShare | None, slots: Mapping[str, int]
         share_generation=share.metadata.generation,
         fail_closed=share.spec.fail_closed,
         policy=_policy(share.spec) if priority is Priority.HP else None,
-        containers={name: _container(share.spec, count) for name, count in slots.items()},
+        containers={name: _container(share.spec, count, probed) for name, count in slots.items()},
     )
 
 
-def _container(spec: GPUShareSpec, slots: int) -> ContainerGrant:
+def may_park(spec: GPUShareSpec, probed: bool) -> bool:
+    """Return whether the slots of a pod may be parked.
+
+    Args:
+        spec: of the share that governs the pod.
+        probed: whether a container with a slot has a liveness probe, which would fail while the pod is parked.
+    """
+    memory = spec.memory
+    if spec.priority is not Priority.BE or memory is None or memory.oversubscribe is not Oversubscribe.PARK:
+        return False
+    return not probed or bool(memory.park_with_liveness_probe)
+
+
+def _wait_ms(spec: GPUShareSpec) -> int | None:
+    if spec.priority is not Priority.HP:
+        return None
+    return WAIT_MS if spec.memory is None or spec.memory.wait is None else -(-spec.memory.wait.nanoseconds // 1_000_000)
+
+
+def _container(spec: GPUShareSpec, slots: int, probed: bool) -> ContainerGrant:
     memory, compute = spec.memory, spec.compute
     limit = memory.limit.bytes if memory and memory.limit else None
     request = memory.request.bytes if memory and memory.request else limit
@@ -106,6 +138,8 @@ def _container(spec: GPUShareSpec, slots: int) -> ContainerGrant:
         slots=slots,
         memory_limit_bytes=limit,
         memory_request_bytes=request,
+        memory_parks=may_park(spec, probed) or None,
+        memory_wait_ms=_wait_ms(spec),
         compute_request_milli=_milli(compute.request if compute else None),
         compute_limit_milli=_milli(compute.limit if compute else None),
         sm_share_milli=_milli(spec.sm_share),

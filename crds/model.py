@@ -49,7 +49,9 @@ class Model(BaseModel):
 
     @classmethod
     def read_strictly(cls, plain: Any, what: str = "") -> Self:
-        """Return the model of data that is to be written. Unlike in `read`, an unknown field is an error.
+        """Return the model of data that is to be written.
+
+        Unlike in `read`, an unknown field is an error, and so is a value that was allowed before a later rule.
 
         Raises:
             Unreadable: `plain` does not match this model, or has an unknown field.
@@ -77,9 +79,10 @@ class Model(BaseModel):
         return plain
 
     @model_validator(mode="after")
-    def _check_rules(self) -> Self:
+    def _check_rules(self, info: ValidationInfo) -> Self:
         for rule in self.rules:
-            rule.check(self)
+            if info.context == STRICTLY or not rule.spares_stored:
+                rule.check(self)
         return self
 
     @classmethod

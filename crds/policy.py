@@ -24,6 +24,18 @@ class PolicyName(StrEnum):
     NONE = "none"
 
 
+class Oversubscribe(StrEnum):
+    """How a be slot gives back device memory that it has beyond its request.
+
+    `unified`, by memory that the driver moves page by page, is absent until it is built.
+    """
+
+    NONE = "none"
+    """ Not at all: it has no more than its request. """
+    PARK = "park"
+    """ Its processes leave the GPU's memory, wait, and return. """
+
+
 class Mode(StrEnum):
     """Whether the contexts of several processes run on the GPU at the same time."""
 

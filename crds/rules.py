@@ -34,12 +34,15 @@ class Rule:
         message: a sentence that names the field and says what to do; `FIELD` is replaced by the path.
         field: the member of `self` that the error names, such as "maxSlowdown"; empty: the value itself.
         holds: the same condition in Python, on the model; None for a rule about a change.
+        spares_stored: the rule is younger than the kind. Programs read objects that were stored before it; the API
+            server refuses the broken value only when its part of the object changes.
     """
 
     cel: str
     message: str
     field: str = ""
     holds: Callable[[Any], bool] | None = None
+    spares_stored: bool = False
 
     def check(self, model: Any) -> None:
         """Raise pydantic's error if the rule does not hold."""

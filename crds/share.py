@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, create_model
 
 from orion.crds import policy_fields
-from orion.crds.bounds import Between
+from orion.crds.bounds import Between, OneOf
 from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.kinds import AGE, Column, Kind, condition_column
 from orion.crds.metadata import Metadata
 from orion.crds.model import Model
-from orion.crds.policy import PolicyName, Priority
+from orion.crds.policy import Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.rules import Immutable
 from orion.crds.selectors import LabelSelector
@@ -62,7 +62,9 @@ class DeviceMemory(Model):
     """The device memory of a slot."""
 
     request: MemoryAmount | None = None
-    """ The device memory that counts as reserved on the GPU when pods are placed. Unit: bytes. Default: the limit. """
+    """ The device memory that counts as reserved on the GPU when pods are placed, so the slot is sure of it. Between
+    request and limit the slot borrows what is free. A be request under the limit needs oversubscribe: park. Unit:
+    bytes. Default: the limit. """
 
     limit: MemoryAmount | None = None
     """ The device memory that all processes of the slot may hold together: what they allocate, what their memory pools
@@ -70,6 +72,21 @@ class DeviceMemory(Model):
     a full GPU. Mapped host memory and imported memory do not count. A lower limit does not free memory that is already
     allocated. Unit: bytes. Default: no limit.
     """
+
+    oversubscribe: Annotated[Oversubscribe, OneOf(Oversubscribe, "unified is not built yet")] | None = None
+    """ How a slot gives back what it borrows; priority be only. none: not at all, so its request is its limit. park:
+    when hp needs the memory, or others have waited for their turn, the processes of the slot leave the GPU: what they
+    hold there moves to the host memory of the pod, and they wait until there is room again. It needs a limit. Default:
+    none. """
+
+    wait: Annotated[Duration, _time("0s", "10m", "30s")] | None = None
+    """ For how long an allocation within the limit that finds the GPU full waits for be slots to park, instead of
+    failing; priority hp only. 0s: it fails at once. Unit: a duration. Default: 30s. """
+
+    park_with_liveness_probe: StrictBool | None = None
+    """ If true, a pod may be parked although one of its containers with a slot has a liveness probe. While it is parked
+    its programs wait, so the probe may fail and restart the container. Priority be and oversubscribe: park only.
+    Default: false. """
 
     rules = MEMORY
 
@@ -204,6 +221,7 @@ KIND = Kind(
         Column("Slowdown", ".spec.maxSlowdown", "number", "The accepted slowdown of hp's work, a factor.", wide=True),
         Column("Memory", ".spec.memory.limit", "string", "The device memory of each slot."),
         Column("Pods", ".status.pods.governed", "integer", "The number of pods that this share governs."),
+        Column("Parked", ".status.pods.parked", "integer", "The number of them that have left the GPU.", wide=True),
         Column("Clients", ".status.clientCounts.total", "integer", "The number of their processes that use slots."),
         condition_column("Ready", "Whether all governed pods have the grant of this share."),
         condition_column("Ready", "The reason of the condition Ready.", reason=True),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orion.crds.decimals import Number
 from orion.crds.durations import Duration
-from orion.crds.policy import PolicyName, Priority
+from orion.crds.policy import Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.rules import Rule
 from orion.hook.policy_table import HP_REQUEST_LEAST, RELEASE
@@ -33,7 +33,6 @@ def _ordered(what: str, low: str, high: str, kind: type[Duration] | type[Number]
 
 
 COMPUTE = (_ordered("spec.compute", "request", "limit", Number, "lower the request or raise the limit"),)
-MEMORY = (_ordered("spec.memory", "request", "limit", Memory, "lower the request or raise the limit"),)
 LINGER = (_ordered("spec.tuning.linger", "floor", "ceiling", Duration, "the defaults are 50us and 2ms"),)
 
 
@@ -46,13 +45,13 @@ def _only_for(priority: Priority, names: Sequence[str], why: str) -> list[Rule]:
     """Return one rule for each field that only one priority may have."""
 
     def rule(name: str) -> Rule:
-        field = _camel(name)
+        field = ".".join(_camel(part) for part in name.split("."))
         message = f"spec.{field} is for priority {priority} only: {why}; remove spec.{field}"
 
         def holds(spec: "GPUShareSpec") -> bool:
-            return spec.priority is priority or getattr(spec, name) is None
+            return spec.priority is priority or member(spec, field) is None
 
-        return Rule(f"self.priority == '{priority}' || !has(self.{field})", message, field, holds)
+        return Rule(f"self.priority == '{priority}' || {_absent(field)}", message, field, holds)
 
     return [rule(name) for name in names]
 
@@ -65,8 +64,6 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
         policies: the policies that use the field.
         default: whether the default policy is one of them.
     """
-    parts = path.split(".")
-    is_set = " && ".join(f"has(self.{'.'.join(parts[: end + 1])})" for end in range(len(parts)))
     names = ", ".join(f"'{policy}'" for policy in policies)
     fits = f"(has(self.policy) ? self.policy in [{names}] : {str(default).lower()})"
     words = " or ".join(filter(None, (", ".join(policies[:-1]), policies[-1])))
@@ -76,7 +73,14 @@ def _needs_policy(path: str, policies: Sequence[PolicyName], default: bool) -> R
         return value is None or (default if spec.policy is None else spec.policy in policies)
 
     message = f"spec.{path} needs the policy {words}: set spec.policy to it, or remove spec.{path}"
-    return Rule(f"!({is_set}) || {fits}", message, path, holds)
+    return Rule(f"{_absent(path)} || {fits}", message, path, holds)
+
+
+def _absent(path: str) -> str:
+    """Return the CEL expression that is true if a field of the spec is not set, such as "tuning.window"."""
+    parts = path.split(".")
+    has = [f"has(self.{'.'.join(parts[: end + 1])})" for end in range(len(parts))]
+    return f"!({' && '.join(has)})" if len(has) > 1 else f"!{has[0]}"
 
 
 def member(model: Any, path: str) -> Any:
@@ -122,6 +126,56 @@ _HP_REQUEST = Rule(
 )
 
 
+PARKS = "(has(self.oversubscribe) && self.oversubscribe == 'park')"
+MEMORY = (
+    _ordered("spec.memory", "request", "limit", Memory, "lower the request or raise the limit"),
+    Rule(
+        f"!{PARKS} || has(self.limit)",
+        "spec.memory.oversubscribe park needs spec.memory.limit, which says how much a slot may have to move to the "
+        "host memory of its pod: set spec.memory.limit",
+        "oversubscribe",
+        lambda memory: memory.oversubscribe is not Oversubscribe.PARK or memory.limit is not None,
+    ),
+    Rule(
+        f"!has(self.parkWithLivenessProbe) || !self.parkWithLivenessProbe || {PARKS}",
+        "spec.memory.parkWithLivenessProbe needs spec.memory.oversubscribe park: set spec.memory.oversubscribe to "
+        "park, or remove spec.memory.parkWithLivenessProbe",
+        "parkWithLivenessProbe",
+        lambda memory: not memory.park_with_liveness_probe or memory.oversubscribe is Oversubscribe.PARK,
+    ),
+)
+
+
+def borrows_for_good(spec: "GPUShareSpec") -> bool:
+    """Return whether a be slot could have more memory than its request without ever giving it back."""
+    memory = spec.memory
+    if spec.priority is not Priority.BE or memory is None or memory.oversubscribe is Oversubscribe.PARK:
+        return False
+    return memory.request is not None and memory.limit is not None and memory.request.value < memory.limit.value
+
+
+def _borrowing() -> Rule:
+    """Return the rule that a be slot gives back what it borrows. Shares that were stored before it stay readable."""
+    request, limit = "self.memory.request", "self.memory.limit"
+    formed = f"{Memory.cel_valid(request)} && {Memory.cel_valid(limit)}"
+    both = f"has(self.memory) && has({request}) && has({limit}) && {formed}"
+    less = Memory.cel_compare(Memory.cel(request), "<", Memory.cel(limit))
+    parks = "(has(self.memory.oversubscribe) && self.memory.oversubscribe == 'park')"
+    return Rule(
+        f"self.priority != 'be' || !({both}) || {parks} || !({less})",
+        BORROWS_FOR_GOOD,
+        "memory.request",
+        lambda spec: not borrows_for_good(spec),
+        spares_stored=True,
+    )
+
+
+BORROWS_FOR_GOOD = (
+    "spec.memory.request of priority be is under spec.memory.limit, but nothing says how a slot gives back what it "
+    "borrows: set spec.memory.oversubscribe to park, or set request and limit to the same amount"
+)
+
+
 def _rules_of_policy_fields() -> list[Rule]:
     """Return one rule for each field of the policy table; the two fields of `tuning.linger` share one rule."""
     users = {".".join(row.share.split(".")[:2]): row.policies for row in RELEASE.rows if row.share}
@@ -138,6 +192,17 @@ SPEC = (
         "the hp pod of a GPU decides how it is shared",
     ),
     *_only_for(Priority.HP, ("slo",), "a be pod waits for hp, so it cannot have a latency objective"),
+    *_only_for(
+        Priority.BE,
+        ("memory.oversubscribe", "memory.park_with_liveness_probe"),
+        "hp never leaves the GPU's memory; be does, where its own share says so",
+    ),
+    *_only_for(
+        Priority.HP,
+        ("memory.wait",),
+        "an allocation of be that finds no room fails at once, as others do not make it room",
+    ),
+    _borrowing(),
     _HP_REQUEST,
     *_rules_of_policy_fields(),
     _BUDGET,

@@ -26,6 +26,10 @@ class PodCounts(Model):
     running: Count = 0
     """ The number of governed pods that run. """
 
+    parked: Count = 0
+    """ The number of governed pods of which a slot is parked: its processes have left the GPU's memory and wait. They
+    count as running, too. """
+
     granted: Count = 0
     """ The number of governed pods whose grant matches the present spec of the share. """
 
@@ -63,7 +67,8 @@ class GPUShareStatus(Model):
     """ Ready: every governed pod has the grant of this share, and its GPUs have the memory that their pods reserve.
     HookInjected: every process of these pods on a GPU uses the hook. PolicyConflict: a GPU of these pods uses the
     policy of another share. Degraded: a problem affects these pods, or they get less than the share asks for.
-    NotEnforced: the share sets fields that have no effect. """
+    NotEnforced: the share sets fields that have no effect. Parked, where spec.memory.oversubscribe is park: processes
+    of these pods have left the GPU's memory, and wait. """
 
     pods: PodCounts | None = None
     """ The number of pods. """
@@ -78,5 +83,5 @@ class GPUShareStatus(Model):
     """ Processes of the governed pods, the worst affected first. At most 64. """
 
     slots: Annotated[list[ShareSlotRow] | None, Field(max_length=ROWS_MAX)] = None
-    """ Slots of the governed pods with their GPU time, those first that were charged least of what they were due. At
-    most 64. """
+    """ Slots of the governed pods with their GPU time, parked ones first, then those that were charged least of what
+    they were due. At most 64. """

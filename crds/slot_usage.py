@@ -12,6 +12,7 @@ from orion.crds.clients import PodReference, SlotName, Uuid
 from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.model import Model
+from orion.crds.parking import Parked
 
 
 class SlotUsage(Model):
@@ -55,5 +56,9 @@ class ShareSlotRow(Model):
     compute_limit: Number | None = None
     """ The part of the GPU's time that the slot gets at most; absent: no limit. """
 
-    usage: SlotUsage
-    """ The GPU time of the slot. """
+    usage: SlotUsage | None = None
+    """ The GPU time of the slot; absent, for a parked slot only, if no process has used it for 10 s. """
+
+    parked: Parked | None = None
+    """ Since when the processes of the slot have left the GPU's memory, and how much they left; absent: they have not.
+    """

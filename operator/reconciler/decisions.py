@@ -32,7 +32,9 @@ _GOOD = {
     ConditionType.POLICY_CONFLICT: ("False",),
     ConditionType.DEGRADED: ("False", "Unknown"),
     ConditionType.NOT_ENFORCED: ("False", "Unknown"),
+    ConditionType.PARKED: ("True", "False"),
 }
+""" The statuses that need no Event. A parked slot is not a problem, and its node agent posts the Events. """
 
 
 class _Urgency(IntEnum):
@@ -146,7 +148,7 @@ def _urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Urgency | None:
         return None
     if old.get("observedGeneration") != new.get("observedGeneration") or _states(old) != _states(new):
         return _Urgency.CONDITIONS
-    if old.get("pods") != new.get("pods"):
+    if old.get("pods") != new.get("pods") or _states(old, parked=True) != _states(new, parked=True):
         return _Urgency.COUNTS
     if old.get("clientCounts") != new.get("clientCounts") or old.get("gpus") != new.get("gpus"):
         return _Urgency.FIGURES
@@ -157,9 +159,11 @@ def _urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> _Urgency | None:
     return None
 
 
-def _states(status: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+def _states(status: Mapping[str, Any], parked: bool = False) -> set[tuple[Any, ...]]:
+    """Return the conditions without their sentences; Parked only if asked for, as turns change it."""
     keys = ("type", "status", "reason", "observedGeneration")
-    return {tuple(condition.get(key) for key in keys) for condition in status.get("conditions") or ()}
+    found = (each for each in status.get("conditions") or () if parked or each.get("type") != ConditionType.PARKED)
+    return {tuple(condition.get(key) for key in keys) for condition in found}
 
 
 def _messages(status: Mapping[str, Any]) -> list[Any]:
@@ -186,7 +190,9 @@ def _share_events(
 
 
 def _good(condition: Condition) -> bool:
-    """Return whether a condition needs no Event: it is good, or agents still apply grants."""
+    """Return whether a condition needs no Event: it is good, or another version's, or agents still apply grants."""
+    if condition.type not in set(ConditionType):
+        return True
     return condition.status in _GOOD.get(ConditionType(condition.type), ()) or condition.reason == REASON_PENDING
 
 

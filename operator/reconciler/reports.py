@@ -25,6 +25,7 @@ from orion.crds.device import (
 )
 from orion.crds.durations import Duration
 from orion.crds.model import Model
+from orion.crds.parking import Parked
 from orion.crds.policy import Mode, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import ShareSlotRow, SlotUsage
@@ -52,6 +53,14 @@ class ReportedUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedParking:
+    """Since when a slot is parked, and how many bytes it left."""
+
+    since: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedSlot:
     """A slot that a container holds."""
 
@@ -64,6 +73,8 @@ class ReportedSlot:
     compute_request: Number | None
     compute_limit: Number | None
     usage: ReportedUsage | None
+    parked: ReportedParking | None
+    park_refused: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,7 @@ _RECORDS: Mapping[type[Model], type[Any]] = {
     PodReference: ReportedPod,
     SlotRow: ReportedSlot,
     SlotUsage: ReportedUsage,
+    Parked: ReportedParking,
     ClientRow: ReportedClient,
     UnmanagedProcess: ReportedProcess,
     DeviceMemory: ReportedMemory,
@@ -204,10 +216,11 @@ def _shared(number: Number) -> Number:
 
 
 def slot_row(slot: ReportedSlot, node: str | None, gpu: str | None) -> ShareSlotRow:
-    """Return a slot that has a usage for the status of a share, with its node and GPU."""
+    """Return a slot that has a usage or is parked for the status of a share, with its node and GPU."""
     plain = {"slot": slot.name, "pod": slot.pod, "node": node, "gpu": gpu, "usage": slot.usage}
     claims = {"compute_request": slot.compute_request, "compute_limit": slot.compute_limit}
-    return ShareSlotRow.model_validate(plain | claims, from_attributes=True)
+    parked = slot.parked and Parked(since=slot.parked.since, memory=Memory.of_bytes(slot.parked.memory))
+    return ShareSlotRow.model_validate(plain | claims | {"parked": parked}, from_attributes=True)
 
 
 def client_row(client: ReportedClient, node: str | None, gpu: str | None) -> ClientRow:

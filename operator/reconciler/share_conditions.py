@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.decimals import Number
-from orion.crds.policy import PolicyName, Priority
+from orion.crds.policy import Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShareSpec
+from orion.crds.share_rules import BORROWS_FOR_GOOD, borrows_for_good
 from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
@@ -192,8 +193,24 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], 
     if stopped:
         return Finding(True, "ClientStopped", f"{_who(stopped)}: the process is stopped and keeps its slot")
     was = next((each.reason for each in before if each.type == ConditionType.DEGRADED), "")
-    found_less = _slowed(spec, rows, was) or _scaled(found)
+    found_less = _slowed(spec, rows, was) or _refused(found) or _scaled(found) or _borrows_for_good(spec)
     return found_less or Finding(False, "AsAsked", "every pod gets what the share specifies")
+
+
+def _refused(found: Usage) -> Finding | None:
+    """Return the finding that a slot which should have left the GPU's memory did not."""
+    rows = sorted((row.pod.name, device.name, row.park_refused) for device, row in found.slots
+                  if row.pod and row.park_refused)  # fmt: skip
+    if not rows:
+        return None
+    pod, device, why = rows[0]
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return Finding(True, "ParkRefused", f"pod {pod}{more} could not leave the memory of {device}: {why}")
+
+
+def _borrows_for_good(spec: GPUShareSpec) -> Finding | None:
+    """Return the finding that a share from before `oversubscribe` lets a slot keep what it borrows."""
+    return Finding(True, "MemoryNotGivenBack", BORROWS_FOR_GOOD) if borrows_for_good(spec) else None
 
 
 def _slowed(spec: GPUShareSpec, rows: Sequence[ReportedClient], before: str) -> Finding | None:
@@ -229,6 +246,27 @@ def _scaled(found: Usage) -> Finding | None:
 def _claim(row: ReportedSlot) -> Claim:
     request, limit = row.compute_request, row.compute_limit
     return Claim(request.milli / 1_000 if request else 0.0, limit.milli / 1_000 if limit else 1.0)
+
+
+def may_park(record: ShareRecord) -> bool:
+    """Return whether the share lets the agent park its slots."""
+    memory = record.share.spec.memory if record.share else None
+    return memory is not None and memory.oversubscribe is Oversubscribe.PARK
+
+
+def parked(found: Usage) -> Finding:
+    """Return whether processes of the pods have left the GPU's memory; the longest parked pod is named."""
+    rows = sorted(
+        (row.parked.since, row.pod.name, row.parked.memory) for _, row in found.slots if row.parked and row.pod
+    )
+    if not rows:
+        return Finding(False, "NoneParked", "no slot of these pods is parked")
+    since, pod, memory = rows[0]
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    where = f"{Memory.of_bytes(memory)} of the GPU's memory are in the pod's host memory since {since}"
+    return Finding(
+        True, "SlotsParked", f"a slot of pod {pod}{more} is parked: {where}; its programs wait until they return"
+    )
 
 
 def not_enforced(record: ShareRecord, found: Usage) -> Finding:

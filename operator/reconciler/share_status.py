@@ -12,7 +12,7 @@ from orion.operator.reconciler import share_conditions
 from orion.operator.reconciler.records import ShareRecord
 from orion.operator.reconciler.reports import ReportedClient, client_row, slot_row
 from orion.operator.reconciler.share_conditions import Finding, Governed
-from orion.operator.reconciler.usage import STOPPED, Usage, least_served_first, without_grant, worst_first
+from orion.operator.reconciler.usage import STOPPED, Usage, least_served_first, parked_pods, without_grant, worst_first
 
 
 def conditions_of(status: dict[str, Any]) -> list[Condition]:
@@ -48,10 +48,13 @@ def share_status(
         ConditionType.DEGRADED: share_conditions.degraded(record, found, rows, before),
         ConditionType.NOT_ENFORCED: share_conditions.not_enforced(record, found),
     }
+    parked = share_conditions.parked(found)
+    if parked.holds or share_conditions.may_park(record) or any(each.type == ConditionType.PARKED for each in before):
+        findings[ConditionType.PARKED] = parked
     return GPUShareStatus(
         observed_generation=record.generation,
         conditions=_conditions(before, findings, record.generation, now),
-        pods=_pods(governed, missing),
+        pods=_pods(governed, missing, found),
         gpus=len(found.devices),
         client_counts=_clients(rows, found),
         clients=[client_row(row, gpu.status.node, gpu.status.uuid) for gpu, row in clients[:ROWS_MAX]] or None,
@@ -73,10 +76,11 @@ def _conditions(
     return after
 
 
-def _pods(governed: Governed, missing: int) -> PodCounts:
+def _pods(governed: Governed, missing: int, found: Usage) -> PodCounts:
     return PodCounts(
         governed=len(governed.pods),
         running=sum(pod.running for pod in governed.pods),
+        parked=len(parked_pods(found.slots)),
         granted=len(governed.pods) - len(governed.not_admitted) - missing,
         unannotated=len(governed.unannotated),
         unannotated_names=governed.unannotated[:NAMES_MAX] or None,

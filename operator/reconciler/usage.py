@@ -76,18 +76,24 @@ def worst_first(clients: Iterable[Client]) -> list[Client]:
 
 
 def least_served_first(slots: Iterable[Slot]) -> list[Slot]:
-    """Return the slots whose GPU time is known, first those that were charged least of what they were due.
+    """Return the slots that are parked, then those that were charged least of what they were due.
 
-    Small differences do not count, so the order rarely changes.
+    Slots that are neither parked nor have a known GPU time are left out. Small differences do not count, so the order
+    rarely changes.
     """
-    return sorted((each for each in slots if each[1].usage is not None), key=_service)
+    return sorted((each for each in slots if each[1].usage is not None or each[1].parked is not None), key=_service)
 
 
-def _service(slot: Slot) -> tuple[int, str, str, str, str]:
+def parked_pods(slots: Iterable[Slot]) -> set[str]:
+    """Return the names of the pods of which a slot is parked."""
+    return {row.pod.name for _, row in slots if row.parked is not None and row.pod is not None}
+
+
+def _service(slot: Slot) -> tuple[bool, int, str, str, str, str]:
     device, row = slot
     lacking = row.usage.due - row.usage.charged if row.usage else 0.0
     pod = (row.pod.namespace, row.pod.name) if row.pod else ("", "")
-    return -max(0, int(lacking * 10)), *pod, device.name, row.name
+    return row.parked is None, -max(0, int(lacking * 10)), *pod, device.name, row.name
 
 
 def _sort_key(client: Client) -> tuple[bool, bool, float, float, tuple[str, str, str, str, int]]:

@@ -32,7 +32,8 @@ def test_a_granted_policy_is_a_request_to_the_agent() -> None:
 
 def test_a_containers_grant_has_the_names_of_the_page() -> None:
     page = {name for name, *_ in layout.Grant._fields_}
-    not_in_page = {"slots", "memory_request_bytes"}  # only placement uses these fields
+    not_in_page = {"slots", "memory_request_bytes", "memory_parks"}  # placement and the agent alone use these fields
+    not_in_page.add("memory_wait_ms")  # in the page in nanoseconds
     assert set(ContainerGrant.model_fields) - not_in_page <= page
 
 

@@ -27,7 +27,10 @@ spec:
   failClosed: true
   tuning: {window: 0.5ms, linger: {floor: 20us}, sharingCost: 1.07, overlapSMs: 66, longKernel: 5ms}
 """
-BE = "{metadata: {name: train}, spec: {priority: be, compute: {request: 0.4}, memory: {request: 1Gi, limit: 2GB}}}"
+BE = """
+metadata: {name: train}
+spec: {priority: be, compute: {request: 0.4}, memory: {request: 1Gi, limit: 2GB, oversubscribe: park}}
+"""
 
 
 def share(text: str) -> GPUShare:
@@ -57,6 +60,7 @@ def test_a_share_becomes_a_grant_in_the_units_of_the_pages() -> None:
                 slots=2,
                 memory_limit_bytes=8 * 2**30,
                 memory_request_bytes=8 * 2**30,
+                memory_wait_ms=30_000,
                 compute_request_milli=600,
                 compute_limit_milli=800,
                 sm_share_milli=1_000,
@@ -72,12 +76,43 @@ def test_a_be_grant_has_no_policy() -> None:
     assert grant.containers["a"].compute_request_milli == 400
     assert grant.containers["a"].memory_limit_bytes == 2 * 10**9
     assert grant.containers["a"].memory_request_bytes == 2**30
+    assert grant.containers["a"].memory_parks is True
+    assert grant.containers["a"].memory_wait_ms is None
+
+
+@pytest.mark.parametrize(("allowed", "probed", "parks"), [
+    (None, False, True), (None, True, None), (False, True, None), (True, True, True), (True, False, True),
+])  # fmt: skip
+def test_a_pod_with_a_liveness_probe_parks_only_where_its_share_allows_it(
+    allowed: bool | None, probed: bool, parks: bool | None
+) -> None:
+    memory = {"limit": "8Gi", "oversubscribe": "park", "parkWithLivenessProbe": allowed}
+    made = GPUShare.read({"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}})
+    assert granted(Priority.BE, made, {"a": 1}, probed=probed).containers["a"].memory_parks is parks
+
+
+def test_a_slot_that_gives_nothing_back_is_not_parked() -> None:
+    for memory in ("{limit: 8Gi}", "{limit: 8Gi, oversubscribe: none}"):
+        made = share(f"{{metadata: {{name: a}}, spec: {{priority: be, memory: {memory}}}}}")
+        assert granted(Priority.BE, made, {"a": 1}).containers["a"].memory_parks is None
+
+
+@pytest.mark.parametrize(("wait", "milliseconds"), [("0s", 0), ("1us", 1), ("250ms", 250), ("10m", 600_000)])
+def test_hp_waits_as_long_as_its_share_says(wait: str, milliseconds: int) -> None:
+    made = share(f"{{metadata: {{name: a}}, spec: {{priority: hp, memory: {{wait: {wait}}}}}}}")
+    assert granted(Priority.HP, made, {"a": 1}).containers["a"].memory_wait_ms == milliseconds
+
+
+def test_a_grant_of_an_earlier_operator_parks_nothing_and_waits_for_nothing() -> None:
+    grant = PodGrant.from_json('{"priority":"be","containers":{"a":{"memoryLimitBytes":4096}}}')
+    assert (grant.containers["a"].memory_parks, grant.containers["a"].memory_wait_ms) == (None, None)
 
 
 def test_without_a_share_a_grant_sets_no_limits() -> None:
     grant = granted(Priority.HP, None, {"app": 1})
     assert json.loads(grant.as_json()) == {
-        "format": PodGrant.FORMAT, "priority": "hp", "failClosed": False, "containers": {"app": {"slots": 1}},
+        "format": PodGrant.FORMAT, "priority": "hp", "failClosed": False,
+        "containers": {"app": {"slots": 1, "memoryWaitMs": 30_000}},
     }  # fmt: skip
 
 
@@ -105,6 +140,7 @@ def test_fields_of_a_later_operator_are_ignored() -> None:
         ('{"priority":"mid"}', "grant: priority"),
         ('{"priority":"hp","format":99}', "format 99 is later"),
         ('{"priority":"hp","containers":{"a":{"slots":0}}}', "containers.a.slots"),
+        ('{"priority":"hp","containers":{"a":{"memoryWaitMs":-1}}}', "containers.a.memoryWaitMs"),
         ('{"priority":"hp","policy":{"windowUs":1e9}}', "policy.windowUs"),
     ],
 )

@@ -20,6 +20,24 @@ def test_unknown_fields_are_ignored_on_reading_and_rejected_on_writing() -> None
         GPUShare.read_strictly(plain, "GPUShare a")
 
 
+def test_a_share_from_before_a_rule_is_read_and_not_written_again() -> None:
+    memory = {"request": "1Gi", "limit": "2Gi"}
+    plain = {"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}}
+    assert GPUShare.read(plain).spec.plain()["memory"] == memory
+    with pytest.raises(
+        Unreadable, match=r"set spec\.memory\.oversubscribe to park, or set request and limit to the same"
+    ):
+        GPUShare.read_strictly(plain)
+
+
+def test_a_way_to_oversubscribe_that_is_not_built_is_refused_in_a_sentence() -> None:
+    memory = {"limit": "2Gi", "oversubscribe": "unified"}
+    with pytest.raises(Unreadable) as refused:
+        GPUShare.read_strictly({"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}})
+    said = "spec.memory.oversubscribe: must be none or park: unified is not built yet; not 'unified'"
+    assert str(refused.value) == said
+
+
 def test_metadata_keeps_unknown_fields() -> None:
     share = GPUShare.read({"metadata": {"name": "a", "finalizers": ["x"]}, "spec": {"priority": "be"}})
     assert share.plain()["metadata"] == {"name": "a", "finalizers": ["x"]}

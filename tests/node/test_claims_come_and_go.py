@@ -40,7 +40,10 @@ SHARES: dict[str, tuple[str, dict[str, Any]]] = {
     for number, (time, memory) in enumerate(
         itertools.product(
             ({}, {"compute": {"request": little}}, {"compute": {"request": 0.7}}),
-            ({}, {"memory": {"request": "20Gi", "limit": "30Gi"}}),
+            (
+                {},
+                {"memory": {"request": "20Gi", "limit": "30Gi"} | ({"oversubscribe": "park"} if role == "be" else {})},
+            ),
         )
     )
 }

@@ -53,9 +53,10 @@ def test_the_examples_pods_run_with_the_grants_of_their_shares(
     tenants: Tenants, gpus: GpuNode, node: Node, templates: Callable[[], list[str]]
 ) -> None:
     serve, train = serving("serve"), training("train", memory=MIB)
+    memory = {"request": "600Mi", "limit": "700Mi", "oversubscribe": "park"}
     tenants.create(
         share(serve, compute={"request": 0.8}),
-        share(train, compute={"request": 0.1, "limit": 0.5}, memory={"request": "600Mi", "limit": "700Mi"}),
+        share(train, compute={"request": 0.1, "limit": 0.5}, memory=memory),
         serve,
         train,
     )

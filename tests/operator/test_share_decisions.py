@@ -1,5 +1,6 @@
 """The operator's decisions about shares, case by case: rows, messages, Events, and when a status is written."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,87 @@ def test_a_share_is_degraded_while_requests_on_its_gpu_are_scaled() -> None:
 def test_a_share_says_which_memory_it_allows_and_does_not_reserve(memory: dict[str, str], says: str) -> None:
     cluster = reconciled(share(memory=memory), pod("p"), device(heldSlots=[slot("p")]))
     assert condition(cluster, "Ready") == ("True", "Granted", f"the pod has the grant of this share{says}")
+
+
+def test_a_share_from_before_oversubscribe_keeps_its_grants_and_says_what_to_write() -> None:
+    memory = {"request": "1Gi", "limit": "2Gi"}
+    cluster = reconciled(share(memory=memory), pod("p"), device(heldSlots=[slot("p")]))
+    assert json.loads(grant_of(cluster))["containers"]["main"] == {
+        "slots": 1, "memoryRequestBytes": 2**30, "memoryLimitBytes": 2**31,
+    }  # fmt: skip
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+    status, reason, message = condition(cluster, "Degraded")
+    assert (status, reason) == ("True", "MemoryNotGivenBack")
+    assert "set spec.memory.oversubscribe to park" in message
+
+
+PARKS = {"request": "1Gi", "limit": "8Gi", "oversubscribe": "park"}
+SINCE = "2026-01-02T03:04:05Z"
+
+
+def parked(of: str, number: int, since: str = SINCE) -> dict[str, Any]:
+    return slot(of, f"be-{number}") | {"parked": {"since": since, "memory": "6Gi"}}
+
+
+def test_parked_slots_are_counted_listed_first_and_a_condition() -> None:
+    pods = [pod(name) for name in ("a", "b", "c")]
+    rows = [used("a", 0, charged=0.1), parked("b", 1, "2026-01-02T03:04:06Z"), parked("c", 2)]
+    cluster = reconciled(share(memory=PARKS), *pods, device(heldSlots=rows))
+    assert (status(cluster)["pods"]["parked"], status(cluster)["pods"]["running"]) == (2, 3)
+    first, second, third = status(cluster)["slots"]
+    assert first == {
+        "pod": {"namespace": "n", "name": "b"}, "node": "node", "gpu": UUID.format(0), "slot": "be-1",
+        "parked": {"since": "2026-01-02T03:04:06Z", "memory": "6Gi"},
+    }  # fmt: skip
+    assert (second["slot"], third["slot"]) == ("be-2", "be-0")
+    holds, reason, message = condition(cluster, "Parked")
+    assert (holds, reason) == ("True", "SlotsParked")
+    assert message.startswith(
+        "a slot of pod c (and 1 more) is parked: 6Gi of the GPU's memory are in the pod's host memory"
+    )
+    assert not [each for each in events(cluster) if "Parked" in each[1]]  # the agents post them
+
+
+def test_the_condition_parked_is_only_where_a_slot_may_be_parked() -> None:
+    def kinds(cluster: FakeCluster) -> set[str]:
+        return {each["type"] for each in status(cluster)["conditions"]}
+
+    assert "Parked" not in kinds(reconciled(share(), pod("p"), device(heldSlots=[slot("p")])))
+    cluster = reconciled(share(memory=PARKS), pod("p"), device(heldSlots=[slot("p")]))
+    assert condition(cluster, "Parked")[:2] == ("False", "NoneParked")
+    cluster.put(share())
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Parked")[:2] == ("False", "NoneParked")  # it was there, so it is kept true
+
+
+def test_slots_that_take_turns_do_not_cause_a_write_each() -> None:
+    cluster = reconciled(share(memory=PARKS), pod("p"), device(heldSlots=[slot("p")]))
+    state = state_of(cluster)
+    record = state.share(Named("n", "s"))
+    assert record is not None
+    record.written = 100.0
+    take(state, cluster.put(device(heldSlots=[parked("p", 0)])))
+    [again] = decide(state, SHARE, NOW, 100.1)
+    assert isinstance(again, RequeueAfter)
+    assert again.seconds == pytest.approx(4.9)
+    assert [type(write) for write in decide(state, SHARE, NOW, 105.1)] == [PatchShare]
+
+
+def test_a_slot_that_could_not_leave_degrades_its_share() -> None:
+    rows = [slot("p") | {"parkRefused": "it uses managed memory"}]
+    cluster = reconciled(share(memory=PARKS), pod("p"), device(heldSlots=rows))
+    state, reason, message = condition(cluster, "Degraded")
+    assert (state, reason) == ("True", "ParkRefused")
+    assert message == f"pod p could not leave the memory of {UUID.format(0).lower()}: it uses managed memory"
+
+
+def test_a_condition_of_a_later_version_stays_and_gets_no_event() -> None:
+    later = {"type": "Later", "status": "True", "lastTransitionTime": SINCE, "reason": "Later", "message": ""}
+    body = share()
+    body["status"] = {"conditions": [later]}
+    cluster = reconciled(body, pod("p"))
+    assert condition(cluster, "Later") == ("True", "Later", "")
+    assert not [each for each in events(cluster) if each[1].startswith("Later")]
 
 
 def test_a_complaint_is_said_once_and_again_after_it_has_changed() -> None:

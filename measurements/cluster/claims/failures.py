@@ -58,7 +58,8 @@ def _run(here: World, namespace: str, sizes: Mapping[str, int]) -> dict[str, Any
     for role, floors in FLOORS.items():
         for floor, memory in itertools.product(floors, MEMORIES):
             spec: Manifest = {"compute": {"request": floor}} if floor else {}
-            spec |= {"memory": {"request": memory, "limit": "30Gi"}} if memory else {}
+            gives_back = {"oversubscribe": "park"} if role == "be" else {}
+            spec |= {"memory": {"request": memory, "limit": "30Gi"} | gives_back} if memory else {}
             here.create(namespace, share(f"{role}-{floor}-{memory}".lower(), role, **spec))
     for number in range(sizes["pods"]):
         here.create(namespace, _pod(choose, number))

@@ -11,6 +11,8 @@ from typing import Any
 
 from orion.crds.figures import clients_moved, memory_moved, ratio_moved, usage_moved
 
+_MEMORY_FIGURES = ("used", "reserve", "borrowed")
+
 
 class Urgency(IntEnum):
     """The value is the minimum time in seconds between two writes of this urgency to one object."""
@@ -36,7 +38,7 @@ def _substance(status: Mapping[str, Any]) -> dict[str, Any]:
     kept["heldSlots"] = [
         {key: value for key, value in slot.items() if key != "usage"} for slot in status.get("heldSlots") or ()
     ]
-    kept["memory"] = {key: value for key, value in (status.get("memory") or {}).items() if key != "used"}
+    kept["memory"] = {key: value for key, value in _memory(status).items() if key not in _MEMORY_FIGURES}
     kept["conditions"] = {
         tuple(condition.get(key) for key in ("type", "status", "reason", "observedGeneration"))
         for condition in status.get("conditions") or ()
@@ -44,14 +46,17 @@ def _substance(status: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _memory(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    return status.get("memory") or {}
+
+
 def _messages(status: Mapping[str, Any]) -> list[Any]:
     return [condition.get("message") for condition in status.get("conditions") or ()]
 
 
 def _figures_moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    used = [(status.get("memory") or {}).get("used") for status in (old, new)]
     return (
-        memory_moved(*used)
+        any(memory_moved(_memory(old).get(key), _memory(new).get(key)) for key in _MEMORY_FIGURES)
         or ratio_moved(old.get("hpBusyRatio"), new.get("hpBusyRatio"))
         or clients_moved(old.get("clients") or (), new.get("clients") or ())
         or usage_moved(old.get("heldSlots") or (), new.get("heldSlots") or ())
