@@ -147,7 +147,7 @@ class Grant(LittleEndianStructure):
     _fields_ = [
         ("sequence", c_uint64),
         ("role", c_uint32),
-        ("reserved", c_uint32),
+        ("parks", c_uint32),
         ("window_share_ns", c_uint64),
         ("memory_limit_bytes", c_uint64),
         ("compute_request_milli", c_uint32),

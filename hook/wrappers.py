@@ -167,6 +167,11 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
     return ["orion_capture_changing();", *_calling(function, [f"orion_capture_changed({change}, result);"])]
 
 
+def _room_may_come(device: str, size: str) -> str:
+    """Return the condition under which an allocation is tried again: others leave a full GPU (agent/room.h)."""
+    return f"result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_may_come({device}, {size}, &until)"
+
+
 def _from_pool(function: Function, declaration: Declaration, arguments: str) -> list[str]:
     at, size, pool = (each.strip() for each in arguments.split(","))
     stream = _stream(function, declaration)
@@ -174,9 +179,13 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
         f"struct orion_pooling pooling = {{.pool = {pool}, .stream = {stream}, .bytes = {size}}};",
         "if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;",
         f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};",
-        "orion_work_begin(&work);",
-        f"CUresult result = {_real(function)};",
-        "orion_work_end(&work, result);",
+        "CUresult result;",
+        "uint64_t until = 0;",
+        "do {",
+        "    orion_work_begin(&work);",
+        f"    result = {_real(function)};",
+        "    orion_work_end(&work, result);",
+        f"}} while ({_room_may_come('pooling.counts ? pooling.device : -1', size)});",
         f"return orion_pool_ended(&pooling, {at}, result);",
     ]
 
@@ -218,8 +227,10 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind in ("maps", "unmaps", "retains"):
         changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
         return _calling(function, [f"orion_memory_{changed}({arguments}, result);"])
+    if kind == "shares":
+        return _calling(function, _on_success("orion_memory_shared()"))
     if kind != "allocates":
-        known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains or informs"
+        known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains, shares or informs"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
     key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
     return [
@@ -227,8 +238,13 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
         f"const CUdevice device = {place};",
         f"const uint64_t reserved = {arguments};",
         "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
-        *before,
-        *_calling(function, [*after, f"orion_memory_reserved(device, reserved, {key}, result);"]),
+        "CUresult result;",
+        "uint64_t until = 0;",
+        f"do result = {_real(function)};",
+        f"while ({_room_may_come('device', 'reserved')});",
+        f"orion_memory_reserved(device, reserved, {key}, result);",
+        *(_on_success(f"orion_memory_managed({declaration.options['key']})") if "managed" in declaration.words else []),
+        "return result;",
     ]
 
 

@@ -70,12 +70,14 @@ class Grant(NamedTuple):
     """ be: its turns; None: the slot waits for no other slot. """
     memory_wait_ns: int = 0
     """ How long an allocation waits for others to leave a full GPU. """
+    parks: bool = False
+    """ be: the agent may ask the slot's processes to leave the GPU's memory. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
     limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
     plan = grant.plan.words if grant.plan else _NO_PLAN
-    return _GRANT.pack(sequence, grant.role, 0, *limits, 0, 0, *plan, grant.memory_wait_ns)
+    return _GRANT.pack(sequence, grant.role, grant.parks, *limits, 0, 0, *plan, grant.memory_wait_ns)
 
 
 class _AgentPage:

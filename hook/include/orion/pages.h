@@ -97,8 +97,8 @@ struct orion_policy_page {
 /* What a slot may do. The grant page contains two copies of this structure, as the policy page does of the policy. */
 struct orion_grant {
     uint64_t sequence;
-    uint32_t role; /* enum orion_role; constant while the slot exists */
-    uint32_t reserved;
+    uint32_t role;                        /* enum orion_role; constant while the slot exists */
+    uint32_t parks;                       /* be: 1: the agent may ask the slot's processes to leave the GPU's memory */
     uint64_t window_share_ns;             /* expected time of the work that each be client of the slot may have in flight */
     uint64_t memory_limit_bytes;          /* for each process, and with credits for the slot; 0: no limit */
     uint32_t compute_request_milli;       /* be: the part of the GPU's time that the slot is sure to get; 0: none */

@@ -2,53 +2,15 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "agent/agent_socket.h"
+#include "agent/memory_wish.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
-#include "orion/join.h"
 #include "process/gpu.h"
 #include "system/system.h"
 
-#define ANSWER_NS (250 * ORION_MILLISECOND)
 #define PATIENCE_NS (2 * ORION_SECOND) /* in which an agent can be replaced */
 #define PAUSE_MS 5
-
-static enum orion_credit_answer answer_on(int fd)
-{
-    struct orion_credit credit = {0};
-    uint64_t now = orion_now(), until = now + ANSWER_NS;
-    for (; now < until; now = orion_now()) {
-        struct pollfd answer = {.fd = fd, .events = POLLIN};
-        int ready = poll(&answer, 1, (int)((until - now) / ORION_MILLISECOND) + 1);
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) break;
-        ssize_t got = recv(fd, &credit, sizeof credit, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (got == (ssize_t)sizeof credit && credit.head.type == ORION_CREDIT) return (enum orion_credit_answer)credit.answer;
-        break;
-    }
-    return ORION_CREDIT_LATER;
-}
-
-static enum orion_credit_answer ask(const struct orion_wish *wish)
-{
-    struct orion_memory_wish message = {
-        .head = {ORION_MESSAGE_MAGIC, ORION_MEMORY},
-        .client_index = wish->gpu->record->client_index,
-        .generation = wish->gpu->record->generation,
-        .bytes = wish->bytes,
-    };
-    enum orion_credit_answer answer = ORION_CREDIT_LATER;
-    int fd = orion_agent_connect(wish->gpu->uuid);
-    if (fd >= 0) {
-        if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof message) answer = answer_on(fd);
-        close(fd);
-    }
-    return answer;
-}
 
 /* `until`: when the allocation ends to wait for an agent; 0: it has not begun to. */
 static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, uint64_t *until)
@@ -57,7 +19,7 @@ static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, ui
     int kept = errno;
     while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT) {
         if (*until == 0) *until = orion_now() + PATIENCE_NS;
-        enum orion_credit_answer answer = ask(wish);
+        enum orion_credit_answer answer = orion_memory_ask(wish->gpu, ORION_MEMORY, wish->bytes);
         if (answer == ORION_CREDIT_NO || orion_now() >= *until) break;
         if (answer != ORION_CREDIT_YES) poll(NULL, 0, PAUSE_MS); /* after a yes, another thread may have spent the credit */
     }

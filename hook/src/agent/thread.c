@@ -12,6 +12,7 @@
 #include "memory/memory.h"
 #include "process/alive.h"
 #include "process/notifier.h"
+#include "process/parking_wish.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/report.h"
@@ -83,6 +84,7 @@ static void serve_gpu(struct orion_membership *membership)
             /* Includes memory that was allocated before the record page was mapped. */
             orion_memory_publish(membership->process, gpu);
             orion_time_slice_decide(membership->process);
+            orion_parking_look(membership->process, gpu);
             if (!orion_policy_is_known(orion_gpu_policy(gpu)->kind)) orion_say_once(membership->process, ORION_SAY_POLICY);
         }
         uint64_t due = threads ? BE_POLL_NS : orion_membership_due(membership, now);

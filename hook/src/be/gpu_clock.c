@@ -64,3 +64,9 @@ void orion_gpu_clock_forget(struct orion_gpu_clock *clock, const struct orion_st
     if (context_lives) orion_driver.cuEventDestroy_v2(clock->base);
     clock->base = NULL;
 }
+
+void orion_gpu_clock_restart(struct orion_gpu_clock *clock)
+{
+    if (clock->base != NULL) orion_driver.cuEventDestroy_v2(clock->base);
+    clock->base = NULL;
+}

@@ -31,6 +31,9 @@ uint64_t orion_gpu_clock_end(struct orion_gpu_clock *clock, const struct orion_s
 bool orion_gpu_clock_read(const struct orion_gpu_clock *clock, const struct orion_stream_record *stream_record, CUevent event,
                           uint64_t *at_ns);
 
+/* Called when the GPU's own time may have jumped: the next event becomes the base. */
+void orion_gpu_clock_restart(struct orion_gpu_clock *clock);
+
 /* Called when the stream record's events end. */
 void orion_gpu_clock_forget(struct orion_gpu_clock *clock, const struct orion_stream_record *stream_record, bool context_lives);
 

@@ -16,6 +16,7 @@
 #include "hp/ceiling.h"
 #include "hp/marks.h"
 #include "learning/identity.h"
+#include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/notifier.h"
 #include "process/plan.h"
@@ -28,6 +29,14 @@
 #include "streams/recordings.h"
 
 /* -- Work ------------------------------------------------------------------------------------------------------------ */
+
+static void run_errands(struct orion_process *process, struct orion_gpu *gpu)
+{
+    uint32_t errands = atomic_load(&process->errands);
+    if (errands & ORION_ERRAND_PARKER) orion_parking_start(process, gpu);
+    if (errands & ORION_ERRAND_STAY) orion_parking_stay(process, gpu);
+    if (errands & ORION_ERRAND_SLICES) orion_time_slice_apply(process);
+}
 
 void orion_work_begin(struct orion_work *work)
 {
@@ -42,7 +51,7 @@ void orion_work_begin(struct orion_work *work)
     work->elsewhere = NULL;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role != ORION_ROLE_HP) {
-        if (role == ORION_ROLE_BE && orion_time_slice_due(process)) orion_time_slice_apply(process);
+        if (role == ORION_ROLE_BE && orion_has_errands(process)) run_errands(process, gpu);
         if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
         work->stream_record = stream_record;
         atomic_fetch_add(&stream_record->begun, 1);

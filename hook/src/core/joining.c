@@ -4,6 +4,7 @@
 
 #include "agent/thread.h"
 #include "core/lifetimes.h"
+#include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/process.h"
 
@@ -39,5 +40,6 @@ struct orion_gpu *orion_owner_by_device(struct orion_process *process, CUstream 
     struct orion_gpu *gpu = orion_gpu_of(device);
     if (gpu == NULL) return NULL;
     orion_gpu_await_join(gpu);
+    if (orion_gpu_grant(gpu)->parks) orion_parking_start(process, gpu);
     return atomic_load(&gpu->role) != ORION_ROLE_NONE ? gpu : NULL;
 }

@@ -14,6 +14,7 @@
 #include "hp/marks.h"
 #include "learning/kernels.h"
 #include "memory/pools.h"
+#include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -216,6 +217,7 @@ void orion_process_ending(void)
 {
     struct orion_process *process = orion_the_process;
     if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* in a forked child this memory is zero */
+    orion_parking_end(process);
     orion_forbid_touch(process);
     orion_stops_open(process);
     for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)

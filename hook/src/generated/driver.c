@@ -7,6 +7,11 @@ struct orion_driver orion_driver;
 
 void orion_driver_fill(void *(*find)(void *where, const char *name), void *where)
 {
+    FILL(cuCheckpointProcessCheckpoint);
+    FILL(cuCheckpointProcessGetState);
+    FILL(cuCheckpointProcessLock);
+    FILL(cuCheckpointProcessRestore);
+    FILL(cuCheckpointProcessUnlock);
     FILL(cuCtxFromGreenCtx);
     FILL(cuCtxGetApiVersion);
     FILL(cuCtxGetCurrent);

@@ -7,6 +7,11 @@
 #include <cuda.h>
 
 struct orion_driver {
+    __typeof__(cuCheckpointProcessCheckpoint) *cuCheckpointProcessCheckpoint;
+    __typeof__(cuCheckpointProcessGetState) *cuCheckpointProcessGetState;
+    __typeof__(cuCheckpointProcessLock) *cuCheckpointProcessLock;
+    __typeof__(cuCheckpointProcessRestore) *cuCheckpointProcessRestore;
+    __typeof__(cuCheckpointProcessUnlock) *cuCheckpointProcessUnlock;
     __typeof__(cuCtxFromGreenCtx) *cuCtxFromGreenCtx;
     __typeof__(cuCtxGetApiVersion) *cuCtxGetApiVersion;
     __typeof__(cuCtxGetCurrent) *cuCtxGetCurrent;

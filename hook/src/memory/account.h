@@ -13,7 +13,11 @@ void orion_account_unlock(struct orion_memory *memory);
 static inline bool orion_account_counts(CUdevice device) { return device >= 0 && device < (CUdevice)ORION_GPUS; }
 
 /* A sum of such sizes does not overflow. The driver refuses a larger one. */
-static inline uint64_t orion_account_countable(uint64_t bytes) { return bytes < UINT64_C(1) << 50 ? bytes : UINT64_C(1) << 50; }
+#define ORION_COUNTABLE_MOST ((UINT64_C(1) << 50) - 1) /* fits into an entry (memory.h) */
+static inline uint64_t orion_account_countable(uint64_t bytes)
+{
+    return bytes < ORION_COUNTABLE_MOST ? bytes : ORION_COUNTABLE_MOST;
+}
 
 /* Whether a grant limits what the process holds on the device, as far as it is known now. */
 bool orion_account_is_limited(struct orion_process *process, CUdevice device);

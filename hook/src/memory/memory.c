@@ -56,6 +56,12 @@ static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t 
     return NULL;
 }
 
+static void clear(struct orion_memory *memory, struct orion_allocation *allocation)
+{
+    if (allocation->managed) atomic_fetch_sub_explicit(&memory->managed, 1, memory_order_relaxed);
+    *allocation = (struct orion_allocation){0};
+}
+
 /* Returns a free entry for memory that the driver has just given. An older entry of the same key is of memory that ended
  * with its context. The caller has the lock. */
 static struct orion_allocation *enter(struct orion_process *process, uint64_t key)
@@ -64,20 +70,20 @@ static struct orion_allocation *enter(struct orion_process *process, uint64_t ke
     struct orion_allocation *before = find(memory, key);
     if (before != NULL && before->mapped == NULL && before->mappings == 0) {
         if (before->pool == 0) orion_account_give_back(process, before->device, before->bytes);
-        *before = (struct orion_allocation){0};
+        clear(memory, before);
     }
     return find_free(memory, key);
 }
 
 /* Frees the entry if nothing holds its memory; returns what is to be given back. Memory that is only mapped keeps its entry
  * without a handle, because the driver may give the same handle to other memory. The caller has the lock. */
-static struct orion_release drop(struct orion_allocation *allocation)
+static struct orion_release drop(struct orion_memory *memory, struct orion_allocation *allocation)
 {
     struct orion_release release = {.device = allocation->device};
     if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
     if (allocation->handles != 0 || allocation->mappings != 0) return release;
     release.bytes = allocation->pool == 0 ? allocation->bytes : 0;
-    *allocation = (struct orion_allocation){0};
+    clear(memory, allocation);
     return release;
 }
 
@@ -124,6 +130,23 @@ uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device)
     return bytes;
 }
 
+void orion_memory_managed(uint64_t key)
+{
+    if (orion_the_process == NULL) return;
+    struct orion_memory *memory = orion_memory(orion_the_process);
+    orion_account_lock(memory);
+    struct orion_allocation *entry = find(memory, key);
+    if (entry == NULL || !entry->managed) atomic_fetch_add_explicit(&memory->managed, 1, memory_order_relaxed);
+    if (entry != NULL) entry->managed = 1;
+    orion_account_unlock(memory);
+}
+
+void orion_memory_shared(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) atomic_store_explicit(&orion_memory(process)->shared, 1, memory_order_relaxed);
+}
+
 struct orion_release orion_memory_releasing(uint64_t key)
 {
     struct orion_process *process = orion_the_process;
@@ -134,7 +157,7 @@ struct orion_release orion_memory_releasing(uint64_t key)
     struct orion_allocation *allocation = find(memory, key);
     if (allocation != NULL && allocation->handles != 0) {
         allocation->handles--;
-        release = drop(allocation);
+        release = drop(memory, allocation);
         release.key = key;
     }
     orion_account_unlock(memory);
@@ -189,7 +212,7 @@ void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result)
         }
         at += mapping->bytes;
         mapping->mapped->mappings--;
-        struct orion_release release = drop(mapping->mapped);
+        struct orion_release release = drop(memory, mapping->mapped);
         if (release.bytes != 0) orion_account_give_back(process, release.device, release.bytes);
         *mapping = (struct orion_allocation){0};
     }

@@ -29,15 +29,17 @@
 #define ORION_ALLOCATION_TABLES 16u
 
 struct orion_allocation {
-    uint64_t key;                              /* address or handle; 0: the entry is free */
-    uint64_t bytes : 51, device : 4, pool : 9; /* pool: 0, or the number + 1 of the pool that counts the memory (pools.h) */
-    struct orion_allocation *mapped;           /* of a mapping: the memory that is mapped; else NULL */
-    uint32_t handles, mappings;                /* the memory exists until both are 0 */
+    uint64_t key;                                           /* address or handle; 0: the entry is free */
+    uint64_t bytes : 50, device : 4, managed : 1, pool : 9; /* pool: 0, or the number + 1 of the pool that counts it (pools.h) */
+    struct orion_allocation *mapped;                        /* of a mapping: the memory that is mapped; else NULL */
+    uint32_t handles, mappings;                             /* the memory exists until both are 0 */
 };
 
 struct orion_memory {
     _Atomic uint32_t lock;
     uint32_t tables;           /* that have entries */
+    _Atomic uint32_t managed;  /* allocations of managed memory */
+    _Atomic uint32_t shared;   /* 1: has had memory of another process, or has given another one a handle of its memory */
     uint64_t used[ORION_GPUS]; /* by device */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
@@ -83,6 +85,19 @@ void orion_memory_released(const struct orion_release *release, CUresult result)
 void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult result);
 void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
 void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result);
+
+/* Some kinds of memory keep the process on the GPU (parking/steps.h). After an allocation of managed memory, which is counted;
+ * after a call by which processes share memory. */
+void orion_memory_managed(uint64_t key);
+void orion_memory_shared(void);
+static inline bool orion_memory_is_managed(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_memory(process)->managed, memory_order_relaxed) != 0;
+}
+static inline bool orion_memory_is_shared(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_memory(process)->shared, memory_order_relaxed) != 0;
+}
 
 /* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);

@@ -60,7 +60,8 @@ struct orion_gpu {
     _Atomic uint64_t progressed_ns[ORION_GPU_CLIENTS_MAX]; /* when seen_progress last changed */
     _Atomic uint64_t suspected_ns[ORION_GPU_CLIENTS_MAX];  /* when be last asked the agent to check the client */
 
-    _Atomic uint32_t sharing; /* enum orion_sharing of policy.h */
+    _Atomic uint32_t sharing;      /* enum orion_sharing of policy.h */
+    _Atomic uint32_t parking_seen; /* the grant's `park` that the GPU's thread saw last */
 };
 
 struct orion_process;

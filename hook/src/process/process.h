@@ -19,6 +19,14 @@
  * provides the function. */
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
 
+/* What a thread of the program does before its next launch. Threads of the hook ask for it, because a thread of the program has
+ * the program's descriptors, or because the launch must wait. */
+enum orion_errand {
+    ORION_ERRAND_SLICES = 1u, /* sets the time slices: slices/time_slice.h */
+    ORION_ERRAND_PARKER = 2u, /* starts the thread that parks the process: parking/parking.h */
+    ORION_ERRAND_STAY = 4u    /* waits until the process is back on the GPU */
+};
+
 struct orion_process {
     _Atomic uint32_t started;               /* 0: not started, as in a forked child; 1: being started; 2: started */
     _Atomic uint32_t managed;               /* number of GPUs with a role; if 0, every call passes at once */
@@ -35,6 +43,10 @@ struct orion_process {
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch; /* grows when a context ends */
 
+    _Atomic uint32_t errands;          /* enum orion_errand: what the next launch of be does first */
+    _Atomic uint32_t parks;            /* 1: the thread that parks the process was started */
+    _Atomic uint32_t parking_notifier; /* a private futex: grows when a grant's word `park` has changed */
+
     _Atomic uint32_t primary_retains[ORION_GPUS]; /* by device: the program's references to the primary context */
 
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
@@ -48,6 +60,12 @@ struct orion_process {
 static inline bool orion_process_has_scheduler(struct orion_process *process)
 {
     return atomic_load_explicit(&process->scheduler, memory_order_acquire) != 0;
+}
+
+/* Whether a launch of be has something to do first. */
+static inline bool orion_has_errands(const struct orion_process *process)
+{
+    return __builtin_expect(atomic_load_explicit(&process->errands, memory_order_relaxed) != 0, 0);
 }
 
 /* State of upper layers lies behind the process in the same mapping, so it is wiped in a forked child, too. This layer
@@ -71,6 +89,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char inprocess[512];
     _Alignas(128) unsigned char time_slice[2176];
     _Alignas(128) unsigned char views[1280];
+    _Alignas(128) unsigned char parking[256];
 };
 
 #define ORION_PART(name) \

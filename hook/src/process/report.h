@@ -14,6 +14,8 @@ enum orion_sentence {
     ORION_SAY_PAGES,        /* a descriptor that the agent passed is not a page of this GPU */
     ORION_SAY_POLICY,       /* this library does not know the policy */
     ORION_SAY_WHOLE_GRAPH,  /* a graph longer than the window cannot be launched in pieces; a kernel's name follows */
+    ORION_SAY_PARKED,       /* the process has left the GPU's memory */
+    ORION_SAY_LOST,         /* it could not come back */
     ORION_SENTENCES,
 };
 

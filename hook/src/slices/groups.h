@@ -31,7 +31,6 @@ struct orion_channel_group {
 
 struct orion_time_slice {
     _Atomic(orion_ioctl *) call; /* the function that the program's calls go to */
-    _Atomic uint32_t due;        /* 1: some group does not have the wanted slice */
     _Atomic uint32_t applying;   /* a lock that is only tried */
     _Atomic uint64_t wanted_us;  /* 0: CUDA's own */
     _Atomic uint32_t used;       /* entries below this number may be in use */

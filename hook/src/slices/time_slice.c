@@ -66,7 +66,7 @@ void orion_time_slice_decide(struct orion_process *process)
     uint64_t wanted_us = wanted_by(process), slice_us;
     atomic_store(&groups->wanted_us, wanted_us);
     for (uint32_t i = 0; i < used && i < ORION_CHANNEL_GROUPS; i++)
-        if (differs(&groups->group[i], wanted_us, &slice_us)) atomic_store(&groups->due, 1);
+        if (differs(&groups->group[i], wanted_us, &slice_us)) atomic_fetch_or(&process->errands, ORION_ERRAND_SLICES);
 }
 
 void orion_time_slice_apply(struct orion_process *process)
@@ -74,7 +74,8 @@ void orion_time_slice_apply(struct orion_process *process)
     struct orion_time_slice *groups = orion_time_slice(process);
     if (atomic_exchange(&groups->applying, 1) != 0) return;
     int kept = errno;
-    atomic_store(&groups->due, 0); /* before the reads: a later decision is applied by a later launch */
+    atomic_fetch_and(&process->errands,
+                     ~(uint32_t)ORION_ERRAND_SLICES); /* before the reads: a later decision is applied by a later launch */
     uint64_t wanted_us = atomic_load(&groups->wanted_us), slice_us;
     uint32_t used = atomic_load_explicit(&groups->used, memory_order_acquire);
     for (uint32_t i = 0; i < used && i < ORION_CHANNEL_GROUPS; i++)

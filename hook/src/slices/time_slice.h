@@ -25,7 +25,7 @@ void orion_time_slice_apply(struct orion_process *process);
 
 static inline bool orion_time_slice_due(const struct orion_process *process)
 {
-    return __builtin_expect(atomic_load_explicit(&orion_time_slice(process)->due, memory_order_relaxed) != 0, 0);
+    return atomic_load_explicit(&process->errands, memory_order_relaxed) & ORION_ERRAND_SLICES;
 }
 
 #endif

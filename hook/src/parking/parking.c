@@ -1,0 +1,184 @@
+#include "parking/parking.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory/memory.h"
+#include "parking/steps.h"
+#include "process/gpu.h"
+#include "process/parking_wish.h"
+#include "process/process.h"
+#include "process/report.h"
+#include "process/waits.h"
+#include "system/spawn.h"
+#include "system/system.h"
+
+#define POLL_NS (250 * ORION_MILLISECOND)
+
+struct orion_parking {
+    _Atomic uint32_t thread;               /* the parker's thread id; 0: it has not begun */
+    _Atomic uint32_t away;                 /* 1: the process has left, and the parker knows */
+    _Atomic uint32_t ends;                 /* 1: the process exits */
+    _Atomic uint32_t answered[ORION_GPUS]; /* by GPU: the wish that was answered last */
+};
+ORION_PART(parking)
+
+/* -- What the agent reads -------------------------------------------------------------------------------------------- */
+
+static uint32_t gpus_of(struct orion_process *process)
+{
+    uint32_t count = atomic_load(&process->gpu_count);
+    return count < ORION_GPUS ? count : ORION_GPUS;
+}
+
+/* Answers the wishes that the caller has noted. */
+static void say(struct orion_process *process, enum orion_parking_state state, struct orion_parking_outcome outcome)
+{
+    for (uint32_t i = 0; i < gpus_of(process); i++) {
+        struct orion_gpu *gpu = &process->gpus[i];
+        uint32_t number = atomic_load(&orion_parking(process)->answered[i]);
+        if (atomic_load(&gpu->role) != ORION_ROLE_BE) continue;
+        uint64_t parked = state == ORION_PARKING_PARKED ? orion_memory(process)->used[gpu->device % (CUdevice)ORION_GPUS] : 0;
+        atomic_store(&gpu->record->parked_bytes, parked);
+        atomic_store(&gpu->record->parking_since_ns, orion_now());
+        atomic_store(&gpu->record->parking, orion_pack_parking(number, (uint32_t)outcome.result, outcome.reason, state));
+    }
+}
+
+/* Notes the wishes that the next answer is about. Returns whether one of them is new. */
+static bool note_wishes(struct orion_process *process)
+{
+    bool newer = false;
+    for (uint32_t i = 0; i < gpus_of(process); i++) {
+        uint32_t number = orion_parking_number(&process->gpus[i]);
+        newer |= atomic_exchange(&orion_parking(process)->answered[i], number) != number;
+    }
+    return newer;
+}
+
+/* -- The parker ------------------------------------------------------------------------------------------------------ */
+
+static const struct orion_parking_outcome well = {ORION_PARKING_REASON_NONE, CUDA_SUCCESS};
+
+static void let_launches_go(struct orion_process *process)
+{
+    atomic_fetch_and(&process->errands, ~(uint32_t)ORION_ERRAND_STAY);
+    orion_futex_wake_all(&process->errands, false);
+}
+
+/* Whether leaving has become pointless. */
+static bool is_over(struct orion_process *process)
+{
+    return !orion_parking_is_wished(process) || atomic_load(&orion_parking(process)->ends);
+}
+
+static void leave(struct orion_process *process)
+{
+    struct orion_parking_outcome outcome = {orion_parking_refusal(process), CUDA_SUCCESS};
+    if (outcome.reason != ORION_PARKING_REASON_NONE) {
+        say(process, ORION_PARKING_REFUSED, outcome);
+        return;
+    }
+    bool stopped;
+    say(process, ORION_PARKING_LEAVING, well);
+    atomic_fetch_or(&process->errands, ORION_ERRAND_STAY);
+    outcome = orion_parking_leave(process, is_over, &stopped);
+    if (outcome.reason == ORION_PARKING_REASON_NONE) {
+        atomic_store(&orion_parking(process)->away, 1);
+        say(process, ORION_PARKING_PARKED, well);
+        orion_say_once(process, ORION_SAY_PARKED);
+        return;
+    }
+    let_launches_go(process);
+    if (stopped) note_wishes(process);
+    say(process, stopped ? ORION_PARKING_RUNNING : ORION_PARKING_REFUSED, stopped ? well : outcome);
+}
+
+static void come_back(struct orion_process *process)
+{
+    say(process, ORION_PARKING_RETURNING, well);
+    struct orion_parking_outcome outcome = orion_parking_return(process);
+    bool lost = outcome.reason != ORION_PARKING_REASON_NONE;
+    atomic_store(&orion_parking(process)->away, 0);
+    let_launches_go(process);
+    say(process, lost ? ORION_PARKING_LOST : ORION_PARKING_RUNNING, outcome);
+    if (lost) orion_say_once(process, ORION_SAY_LOST);
+}
+
+/* One look at the wishes. */
+static void obey(struct orion_process *process)
+{
+    bool wished = orion_parking_is_wished(process), away = atomic_load(&orion_parking(process)->away) != 0;
+    bool newer = note_wishes(process);
+    if (away && !wished) come_back(process);
+    else if (!away && wished && newer && !atomic_load(&orion_parking(process)->ends)) leave(process);
+    else if (newer) /* nothing to do: the agent has changed its mind in between */
+        say(process, away ? ORION_PARKING_PARKED : ORION_PARKING_RUNNING, well);
+}
+
+/* An earlier parker may have been ended by the program in the middle of a step. */
+static void begin_again(struct orion_process *process)
+{
+    if (atomic_exchange(&orion_parking(process)->thread, (uint32_t)syscall(SYS_gettid)) == 0) return;
+    if (!(atomic_load(&process->errands) & ORION_ERRAND_STAY)) return;
+    atomic_store(&orion_parking(process)->away, orion_parking_is_away(process));
+    if (atomic_load(&orion_parking(process)->away)) say(process, ORION_PARKING_PARKED, well);
+    else let_launches_go(process);
+}
+
+static void *park(void *argument)
+{
+    struct orion_process *process = argument;
+    prctl(PR_SET_NAME, "orion-park", 0, 0, 0);
+    begin_again(process);
+    for (;;) {
+        uint32_t notifier = atomic_load(&process->parking_notifier);
+        obey(process);
+        orion_futex_wait(&process->parking_notifier, notifier, POLL_NS, false);
+    }
+    return NULL;
+}
+
+static void start(struct orion_process *process)
+{
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&process->parks, &none, 1)) return;
+    if (orion_thread_spawn(park, process) != 0) atomic_store(&process->parks, 0);
+}
+
+/* -- For the program's threads --------------------------------------------------------------------------------------- */
+
+void orion_parking_start(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    atomic_fetch_and(&process->errands, ~(uint32_t)ORION_ERRAND_PARKER);
+    if (orion_gpu_grant(gpu)->parks) start(process);
+}
+
+/* Some programs end threads that they do not know. Nobody else would let the waiting launches go. */
+static void revive(struct orion_process *process)
+{
+    uint32_t thread = atomic_load(&orion_parking(process)->thread);
+    if (thread == 0) return;
+    int kept = errno;
+    if (syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH && atomic_load(&orion_parking(process)->thread) == thread) {
+        atomic_store(&process->parks, 0);
+        start(process);
+    }
+    errno = kept;
+}
+
+void orion_parking_stay(struct orion_process *process, struct orion_gpu *gpu)
+{
+    uint64_t began = orion_now();
+    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    for (uint32_t errands; (errands = atomic_load(&process->errands)) & ORION_ERRAND_STAY;) {
+        revive(process);
+        orion_futex_wait(&process->errands, errands, POLL_NS, false);
+    }
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_waits_note(gpu, orion_now() - began);
+}
+
+void orion_parking_end(struct orion_process *process) { atomic_store(&orion_parking(process)->ends, 1); }

@@ -1,0 +1,150 @@
+#include "parking/steps.h"
+
+#include <unistd.h>
+
+#include "be/chunks.h"
+#include "be/state.h"
+#include "be/stop.h"
+#include "be/window.h"
+#include "generated/driver.h"
+#include "memory/memory.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/capture.h"
+#include "system/system.h"
+
+#define LET_RUN_NS (200 * ORION_MILLISECOND) /* for so long queued work ends only while hp is idle */
+#define DRAIN_MOST_NS (5 * ORION_SECOND)     /* work that takes longer is not waited for */
+#define LOCK_MOST_MS 5000u
+#define STEP_NS ORION_MILLISECOND
+#define LEDGER_TRIES 100u
+
+static struct orion_parking_outcome went(enum orion_parking_reason reason, CUresult result)
+{
+    return (struct orion_parking_outcome){result == CUDA_SUCCESS ? ORION_PARKING_REASON_NONE : reason, result};
+}
+
+static uint32_t gpus_of(struct orion_process *process)
+{
+    uint32_t count = atomic_load(&process->gpu_count);
+    return count < ORION_GPUS ? count : ORION_GPUS;
+}
+
+static bool driver_can(void)
+{
+    return orion_driver.cuCheckpointProcessLock != NULL && orion_driver.cuCheckpointProcessCheckpoint != NULL &&
+           orion_driver.cuCheckpointProcessRestore != NULL && orion_driver.cuCheckpointProcessUnlock != NULL &&
+           orion_driver.cuCheckpointProcessGetState != NULL;
+}
+
+enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
+{
+    if (!driver_can()) return ORION_PARKING_REASON_NO_DRIVER;
+    if (orion_process_has_scheduler(process)) return ORION_PARKING_REASON_TOGETHER;
+    for (uint32_t i = 0; i < gpus_of(process); i++) {
+        struct orion_gpu *gpu = &process->gpus[i];
+        if (atomic_load(&gpu->role) == ORION_ROLE_HP) return ORION_PARKING_REASON_IS_HP;
+        if (atomic_load(&gpu->role) == ORION_ROLE_NONE || !orion_gpu_grant(gpu)->parks) return ORION_PARKING_REASON_SLOTS;
+        if (orion_runs_together(gpu)) return ORION_PARKING_REASON_TOGETHER;
+    }
+    if (orion_memory_is_managed(process)) return ORION_PARKING_REASON_MANAGED;
+    return orion_memory_is_shared(process) ? ORION_PARKING_REASON_IMPORTED : ORION_PARKING_REASON_NONE;
+}
+
+/* -- Leaving --------------------------------------------------------------------------------------------------------- */
+
+static bool has_work(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < gpus_of(process); i++)
+        if (atomic_load(&orion_be(&process->gpus[i])->in_flight_ns) > 0) return true;
+    return false;
+}
+
+static void reap(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < gpus_of(process); i++) orion_window_reap(process, &process->gpus[i]);
+}
+
+/* Waits until nothing is in flight. Returns false at `until`, or if the agent has changed its mind. Makes driver calls only if
+ * `asks`: while a stop holds work, a call of the program may hold the driver's locks. */
+static bool drains(struct orion_process *process, uint64_t until, bool asks, bool (*stops)(struct orion_process *))
+{
+    while (has_work(process)) {
+        if (stops(process) || orion_now() >= until) return false;
+        if (asks) reap(process);
+        orion_sleep_precisely(STEP_NS);
+    }
+    return true;
+}
+
+static struct orion_parking_outcome lock(struct orion_process *process)
+{
+    CUcheckpointLockArgs most = {.timeoutMs = LOCK_MOST_MS};
+    CUresult result = orion_driver.cuCheckpointProcessLock((int)getpid(), &most);
+    if (result != CUDA_SUCCESS) return went(ORION_PARKING_REASON_LOCK, result);
+    /* Now no call of the program runs. A capture that began just before is still open. */
+    if (atomic_load(&process->captures) <= 0) return went(ORION_PARKING_REASON_NONE, CUDA_SUCCESS);
+    orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
+    return (struct orion_parking_outcome){ORION_PARKING_REASON_CAPTURING, CUDA_SUCCESS};
+}
+
+static struct orion_parking_outcome copy_out(struct orion_process *process)
+{
+    struct orion_parking_outcome outcome = lock(process);
+    if (outcome.reason != ORION_PARKING_REASON_NONE) return outcome;
+    outcome = went(ORION_PARKING_REASON_CHECKPOINT, orion_driver.cuCheckpointProcessCheckpoint((int)getpid(), NULL));
+    if (outcome.reason != ORION_PARKING_REASON_NONE) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
+    return outcome;
+}
+
+/* While nobody may touch contexts, no stop closes: what is queued can end. The stops stay open until the process is back. */
+struct orion_parking_outcome orion_parking_leave(struct orion_process *process, bool (*stops)(struct orion_process *),
+                                                 bool *stopped)
+{
+    struct orion_parking_outcome outcome = {ORION_PARKING_REASON_BUSY, CUDA_SUCCESS};
+    drains(process, orion_now() + LET_RUN_NS, false, stops);
+    *stopped = stops(process);
+    if (*stopped) return outcome;
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops)) outcome = copy_out(process);
+    if (outcome.reason != ORION_PARKING_REASON_NONE) orion_allow_touch(process);
+    *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
+    return outcome;
+}
+
+/* -- Coming back ----------------------------------------------------------------------------------------------------- */
+
+/* The GPU's clock may have jumped, so no event of before says when one of now completed. */
+static void restart_clocks(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < gpus_of(process); i++)
+        for (uint32_t tries = 0; tries < LEDGER_TRIES; tries++) {
+            if (!orion_ledger_try_lock(&process->gpus[i])) continue; /* it has waited for a while */
+            orion_gpu_clock_restart(&orion_be(&process->gpus[i])->clock);
+            orion_ledger_unlock(&process->gpus[i]);
+            break;
+        }
+}
+
+struct orion_parking_outcome orion_parking_return(struct orion_process *process)
+{
+    struct orion_parking_outcome outcome =
+        went(ORION_PARKING_REASON_RESTORE, orion_driver.cuCheckpointProcessRestore((int)getpid(), NULL));
+    if (outcome.reason == ORION_PARKING_REASON_NONE)
+        outcome = went(ORION_PARKING_REASON_RESTORE, orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL));
+    if (outcome.reason == ORION_PARKING_REASON_NONE) restart_clocks(process);
+    orion_allow_touch(process);
+    return outcome;
+}
+
+bool orion_parking_is_away(struct orion_process *process)
+{
+    CUprocessState state = CU_PROCESS_STATE_RUNNING;
+    if (!driver_can() || orion_driver.cuCheckpointProcessGetState((int)getpid(), &state) != CUDA_SUCCESS) return false;
+    if (state == CU_PROCESS_STATE_CHECKPOINTED) return true;
+    if (state == CU_PROCESS_STATE_LOCKED) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
+    orion_allow_touch(process);
+    return false;
+}

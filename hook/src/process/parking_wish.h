@@ -1,0 +1,26 @@
+/* What the grants of this process say about parking (parking/parking.h). The agent's thread reads them, in a layer below. */
+#ifndef ORION_PARKING_WISH_H
+#define ORION_PARKING_WISH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "process/gpu.h"
+
+struct orion_process;
+
+/* The agent's wish for the slot of one GPU: odd: leave; else stay. */
+static inline uint32_t orion_parking_number(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->grant->park, memory_order_acquire);
+}
+static inline bool orion_parking_is_a_wish(uint32_t number) { return number & 1; }
+
+/* Whether some slot of the process shall leave. A process leaves all of its GPUs together. */
+bool orion_parking_is_wished(struct orion_process *process);
+
+/* Called by the GPU's thread whenever it has read the agent's messages: wakes the thread that parks the process if the wish
+ * has changed, and has that thread started if the slot parks. */
+void orion_parking_look(struct orion_process *process, struct orion_gpu *gpu);
+
+#endif
