@@ -10,7 +10,7 @@
  *   3. the driver locks the process: the program's further CUDA calls wait in the driver;
  *   4. the driver copies the memory to the host and frees it on the GPU.
  * If a step fails, the parker undoes the earlier ones and says why, and the program runs on. It tries again upon a newer
- * wish. Only the agent's word brings the process back: it knows whether there is room, and a restore without room cannot be
+ * wish. Only the agent brings the process back, by a newer wish: it knows whether there is room, and a restore without room cannot be
  * repeated.
  *
  * A thread of the program starts the parker, because the driver needs the program's descriptors (agent/thread.h). Rejected: the
