@@ -8,6 +8,7 @@
 #include "be/window.h"
 #include "generated/driver.h"
 #include "memory/memory.h"
+#include "parking/state.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
@@ -99,6 +100,18 @@ static struct orion_parking_outcome copy_out(struct orion_process *process)
 }
 
 /* While nobody may touch contexts, no stop closes: what is queued can end. The stops stay open until the process is back. */
+static void open_stops(struct orion_process *process)
+{
+    atomic_store(&orion_parking(process)->opened, 1);
+    orion_forbid_touch(process);
+    orion_stops_open(process);
+}
+
+static void let_stops_close(struct orion_process *process)
+{
+    if (atomic_exchange(&orion_parking(process)->opened, 0)) orion_allow_touch(process);
+}
+
 struct orion_parking_outcome orion_parking_leave(struct orion_process *process, bool (*stops)(struct orion_process *),
                                                  bool *stopped)
 {
@@ -106,10 +119,9 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
     drains(process, orion_now() + LET_RUN_NS, false, stops);
     *stopped = stops(process);
     if (*stopped) return outcome;
-    orion_forbid_touch(process);
-    orion_stops_open(process);
+    open_stops(process);
     if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops)) outcome = copy_out(process);
-    if (outcome.reason != ORION_PARKING_REASON_NONE) orion_allow_touch(process);
+    if (outcome.reason != ORION_PARKING_REASON_NONE) let_stops_close(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
     return outcome;
 }
@@ -135,7 +147,7 @@ struct orion_parking_outcome orion_parking_return(struct orion_process *process)
     if (outcome.reason == ORION_PARKING_REASON_NONE)
         outcome = went(ORION_PARKING_REASON_RESTORE, orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL));
     if (outcome.reason == ORION_PARKING_REASON_NONE) restart_clocks(process);
-    orion_allow_touch(process);
+    let_stops_close(process);
     return outcome;
 }
 
@@ -145,6 +157,6 @@ bool orion_parking_is_away(struct orion_process *process)
     if (!driver_can() || orion_driver.cuCheckpointProcessGetState((int)getpid(), &state) != CUDA_SUCCESS) return false;
     if (state == CU_PROCESS_STATE_CHECKPOINTED) return true;
     if (state == CU_PROCESS_STATE_LOCKED) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
-    orion_allow_touch(process);
+    let_stops_close(process);
     return false;
 }
