@@ -121,7 +121,8 @@ struct orion_grant_page {
     _Atomic uint32_t credit_epoch; /* differs between the pages of successive agents; 0: the agent gives no credit */
     _Atomic uint32_t used_mib;     /* what the slot's processes hold together, lately, in MiB */
     _Atomic uint32_t park;         /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
-    uint32_t spare[11];
+    _Atomic uint32_t leaving_mib;  /* hp: how much of what is not free on the GPU others would leave to the slot, in MiB */
+    uint32_t spare[10];
     struct orion_grant copy[2];
     uint8_t unused[1664];
     /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead
