@@ -19,7 +19,7 @@ MODULES := build/modules
 $(shell mkdir -p build && find $(PACKAGES) -name '*.py' | sort > $(MODULES).now && \
         (cmp -s $(MODULES).now $(MODULES) || cp $(MODULES).now $(MODULES)))
 # All C files whose style .clang-format defines; generated files have their own style.
-FORMATTED = $(filter-out %/generated/% hook/include/orion/policy.h,$(wildcard $(foreach part,include/orion src/* sim sim/nvml \
+FORMATTED = $(filter-out %/generated/% hook/include/orion/policy.h,$(wildcard $(foreach part,include/orion src/* sim sim/nvml sim/old \
               starting profiler test test/*,hook/$(part)/*.[ch]) examples/workload/*.[ch]))
 # Without MAKEFLAGS, Ninja does not try to use make's job server, whose pipe only make processes inherit.
 ALONE := env -u MAKEFLAGS

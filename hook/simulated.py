@@ -99,6 +99,9 @@ class Machine:
         self._raise_xid.restype, self._raise_xid.argtypes = number, [number, word]
         self._set_lost = driver.orion_sim_gpu_set_lost
         self._set_lost.restype, self._set_lost.argtypes = number, [number, number]
+        self._fail_checkpoint, self._fail_restore = driver.orion_sim_fail_checkpoint, driver.orion_sim_fail_restore
+        for fault in (self._fail_checkpoint, self._fail_restore):
+            fault.restype, fault.argtypes = number, [word]
 
     def uuids(self) -> list[str]:
         """Return the UUIDs of all GPUs, in the driver's order."""
@@ -142,6 +145,14 @@ class Machine:
             IndexError: there is no such GPU.
         """
         self._checked(self._set_lost(gpu, 0), gpu)
+
+    def fail_checkpoint(self, result: int) -> None:
+        """Make the next checkpoint of any process return this CUresult, once; the process stays locked. 0: none."""
+        self._fail_checkpoint(result)
+
+    def fail_restore(self, result: int) -> None:
+        """Make the next restore of any process return this CUresult; that process is lost. 0: none."""
+        self._fail_restore(result)
 
     def _checked(self, answer: int, gpu: int) -> int:
         if answer < 0:

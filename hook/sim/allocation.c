@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "allocation.h"
 
@@ -81,6 +82,25 @@ bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed)
         memmove(table + at - 1, table + at, (count - at) * sizeof *table);
         count--;
     }
+    pthread_rwlock_unlock(&lock);
+    return is;
+}
+
+bool sim_allocation_share(uintptr_t start, int file)
+{
+    pthread_rwlock_wrlock(&lock);
+    size_t at = up_to(start);
+    bool is = at && table[at - 1].start == start;
+    if (is) table[at - 1].file = file;
+    pthread_rwlock_unlock(&lock);
+    return is;
+}
+
+bool sim_allocation_unsaved(void)
+{
+    bool is = false;
+    pthread_rwlock_rdlock(&lock);
+    for (size_t at = 0; at < count && !is; at++) is = table[at].memory == SIM_MANAGED || table[at].file;
     pthread_rwlock_unlock(&lock);
     return is;
 }
@@ -162,6 +182,7 @@ void sim_device_memory_free(const struct sim_allocation *allocation)
 {
     if (allocation->memory == SIM_OF_GRAPH) madvise((void *)allocation->start, allocation->size, MADV_DONTNEED);
     else sim_pages_free((void *)allocation->start, allocation->charged);
+    if (allocation->file) close(allocation->file);
     if (!sim_handle_is(allocation->context, SIM_CONTEXT) || allocation->context->dead) return;
     if (allocation->memory == SIM_OF_GRAPH) sim_graphs_give(allocation->context, allocation->charged);
     else sim_memory_return(allocation->context, allocation->charged);

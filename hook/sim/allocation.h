@@ -4,7 +4,7 @@
 
 #include "sim.h"
 
-enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SIM_POOLED, SIM_MAPPED, SIM_OF_GRAPH };
+enum sim_memory { SIM_DEVICE_MEMORY, SIM_PINNED, SIM_REGISTERED, SIM_MANAGED, SIM_POOLED, SIM_MAPPED, SIM_OF_GRAPH, SIM_OPENED };
 
 struct sim_allocation {
     uintptr_t start;
@@ -15,6 +15,7 @@ struct sim_allocation {
     unsigned long long id;
     struct CUctx_st *context;
     void *pool; /* for pooled memory: its pool */
+    int file;   /* of memory that other processes may open (ipc.c); 0: none */
 };
 
 /* Reserve address space for `size` bytes. Linux adds memory when a program touches it. NULL: no address space is left.
@@ -28,6 +29,11 @@ bool sim_allocation_add(const struct sim_allocation *allocation);
 bool sim_allocation_find(uintptr_t address, struct sim_allocation *found);
 /* Remove the range that starts at `start`. */
 bool sim_allocation_remove(uintptr_t start, struct sim_allocation *removed);
+
+/* Other processes may open the memory that starts at `start` by this file. False: no such range. */
+bool sim_allocation_share(uintptr_t start, int file);
+/* Does the process have device memory of a kind that no checkpoint can save: managed, or shared by ipc.c? */
+bool sim_allocation_unsaved(void);
 
 /* Is the address in device memory? Copies need this to choose an engine. */
 bool sim_on_device(const void *address);

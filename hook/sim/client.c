@@ -145,6 +145,7 @@ void sim_drop_context(uint64_t context)
         }
     SIM_PUT(gpu->memory, gpu->memory - of->memory);
     SIM_PUT(of->memory, 0);
+    SIM_PUT(of->away, 0);
     SIM_PUT(of->used, 0);
     if (gpu->group == context + 1) {
         SIM_PUT(gpu->group, 0);
@@ -164,6 +165,7 @@ static void free_client(uint64_t client_index, uint32_t word)
     sim_event_slots_drop(client_index);
     SIM_PUT(state->clients[client_index].used, 0);
     SIM_PUT(state->clients[client_index].number, 0);
+    SIM_PUT(state->clients[client_index].away_ns, 0);
     sim_commit();
     struct sim_region *region = atomic_load(&sim_region);
     if (!atomic_load(&region->frozen)) atomic_compare_exchange_strong(&sim_machine->alive[client_index], &word, 0);

@@ -14,6 +14,7 @@ bool sim_context_alive(const struct CUctx_st *context);
  * primary context. */
 CUresult sim_context_named(CUcontext handle, struct CUctx_st **context);
 #define SIM_CONTEXT_NAMED(name, handle) \
+    SIM_CALL(); \
     struct CUctx_st *name; \
     SIM_TRY(sim_context_named(handle, &name))
 /* The green context that a call names, or the current one if the call names none; NULL: none. */

@@ -26,6 +26,7 @@ CUresult sim_ready(void)
 
 CUresult CUDAAPI cuInit(unsigned flags)
 {
+    SIM_CALL();
     static bool watching;
     SIM_REFUSE(flags, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(atomic_load(&sim_forked), CUDA_ERROR_NOT_INITIALIZED);

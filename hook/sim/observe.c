@@ -39,6 +39,8 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used)
     return 0;
 }
 
+static bool is_listed(const struct sim_client *client, uint64_t now_ns) { return !client->away_ns || now_ns < client->away_ns; }
+
 /* Finds the clients with a context on the GPU: their indices, and the bytes that each has on it. Returns the count. */
 static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM_CLIENTS])
 {
@@ -50,11 +52,11 @@ static int clients_on(int gpu, uint64_t indices[SIM_CLIENTS], uint64_t bytes[SIM
         const struct sim_context *of = &state->contexts[i];
         if (of->used && of->gpu == (uint64_t)gpu && of->client < SIM_CLIENTS) {
             contexts[of->client]++;
-            memory[of->client] += of->memory;
+            memory[of->client] += of->memory + of->away;
         }
     }
     for (uint64_t client = 0; client < state->clients_high; client++)
-        if (contexts[client] && state->clients[client].used) {
+        if (contexts[client] && state->clients[client].used && is_listed(&state->clients[client], state->now_ns)) {
             indices[found] = client;
             bytes[found++] = memory[client];
         }

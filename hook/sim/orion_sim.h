@@ -31,7 +31,7 @@ int orion_sim_gpu_memory(int gpu, uint64_t *total, uint64_t *used);
 int orion_sim_gpu_processes(int gpu, uint32_t *processes, uint64_t *memory, int count);
 
 /* Whether MIG is enabled on a GPU, as configured when the machine was made. 1: enabled, 0: not, -1: no such GPU. The
- * GPU's CUDA functions behave the same in both cases. */
+ * GPU's CUDA functions behave the same in both cases, but for checkpoints. */
 int orion_sim_gpu_mig(int gpu);
 
 /* The NUMA node that a GPU is nearest to; -1: none, or no such GPU. */
@@ -49,6 +49,12 @@ int orion_sim_gpu_health(int gpu, uint64_t *events, uint32_t *xid);
  * GPU. */
 int orion_sim_gpu_raise_xid(int gpu, uint32_t xid);
 int orion_sim_gpu_set_lost(int gpu, int lost);
+
+/* Inject faults of checkpoints: the next checkpoint, or restore, of any process returns this CUresult; 0 takes that
+ * back. After a refused checkpoint the process stays locked; after a failed restore it is lost. 0: done, -1: no
+ * machine. */
+int orion_sim_fail_checkpoint(uint32_t result);
+int orion_sim_fail_restore(uint32_t result);
 
 /* How often this process has launched a CUgraphExec; -1: it is not one. */
 int64_t orion_sim_graph_launches(const void *exec);

@@ -81,6 +81,10 @@ struct sim_parameters sim_parameters_from_environment(void)
     parameters.context_memory = bytes("ORION_SIM_CONTEXT_MEMORY", 0);
     parameters.slice_ns = number("ORION_SIM_SLICE_US", 2000, 1, 10000000) * 1000;
     parameters.switch_ns = number("ORION_SIM_SWITCH_US", 0, 0, 1000000) * 1000;
+    parameters.lock_ns = number("ORION_SIM_LOCK_US", 0, 0, 10000000) * 1000;
+    parameters.out_ns = number("ORION_SIM_OUT_MS_PER_GIB", 0, 0, 100000) * 1000000;
+    parameters.back_ns = number("ORION_SIM_BACK_MS_PER_GIB", 0, 0, 100000) * 1000000;
+    parameters.listed_ns = number("ORION_SIM_LISTED_MS", 0, 0, 100000) * 1000000;
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");
     parameters.mode = mode && !strcmp(mode, "mps") ? SIM_MPS : SIM_TIMESLICE;
     parameters.virtual_clock = clock && !strcmp(clock, "virtual");

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define __CUDA_API_VERSION_INTERNAL
+#include "proc_address.h"
 #include "sim.h"
 
 SIM_EXPORT CUresult CUDAAPI cuProfilerInitialize(const char *config, const char *output, int mode);
@@ -25,10 +26,16 @@ static const struct entry {
 
 #define FLAGS (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 
+static bool left_out(const char *name)
+{
+    return &sim_without_checkpoint && sim_without_checkpoint && !strncmp(name, "cuCheckpoint", strlen("cuCheckpoint"));
+}
+
 /* Returns the newest entry that `version` allows; if `per_thread` is true, a per-thread entry where one exists. */
 static const struct entry *find(const char *name, int version, bool per_thread, bool *known)
 {
     const struct entry *best = NULL;
+    if (left_out(name)) return NULL;
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         const struct entry *entry = &entries[i];
         if (strcmp(entry->name, name) || (entry->per_thread && !per_thread)) continue;

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 7u
+#define SIM_LAYOUT 8u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -84,9 +84,13 @@ struct sim_stream {
 
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
+    uint64_t away;  /* bytes that a checkpoint has taken off the GPU */
     uint64_t group; /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */
 };
-struct sim_client { uint64_t used, number, trace; };
+struct sim_client {
+    uint64_t used, number, trace;
+    uint64_t away_ns; /* checkpointed, and shown on its GPUs until this time; 0: not checkpointed */
+};
 struct sim_event {
     uint64_t used, generation, client, next;
     _Atomic uint64_t time_ns;
@@ -137,10 +141,12 @@ struct sim_region {
 
 struct sim_parameters {
     uint64_t gpus, sms, memory, slice_ns, switch_ns, mode, virtual_clock;
-    uint64_t context_memory;   /* bytes of each GPU that a context takes for itself */
-    uint64_t mig;              /* GPUs with MIG enabled, one bit each */
-    uint64_t linked[SIM_GPUS]; /* for each GPU, the GPUs that NVLink joins to it, one bit each */
-    int64_t numa[SIM_GPUS];    /* each GPU's NUMA node, -1: none */
+    uint64_t context_memory;           /* bytes of each GPU that a context takes for itself */
+    uint64_t lock_ns, out_ns, back_ns; /* time of a checkpoint's lock; of each GiB that leaves the GPU and returns */
+    uint64_t listed_ns;                /* for so long NVML lists a process that is checkpointed */
+    uint64_t mig;                      /* GPUs with MIG enabled, one bit each */
+    uint64_t linked[SIM_GPUS];         /* for each GPU, the GPUs that NVLink joins to it, one bit each */
+    int64_t numa[SIM_GPUS];            /* each GPU's NUMA node, -1: none */
     char seed[128];
 };
 
@@ -159,6 +165,7 @@ struct sim_header {
     _Atomic uint64_t next_region; /* never reused, because a stopped owner may still write to an old region */
     _Atomic uint64_t virtual_ns;
     struct sim_health health[SIM_GPUS];
+    _Atomic uint32_t fail_checkpoint, fail_restore; /* what the next one of any process returns; 0: as it goes */
     /* By client: a robust futex that the client's keeper thread holds. The word is the thread's id while the thread
      * lives; when it dies, Linux sets FUTEX_OWNER_DIED. Threads of two pid namespaces may have the same id, so a client
      * takes a word only while it has the claim of its index (file.h). */

@@ -14,6 +14,7 @@
 #include <cuda.h>
 #pragma GCC visibility pop
 
+#include "call.h"
 #include "queue.h"
 #include "state.h"
 
@@ -124,8 +125,9 @@ void *sim_handle_new(enum sim_handle_kind kind, size_t size);
 void sim_handle_free(void *handle);
 bool sim_handle_is(const void *handle, enum sim_handle_kind kind);
 
-/* Every CUDA call starts with one of these two. Both check that the driver is initialised, that the process is not a
- * forked child, and that the thread does not run a host function. The second also requires a context. */
+/* Every CUDA call starts with one of these two, by the macros, which also begin the call (call.h). Both check that the
+ * driver is initialised, that the process is not a forked child, and that the thread does not run a host function. The
+ * second also requires a context. */
 CUresult sim_ready(void);
 CUresult sim_context(struct CUctx_st **context);
 #define SIM_REFUSE(condition, error) \
@@ -137,16 +139,21 @@ CUresult sim_context(struct CUctx_st **context);
         CUresult tried_ = (call); \
         if (tried_) return tried_; \
     } while (0)
-#define SIM_READY() SIM_TRY(sim_ready())
+#define SIM_READY() \
+    SIM_CALL(); \
+    SIM_TRY(sim_ready())
 #define SIM_CONTEXT(name) \
+    SIM_CALL(); \
     struct CUctx_st *name; \
     SIM_TRY(sim_context(&name))
 #define SIM_IN_CONTEXT() \
+    SIM_CALL(); \
     do { \
-        SIM_CONTEXT(unused_); \
-        (void)unused_; \
+        struct CUctx_st *unused_; \
+        SIM_TRY(sim_context(&unused_)); \
     } while (0)
 #define SIM_STREAM(name, handle) \
+    SIM_CALL(); \
     struct CUstream_st *name; \
     SIM_TRY(sim_stream(handle, &name))
 

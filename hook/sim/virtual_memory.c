@@ -2,15 +2,18 @@
  * memory is a memfd, so it can be mapped twice. Its contents live until the program has released the handle and all
  * mappings. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "allocation.h"
 #include "capture.h"
+#include "checkpoint.h"
 #include "client.h"
 
 #define GRANULARITY (UINT64_C(2) << 20)
@@ -22,6 +25,7 @@ struct physical {
     size_t size;
     struct CUctx_st *context;
     CUmemAllocationProp properties;
+    bool imported; /* its account is the process's that made it */
 };
 
 struct reservation {
@@ -141,7 +145,7 @@ static struct physical *physical(CUmemGenericAllocationHandle handle)
 static void drop(struct physical *of)
 {
     if (--of->references) return;
-    if (sim_handle_is(of->context, SIM_CONTEXT) && !of->context->dead) sim_memory_return(of->context, of->size);
+    if (!of->imported && sim_handle_is(of->context, SIM_CONTEXT) && !of->context->dead) sim_memory_return(of->context, of->size);
     close(of->file);
     sim_handle_free(of);
 }
@@ -237,5 +241,48 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
     SIM_READY();
     SIM_REFUSE(!properties || !physical(handle), CUDA_ERROR_INVALID_VALUE);
     *properties = physical(handle)->properties;
+    return CUDA_SUCCESS;
+}
+
+/* -- Memory that processes share by a descriptor --------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                                              unsigned long long flags)
+{
+    SIM_READY();
+    SIM_REFUSE(!shared || !physical(handle) || flags, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    SIM_REFUSE(!(physical(handle)->properties.requestedHandleTypes & type), CUDA_ERROR_INVALID_VALUE);
+    int file = fcntl(physical(handle)->file, F_DUPFD_CLOEXEC, 0);
+    SIM_REFUSE(file < 0, CUDA_ERROR_OPERATING_SYSTEM);
+    *(int *)shared = file;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type)
+{
+    struct stat status;
+    CUdevice device;
+    SIM_READY();
+    SIM_REFUSE(!handle, CUDA_ERROR_INVALID_VALUE);
+    SIM_REFUSE(type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    SIM_TRY(cuCtxGetDevice(&device));
+    int file = fcntl((int)(intptr_t)shared, F_DUPFD_CLOEXEC, 0);
+    SIM_REFUSE(file < 0, CUDA_ERROR_INVALID_VALUE);
+    struct physical *made = fstat(file, &status) ? NULL : sim_handle_new(SIM_PHYSICAL, sizeof *made);
+    if (!made) {
+        close(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    made->file = file;
+    made->references = 1;
+    made->size = (size_t)status.st_size;
+    made->context = sim_current();
+    made->imported = true;
+    made->properties = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .requestedHandleTypes = type,
+                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    sim_checkpoint_imported();
+    *handle = (CUmemGenericAllocationHandle)(uintptr_t)made;
     return CUDA_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* A client that is killed or stopped at any instruction leaves the simulated device usable.
  *
  *   every point   a client runs a fixed piece of work and is killed at the n-th numbered point inside the critical
- *                 sections, for every n until it completes
+ *                 sections, for every n until it completes; it also leaves the GPU by a checkpoint and returns
  *   twice         a second client is killed while it recovers from the death of the first
  *   stopped       the client is stopped by SIGSTOP: others continue. When the client continues, it has lost nothing
  *                 and has done nothing twice
@@ -61,6 +61,13 @@ static void launch_on(CUstream on, CUfunction function)
 
 static void launch(CUfunction function) { launch_on(stream, function); }
 
+static void leave_and_return(void)
+{
+    int self = getpid();
+    CHECK(cuCheckpointProcessLock(self, NULL) == 0 && cuCheckpointProcessCheckpoint(self, NULL) == 0);
+    CHECK(cuCheckpointProcessRestore(self, NULL) == 0 && cuCheckpointProcessUnlock(self, NULL) == 0);
+}
+
 /* The fixed piece of work. */
 static int client(void)
 {
@@ -74,6 +81,7 @@ static int client(void)
         launch(i % 2 ? tick : wide);
         if (i % 3 == 0) launch_on(green_stream, wide);
     }
+    leave_and_return();
     CHECK(cuEventRecord(event, stream) == 0 && cuStreamSynchronize(stream) == 0 && cuEventQuery(event) == 0);
     CHECK(sim_state()->streams[stream->slot].tail - before == LAUNCHES + 1); /* nothing lost, nothing twice */
     CHECK(cuMemFree(memory) == 0 && cuEventDestroy(event) == 0 && cuStreamDestroy(stream) == 0);
