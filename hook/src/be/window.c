@@ -60,7 +60,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
     unsigned retired = 0;
     uint32_t at_work = 0;
     uint64_t head = UINT64_MAX;
-    bool held = orion_gate_closed(gpu);
+    bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
@@ -212,11 +212,19 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
 
 /* -- Ends ------------------------------------------------------------------------------------------------------------ */
 
+/* The parker adds to `untouchable` before it sets `kept_open`, and takes both back in the opposite order. The check under the
+ * ledger decides: who ends a context waits for the ledger. */
+static bool contexts_end(struct orion_process *process)
+{
+    int32_t kept_open = atomic_load(&process->kept_open);
+    return atomic_load(&process->untouchable) > kept_open;
+}
+
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
-    if (atomic_load(&process->untouchable) > 0 || !orion_ledger_try_lock(gpu)) return;
+    if (contexts_end(process) || !orion_ledger_try_lock(gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (atomic_load(&process->untouchable) == 0) retire_all(process, gpu, orion_now());
+    if (!contexts_end(process)) retire_all(process, gpu, orion_now());
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
 }

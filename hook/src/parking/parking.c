@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "memory/memory.h"
-#include "parking/state.h"
 #include "parking/steps.h"
 #include "process/gpu.h"
 #include "process/parking_wish.h"
@@ -17,6 +16,14 @@
 #include "system/system.h"
 
 #define POLL_NS (250 * ORION_MILLISECOND)
+
+struct orion_parking {
+    _Atomic uint32_t thread;               /* the parker's thread id; 0: it has not begun */
+    _Atomic uint32_t away;                 /* 1: the process has left, and the parker knows */
+    _Atomic uint32_t ends;                 /* 1: the process exits */
+    _Atomic uint32_t answered[ORION_GPUS]; /* by GPU: the wish that was answered last */
+};
+ORION_PART(parking)
 
 /* -- What the agent reads -------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include "be/window.h"
 #include "generated/driver.h"
 #include "memory/memory.h"
-#include "parking/state.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
@@ -102,14 +101,14 @@ static struct orion_parking_outcome copy_out(struct orion_process *process)
 /* While nobody may touch contexts, no stop closes: what is queued can end. The stops stay open until the process is back. */
 static void open_stops(struct orion_process *process)
 {
-    atomic_store(&orion_parking(process)->opened, 1);
     orion_forbid_touch(process);
+    atomic_store(&process->kept_open, 1);
     orion_stops_open(process);
 }
 
 static void let_stops_close(struct orion_process *process)
 {
-    if (atomic_exchange(&orion_parking(process)->opened, 0)) orion_allow_touch(process);
+    if (atomic_exchange(&process->kept_open, 0)) orion_allow_touch(process);
 }
 
 struct orion_parking_outcome orion_parking_leave(struct orion_process *process, bool (*stops)(struct orion_process *),

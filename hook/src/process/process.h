@@ -40,6 +40,7 @@ struct orion_process {
     /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of
      * drain threads that use a context now. */
     _Atomic int32_t captures, untouchable;
+    _Atomic int32_t kept_open; /* of `untouchable`: 1 only keeps the stops open, while the process parks; no context ends */
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch; /* grows when a context ends */
 
