@@ -1,0 +1,1 @@
+"""The processes of the probe of checkpoints (measurements/probes/checkpoint.py): each tries one thing."""
