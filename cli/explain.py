@@ -144,7 +144,7 @@ def _grant(source: "Source", decision: "Decision") -> "PodGrant | None":
     if decision.priority is None:
         return None
     found = source.cluster.shares.claiming(decision.share, {}) if decision.share else [None]
-    return granted(decision.priority, found[0], decision.slots)
+    return granted(decision.priority, found[0], decision.slots, decision.probed)
 
 
 def _headlines(where: str, decision: "Decision") -> list[str]:

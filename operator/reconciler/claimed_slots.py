@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from orion.crds.annotations import PINNED_SHARE
 from orion.crds.claims import CLAIM, SHAPE, ClaimShape
 from orion.errors import Unreadable
+from orion.operator.reconciler.asked_slots import lasting_containers
 
 Slots = tuple[tuple[str, int], ...]
 
@@ -52,7 +53,7 @@ def _shape(text: str) -> ClaimShape | None:
 
 
 def _users(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+    for container in lasting_containers(spec):
         for used in (container.get("resources") or {}).get("claims") or ():
             if used["name"] == CLAIM:
                 yield sys.intern(container["name"]), used.get("request", "")

@@ -20,9 +20,10 @@ def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) 
     if governance.how is not How.SHARE:
         return None
     record = shares.named[governance.shares[0]]
-    text = record.grants.get(pod.slots)
+    key = pod.slots, pod.probed
+    text = record.grants.get(key)
     if text is None:
-        text = record.grants[pod.slots] = granted(pod.priority, record.share, dict(pod.slots)).as_json()
+        text = record.grants[key] = granted(pod.priority, record.share, dict(pod.slots), pod.probed).as_json()
     return text
 
 

@@ -8,7 +8,7 @@ equal labels share one dict.
 import functools
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
 from orion.crds.workloads import NO_REVISION, Owner, Revision, revision_of
 from orion.errors import Unreadable
+from orion.operator.reconciler.asked_slots import asked_slots, is_probed
 from orion.operator.reconciler.claimed_slots import claimed_slots
 from orion.operator.reconciler.reports import ReportedStatus, reported
 
@@ -63,6 +64,8 @@ class PodRecord:
     """ The share that the annotation orion/share names. """
     slots: tuple[tuple[str, int], ...]
     """ The containers that have slots of the pod's priority, by resources or by a claim, each with its number. """
+    probed: bool
+    """ One of these containers has a liveness probe. """
     pin: str
     """ The share that governed the pod when it was admitted; empty: none did. """
     running: bool
@@ -109,8 +112,9 @@ class ShareRecord:
     unreadable: str = ""
     written: float = float("-inf")
     """ When this process last wrote the status; monotonic seconds. """
-    grants: dict[tuple[tuple[str, int], ...], str] = field(default_factory=dict)
-    """ Grants computed from this share, by the slots of the pod: pods of one Deployment have the same text. """
+    grants: dict[tuple[tuple[tuple[str, int], ...], bool], str] = field(default_factory=dict)
+    """ Grants computed from this share, by `slots` and `probed` of the pod: pods of one Deployment have the same text.
+    """
 
     def read_status(self) -> dict[str, Any]:
         """Return the status as JSON objects."""
@@ -187,8 +191,9 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     at, uid, version = _identity(body)
     meta, status = body["metadata"], body.get("status") or {}
     marks = meta.get("annotations") or {}
-    asked = {priority: tuple(_slots(body.get("spec") or {}, resource)) for priority, resource in _RESOURCES}
-    claimed = claimed_slots(body.get("spec") or {}, marks)
+    spec = body.get("spec") or {}
+    asked = {priority: tuple(asked_slots(spec, resource)) for priority, resource in _RESOURCES}
+    claimed = claimed_slots(spec, marks)
     unreadable, priority, share = "", None, None
     try:
         read = annotations.read_marks(marks)
@@ -198,6 +203,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     if priority is None and not unreadable:
         priority = next((each for each, slots in asked.items() if slots), None)
     ended = status.get("phase") in ENDED
+    slots = (asked[priority] or claimed.slots) if priority else ()
     return PodRecord(
         at=at,
         uid=uid,
@@ -205,14 +211,15 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         labels=_labels(tuple((meta.get("labels") or {}).items())),
         priority=priority,
         share=share,
-        slots=(asked[priority] or claimed.slots) if priority else (),
+        slots=slots,
+        probed=is_probed(spec, {name for name, _ in slots}),
         template=claimed.template,
         shape=claimed.shape,
         pin=sys.intern(marks.get(annotations.PINNED_SHARE, "")),
         running=status.get("phase") == "Running",
         leaving="deletionTimestamp" in meta or ended,
         unreadable=unreadable,
-        node=sys.intern((body.get("spec") or {}).get("nodeName") or ""),
+        node=sys.intern(spec.get("nodeName") or ""),
         created=meta.get("creationTimestamp") or "",
         ended=ended,
         is_static=annotations.MIRROR in marks,
@@ -232,14 +239,6 @@ def _revision(meta: Mapping[str, Any], priority: Priority | None, slots: tuple[t
 
 
 _RESOURCES = tuple(annotations.RESOURCES.items())
-
-
-def _slots(spec: Mapping[str, Any], resource: str) -> Iterator[tuple[str, int]]:
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        resources = container.get("resources") or {}
-        asked = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource)
-        if asked is not None and str(asked).isdigit() and int(asked) > 0:
-            yield sys.intern(container["name"]), int(asked)
 
 
 def share_record(body: Mapping[str, Any]) -> ShareRecord:

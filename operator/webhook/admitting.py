@@ -24,7 +24,7 @@ from orion.crds.quantities import Memory
 from orion.crds.share import GPUShare
 from orion.crds.workloads import Owner, Revision, revision_of
 from orion.errors import Unreadable
-from orion.operator.webhook import choosing, claiming, hazards, preloading, slots
+from orion.operator.webhook import choosing, claiming, hazards, parking, preloading, slots
 from orion.operator.webhook.changing import Wanted, changed
 from orion.operator.webhook.cluster_facts import Gpus
 from orion.operator.webhook.decisions import Decision, Outcome, Reason, Refusal
@@ -114,10 +114,11 @@ def _admit(plain: Mapping[str, Any], pod: Pod, cluster: Cluster, defaults: Defau
         Reason.SLOTS_GIVEN,
         after,
         because=(why, how, *([why_giver] if why_giver and not by_hand else []), *changes),
-        cautions=tuple(_cautions(pod, amounts, memory, cluster)),
+        cautions=(*_cautions(pod, amounts, memory, cluster), *parking.cautions(pod, amounts, share)),
         share=share.metadata.name if share else None,
         priority=priority,
         slots=amounts,
+        probed=parking.probed(pod, amounts),
     )
 
 

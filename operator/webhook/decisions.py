@@ -83,6 +83,7 @@ class Decision:
         share: the name of the GPUShare that governs the pod.
         priority: the pod's priority; None: the pod gets no slots.
         slots: the number of slots by container name.
+        probed: whether one of these containers has a liveness probe.
         of_cluster: whether a rejection depends on shares or GPUs, so that newer data may change it.
     """
 
@@ -95,6 +96,7 @@ class Decision:
     share: str | None = None
     priority: Priority | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
+    probed: bool = False
     of_cluster: bool = False
 
     @classmethod

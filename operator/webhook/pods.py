@@ -75,6 +75,7 @@ class Container(Part):
     resources: Resources | None = None
     volume_mounts: list[VolumeMount] | None = None
     security_context: ContainerSecurity | None = None
+    liveness_probe: dict[str, Any] | None = None
     restart_policy: str | None = None
 
 
@@ -105,6 +106,7 @@ class PodSpec(Part):
     init_containers: list[Container] | None = None
     ephemeral_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
+    resources: Resources | None = None
     host_pid: Annotated[bool | None, Field(alias="hostPID")] = None
     runtime_class_name: str | None = None
     resource_claims: list[PodClaimSource] | None = None

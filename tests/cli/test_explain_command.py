@@ -41,7 +41,7 @@ def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
     assert done.returncode == 0, done.stderr
     assert "changed: Pod chat in namespace default" in done.stdout
     assert "container server asks for 1 slot orion.gpu/hp in place of 1 nvidia.com/gpu" in done.stdout
-    assert 'its grant: {"containers":{"server":{"slots":1}},' in done.stdout
+    assert 'its grant: {"containers":{"server":{"memoryWaitMs":30000,"slots":1}},' in done.stdout
     assert "-        nvidia.com/gpu: 1\n+        orion.gpu/hp: '1'\n" in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -331,6 +331,14 @@ def parked(of: str, number: int, since: str = SINCE) -> dict[str, Any]:
     return slot(of, f"be-{number}") | {"parked": {"since": since, "memory": "6Gi"}}
 
 
+def test_the_grant_of_a_pod_with_a_liveness_probe_does_not_park_it() -> None:
+    watched, free = pod("p"), pod("q")
+    watched["spec"]["containers"][0]["livenessProbe"] = {"tcpSocket": {"port": 80}}
+    cluster = reconciled(share(memory=PARKS), watched, free)
+    parks = {name: json.loads(grant_of(cluster, name))["containers"]["main"].get("memoryParks") for name in ("p", "q")}
+    assert parks == {"p": None, "q": True}
+
+
 def test_parked_slots_are_counted_listed_first_and_a_condition() -> None:
     pods = [pod(name) for name in ("a", "b", "c")]
     rows = [used("a", 0, charged=0.1), parked("b", 1, "2026-01-02T03:04:06Z"), parked("c", 2)]
