@@ -106,6 +106,13 @@ def agent(
         float,
         typer.Option(help="Advertise no slots of a GPU for this long after another device plugin last advertised it."),
     ] = 60.0,
+    driver_memory_limits: Annotated[
+        bool,
+        typer.Option(
+            "--driver-memory-limits",
+            help="The driver, too, limits the GPU memory of containers (driver 615 and later; not tried on a GPU yet).",
+        ),
+    ] = False,
     by_node: Annotated[
         bool,
         typer.Option(
@@ -148,6 +155,7 @@ def agent(
         "pod_resources": pod_resources,
         "recovery_seconds": recovery_seconds,
         "claim_seconds": claim_seconds,
+        "driver_memory_limits": driver_memory_limits,
         "by_node": by_node,
         "handover_seconds": handover_seconds,
     })  # fmt: skip

@@ -200,7 +200,7 @@ SPEC = (
     *_only_for(
         Priority.HP,
         ("memory.wait",),
-        "an allocation of be that finds no room fails at once, as others do not make it room",
+        "nobody makes room for be, whose allocation fails at once where the GPU is full",
     ),
     _borrowing(),
     _HP_REQUEST,

@@ -33,6 +33,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pod-resources", type=Path, default=fields["pod_resources"].default, help="kubelet's socket")
     parser.add_argument("--recovery-seconds", type=float, default=fields["recovery_seconds"].default)
     parser.add_argument("--claim-seconds", type=float, default=fields["claim_seconds"].default)
+    parser.add_argument("--driver-memory-limits", action="store_true", help="the driver limits containers' memory, too")
     return parser.parse_args()
 
 

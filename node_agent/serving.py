@@ -9,13 +9,17 @@ from collections.abc import AsyncIterator, Callable
 
 from orion.node_agent.advertising.advertising import HealthJudge
 from orion.node_agent.agent import Agent
+from orion.node_agent.driver_limits.applying import DriverLimits
+from orion.node_agent.driver_limits.nvml import NvmlLimits
 from orion.node_agent.gpus import factory
 from orion.node_agent.gpus.hysteresis import Patience
 from orion.node_agent.gpus.keeper import HealthKeeper
+from orion.node_agent.gpus.nvml import NvmlGpus
 from orion.node_agent.metrics.exposition import MetricsText
 from orion.node_agent.metrics.families import HealthMetrics
 from orion.node_agent.metrics.probes import Probes
 from orion.node_agent.processes import undumpable
+from orion.node_agent.processes.pod_cgroups import container_cgroup
 from orion.node_agent.service.server import AdministratorsServer
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.state.root import Root
@@ -68,6 +72,8 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         stack.callback(asyncio.create_task(agent.looking.run()).cancel)
         stack.callback(asyncio.create_task(agent.driver_memory.run()).cancel)
         stack.callback(asyncio.create_task(agent.rules.run()).cancel)
+        if settings.driver_memory_limits:
+            _hold_limits(agent, stack)
         if settings.serves_plugin:
             await _check_gpus(agent, stack)
         if in_cluster is not None:
@@ -84,6 +90,16 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         agent.limit_returning()
         _log.info("agent: serves %s with %d GPUs (%s)", root.path, len(agent.gpus), agent.source.name)
         yield agent
+
+
+def _hold_limits(agent: Agent, stack: contextlib.AsyncExitStack) -> None:
+    """Let the driver hold the limits of containers, if it is NVIDIA's."""
+    if agent.source.name != NvmlGpus.name:
+        _log.warning("gpus: --driver-memory-limits has no effect: only NVIDIA's driver has such limits")
+        return
+    limits = DriverLimits(NvmlLimits(), agent.gpus, container_cgroup)
+    stack.callback(limits.close)
+    stack.callback(asyncio.create_task(limits.run()).cancel)
 
 
 async def _expose(agent: Agent, probes: Probes, stack: contextlib.AsyncExitStack) -> None:

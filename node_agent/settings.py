@@ -72,6 +72,9 @@ class AgentSettings(BaseModel):
     claim_seconds: float = Field(default=60.0, ge=0, le=3_600, allow_inf_nan=False)
     """ How long a GPU counts as advertised by another device plugin after the agent last saw such a device. """
 
+    driver_memory_limits: bool = False
+    """ Whether the driver, too, limits the device memory of containers whose slots have a limit (driver_limits/). """
+
     by_node: bool = False
     """ Whether a label of the node says which program gives its slots, the device plugin or the DRA driver. """
 

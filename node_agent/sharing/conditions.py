@@ -94,6 +94,8 @@ class Conditions:
         """ Conditions of the GPU that other parts of the agent report: messages by reason. """
         self.resource_file = ""
         """ What people should know about the GPU's resource file (resource_files/); empty: nothing. """
+        self.driver_limits = ""
+        """ Why the driver does not hold the limits of containers (driver_limits/); empty: it does, or need not. """
         self._over_since_ns = 0
         """ Since when requests add up to more than the GPU; 0: they do not. """
 
@@ -103,8 +105,9 @@ class Conditions:
         self._clients = {client.key: self._clients.get(client.key) or self._subject(client) for client in ready}
         for client in ready:
             self._clients[client.key].update(of_client(client))
-        found = {**self._of_gpu(time.monotonic_ns()), **self.reported}
-        self._gpu.update({**found, "ResourceFile": self.resource_file} if self.resource_file else found)
+        others = {"ResourceFile": self.resource_file, "DriverMemoryLimits": self.driver_limits}
+        others = {reason: message for reason, message in others.items() if message}
+        self._gpu.update({**self._of_gpu(time.monotonic_ns()), **self.reported, **others})
 
     @property
     def gpu(self) -> tuple[Condition, ...]:

@@ -117,3 +117,4 @@ def test_the_charts_defaults_for_the_agent_equal_the_agents_own() -> None:
         field: ROWS[field].default for field in POLICY_FIELDS.values()
     }
     assert agent["recoverySeconds"] == AgentSettings().recovery_seconds
+    assert agent["driverMemoryLimits"] is AgentSettings().driver_memory_limits

@@ -134,7 +134,7 @@ def test_status_is_a_subresource(shares: Shares) -> None:
     assert written["spec"]["compute"] == {"request": 0.2}
     assert written["status"]["conditions"] == [condition]
     assert written["status"]["pods"] == {
-        "governed": 3, "running": 0, "granted": 0, "unannotated": 0,
+        "governed": 3, "running": 0, "parked": 0, "granted": 0, "unannotated": 0,
     }  # fmt: skip
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from orion.node_agent.cluster.reporting import process_pods, unmanaged
 from orion.node_agent.cluster.reporting.events import Subject
-from orion.node_agent.cluster.reporting.process_pods import Process, look_up, pod_uid
+from orion.node_agent.cluster.reporting.process_pods import Process, look_up
 from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses, rows
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.mps.folder import Phase, State
+from orion.node_agent.processes.pod_cgroups import pod_uid
 from orion.node_agent.slots.holders import Holder
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
