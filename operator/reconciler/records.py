@@ -205,9 +205,10 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
     ended = status.get("phase") in ENDED
     slots = (asked[priority] or claimed.slots) if priority else ()
     return PodRecord(
-        at=at,
-        uid=uid,
-        version=version,
+        # Positional: CPython 3.11 keeps each freed tuple of exactly 20 names, as a call with 20 keywords makes one.
+        at,
+        uid,
+        version,
         labels=_labels(tuple((meta.get("labels") or {}).items())),
         priority=priority,
         share=share,
