@@ -36,7 +36,7 @@ def test_a_share_and_its_changes_reach_its_pods_without_a_restart(world: World, 
     eventually(lambda: world.memory_limits() == {8 * GI})
     eventually(lambda: world.condition("training", "Ready") == ("True", "Granted"))
     status = world.share_status("training")
-    assert status["pods"] == {"governed": 5, "granted": 5, "running": 0, "unannotated": 0}
+    assert status["pods"] == {"governed": 5, "granted": 5, "running": 0, "parked": 0, "unannotated": 0}
     assert world.condition("training", "HookInjected") == ("Unknown", "NoClients")
 
     world.change_share("training", memory={"limit": "4Gi"})
