@@ -13,10 +13,17 @@ import grpc
 from orion.dra_driver.kubelet.claims import api_pb2, api_pb2_grpc
 from orion.dra_driver.kubelet.health.v1 import api_pb2 as health_pb2
 from orion.dra_driver.kubelet.health.v1 import api_pb2_grpc as health_grpc
+from orion.dra_driver.kubelet.health.v1alpha1 import api_pb2 as health_1_36_pb2
+from orion.dra_driver.kubelet.health.v1alpha1 import api_pb2_grpc as health_1_36_grpc
 from orion.dra_driver.kubelet.registration import api_pb2 as registration_pb2
 from orion.dra_driver.kubelet.registration import api_pb2_grpc as registration_grpc
 
 CALL_SECONDS = 45.0
+HEALTH: dict[str, tuple[Any, Any]] = {
+    "v1.DRAResourceHealth": (health_pb2, health_grpc),
+    "v1alpha1.DRAResourceHealth": (health_1_36_pb2, health_1_36_grpc),
+}
+""" Messages and stub of each version of the health stream; the kubelet of Kubernetes 1.36 knows only the second. """
 
 
 class Failed(Exception):
@@ -41,6 +48,9 @@ class StandInKubelet:
         self.refuses = ""
         """ Why drivers are refused; empty: they are accepted. The kubelet looks again for a driver that it refused. """
         self.refused = 0
+        self.health_versions = ("v1.DRAResourceHealth",)
+        """ The health streams that this kubelet knows. """
+        self._health = ""
         self._known: dict[Path, str] = {}
         self.registry.mkdir(parents=True)
 
@@ -61,6 +71,7 @@ class StandInKubelet:
             info = stub.GetInfo(registration_pb2.InfoRequest(), timeout=5)
             assert (info.type, info.name) == ("DRAPlugin", "orion.gpu")
             assert "v1.DRAPlugin" in info.supported_versions
+            self._health = next(each for each in self.health_versions if each in info.supported_versions)
             status = registration_pb2.RegistrationStatus(plugin_registered=not self.refuses, error=self.refuses)
             stub.NotifyRegistrationStatus(status, timeout=5)
             if self.refuses:
@@ -107,8 +118,9 @@ class StandInKubelet:
                 raise Failed(each.error)
 
     def health(self) -> dict[str, tuple[bool, str]]:
-        """Return the first health that the driver sends, by device."""
+        """Return the first health that the driver sends, by device, on the stream that both know."""
+        messages, services = HEALTH[self._health]
         with grpc.insecure_channel(f"unix:{self.endpoint}") as channel:
-            stub = health_grpc.DRAResourceHealthStub(channel)  # type: ignore[no-untyped-call]
-            message = next(stub.NodeWatchResources(health_pb2.NodeWatchResourcesRequest(), timeout=CALL_SECONDS))
-        return {each.device.device_name: (each.health == health_pb2.HEALTHY, each.message) for each in message.devices}
+            stub = services.DRAResourceHealthStub(channel)
+            message = next(stub.NodeWatchResources(messages.NodeWatchResourcesRequest(), timeout=CALL_SECONDS))
+        return {each.device.device_name: (each.health == messages.HEALTHY, each.message) for each in message.devices}

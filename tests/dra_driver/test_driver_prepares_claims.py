@@ -8,6 +8,7 @@ import pytest
 
 from tests.dra_driver.conftest import DriverNode, claim, result
 from tests.dra_driver.stand_in_kubelet import Failed
+from tests.waiting import eventually
 
 GIB = 1 << 30
 
@@ -203,3 +204,15 @@ def test_cdi_annotations_are_refused_as_the_kubelet_passes_none(node: DriverNode
 
 def test_the_health_of_all_gpus_is_reported(node: DriverNode) -> None:
     assert node.kubelet.health() == {gpu.lower(): (True, "") for gpu in node.gpus()}
+
+
+def test_a_kubelet_that_knows_only_the_stream_of_kubernetes_1_36_learns_the_health(bare_node: DriverNode) -> None:
+    node = bare_node
+    node.kubelet.health_versions = ("v1alpha1.DRAResourceHealth",)
+    node.begin_agent()
+    node.begin_driver()
+    first, second = node.gpus()
+    assert node.kubelet.health() == {gpu.lower(): (True, "") for gpu in (first, second)}
+    node.fault("lose", first)
+    eventually(lambda: not node.kubelet.health()[first.lower()][0], what="the lost GPU is sick")
+    assert node.kubelet.health()[second.lower()] == (True, "")
