@@ -196,7 +196,8 @@ class _Connection:
 
     def why_it_waits(self, pod: Mapping[str, Any], namespace: str) -> list[str]:
         """Return what a pod without a node lacks of its claim's GPUs; empty: it has a node, or no claim of Orion."""
-        from orion.crds.room_of_gpus import explained, gpus_of, requests_of, taken_by
+        from orion.crds.joint_room import lacking_together
+        from orion.crds.room_of_gpus import explained, gpus_of, lacking, requests_of, taken_by
 
         sources = {each["name"]: each for each in pod["spec"].get("resourceClaims") or ()}
         if CLAIM not in sources or pod["spec"].get("nodeName"):
@@ -220,7 +221,9 @@ class _Connection:
             (claims,) = self._ask({"the claims": path_in(quote(namespace), CLAIMS)})
             caution += ["  only the claims of this namespace could be read: others may have taken more"]
         gpus = gpus_of(slices["items"], taken_by(claims["items"]))
-        return [*explained(gpus, requests_of(claim["spec"]["devices"])), *caution]
+        requests = requests_of(claim["spec"]["devices"])
+        together = "" if lacking(gpus, requests) else lacking_together(gpus, requests)
+        return [*explained(gpus, requests), *filter(None, [together]), *caution]
 
     def facts(self, namespace: str) -> Cluster:
         shares, devices = self._ask({

@@ -8,7 +8,7 @@ CEL selectors are not evaluated here, apart from those on the GPU's mode that Or
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orion.crds.claims import DRIVER, MEMORY, SLOTS, TIME, selector_of_mode
@@ -137,11 +137,19 @@ def explained(gpus: Sequence[Gpu], requests: Sequence[Request]) -> list[str]:
 
 
 def lacking(gpus: Sequence[Gpu], requests: Sequence[Request]) -> str:
-    """Return one sentence about what the requests lack; empty: each has a node with room."""
+    """Return one sentence about what the requests lack; empty: each has a node with room.
+
+    crds/joint_room.py says whether a node has room for all of them together.
+    """
     if not gpus:
         return NO_GPUS
     found = [found for request in requests if isinstance(found := compared(gpus, request), Lack)]
-    return "; ".join(f"{each.headline}; the nearest: {', or '.join(_rows(each))}" for each in found)
+    return "; ".join(map(in_words, found))
+
+
+def in_words(lack: Lack) -> str:
+    """Return a sentence about what a request lacks."""
+    return f"{lack.headline}; the nearest: {', or '.join(_rows(lack))}"
 
 
 def unchecked(requests: Sequence[Request]) -> str:
@@ -152,8 +160,8 @@ def unchecked(requests: Sequence[Request]) -> str:
 
 def compared(gpus: Sequence[Gpu], request: Request) -> Lack | tuple[str, int]:
     """Return what a request lacks; else a node that can fulfil it, and on how many of its GPUs."""
-    lacks = [(gpu, tuple(_missing(gpu, request))) for gpu in gpus]
-    fitting = Counter((gpu.node, str(gpu.attributes.get(request.in_common))) for gpu, missing in lacks if not missing)
+    lacks = [(gpu, tuple(missing(gpu, request))) for gpu in gpus]
+    fitting = Counter((gpu.node, str(gpu.attributes.get(request.in_common))) for gpu, found in lacks if not found)
     places = sorted(place for place, count in fitting.items() if count >= request.count)
     if places:
         return places[0][0], fitting[places[0]]
@@ -182,12 +190,19 @@ def _must_fulfil(request: Request) -> str:
 
 def _rows(lack: Lack) -> Iterator[str]:
     name = lack.request.in_common
-    for gpu, missing in lack.nearest:
-        value = f", {name} {gpu.attributes[name]}" if not missing and name else ""
-        yield f"{gpu.node}, {gpu.name}: {'; '.join(missing) or f'has room{value}'}"
+    for gpu, lacks in lack.nearest:
+        value = f", {name} {gpu.attributes[name]}" if not lacks and name else ""
+        yield f"{gpu.node}, {gpu.name}: {'; '.join(lacks) or f'has room{value}'}"
 
 
-def _missing(gpu: Gpu, request: Request) -> Iterator[str]:
+def after(gpu: Gpu, request: Request) -> Gpu:
+    """Return a GPU as it is once a request has got it."""
+    asked = {name: _asked(capacity, request.amounts.get(name)) for name, capacity in gpu.capacity.items()}
+    return replace(gpu, taken={name: gpu.taken.get(name, 0) + amount for name, amount in asked.items()})
+
+
+def missing(gpu: Gpu, request: Request) -> Iterator[str]:
+    """Yield what a GPU lacks for a request."""
     for taint in gpu.taints:
         yield f"it has the taint {taint}"
     for selector, (mode, has) in _OF_MODES.items():

@@ -25,6 +25,7 @@ from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiServer
 from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
+from orion.crds.joint_room import lacking_together
 from orion.crds.room_of_gpus import Gpu, Request, Taken, gpus_of, lacking, requests_of, taken_by, unchecked
 
 _FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
@@ -91,7 +92,7 @@ class MissingGPUs:
     async def _say(self, shape: str) -> str:
         room = self._room
         if shape not in room.said:
-            room.said[shape] = await asyncio.to_thread(lacking, room.gpus, _requests(shape))
+            room.said[shape] = await asyncio.to_thread(_lacking, room.gpus, _requests(shape))
         return room.said[shape]
 
     async def _gpus(self) -> Sequence[Gpu]:
@@ -104,6 +105,10 @@ class MissingGPUs:
         async for page in self._api.pages(CLAIMS):
             taken = taken_by(page["items"], taken)
         return await asyncio.to_thread(gpus_of, slices, taken)
+
+
+def _lacking(gpus: Sequence[Gpu], requests: list[Request]) -> str:
+    return lacking(gpus, requests) or lacking_together(gpus, requests)
 
 
 def _requests(shape: str) -> list[Request]:

@@ -68,3 +68,9 @@ async def test_a_selector_that_the_operator_does_not_evaluate_is_named() -> None
     said = await MissingGPUs(lists).look(shape)
     assert said == "nodes have room, but request train: a GPU must also fulfil 1 == 2, which was not checked here"
     assert lists.labels  # the scheduler evaluates it
+
+
+async def test_requests_that_have_room_alone_and_not_together_are_named() -> None:
+    shape = ClaimShape(priority=Priority.BE, gpus={"one": 1, "two": 1}, time_milli=600).as_json()
+    said = await MissingGPUs(FakeLists()).look(shape)
+    assert "no node has room for all together: with one placed, request two: no node has 1 GPU" in said
