@@ -25,6 +25,7 @@ from orion.crds.slot_usage import SlotUsage
 SLOTS_MAX = 128
 ROWS_MAX = 64
 UNMANAGED_MAX = 16
+SHARING_MAX = 16
 
 
 def device_name(uuid: str) -> str:
@@ -104,6 +105,9 @@ class SlotRow(Model):
 
     pod: PodReference | None = None
     """ The pod and container that hold the slot; absent if a program outside the cluster holds it. """
+
+    shared_with: Annotated[list[PodReference] | None, Field(max_length=SHARING_MAX)] = None
+    """ Other pods that use the same ResourceClaim, and so the same slot. At most 16. """
 
     share: Annotated[str | None, Field(max_length=253)] = None
     """ The GPUShare of the pod's namespace that the grant comes from; absent: the grant has the defaults. """

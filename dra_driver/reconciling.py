@@ -7,7 +7,10 @@ not answer, nothing is given back.
 
 import asyncio
 import logging
+import time
+from collections.abc import Mapping
 
+from orion.dra_driver import claims
 from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.giving import Giving
 from orion.dra_driver.preparing import RELEASE_SECONDS, Preparer
@@ -15,6 +18,8 @@ from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records
 from orion.errors import OrionError
 from orion.injection.agent_link import AgentLink
+
+_READ_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +49,8 @@ class Reconciling:
         self._records, self._preparer, self._locks = records, preparer, locks
         self._gone: set[str] = set()
         """ The claims that did not exist at the last look. """
+        self._named: dict[str, tuple[str, ...]] = {}
+        """ By claim, the pods for which it was last read again. """
 
     async def tell_agent(self) -> bool:
         """Tell a new agent which claims have slots, and which have given theirs back; return whether it knows all."""
@@ -62,6 +69,30 @@ class Reconciling:
                 knows_all = False
                 _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
         return knows_all
+
+    async def name_pods(self, users: Mapping[str, tuple[str, ...]]) -> None:
+        """Read the claims again that other pods use than were named, and tell the agent; once for the same pods.
+
+        Args:
+            users: by claim, the names of its pods, as the kubelet lists them.
+        """
+        self._named = {uid: pods for uid, pods in self._named.items() if uid in users}
+        for uid, pods in users.items():
+            if self._named.get(uid) == pods or (record := self._records.of(uid)) is None:
+                continue
+            self._named[uid] = pods
+            try:
+                async with self._locks.of(uid):
+                    found = await self._reader.read(record.namespace, record.name, time.monotonic() + _READ_SECONDS)
+                    now = self._records.of(uid)
+                    if now is None or now.released:
+                        continue
+                    renewed = now.model_copy(update={"pods": claims.read(found, uid).pods})
+                    await asyncio.to_thread(self._records.save, renewed)
+                    await self._giving.tell_again(renewed)
+            except OrionError as error:
+                _log.warning("claims: the pods of %s/%s are not known: %s", record.namespace, record.name, error)
+                del self._named[uid]
 
     async def remove_gone(self) -> None:
         """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""

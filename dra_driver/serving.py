@@ -189,11 +189,13 @@ class Driver:
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _renew_for_ever(self) -> None:
-        """Hold the restarts of other pods when the configuration or the agent says so."""
+        """Name further pods of claims, and hold the restarts of other pods, when configuration or agent say so."""
         changed = self.current.changed.next
         while True:
             await changed.wait()
             changed = self.current.changed.next
+            if self.current.snapshot is not None:
+                await self._reconciling.name_pods(self.current.snapshot.other_users)
             await self._preparer.renew()
 
     def _configured(self, change: Change) -> None:

@@ -81,6 +81,8 @@ class Snapshot:
     """ The program that gives slots, where each node chooses; empty: not known, or there is no choice. """
     handover: str = ""
     """ What a change of the giver waits for, as a sentence; empty: there is none to come. """
+    other_users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """ The names of the pods that use a claim, by its uid, where they are others than the driver has named. """
 
     def slots(self, resource: Resource) -> Iterator[tuple[AdvertisedGPU, Slot]]:
         """Yield the slots of a resource, always in the same order."""
@@ -99,7 +101,8 @@ def from_message(message: agent_pb2.Devices) -> Snapshot:
     """Return the snapshot of a message; skip slots whose names are no valid device IDs."""
     gpus = {device.uuid: _gpu(device) for device in message.devices}
     others = {each.uuid: f"{each.reason}: {each.message}" for each in message.not_advertised}
-    return Snapshot(gpus, others, message.giver, message.handover)
+    users = {each.claim_uid: tuple(each.pods) for each in message.other_users}
+    return Snapshot(gpus, others, message.giver, message.handover, users)
 
 
 def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:

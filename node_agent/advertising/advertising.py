@@ -107,6 +107,8 @@ class AdvertisedDevices:
     """ The program that gives slots, where each node chooses; empty: not known, or there is no choice. """
     handover: str = ""
     """ What a change of the giver waits for; empty: there is none to come. """
+    other_users: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """ The uids of claims whose pods are others than the driver has named, each with its pods. """
 
 
 class SteppedRatio:
@@ -236,7 +238,8 @@ class Advertising:
             )
         owned = self.ownership
         giver, handover = (owned.giver or "", owned.waits_for) if owned is not None else ("", "")
-        return AdvertisedDevices(tuple(advertised), tuple(not_advertised), giver, handover)
+        others = tuple(self._agent.holders.other_users().items())
+        return AdvertisedDevices(tuple(advertised), tuple(not_advertised), giver, handover, others)
 
     def _is_closed(self, slot: Slot) -> bool:
         if self.ownership is not None and self.slots.in_use(slot):

@@ -124,16 +124,26 @@ class WatchDevicesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Devices(_message.Message):
-    __slots__ = ("devices", "not_advertised", "giver", "handover")
+    __slots__ = ("devices", "not_advertised", "giver", "handover", "other_users")
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     NOT_ADVERTISED_FIELD_NUMBER: _ClassVar[int]
     GIVER_FIELD_NUMBER: _ClassVar[int]
     HANDOVER_FIELD_NUMBER: _ClassVar[int]
+    OTHER_USERS_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
     not_advertised: _containers.RepeatedCompositeFieldContainer[NotAdvertised]
     giver: str
     handover: str
-    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ..., giver: _Optional[str] = ..., handover: _Optional[str] = ...) -> None: ...
+    other_users: _containers.RepeatedCompositeFieldContainer[UsersOfClaim]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., not_advertised: _Optional[_Iterable[_Union[NotAdvertised, _Mapping]]] = ..., giver: _Optional[str] = ..., handover: _Optional[str] = ..., other_users: _Optional[_Iterable[_Union[UsersOfClaim, _Mapping]]] = ...) -> None: ...
+
+class UsersOfClaim(_message.Message):
+    __slots__ = ("claim_uid", "pods")
+    CLAIM_UID_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    claim_uid: str
+    pods: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, claim_uid: _Optional[str] = ..., pods: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode", "compute_capability", "driver_version", "pci_bus_id", "pcie_root")

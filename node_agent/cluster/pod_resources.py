@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 
 from orion.crds.annotations import RESOURCES
+from orion.crds.claims import DRIVER
 from orion.errors import Unavailable
 from orion.hook import layout
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
@@ -40,6 +41,17 @@ class ListedHolder:
     namespace: str
     pod: str
     container: str
+
+
+@dataclass(frozen=True)
+class ClaimUser:
+    """A container that uses a ResourceClaim with GPUs of Orion, according to the kubelet."""
+
+    namespace: str
+    pod: str
+    container: str
+    claim: str
+    """ The claim's name, in the pod's namespace. """
 
 
 class PodResources:
@@ -96,6 +108,18 @@ def listed_holders(pods: list[api_pb2.PodResources]) -> list[ListedHolder]:
         if devices.resource_name in resources
         for identity in devices.device_ids
         if (match := _DEVICE.fullmatch(identity)) is not None
+    ]
+
+
+def claim_users(pods: list[api_pb2.PodResources]) -> list[ClaimUser]:
+    """Return which container uses which claim; skips claims without a GPU of Orion."""
+    return [
+        ClaimUser(pod.namespace, pod.name, container.name, claim.claim_name)
+        for pod in pods
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        if claim.claim_namespace == pod.namespace
+        and any(given.driver_name == DRIVER for given in claim.claim_resources)
     ]
 
 

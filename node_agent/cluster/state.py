@@ -65,6 +65,11 @@ class HolderState:
 
     fail_closed: bool = False
     problems: tuple[Problem, ...] = ()
+    claim: str = ""
+    """ The ResourceClaim that has the slot; empty: a container has it by a device plugin. """
+
+    sharing: tuple[Holder, ...] = ()
+    """ Other pods that have the slot by the same claim. """
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,7 @@ def devices(advertised: AdvertisedDevices) -> agent_pb2.Devices:
         ],
         giver=advertised.giver,
         handover=advertised.handover,
+        other_users=[agent_pb2.UsersOfClaim(claim_uid=uid, pods=pods) for uid, pods in advertised.other_users],
     )
 
 

@@ -68,6 +68,9 @@ class Holders(Protocol):
     def fail_closed(self, gpu: str) -> list[str]:
         """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
 
+    def other_users(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the claims whose pods are others than the driver has named: by uid, the names of their pods."""
+
     @property
     def certain(self) -> bool:
         """Whether every slot without a known holder is free; false if the agent may not know some holders yet."""
@@ -109,6 +112,10 @@ class NoHolders:
     def fail_closed(self, gpu: str) -> list[str]:
         """Return no pod."""
         return []
+
+    def other_users(self) -> Mapping[str, tuple[str, ...]]:
+        """Return an empty mapping."""
+        return {}
 
     def waits_for(self) -> str:
         """Return an empty string."""

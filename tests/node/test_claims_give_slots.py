@@ -69,6 +69,12 @@ def test_what_is_not_left_keeps_a_pod_pending_until_it_is(tenants: Tenants, clai
     tenants.begun("c")
 
 
+def shares_slot(tenants: Tenants) -> list[str]:
+    """The pods whose Events say that they share a slot."""
+    found = tenants.core.list_namespaced_event(tenants.namespace).items
+    return [each.involved_object.name for each in found if each.reason == "SharesSlot"]
+
+
 def test_pods_that_share_a_claim_share_its_slot(tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node) -> None:
     claim, first = claiming(training("first", memory=MIB), "be", claim="both")
     _, second = claiming(training("second", memory=MIB), "be", claim="both")
@@ -79,7 +85,18 @@ def test_pods_that_share_a_claim_share_its_slot(tenants: Tenants, claims: Claims
     tenants.begun("second")
     ((device, _),) = held(gpus).items()
     eventually(lambda: len(gpus.slot(device).clients) == 2, what="both pods' processes are in the slot")
+    eventually(lambda: held(gpus) == {device: ("first", "second")}, what="both pods are named")
+
+    def named() -> list[str]:
+        rows = [row for status in gpus.devices().values() for row in status.get("clients") or ()]
+        return sorted(row["pod"]["name"] for row in rows)
+
+    eventually(lambda: named() == ["first", "second"], what="each process has its pod")
+    eventually(lambda: shares_slot(tenants) == ["second"], what="the second pod's Event")
     tenants.delete("first")
+    eventually(
+        lambda: gpus.holders() == {device.partition("::")[2]: "second"}, what="the pod that is left has the slot"
+    )
     assert list(held(gpus)) == [device]
     tenants.reports("second", 1)
     tenants.delete("second")

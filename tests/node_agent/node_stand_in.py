@@ -28,6 +28,8 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
         self._claims: dict[tuple[str, str, str], list[Slot]] = {}
         self.claimed: list[str] = []
         """ Pods of namespace n with a claim of Orion's driver. """
+        self.users: list[tuple[str, str]] = []
+        """ Pods of namespace default, each with the claim of Orion's driver that it uses. """
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -69,6 +71,15 @@ class StandInKubelet(api_pb2_grpc.PodResourcesListerServicer):
         for pod in self.claimed:
             given = api_pb2.DynamicResource(claim_resources=[api_pb2.ClaimResource(driver_name="orion.gpu")])
             pods["n", pod] = [api_pb2.ContainerResources(name="main", dynamic_resources=[given])]
+        for pod, claim in self.users:
+            given = api_pb2.DynamicResource(
+                claim_name=claim,
+                claim_namespace="default",
+                claim_resources=[api_pb2.ClaimResource(driver_name="orion.gpu")],
+            )
+            pods.setdefault(("default", pod), []).append(
+                api_pb2.ContainerResources(name="main", dynamic_resources=[given])
+            )
         return api_pb2.ListPodResourcesResponse(
             pod_resources=[
                 api_pb2.PodResources(name=pod, namespace=namespace, containers=containers)

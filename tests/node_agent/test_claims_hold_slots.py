@@ -159,6 +159,30 @@ def test_in_a_cluster_the_pod_of_the_claim_is_the_holder(node: Node) -> None:
         eventually(lambda: slot(administrator, "be-1").memory_limit_bytes == 0)
 
 
+def test_pods_that_come_later_to_a_claim_are_reported_to_the_driver_which_names_them(node: Node) -> None:
+    node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB), created=1)
+    node.pods.put("later", grant(memoryLimitBytes=700 * MIB), created=2)
+    asked = claim(memory_bytes=640 * MIB)
+    asked.namespace = "default"
+
+    def others() -> dict[str, list[str]]:
+        with AgentClient(node.agent.root) as administrator:
+            return {each.claim_uid: list(each.pods) for each in next(administrator.watch_devices()).other_users}
+
+    with AgentClient(node.agent.root) as administrator:
+        administrator.hold_slot(GPU, "be-1", asked)
+        node.kubelet.users = [("a-pod", "claim-one"), ("later", "claim-one"), ("other", "claim-two")]
+        eventually(lambda: others() == {"one": ["a-pod", "later"]})
+        asked.pods.add(name="later", uid="uid-later")
+        administrator.hold_slot(GPU, "be-1", asked, had_it=True)
+        assert others() == {}
+        assert node.slot("be-1").memory_limit_bytes == 900 * MIB, "the first pod's grant applies to both"
+        node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB), created=1, ended=True)
+        eventually(lambda: node.slot("be-1").memory_limit_bytes == 700 * MIB, "the pod that is left decides")
+        node.kubelet.users = [("later", "claim-one")]
+        eventually(lambda: others() == {"one": ["later"]})
+
+
 def test_a_share_that_asks_for_more_than_the_claim_reserves_is_reported_until_it_asks_for_less(node: Node) -> None:
     node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB, computeRequestMilli=400))
     asked = claim(memory_bytes=640 * MIB, time_milli=300)

@@ -160,3 +160,21 @@ def test_each_pod_that_reserves_memory_of_an_over_reserved_gpu_gets_one_event() 
 
     posted(server, 3, post_more)
     assert sorted(body["regarding"]["name"] for body in server.bodies[2:]) == ["p0", "p2", "p3"]
+
+
+def test_each_pod_that_came_later_to_a_claim_gets_an_event_about_whose_limits_apply() -> None:
+    server, first = Server(), Holder("team", "first", "", "uid-first")
+    later = tuple(Holder("team", name, "", f"uid-{name}") for name in ("second", "third"))
+    slot = HolderState(GPU, "be-1", Priority.BE, first, "nightly", claim="both", sharing=later)
+    page = policy_words.DEFAULT
+    view = GpuView(Gpu(GPU, 0, "a name", 0), page, 0.0, 0, (), ())
+
+    def post(events: Events) -> None:
+        for _ in range(2):
+            post_pod_events(events, view, GpuState(GPU, {}, (slot,), PolicyState(page)))
+
+    posted(server, 2, post)
+    assert [body["regarding"]["name"] for body in server.bodies] == ["second", "third"]
+    assert {(body["reason"], body["type"]) for body in server.bodies} == {("SharesSlot", "Normal")}
+    assert "it uses ResourceClaim both together with team/first" in server.bodies[0]["note"]
+    assert "GPUShare nightly of team/first limits both together" in server.bodies[0]["note"]

@@ -15,6 +15,7 @@ from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import Mode, Priority
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Verdict
+from orion.node_agent.cluster.reporting import process_pods
 from orion.node_agent.cluster.reporting.client_ratios import ClientRatios
 from orion.node_agent.cluster.reporting.device_events import post_changes
 from orion.node_agent.cluster.reporting.device_status import gone_status, status_of
@@ -86,6 +87,17 @@ def test_a_gpu_without_clients_is_ready() -> None:
         "PolicyConflict": ("False", "Agreed"),
         "Degraded": ("False", "AsPromised"),
     }
+
+
+def test_pods_that_share_a_slot_are_reported_and_each_process_has_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Holder("team", "first", "", "uid-first"), Holder("team", "second", "", "uid-second")
+    slot = HolderState(UUID, "be-0", Priority.BE, first, claim="both", sharing=(second,))
+    uids = {1001: "uid-first", 1002: "uid-second"}
+    monkeypatch.setattr(process_pods, "look_up", lambda process_id: Process(process_id, 1, "x", uids[process_id]))
+    status = status_of(seen(client(1), client(2), held=(slot,)), []).plain()
+    (row,) = status["heldSlots"]
+    assert (row["pod"]["name"], [each["name"] for each in row["sharedWith"]]) == ("first", ["second"])
+    assert {each["processId"]: each["pod"]["name"] for each in status["clients"]} == {1001: "first", 1002: "second"}
 
 
 VERDICTS = [

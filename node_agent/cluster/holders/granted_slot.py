@@ -100,6 +100,8 @@ def row_of(
         limit_milli=limits.compute_limit_milli or 0,
         fail_closed=grant is not None and grant.fail_closed,
         problems=problems,
+        claim=resolved.claim.name if resolved.claim else "",
+        sharing=resolved.sharing,
     )
 
 

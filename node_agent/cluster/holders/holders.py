@@ -14,7 +14,7 @@ from orion.crds.policy import Priority
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.cluster.holders import grants
-from orion.node_agent.cluster.holders.claimed import claimed
+from orion.node_agent.cluster.holders.claimed import claimed, other_users
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
@@ -140,6 +140,10 @@ class ClusterHolders:
         """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
         rows = self.grants.held(gpu)
         return sorted({row.holder.uid for row in rows if row.fail_closed and row.holder is not None and row.holder.uid})
+
+    def other_users(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the claims whose pods are others than the driver has named: by uid, the names of their pods."""
+        return other_users(claimed(self._agent.gpus), self.identity.users)
 
     @property
     def certain(self) -> bool:

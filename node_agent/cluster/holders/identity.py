@@ -8,13 +8,20 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from orion.errors import Unavailable
 from orion.node_agent.cluster.holders.pods import Pod, PodName, Pods
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder, join, of_claim
-from orion.node_agent.cluster.pod_resources import ListedHolder, PodResources, SlotKey, listed_holders
+from orion.node_agent.cluster.pod_resources import (
+    ClaimUser,
+    ListedHolder,
+    PodResources,
+    SlotKey,
+    claim_users,
+    listed_holders,
+)
 from orion.node_agent.slots.claim import Claim
 
 _log = logging.getLogger(__name__)
@@ -85,6 +92,8 @@ class Identity:
         self._claimed = frozenset(claims())
         """ The slots in `holders` that claims have. """
         self._listing: list[ListedHolder] = []
+        self.users: Sequence[ClaimUser] = ()
+        """ The containers that use claims, as the kubelet lists them. """
         self._contested = Contested()
         self._beginning: Mapping[SlotKey, int] = {}
         """ Slots in which a container starts, and the number of the first query whose answer counts for them.
@@ -176,7 +185,9 @@ class Identity:
         self._waited_for.clear()
         answered = False
         try:
-            self._take(listed_holders(await self._resources.pods()), number)
+            pods = await self._resources.pods()
+            self.users = claim_users(pods)
+            self._take(listed_holders(pods), number)
             answered = True
             self._log_state("")
         except Unavailable as error:

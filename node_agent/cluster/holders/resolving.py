@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from orion.node_agent.cluster.holders.claimed import pod_of
+from orion.node_agent.cluster.holders.claimed import pod_of, sharing
 from orion.node_agent.cluster.holders.pods import Pod, PodName
 from orion.node_agent.cluster.pod_resources import ListedHolder, SlotKey
 from orion.node_agent.slots.claim import Claim
@@ -34,6 +34,9 @@ class ResolvedHolder:
 
     claim: Claim | None = None
     """ The claim that has the slot; None: a container has it by a device plugin. """
+
+    sharing: tuple[Holder, ...] = ()
+    """ Other living pods that have the slot by the same claim. """
 
     @property
     def key(self) -> PodName:
@@ -104,6 +107,7 @@ def of_claim(claim: Claim, pods: Mapping[PodName, Pod], before: ResolvedHolder |
     named, pod = pod_of(claim, pods)
     holder = Holder(claim.namespace, named.name if named else claim.name, "", named.uid if named else "")
     if pod is not None:
-        return ResolvedHolder(holder, pod.created, pod.grant, claim=claim)
+        return ResolvedHolder(holder, pod.created, pod.grant, claim=claim, sharing=sharing(claim, pods))
     same = before is not None and before.holder.uid == holder.uid
-    return replace(before, holder=holder, claim=claim) if before and same else ResolvedHolder(holder, claim=claim)
+    known = before if before is not None and same else ResolvedHolder(holder)
+    return replace(known, holder=holder, claim=claim, sharing=sharing(claim, pods))

@@ -6,7 +6,7 @@ from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting.device_conditions import OVER_RESERVED, mib
 from orion.node_agent.cluster.reporting.events import Events, Subject, node, pod
 from orion.node_agent.cluster.reporting.gpu_devices import Device
-from orion.node_agent.cluster.state import GpuState, PolicyState
+from orion.node_agent.cluster.state import GpuState, HolderState, PolicyState
 from orion.node_agent.snapshots import GpuView
 
 _BAD = {
@@ -59,6 +59,7 @@ def post_pod_events(events: Events, view: GpuView, state: GpuState) -> None:
     for slot in state.held:
         for problem in slot.problems if slot.holder else ():
             events.post(pod(holders[slot.name]), problem.reason, f"slot {slot.name} of {uuid}: {problem.message}")
+        _post_sharing(events, uuid, slot)
     for slot_view in view.slots:
         for client in slot_view.clients if slot_view.name in holders else ():
             for each in client.conditions:
@@ -67,6 +68,20 @@ def post_pod_events(events: Events, view: GpuView, state: GpuState) -> None:
                 events.post(pod(holders[slot_view.name]), each.reason, note, key=key)
     _post_conflicts(events, uuid, state.policy)
     _post_over_reserved(events, view, state)
+
+
+def _post_sharing(events: Events, uuid: str, slot: HolderState) -> None:
+    """Tell each pod that came to a claim later with whom it shares the slot, and whose GPUShare applies."""
+    if slot.holder is None:
+        return
+    first = slot.holder.name
+    whose = f"GPUShare {slot.share} of {first}" if slot.share else f"what applies to {first}"
+    for each in slot.sharing:
+        note = (
+            f"it uses ResourceClaim {slot.claim} together with {first}, so both are one tenant in slot {slot.name} of "
+            f"{uuid}, and {whose} limits both together: for limits of its own, give it a claim of its own"
+        )
+        events.post(pod(each), "SharesSlot", note, warning=False, key=f"{uuid} {slot.name} {slot.holder.uid}")
 
 
 def _post_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:

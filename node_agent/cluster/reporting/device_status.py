@@ -9,6 +9,7 @@ from orion.crds.conditions import Condition, ConditionType
 from orion.crds.decimals import Number
 from orion.crds.device import (
     ROWS_MAX,
+    SHARING_MAX,
     SLOTS_MAX,
     AppliedPolicy,
     DeviceMemory,
@@ -23,7 +24,7 @@ from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
 from orion.node_agent.advertising.advertising import Verdict
-from orion.node_agent.cluster.reporting import unmanaged
+from orion.node_agent.cluster.reporting import process_pods, unmanaged
 from orion.node_agent.cluster.reporting.client_ratios import Ratios
 from orion.node_agent.cluster.reporting.device_conditions import Finding, conditions, findings
 from orion.node_agent.cluster.reporting.seen import Seen
@@ -137,6 +138,7 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             name=slot.name,
             priority=slot.priority,
             pod=_reference(slot.holder),
+            shared_with=[reference for each in slot.sharing[:SHARING_MAX] if (reference := _reference(each))] or None,
             share=slot.share,
             generation=slot.generation,
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
@@ -176,7 +178,7 @@ def _row(seen: Seen, slot: SlotView, client: ClientView, held: HolderState | Non
     ratios = seen.ratios.get((client.client_index, client.generation), Ratios())
     slowdown = client.record.slowdown_milli
     return ClientRow(
-        pod=_reference(held.holder) if held else None,
+        pod=_reference(process_pods.holder_of(client.process_id, held)) if held else None,
         slot=slot.name,
         priority=Priority(slot.role.name.lower()),
         process_id=client.process_id,

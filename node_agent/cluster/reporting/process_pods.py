@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from orion.node_agent.cluster.state import HolderState
 from orion.node_agent.processes.pod_cgroups import pod_uid
+from orion.node_agent.slots.holders import Holder
 
 _PROC = Path("/proc")
 _COMMAND_MAX = 64
@@ -34,6 +36,12 @@ def look_up(process_id: int, proc: Path = _PROC) -> Process | None:
     if len(fields) < 20 or fields[0] in "ZX":
         return None
     return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), pod_uid(groups))
+
+
+def holder_of(process_id: int, slot: HolderState) -> Holder | None:
+    """Return the pod of a process in a slot: pods with the same claim share the slot."""
+    process = look_up(process_id) if slot.sharing else None
+    return next((each for each in slot.sharing if process and each.uid == process.pod_uid), slot.holder)
 
 
 def _printable(text: str) -> str:
