@@ -64,6 +64,28 @@ def test_the_same_pods_run_with_the_device_plugin_afterwards(
     tenants.delete("serve", "train")
 
 
+def test_a_rollback_brings_the_claims_back_and_away_from_under_a_pod_which_ends_after_the_next(
+    release: Release, tenants: Tenants, gpus: GpuNode
+) -> None:
+    """Helm renders nothing in a rollback, so the chart cannot refuse it."""
+    eventually(lambda: gpus.holders() == {}, what=f"slots are held by {gpus.holders()}")
+    release.rollback()
+    tenants.create(training())
+    tenants.begun("train")
+    eventually(lambda: gpus.holders() == {"be-0": "train"}, what=f"the holders are {gpus.holders()}")
+    release.rollback()
+    tenants.reports("train", 1)
+    tenants.core.delete_namespaced_pod("train", tenants.namespace)
+    tenants.create(serving())
+    tenants.begun("serve")
+    assert tenants.pods()["train"].metadata.deletion_timestamp, "it waits for the driver"
+    assert gpus.holders() == {"be-0": "train", "hp-0": "serve"}
+    tenants.delete("serve")
+    release.rollback()
+    eventually(lambda: "train" not in tenants.pods(), what="the driver is back, so the pod ends", seconds=180)
+    eventually(lambda: gpus.holders() == {}, what=f"slots are held by {gpus.holders()}")
+
+
 def test_nothing_is_left_after_an_uninstall(release: Release, kubectl: Kubectl, tenants: Tenants) -> None:
     kubectl("delete", "namespace", tenants.namespace)
     release.uninstall()
