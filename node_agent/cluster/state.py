@@ -4,7 +4,7 @@ holders/ determines the state: identity.py finds the pod of each slot, grants.py
 reads the state on the event loop. A returned value never changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,6 +134,9 @@ class ClusterState(Protocol):
 
     def pod(self, uid: str) -> Holder | None:
         """Return a pod of this node by its uid (as in a cgroup's name), with an empty container name."""
+
+    def containers_of_claims(self) -> Mapping[Holder, frozenset[tuple[str, str]]]:
+        """Return the containers that use claims, each with the claim's slots: UUID and name."""
 
     def on_change(self, notify: Callable[[], None]) -> None:
         """Call `notify` on the event loop after a change of what `of` returns. One call may cover several changes."""

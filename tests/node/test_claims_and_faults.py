@@ -1,5 +1,6 @@
 """Claims survive what happens to their node: it loses power, its agent is replaced, a GPU or a neighbour is bad."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from testbed.orion import PLUGIN_PORT, Orion
 from tests.node import hostile_image
 from tests.node.claimed_gpus import CDI, RECORDS, Claims, claiming, held, until_nothing_is_left
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, main_container, serving, training
+from tests.node.shell_pods import shell_pod
 from tests.node.test_hostile_pod import HOSTILE, hostile_pod, wait_for
 from tests.waiting import eventually
 
@@ -120,6 +122,36 @@ def test_a_sick_gpu_shows_in_the_slice_and_in_the_status_of_its_pods(
     lose("restore", gpu)
     eventually(lambda: taints() == [], what="the taint is gone")
     tenants.delete("train", "other")
+    until_nothing_is_left(gpus, node)
+
+
+def test_a_container_that_runs_under_a_claim_without_its_slot_is_named(
+    tenants: Tenants, claims: Claims, gpus: GpuNode, node: Node
+) -> None:
+    """The claim's CDI file gives nothing, as with a container runtime that ignores CDI; another pod's file is whole."""
+    folder = gpus.path(CDI)
+    claim, pod = claiming(shell_pod("lacking", "sleep 3600", {"resources": {"limits": {}}}), "be")
+    claims.create(claim)
+    tenants.create(pod)
+    (path,) = eventually(lambda: list(folder.glob("*.json")), what="the CDI file, before the container exists")
+    specification = json.loads(path.read_text())
+    for device in specification["devices"]:
+        device["containerEdits"] = {"env": ["NOTHING=1"]}
+    fresh = path.with_name(".fresh")
+    fresh.write_text(json.dumps(specification))
+    fresh.replace(path)
+    claim, pod = claiming(shell_pod("having", "sleep 3600", {"resources": {"limits": {}}}), "be")
+    claims.create(claim)
+    tenants.create(pod)
+
+    def named() -> set[str]:
+        found = tenants.core.list_namespaced_event(tenants.namespace).items
+        return {each.involved_object.name for each in found if each.reason == "ContainerWithoutSlot"}
+
+    eventually(lambda: named() == {"lacking"}, what=f"the Event: {named()}")
+    eventually(lambda: tenants.pods()["having"].status.phase == "Running")
+    assert named() == {"lacking"}
+    tenants.delete("lacking", "having")
     until_nothing_is_left(gpus, node)
 
 

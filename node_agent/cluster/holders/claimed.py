@@ -38,6 +38,21 @@ def other_users(claims: Mapping[SlotKey, Claim], users: Sequence[ClaimUser]) -> 
     }
 
 
+def containers(claims: Mapping[SlotKey, Claim], users: Sequence[ClaimUser]) -> dict[Holder, frozenset[SlotKey]]:
+    """Return the containers that use claims, as the kubelet lists them, each with the slots of its claim."""
+    slots: dict[PodName, set[SlotKey]] = {}
+    uids: dict[tuple[PodName, str], str] = {}
+    for key, claim in claims.items():
+        name = (claim.namespace, claim.name)
+        slots.setdefault(name, set()).add(key)
+        uids |= {(name, each.name): each.uid for each in claim.pods}
+    return {
+        Holder(user.namespace, user.pod, user.container, uid): frozenset(slots[user.namespace, user.claim])
+        for user in users
+        if (uid := uids.get(((user.namespace, user.claim), user.pod)))
+    }
+
+
 def pod_of(claim: Claim, pods: Mapping[PodName, Pod]) -> tuple[PodOfClaim | None, Pod | None]:
     """Return the pod that stands for a claim, and what the operator says of it; None: not known."""
     for each in claim.pods:

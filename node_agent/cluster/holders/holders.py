@@ -14,7 +14,7 @@ from orion.crds.policy import Priority
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.cluster.holders import grants
-from orion.node_agent.cluster.holders.claimed import claimed, other_users
+from orion.node_agent.cluster.holders.claimed import claimed, containers, other_users
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.operator_link import OperatorLink
 from orion.node_agent.cluster.holders.pods import Pods
@@ -182,6 +182,10 @@ class ClusterHolders:
     def pod(self, uid: str) -> Holder | None:
         """Return a pod of this node by its uid, with an empty container name."""
         return self.pods.of_uid(uid)
+
+    def containers_of_claims(self) -> Mapping[Holder, frozenset[SlotKey]]:
+        """Return the containers that use claims, each with the claim's slots."""
+        return containers(claimed(self._agent.gpus), self.identity.users)
 
     def on_change(self, notify: Callable[[], None]) -> None:
         """Call `notify` on the event loop after a change of what `of` returns. One call may cover several changes."""

@@ -7,7 +7,7 @@ from orion.node_agent.cluster.state import HolderState
 from orion.node_agent.processes.pod_cgroups import pod_uid
 from orion.node_agent.slots.holders import Holder
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
 _COMMAND_MAX = 64
 
 
@@ -24,7 +24,7 @@ class Process:
     """ Empty: the process is in no pod. """
 
 
-def look_up(process_id: int, proc: Path = _PROC) -> Process | None:
+def look_up(process_id: int, proc: Path = PROC) -> Process | None:
     """Return what /proc says of a process; None: it has ended, or is not visible here."""
     folder = proc / str(process_id)
     try:

@@ -24,6 +24,7 @@ from orion.node_agent.cluster.reporting.events import Events, device, node
 from orion.node_agent.cluster.reporting.gpu_devices import Device, GpuDevices
 from orion.node_agent.cluster.reporting.metrics import ClusterMetrics
 from orion.node_agent.cluster.reporting.seen import Seen
+from orion.node_agent.cluster.reporting.slotless import SlotlessContainers
 from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses
 from orion.node_agent.gpus.keeper import GONE
 from orion.node_agent.service import answers
@@ -52,6 +53,7 @@ class Reporting:
         self._node, self._state = context.node, context.state
         self.events = Events(context.server, context.node)
         self.unmanaged = UnmanagedProcesses(context.agent, context.state, self.events, context.node, self._changed)
+        self.slotless = SlotlessContainers(context.state, self.events)
         self.coexistence = Coexistence(context.agent, context.pod_resources)
         self.devices = GpuDevices(
             context.server,
@@ -77,7 +79,7 @@ class Reporting:
     async def run(self) -> None:
         """Report until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self.events, self.unmanaged, self.coexistence, self.devices):
+            for part in (self.events, self.unmanaged, self.slotless, self.coexistence, self.devices):
                 tasks.create_task(part.run())
 
     def _changed(self) -> None:
