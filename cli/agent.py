@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orion.cli import gemini_options, roots
+from orion.cli import gemini_options, parking_options, roots
 from orion.cli import policy_options as options
 from orion.cli.added_options import adds
 from orion.cli.errors import validated
@@ -24,6 +24,7 @@ class Gpus(StrEnum):
 
 @options.takes_policy(options.ROWS)
 @adds("gemini", gemini_options.OF_THE_BACKEND)
+@adds("parking", parking_options.OF_THE_AGENT)
 def agent(
     *,
     gemini: dict[str, Any],
@@ -72,6 +73,7 @@ def agent(
             show_default="0.8",
         ),
     ] = None,
+    parking: dict[str, Any],
     node_name: Annotated[
         str,
         typer.Option(
@@ -140,6 +142,7 @@ def agent(
     }
     _run({
         **gemini_options.agent_settings(gemini, own),
+        **parking,
         "root": (root or roots.default_root()).absolute(),
         "gpus": "simulated" if simulated else gpus.value,
         "metrics_address": metrics_address,

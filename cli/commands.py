@@ -25,6 +25,7 @@ from orion.cli import (
     loadgen,
     mps_daemon,
     operator,
+    park,
     plan,
     policy,
     profile,
@@ -88,6 +89,8 @@ _MACHINE, _MEASURING, _PLANNING, _CLUSTER, _SERVICES = (
 app.command(name="run", context_settings={"allow_interspersed_args": False}, rich_help_panel=_MACHINE)(run.run)
 app.command(name="top", rich_help_panel=_MACHINE)(top.top)
 app.add_typer(policy.app, name="policy", rich_help_panel=_MACHINE)
+app.command(name="park", rich_help_panel=_MACHINE)(park.park)
+app.command(name="unpark", rich_help_panel=_MACHINE)(park.unpark)
 app.command(name="stop", rich_help_panel=_MACHINE)(stop.stop)
 app.command(name="doctor", rich_help_panel=_MACHINE)(doctor.doctor)
 app.command(name="demo", rich_help_panel=_MACHINE)(demo.demo)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from orion.cli import gemini_options, roots, sizes
+from orion.cli import gemini_options, parking_options, roots, sizes
 from orion.cli import policy_options as options
 from orion.cli.added_options import adds
 from orion.cli.errors import ProgramFailed
@@ -88,6 +88,7 @@ Profile = Annotated[
 
 @options.takes_policy(options.BY_HP)
 @adds("gemini", gemini_options.OF_THE_COMMAND)
+@adds("sharing", parking_options.OF_RUN)
 def run(
     command: Command,
     *,
@@ -105,6 +106,7 @@ def run(
     ] = "",
     gemini: dict[str, Any],
     memory: Memory = None,
+    sharing: dict[str, Any],
     gpu: Gpu = "all",
     request: Request = None,
     limit: Limit = None,
@@ -133,7 +135,8 @@ def run(
     program = shutil.which(command[0])
     if program is None:
         raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
-    rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0, rule)
+    shares = parking_options.for_run(sharing, priority is Priority.HP, memory, bool(rule))
+    rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0, rule, shares)
     place = (root or roots.default_root()).absolute()
     library = hook.library()
     if rule:

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class SlotLimits:
     """ The part of the GPU's time that the slot gets at most. """
     rule: str = ""
     """ The id in the agent's resource file that decides all of them instead. """
+    sharing: Mapping[str, Any] = field(default_factory=dict)
+    """ How it shares memory, as `AgentClient.open_slot` takes it. """
 
 
 def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu") -> list[agent_pb2.Gpu]:
@@ -90,6 +92,7 @@ def take_slots(
                 request=limits.request,
                 limit=limits.limit,
                 rule=limits.rule,
+                **limits.sharing,
             )
             for uuid, name in names.items()
         ]

@@ -13,13 +13,21 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from orion.cli import park
 from orion.cli.rates import ClientRates, Key, key
 from orion.cli.sizes import format_size
 from orion.cli.slot_table import slot_table
 from orion.node_agent.api import agent_pb2
 
 WIDE = 96  # columns from which the units of memory are written out
-_STATES = {"busy": "green", "running": "green", "gated": "yellow", "held": "yellow", "stopped": "bold red"}
+_STATES = {
+    "busy": "green",
+    "running": "green",
+    "gated": "yellow",
+    "held": "yellow",
+    "parked": "blue",
+    "stopped": "bold red",
+}
 _EMPTY = "dim"
 
 
@@ -48,6 +56,7 @@ def _panel(gpu: agent_pb2.Gpu, rates: Mapping[Key, ClientRates], console: Consol
     parts: list[RenderableType] = [_bars(gpu, rates, console), ""]
     parts += [slot_table(gpu, active), ""] if active else []
     parts.append(_clients(gpu, rates, console.width >= WIDE))
+    parts += [Text(f"{slot.name}: {where}") for slot in active if (where := park.sentence(slot))]
     parts += [Text(f"! {sentence}", style="yellow") for sentence in _sentences(gpu)]
     return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style="dim", padding=(0, 1))
 

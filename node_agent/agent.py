@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
 
@@ -12,12 +13,14 @@ from orion.node_agent.advertising.claims import Claims
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters
 from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pages import descriptors, policy_words
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.parking.parking import Parking
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
@@ -29,6 +32,7 @@ from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.slots import knowledge
 from orion.node_agent.slots.claim import remembered_claim
 from orion.node_agent.slots.holders import Holders, NoHolders
+from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.owners import Owners
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.root import Root
@@ -69,7 +73,9 @@ class Agent:
         self.modes = Modes(self)
         self.advertising.mode_of = self.modes.mode
         self.looking = Looking(self.gpus, self.save_all)
-        self.driver_memory = DriverMemory(source, self.gpus)
+        self._memory_thread = AskingThread("memory")
+        self.driver_memory = DriverMemory(source, self.gpus, self._memory_thread)
+        self.parking = Parking(source, self.gpus, self._memory_thread, settings, self._save_gpus)
         self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
         self._state = StateFile(root.state)
@@ -108,7 +114,7 @@ class Agent:
         """Close everything; clients continue."""
         self.save_all()
         self.usage.close()
-        self.driver_memory.close()
+        self._memory_thread.close()
         self.source.close()
         self._owners.close()
         for gpu in self.gpus.values():
@@ -152,6 +158,7 @@ class Agent:
         request_milli: int = 0,
         limit_milli: int = 0,
         rule: str = "",
+        memory_sharing: MemorySharing | None = None,
     ) -> Slot:
         """Open a slot, or find the open slot of that name; an empty name chooses a free one.
 
@@ -177,7 +184,9 @@ class Agent:
                 raise Conflict(f"GPU {uuid} has {_SLOTS_MAX} slots already")
             slot = self._open(self.gpu(uuid), name, role, permanent=False)
         slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
+        slot.share_memory(memory_sharing or MemorySharing())
         self.gpu(uuid).joining.credit.look_at(slot)
+        self.parking.wake()
         slot.rule = rule
         self._set_owner(slot, owner)
         self.save(self.gpu(uuid))
@@ -226,6 +235,8 @@ class Agent:
         slot = gpu.shared_gpu.slot(name)
         gpu.joining.forget_all(slot)
         slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
+        slot.begin_again()
+        self.parking.wake()
         self.save(gpu)
         _log.info("slot: %s %s reset for another container", uuid, name)
         return slot
@@ -237,6 +248,7 @@ class Agent:
         memory_limit_bytes: int | None = None,
         request_milli: int | None = None,
         limit_milli: int | None = None,
+        memory_sharing: MemorySharing | None = None,
     ) -> Slot:
         """Change a slot's grant; None leaves a value unchanged.
 
@@ -245,9 +257,31 @@ class Agent:
         """
         gpu = self.gpu(uuid)
         slot = gpu.shared_gpu.slot(name)
-        if slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli):
+        changed = slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
+        if changed | (memory_sharing is not None and slot.share_memory(memory_sharing)):
             gpu.joining.credit.look_at(slot)
+            self.parking.wake()
             self.save(gpu)
+        return slot
+
+    def park_slot(self, uuid: str, name: str, away: bool) -> Slot:
+        """Note that an administrator wants a slot's processes out of the GPU's memory, or no longer wants that.
+
+        Raises:
+            NotFound: there is no such GPU or slot.
+            Conflict: the slot may not leave the GPU's memory, or no process uses it.
+        """
+        shared_gpu = self.gpu(uuid).shared_gpu
+        slot = shared_gpu.slot(name)
+        if away and not slot.memory_sharing.parks:
+            raise Conflict(
+                f"slot {name} of GPU {uuid} may not leave the GPU's memory: "
+                + ("it is for hp" if slot.role is layout.Role.HP else "start its program with `orion run --park`, or "
+                   "set spec.memory.oversubscribe: park in its GPUShare")
+            )  # fmt: skip
+        if away and not shared_gpu.has_clients(slot):
+            raise Conflict(f"no process uses slot {name} of GPU {uuid}, so nothing can leave: start its program first")
+        self.parking.wish(uuid, slot, away)
         return slot
 
     def set_policy(self, uuid: str, policy: Policy) -> ServedGpu:
@@ -274,7 +308,7 @@ class Agent:
         shared_gpu = SharedGpu(gpu, policy, before.next_generation if before else 1, default)
         served = ServedGpu(
             shared_gpu, self.counters, self._jobs, self._agreement, self._pending_max, self.save, self._changed,
-            TurnLengths.of(self.settings.shortest_turn_ms, self.settings.longest_turn_ms),
+            TurnLengths.of(self.settings.shortest_turn_ms, self.settings.longest_turn_ms), self.parking.room,
         )  # fmt: skip
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), _SLOTS_MAX)
@@ -285,6 +319,9 @@ class Agent:
                 request_milli=each.request_milli,
                 limit_milli=each.limit_milli,
             )
+            slot.share_memory(MemorySharing(each.memory_request_bytes, each.memory_parks, each.memory_wait_ms))
+            slot.parking.number, slot.parking.is_wished_away = each.park, each.wished_away
+            slot.write_park()  # before its clients return
             slot.holder_text = each.holder
             slot.claim = remembered_claim(each.claim)
             if each.owner is not None:
@@ -334,8 +371,11 @@ class Agent:
         self.save_all()
 
     def _save_every_gpu(self) -> None:
-        for gpu in self.gpus.values():
-            gpu.unsaved = True
+        self._save_gpus(self.gpus)
+
+    def _save_gpus(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            self.gpus[uuid].unsaved = True
         self.save_all()
 
     def _changed(self, gpu: ServedGpu) -> None:
@@ -345,6 +385,7 @@ class Agent:
         """
         gpu.unsaved = True
         self.looking.wake()
+        self.parking.wake()
         if not self._share_soon:
             self._share_soon = True
             self._loop.call_soon(self._share_out)

@@ -71,6 +71,7 @@ async def serving(settings: AgentSettings) -> AsyncIterator[Agent]:
         agent.start()
         stack.callback(asyncio.create_task(agent.looking.run()).cancel)
         stack.callback(asyncio.create_task(agent.driver_memory.run()).cancel)
+        stack.callback(asyncio.create_task(agent.parking.run()).cancel)
         stack.callback(asyncio.create_task(agent.rules.run()).cancel)
         if settings.driver_memory_limits:
             _hold_limits(agent, stack)

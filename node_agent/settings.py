@@ -48,6 +48,21 @@ class AgentSettings(BaseModel):
     shortest_turn_ms: float = Field(default=0.8, ge=0.5, le=50, allow_inf_nan=False)
     """ No turn of a be slot is planned shorter; a slot that is due less has turns less often. """
 
+    parking_reserve_mib: int = Field(default=512, ge=0, le=1 << 24)
+    """ What is kept free for hp at least, where slots can leave a GPU's memory; the agent learns how much more. """
+
+    parking_margin_mib: int = Field(default=256, ge=0, le=1 << 24)
+    """ What must be free besides before a slot comes back, and 2 % of what comes back. """
+
+    parking_stay_factor: float = Field(default=20.0, ge=0, le=1e6, allow_inf_nan=False)
+    """ A slot that has come back stays so many times as long as leaving and coming back take. """
+
+    parking_answer_seconds: float = Field(default=15.0, ge=0.1, le=3_600, allow_inf_nan=False)
+    """ A process that has not answered for so long is passed over. """
+
+    parking_retry_seconds: float = Field(default=60.0, ge=0.1, le=86_400, allow_inf_nan=False)
+    """ How long after a refusal a slot is asked again. """
+
     node_name: str = Field(default="", max_length=253)
     """ This node's name in its cluster; empty: the agent is outside a cluster. """
 

@@ -21,6 +21,8 @@ from orion.node_agent.sharing.reasons import Facts, Reason, reasons
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.sharing.usage import SlotUsage
 from orion.node_agent.slots.claim import Claim
+from orion.node_agent.slots.memory_sharing import MemorySharing
+from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 from orion.node_agent.slots.slot import Slot
 
 _RUNNING_NS = 200_000_000
@@ -65,6 +67,10 @@ class SlotView:
     usage: SlotUsage = field(default_factory=SlotUsage)
     debt_ns: float = 0.0
     """ be: what it has used beyond what it was due. """
+    memory_sharing: MemorySharing = field(default_factory=MemorySharing)
+    parking: SlotParking = field(default_factory=SlotParking)
+    parking_seconds: float = 0.0
+    """ For how long its memory has been where `parking` says; 0: it is on the GPU. """
     reasons: tuple[Reason, ...] = ()
     """ Why it has the GPU time that it has. """
 
@@ -79,6 +85,7 @@ class GpuView:
     memory_used_bytes: int
     slots: tuple[SlotView, ...]
     conditions: tuple[Condition, ...]
+    parking: GpuParking = field(default_factory=GpuParking)
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ def of_gpu(served: ServedGpu, memory_used_bytes: int) -> GpuView:
         memory_used_bytes=memory_used_bytes,
         slots=tuple(of_slot(served, slot) for slot in shared_gpu.slots.values()),
         conditions=served.conditions.gpu,
+        parking=shared_gpu.parking,
     )
 
 
@@ -150,6 +158,9 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         clients=tuple(_of_client(served, client, now) for client in clients),
         usage=served.usage.of(slot.name),
         debt_ns=facts.debt_ns,
+        memory_sharing=slot.memory_sharing,
+        parking=replace(slot.parking),
+        parking_seconds=(now - slot.parking.since_ns) / 1e9 if slot.parking.state else 0.0,
         reasons=tuple(reasons(facts)),
     )
 
@@ -196,6 +207,8 @@ def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
 def _state(client: Client, record: pages.Record, now: int) -> str:
     if client.role is layout.Role.HP:
         return client.busy.state.name.lower()
+    if client.is_parked:
+        return "parked"
     if record.waiting_since_ns:
         return "gated"
     running = record.in_flight_ns or record.launches != client.last_launches

@@ -36,7 +36,7 @@ class SnapshotRequest(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class OpenSlotRequest(_message.Message):
-    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit", "rule")
+    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit", "rule", "memory_request_bytes", "memory_parks", "memory_wait_ms")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,9 @@ class OpenSlotRequest(_message.Message):
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -53,7 +56,10 @@ class OpenSlotRequest(_message.Message):
     request: float
     limit: float
     rule: str
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ...) -> None: ...
+    memory_request_bytes: int
+    memory_parks: bool
+    memory_wait_ms: int
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ...) -> None: ...
 
 class SlotRequest(_message.Message):
     __slots__ = ("gpu", "name")
@@ -244,18 +250,34 @@ class Rule(_message.Message):
     def __init__(self, id: _Optional[str] = ..., line: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class SetGrantRequest(_message.Message):
-    __slots__ = ("gpu", "name", "memory_limit_bytes", "request", "limit")
+    __slots__ = ("gpu", "name", "memory_limit_bytes", "request", "limit", "memory_request_bytes", "memory_parks", "memory_wait_ms")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     memory_limit_bytes: int
     request: float
     limit: float
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ...) -> None: ...
+    memory_request_bytes: int
+    memory_parks: bool
+    memory_wait_ms: int
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ...) -> None: ...
+
+class ParkSlotRequest(_message.Message):
+    __slots__ = ("gpu", "name", "away")
+    GPU_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AWAY_FIELD_NUMBER: _ClassVar[int]
+    gpu: str
+    name: str
+    away: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., away: _Optional[bool] = ...) -> None: ...
 
 class ProfileRow(_message.Message):
     __slots__ = ("identity", "duration_ns", "sms", "kernel_class")
@@ -334,7 +356,14 @@ class Snapshot(_message.Message):
     def __init__(self, agent_version: _Optional[str] = ..., agent_process_id: _Optional[int] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ..., taken_seconds: _Optional[float] = ...) -> None: ...
 
 class Gpu(_message.Message):
-    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "policy", "window_us", "hp_busy_ratio", "slots", "memory_used_bytes", "settings", "conditions")
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "policy", "window_us", "hp_busy_ratio", "slots", "memory_used_bytes", "settings", "conditions", "memory_reserve_bytes", "parkings")
+    class ParkingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -347,6 +376,8 @@ class Gpu(_message.Message):
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_RESERVE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARKINGS_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     model: str
@@ -359,10 +390,12 @@ class Gpu(_message.Message):
     memory_used_bytes: int
     settings: Policy
     conditions: _containers.RepeatedCompositeFieldContainer[Condition]
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ...) -> None: ...
+    memory_reserve_bytes: int
+    parkings: _containers.ScalarMap[str, int]
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., memory_reserve_bytes: _Optional[int] = ..., parkings: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim", "memory_request_bytes", "memory_parks", "memory_wait_ms", "parking")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -379,6 +412,10 @@ class Slot(_message.Message):
     REASONS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     CLAIM_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARKING_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -395,7 +432,27 @@ class Slot(_message.Message):
     reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     rule: str
     claim: ClaimOfSlot
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ...) -> None: ...
+    memory_request_bytes: int
+    memory_parks: bool
+    memory_wait_ms: int
+    parking: Parking
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ...) -> None: ...
+
+class Parking(_message.Message):
+    __slots__ = ("state", "seconds", "bytes", "reason", "wished", "total_seconds")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WISHED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    state: str
+    seconds: float
+    bytes: int
+    reason: str
+    wished: bool
+    total_seconds: float
+    def __init__(self, state: _Optional[str] = ..., seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., reason: _Optional[str] = ..., wished: _Optional[bool] = ..., total_seconds: _Optional[float] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("due_seconds", "charged_seconds", "measured_seconds", "waited_seconds", "debt_seconds", "second", "recent")

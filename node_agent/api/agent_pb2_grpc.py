@@ -74,6 +74,11 @@ class AgentStub:
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetGrantRequest.SerializeToString,
                 response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
                 _registered_method=True)
+        self.ParkSlot = channel.unary_unary(
+                '/orion.agent.v1.Agent/ParkSlot',
+                request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.ParkSlotRequest.SerializeToString,
+                response_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+                _registered_method=True)
         self.SetPolicy = channel.unary_unary(
                 '/orion.agent.v1.Agent/SetPolicy',
                 request_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetPolicyRequest.SerializeToString,
@@ -158,6 +163,14 @@ class AgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ParkSlot(self, request, context):
+        """Notes that an administrator wants a be slot's processes out of the GPU's memory, or no longer wants that: then the agent
+        decides. FAILED_PRECONDITION: the slot may not leave, or no process uses it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SetPolicy(self, request, context):
         """Changes a GPU's policy. INVALID_ARGUMENT, with the value, if a promise to hp cannot be kept.
         """
@@ -227,6 +240,11 @@ def add_AgentServicer_to_server(servicer, server):
             'SetGrant': grpc.unary_unary_rpc_method_handler(
                     servicer.SetGrant,
                     request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.SetGrantRequest.FromString,
+                    response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
+            ),
+            'ParkSlot': grpc.unary_unary_rpc_method_handler(
+                    servicer.ParkSlot,
+                    request_deserializer=orion_dot_node__agent_dot_api_dot_agent__pb2.ParkSlotRequest.FromString,
                     response_serializer=orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.SerializeToString,
             ),
             'SetPolicy': grpc.unary_unary_rpc_method_handler(
@@ -465,6 +483,33 @@ class Agent:
             target,
             '/orion.agent.v1.Agent/SetGrant',
             orion_dot_node__agent_dot_api_dot_agent__pb2.SetGrantRequest.SerializeToString,
+            orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ParkSlot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/orion.agent.v1.Agent/ParkSlot',
+            orion_dot_node__agent_dot_api_dot_agent__pb2.ParkSlotRequest.SerializeToString,
             orion_dot_node__agent_dot_api_dot_agent__pb2.Slot.FromString,
             options,
             channel_credentials,

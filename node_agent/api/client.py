@@ -81,6 +81,9 @@ class AgentClient:
         request: float = 0,
         limit: float = 0,
         rule: str = "",
+        memory_request_bytes: int = 0,
+        memory_parks: bool = False,
+        memory_wait_ms: int = 0,
     ) -> agent_pb2.Slot:
         """Open a slot, or find the open slot of that name; see `OpenSlotRequest`."""
         asked = agent_pb2.OpenSlotRequest(
@@ -92,6 +95,9 @@ class AgentClient:
             request=request,
             limit=limit,
             rule=rule,
+            memory_request_bytes=memory_request_bytes,
+            memory_parks=memory_parks,
+            memory_wait_ms=memory_wait_ms,
         )
         return self._ask(self._stub.OpenSlot, asked, agent_pb2.Slot)
 
@@ -136,12 +142,27 @@ class AgentClient:
         memory_limit_bytes: int | None = None,
         request: float = 0,
         limit: float = 0,
+        memory_request_bytes: int | None = None,
+        memory_parks: bool | None = None,
+        memory_wait_ms: int | None = None,
     ) -> agent_pb2.Slot:
         """Change a slot's grant; running clients follow it. Values that are not given do not change."""
         asked = agent_pb2.SetGrantRequest(
-            gpu=gpu, name=name, memory_limit_bytes=memory_limit_bytes, request=request, limit=limit
+            gpu=gpu,
+            name=name,
+            memory_limit_bytes=memory_limit_bytes,
+            request=request,
+            limit=limit,
+            memory_request_bytes=memory_request_bytes,
+            memory_parks=memory_parks,
+            memory_wait_ms=memory_wait_ms,
         )
         return self._ask(self._stub.SetGrant, asked, agent_pb2.Slot)
+
+    def park_slot(self, gpu: str, name: str, away: bool) -> agent_pb2.Slot:
+        """Want a slot's processes out of the GPU's memory, or no longer; the agent then asks them or decides."""
+        asked = agent_pb2.ParkSlotRequest(gpu=gpu, name=name, away=away)
+        return self._ask(self._stub.ParkSlot, asked, agent_pb2.Slot)
 
     def set_policy(self, gpu: str, *, policy: str = "", **fields: float) -> agent_pb2.Gpu:
         """Change a GPU's policy. Fields that are not given do not change; `hook/policy_table.py` has the fields."""

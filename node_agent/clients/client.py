@@ -56,6 +56,10 @@ class Client:
     """ What the hook counted before the driver was last asked. """
     last_uncounted_mib: int | None = None
     """ The same by the driver's last answer alone; None: there was none. """
+    is_parked: bool = False
+    """ be: its memory is not on the GPU, so it wants no GPU time. """
+    park_problem: tuple[str, str] | None = None
+    """ be: why it did not leave the GPU's memory, or did not come back: a reason and a sentence. """
     condition: str = ""
     sent: set[ClientKey] = field(default_factory=set)
     """ be: the hp clients whose pages the agent has sent to this client. """

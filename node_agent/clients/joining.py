@@ -51,6 +51,7 @@ class Joining:
         save: writes the state file; called before the agent sends a client its index.
         on_change: called when clients joined or left.
         on_turn: called with a be slot and a `join.TurnWish` of one of its clients.
+        on_room: answers an hp client that found no room on the GPU for so many bytes.
     """
 
     def __init__(
@@ -62,12 +63,13 @@ class Joining:
         save: Callable[[], None],
         on_change: Callable[[], None],
         on_turn: Callable[[Slot, int], None],
+        on_room: Callable[[Client, int], join.CreditAnswer],
     ) -> None:
         self._shared_gpu = shared_gpu
         self._counters = counters
         self._jobs = jobs
         self._pending_max = pending_max
-        self._save, self._on_change, self._on_turn = save, on_change, on_turn
+        self._save, self._on_change, self._on_turn, self._on_room = save, on_change, on_turn, on_room
         self._loop = asyncio.get_running_loop()
         self._neighbours = Neighbours(shared_gpu)
         self.credit = Credit(shared_gpu)
@@ -209,18 +211,31 @@ class Joining:
                 # Beyond so many, the agent's next check sees what the clients want.
                 self._on_turn(slot, message.wish)
             elif isinstance(message, join.MemoryWish):
-                connection.send(messages.credit(self._may_hold(slot, message)))
+                answer = self._may_take if message.head.type == join.MessageType.ROOM else self._may_hold
+                connection.send(messages.credit(answer(slot, message)))
             elif isinstance(message, join.View) and not slot.views.take():
                 connection.send(messages.shown(), [slot.page.descriptor])
             connection.close()
 
     def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
-        client = self._shared_gpu.clients.get(wish.client_index)
-        if client is None or client.key[1] != wish.generation or client.slot is not slot:
-            return join.CreditAnswer.LATER  # it has not returned yet
-        if slot.memory_wishes.take():
+        client = self._wishing(slot, wish)
+        if client is None or slot.memory_wishes.take():
             return join.CreditAnswer.LATER
         return self.credit.asked(client, -(-wish.bytes // _MIB))
+
+    def _may_take(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
+        if slot.role is not layout.Role.HP:
+            return join.CreditAnswer.NO
+        client = self._wishing(slot, wish)
+        if client is None or slot.room_wishes.take():
+            return join.CreditAnswer.LATER
+        return self._on_room(client, wish.bytes)
+
+    def _wishing(self, slot: Slot, wish: join.MemoryWish) -> Client | None:
+        """Return the client that wants memory; None: it has not returned yet."""
+        client = self._shared_gpu.clients.get(wish.client_index)
+        is_its = client is not None and client.key[1] == wish.generation and client.slot is slot
+        return client if is_its else None
 
     def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
         try:
@@ -288,15 +303,26 @@ class Joining:
         self._shared_gpu.add(client)
         self._clients[connection] = client
         self.credit.joined(client)
+        self._keep_away(client)
         client.stale |= {each.key for each in self._shared_gpu.awaited.values()}
         self._counters.adopted += 1
         answer = messages.welcome(slot.role, version, *client.key, returned=True)
         connection.send(answer, [self._shared_gpu.page.descriptor, slot.page.descriptor])
         self._settle_in(client)
 
+    @staticmethod
+    def _keep_away(client: Client) -> None:
+        """Let a client that has left the GPU's memory stay away, until this agent has seen that it has room."""
+        slot, state = client.slot, client.record.parking.state
+        is_away = state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
+        if is_away and client.role is layout.Role.BE and slot.parking.ask(True):
+            slot.write_park()
+
     def _settle_in(self, client: Client) -> None:
         self._shared_gpu.show(client)
         if client.role is layout.Role.BE:
+            if client.slot.parking.number:
+                client.connection.send(messages.park())
             self._jobs.joined(client)
             self._neighbours.introduce(client)
         self._changed(client)

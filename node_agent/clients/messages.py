@@ -23,6 +23,7 @@ _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.LEARNT: join.Learnt,
     join.MessageType.TURN: join.Turn,
     join.MessageType.MEMORY: join.MemoryWish,
+    join.MessageType.ROOM: join.MemoryWish,
     join.MessageType.VIEW: join.View,
 }
 _LISTS: Final = {join.MessageType.NEIGHBOURS: join.Neighbours, join.MessageType.GONE: join.Gone}
@@ -87,6 +88,11 @@ def job(rank: int) -> bytes:
 def credit(answer: join.CreditAnswer) -> bytes:
     """Build a CREDIT: whether a client may hold what it has asked for."""
     return bytes(join.Credit(_head(join.MessageType.CREDIT), answer, 0))
+
+
+def park() -> bytes:
+    """Build a PARK: the word `park` of the slot's grant may have changed."""
+    return bytes(join.Park(_head(join.MessageType.PARK)))
 
 
 def shown() -> bytes:

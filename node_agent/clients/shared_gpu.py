@@ -9,6 +9,7 @@ from orion.node_agent.clients.client import Client, ClientKey
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.slots.parking_state import GpuParking
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient, gpu_text
 
@@ -48,6 +49,7 @@ class SharedGpu:
         self.next_generation = next_generation
         self.stopped: set[Client] = set()
         self.hp_busy_ratio = 0.0
+        self.parking = GpuParking()
         self._free = deque(range(layout.GPU_CLIENTS_MAX))
         self._taken: Counter[str] = Counter()
 

@@ -33,6 +33,10 @@ class NoGpus:
         """Return 0."""
         return 0
 
+    def memory_free_bytes(self, gpu: Gpu) -> int | None:
+        """Return None."""
+        return None
+
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return an empty list."""
         return []

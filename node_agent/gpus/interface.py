@@ -72,6 +72,9 @@ class GpuSource(Protocol):
     def memory_used_bytes(self, gpu: Gpu) -> int:
         """Return the memory in use as the driver reports it; 0 if it does not."""
 
+    def memory_free_bytes(self, gpu: Gpu) -> int | None:
+        """Return the free memory as the driver reports it; None if it does not. Raises nothing."""
+
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return the process ids that the driver lists, in the agent's pid namespace; empty if it lists none."""
 

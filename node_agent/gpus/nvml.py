@@ -94,6 +94,13 @@ class NvmlGpus:
         except (self._nvml.NVMLError, KeyError):
             return 0
 
+    def memory_free_bytes(self, gpu: Gpu) -> int | None:
+        """Return the free memory as the driver reports it."""
+        try:
+            return int(self._nvml.nvmlDeviceGetMemoryInfo(self._handles[gpu.uuid]).free)
+        except (self._nvml.NVMLError, KeyError):
+            return None
+
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return the processes with a compute context."""
         try:

@@ -103,6 +103,10 @@ class RememberingGpus:
         """As in the source."""
         return self._source.memory_used_bytes(gpu)
 
+    def memory_free_bytes(self, gpu: Gpu) -> int | None:
+        """As in the source."""
+        return self._source.memory_free_bytes(gpu)
+
     def process_ids(self, gpu: Gpu) -> list[int]:
         """As in the source."""
         return self._source.process_ids(gpu)

@@ -51,6 +51,11 @@ class SimulatedGpus:
         """Return the memory that all processes of the machine have allocated."""
         return self._sizes(gpu.index)[1]
 
+    def memory_free_bytes(self, gpu: Gpu) -> int | None:
+        """Return the memory that no process has allocated."""
+        total, used = self._sizes(gpu.index)
+        return max(0, total - used)
+
     def process_ids(self, gpu: Gpu) -> list[int]:
         """Return the processes with a context that are visible in the agent's pid namespace."""
         found = (ctypes.c_uint32 * _PROCESSES_MAX)()

@@ -151,8 +151,32 @@ def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         if slot.role is layout.Role.BE:
             request.add_metric(labels, slot.grant.request_milli / 1_000)
             turns.add_metric(labels, slot.grant.plan is not None)
-    yield from (request, limit, turns)
+    yield from (request, limit, turns, *_parking(gpus))
     yield from _usage([slot for slot in slots if slot.clients])
+
+
+def _parking(gpus: Iterable[GpuView]) -> Iterator[Metric]:
+    """Yield what has left the memory of the GPUs on which a slot may leave, or has left."""
+    slots = GaugeMetricFamily("orion_gpu_parked_slots", "Slots that have left the GPU's memory.", labels=["gpu"])
+    held = GaugeMetricFamily("orion_gpu_parked_bytes", "What they hold in the host's memory.", labels=["gpu"])
+    reserve = GaugeMetricFamily("orion_gpu_reserve_bytes", "Memory kept free for hp.", labels=["gpu"])
+    counts = CounterMetricFamily("orion_gpu_parkings", "Tenants that left, by result.", labels=["gpu", "result"])
+    times = CounterMetricFamily("orion_gpu_parking_seconds", "How long that took.", labels=["gpu", "result"])
+    away = CounterMetricFamily("orion_slot_parked_seconds", "Time that a slot was away, in all.", labels=_SLOT_LABELS)
+    for view in gpus:
+        gpu = [view.gpu.uuid]
+        parked = [slot for slot in view.slots if slot.parking.state == "parked"]
+        slots.add_metric(gpu, len(parked))
+        held.add_metric(gpu, sum(slot.parking.held_bytes for slot in parked))
+        reserve.add_metric(gpu, view.parking.reserve_bytes)
+        for result in ("left", "returned", "refused", "lost"):
+            counts.add_metric([*gpu, result], view.parking.counts.get(result, 0))
+        for result in ("left", "returned"):
+            times.add_metric([*gpu, result], view.parking.seconds.get(result, 0.0))
+        for slot in view.slots:
+            if slot.clients and slot.role is layout.Role.BE:
+                away.add_metric([slot.gpu, slot.name], slot.parking.total_seconds)
+    yield from (slots, held, reserve, counts, times, away)
 
 
 def _usage(slots: Collection[SlotView]) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 
 from orion.hook import layout
 from orion.node_agent.pages import descriptors, futex
+from orion.node_agent.pages.parking_words import ParkingAnswer
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
@@ -158,6 +159,8 @@ class GrantPage(_AgentPage):
     _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan")
     _epoch: ClassVar[int] = layout.offset(layout.GrantPage, "credit_epoch") // 4
     _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
+    _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
+    _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
     _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
 
     def __init__(self, gpu: str) -> None:
@@ -182,6 +185,19 @@ class GrantPage(_AgentPage):
     def set_used(self, mib: int) -> None:
         """Write what the slot's processes hold together."""
         self._words[self._used] = min(mib, _WORD_MAX)
+
+    @property
+    def park(self) -> int:
+        """The number of the last wish; odd: the slot's processes shall leave the GPU's memory."""
+        return self._words[self._park]
+
+    def set_park(self, number: int) -> None:
+        """Write the number of a wish."""
+        self._words[self._park] = number & _WORD_MAX
+
+    def set_leaving(self, mib: int) -> None:
+        """Write how much of what is not free on the GPU others would leave to an hp slot."""
+        self._words[self._leaving] = max(0, min(mib, _WORD_MAX))
 
     def announce_plan(self) -> None:
         """Wake the clients that wait for their turn: the plan has changed."""
@@ -277,6 +293,9 @@ class RecordPage:
     _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
     _memory: ClassVar[int] = layout.offset(layout.RecordPage, "memory_bytes") // 8
     _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
+    _parking: ClassVar[int] = layout.offset(layout.RecordPage, "parking") // 8
+    _parking_since: ClassVar[int] = layout.offset(layout.RecordPage, "parking_since_ns") // 8
+    _parked: ClassVar[int] = layout.offset(layout.RecordPage, "parked_bytes") // 8
     _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
     _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
 
@@ -328,6 +347,21 @@ class RecordPage:
     def credit_epoch(self) -> int:
         """The epoch of the grant page whose credit the client keeps to; 0: none."""
         return self._words[self._epoch]
+
+    @property
+    def parking(self) -> ParkingAnswer:
+        """What a be client answers to the wish that it leave the GPU's memory."""
+        return ParkingAnswer.of(self._words[self._parking])
+
+    def parking_since_ns(self, now_ns: int) -> int:
+        """Return since when the client says that it is in that state; 0: it says no time, or one to come."""
+        since = self._words[self._parking_since]
+        return since if since <= now_ns else 0
+
+    @property
+    def parked_bytes(self) -> int:
+        """What a be client says that it held on this GPU when it left; any number. Read `parking` before."""
+        return self._words[self._parked]
 
     @property
     def fault(self) -> int:

@@ -52,6 +52,8 @@ def gpu(view: snapshots.GpuView) -> agent_pb2.Gpu:
         memory_used_bytes=view.memory_used_bytes,
         settings=_policy(view.policy),
         conditions=_conditions(view.conditions),
+        memory_reserve_bytes=view.parking.reserve_bytes,
+        parkings=view.parking.counts,
     )
 
 
@@ -74,6 +76,17 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         reasons=[agent_pb2.Reason(reason=each.reason, message=each.message) for each in view.reasons],
         rule=view.rule,
         claim=_claim(view.claim),
+        memory_request_bytes=view.memory_sharing.request_bytes,
+        memory_parks=view.memory_sharing.parks,
+        memory_wait_ms=view.memory_sharing.wait_ms,
+        parking=agent_pb2.Parking(
+            state=view.parking.state,
+            seconds=view.parking_seconds,
+            bytes=view.parking.held_bytes,
+            reason=view.parking.reason,
+            wished=view.parking.is_wished_away,
+            total_seconds=view.parking.total_seconds,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from orion.errors import Invalid
 from orion.hook import join, layout
 from orion.node_agent.pages.policy_changes import PolicyChanges
 from orion.node_agent.slots.claim import Claim
+from orion.node_agent.slots.memory_sharing import MemorySharing
 
 PART_LEAST, PART_MOST = 0.001, 1.0
 """ Bounds of requests and limits, which are parts of a GPU's time. """
@@ -59,6 +60,41 @@ class _Time(_Request):
             raise Invalid(f"request: {asked}; lower the request or raise the limit")
 
 
+class _Sharing(_Request):
+    """How a slot shares memory; None: not given."""
+
+    memory_request_bytes: int | None = Field(default=None, ge=0, le=_U64)
+    memory_parks: bool | None = None
+    memory_wait_ms: int | None = Field(default=None, ge=0, le=3_600_000)
+
+    def sharing(self, role: layout.Role, before: MemorySharing, limit_bytes: int) -> MemorySharing:
+        """Return how the slot shares memory.
+
+        Args:
+            role: the slot's.
+            before: applies where nothing is given.
+            limit_bytes: the slot's limit; 0: none.
+
+        Raises:
+            Invalid: a slot cannot share memory so.
+        """
+        sharing = MemorySharing(
+            before.request_bytes if self.memory_request_bytes is None else self.memory_request_bytes,
+            before.parks if self.memory_parks is None else self.memory_parks,
+            before.wait_ms if self.memory_wait_ms is None else self.memory_wait_ms,
+        )
+        if self.memory_parks and role is layout.Role.HP:
+            raise Invalid("memory_parks: only be leaves the GPU's memory, and hp gets the room; give it for be")
+        if self.memory_wait_ms and role is layout.Role.BE:
+            raise Invalid("memory_wait_ms: only hp waits for others to leave the GPU's memory; give it for hp")
+        if limit_bytes and self.memory_request_bytes and self.memory_request_bytes > limit_bytes:
+            raise Invalid(
+                f"memory_request_bytes: {self.memory_request_bytes} is above the limit {limit_bytes}; lower the "
+                "request or raise the limit"
+            )
+        return sharing
+
+
 class SlotRequest(_Request):
     """Names a slot."""
 
@@ -66,7 +102,7 @@ class SlotRequest(_Request):
     name: str = Field(min_length=1, max_length=63)
 
 
-class OpenSlotRequest(_Time):
+class OpenSlotRequest(_Time, _Sharing):
     """Opens a slot, or finds the open slot of that name; an empty name chooses a free one."""
 
     gpu: str = Field(min_length=1, max_length=47)
@@ -108,10 +144,16 @@ class ReleaseSlotsRequest(_Request):
     claim_uid: str = Field(min_length=1, max_length=128)
 
 
-class SetGrantRequest(SlotRequest, _Time):
+class SetGrantRequest(SlotRequest, _Time, _Sharing):
     """Changes a slot's grant; None leaves a value unchanged."""
 
     memory_limit_bytes: int | None = Field(default=None, ge=0, le=_U64)
+
+
+class ParkSlotRequest(SlotRequest):
+    """Wants a slot's processes out of the GPU's memory, or no longer wants that."""
+
+    away: bool
 
 
 class SetPolicyRequest(_Request):

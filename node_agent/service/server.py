@@ -19,6 +19,7 @@ from orion.node_agent.api import agent_pb2, agent_pb2_grpc
 from orion.node_agent.clients.connections import Identity, identity
 from orion.node_agent.mps.modes import PATIENCE_SECONDS
 from orion.node_agent.service import answers, requests
+from orion.node_agent.slots.memory_sharing import MemorySharing
 
 SOCKET = "agent.sock"
 
@@ -85,6 +86,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
             asked.owner_process_id,
             asked.request_milli or 0,
             asked.limit_milli or 0,
+            memory_sharing=asked.sharing(role, MemorySharing(), asked.memory_limit_bytes),
         )
         return self._slot(slot.gpu, slot.name)
 
@@ -141,7 +143,18 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked = requests.check(requests.SetGrantRequest, request)
         slot = self._agent.gpu(asked.gpu).shared_gpu.slot(asked.name)
         asked.refuse_for(slot.role, slot.grant.request_milli, slot.grant.limit_milli)
-        self._agent.set_grant(asked.gpu, asked.name, asked.memory_limit_bytes, asked.request_milli, asked.limit_milli)
+        limit = slot.grant.memory_limit_bytes if asked.memory_limit_bytes is None else asked.memory_limit_bytes
+        sharing = asked.sharing(slot.role, slot.memory_sharing, limit)
+        self._agent.set_grant(
+            asked.gpu, asked.name, asked.memory_limit_bytes, asked.request_milli, asked.limit_milli, sharing
+        )
+        return self._slot(asked.gpu, asked.name)
+
+    @_answering
+    async def ParkSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
+        """Want a slot's processes out of the GPU's memory, or no longer."""
+        asked = requests.check(requests.ParkSlotRequest, request)
+        self._agent.park_slot(asked.gpu, asked.name, asked.away)
         return self._slot(asked.gpu, asked.name)
 
     @_answering

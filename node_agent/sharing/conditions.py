@@ -142,6 +142,9 @@ def of_client(client: Client) -> dict[str, str]:
         found["Reported"] = client.condition
     if client.record.fault:
         found["ContextLost"] = _context_lost(client.record.fault)
+    if client.park_problem is not None:
+        reason, message = client.park_problem
+        found[reason] = message
     long_ns, name = client.record.long_kernel()
     if long_ns:
         shown = name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 3]}..."

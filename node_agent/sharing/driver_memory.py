@@ -27,14 +27,15 @@ class DriverMemory:
     Args:
         source: finds and queries the GPUs.
         gpus: by UUID; more may come later.
+        thread: asks the driver.
     """
 
-    def __init__(self, source: GpuSource, gpus: Mapping[str, ServedGpu]) -> None:
+    def __init__(self, source: GpuSource, gpus: Mapping[str, ServedGpu], thread: AskingThread) -> None:
         self._source, self._gpus = source, gpus
         self._pause_seconds = 0.0
         self._asked: dict[str, float] = {}
         """ When each GPU was asked about last, by UUID; monotonic seconds. """
-        self._thread = AskingThread("memory")
+        self._thread = thread
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -57,10 +58,6 @@ class DriverMemory:
         for served, answer in zip(asked, answers, strict=True):
             if self._gpus.get(served.shared_gpu.gpu.uuid) is served:
                 served.joining.credit.answered(answer)
-
-    def close(self) -> None:
-        """End the thread; does not wait for a call that is running."""
-        self._thread.close()
 
     def _is_due(self, uuid: str, served: ServedGpu) -> bool:
         credit = served.joining.credit

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from orion.errors import Conflict, Invalid
 from orion.hook import join, layout
+from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
@@ -46,6 +47,7 @@ class ServedGpu:
         save: writes the state file.
         changed: called when clients joined or left.
         lengths: of turns.
+        room: answers an hp client that found no room on the GPU for so many bytes.
     """
 
     def __init__(
@@ -58,10 +60,11 @@ class ServedGpu:
         save: Notify,
         changed: Notify,
         lengths: TurnLengths,
+        room: Callable[[Client, int], join.CreditAnswer],
     ) -> None:
         self.shared_gpu = shared_gpu
         self.joining = Joining(
-            self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self), self._wishes
+            self.shared_gpu, counters, jobs, pending_max, lambda: save(self), lambda: changed(self), self._wishes, room
         )
         self._jobs, self._agreement = jobs, agreement
         self.activity = Activity(self.shared_gpu)

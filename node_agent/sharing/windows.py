@@ -69,7 +69,7 @@ class Activity:
         self._looked_ns = now
         for client in self._shared_gpu.clients.values():
             record = client.record
-            launches, wants = record.launches, record.wants_gpu
+            launches, wants = record.launches, record.wants_gpu and not client.is_parked
             launched = launches != client.last_launches
             if launched or wants:
                 client.last_launches = launches

@@ -18,6 +18,8 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.knowledge import Knowledge
+from orion.node_agent.slots.memory_sharing import MemorySharing
+from orion.node_agent.slots.parking_state import SlotParking
 
 SOCKET = "agent.sock"
 
@@ -63,7 +65,11 @@ class Slot:
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
         self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.memory_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
+        self.room_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.views = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
+        self.memory_sharing = MemorySharing()
+        self.parking = SlotParking()
+        """ Where the memory of its processes is. """
         self.page = pages.GrantPage(gpu)
         self.grant = pages.Grant(role, 0, 0)
         self.page.write(self.grant)
@@ -96,6 +102,27 @@ class Slot:
         if changed:
             self._write(self.grant._replace(**changed))
         return bool(changed)
+
+    def share_memory(self, sharing: MemorySharing) -> bool:
+        """Change how the slot shares memory; return whether that differs."""
+        if sharing == self.memory_sharing:
+            return False
+        self.memory_sharing = sharing
+        wait_ns = sharing.wait_ms * 1_000_000
+        if (wait_ns, sharing.parks) != (self.grant.memory_wait_ns, self.grant.parks):
+            self._write(self.grant._replace(memory_wait_ns=wait_ns, parks=sharing.parks))
+        return True
+
+    def begin_again(self) -> None:
+        """Forget how an earlier holder shared memory, and whether its processes were away."""
+        self.share_memory(MemorySharing())
+        self.parking = SlotParking(self.parking.number)
+        if self.parking.ask(False):
+            self.write_park()
+
+    def write_park(self) -> None:
+        """Write the number of the last wish that its processes leave or come back."""
+        self.page.set_park(self.parking.number)
 
     def set_plan(self, plan: Plan | None) -> None:
         """Change the slot's turns; None: it waits for no other slot."""
@@ -136,5 +163,10 @@ class Slot:
                 "rule": self.rule,
                 "holder": self.holder_text,
                 "claim": self.claim.model_dump_json() if self.claim is not None else "",
+                "memory_request_bytes": self.memory_sharing.request_bytes,
+                "memory_parks": self.memory_sharing.parks,
+                "memory_wait_ms": self.memory_sharing.wait_ms,
+                "park": self.parking.number,
+                "wished_away": self.parking.is_wished_away,
             }
         )

@@ -18,7 +18,7 @@ from orion.hook import join, layout
 from orion.hook.join import Welcome
 from tests.waiting import DEADLINE
 
-Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge | join.Job
+Answer = Welcome | join.Refused | join.Neighbours | join.Gone | join.Knowledge | join.Job | join.Park
 ANSWERS: dict[int, type[Answer]] = {
     join.MessageType.WELCOME: Welcome,
     join.MessageType.REFUSED: join.Refused,
@@ -26,6 +26,7 @@ ANSWERS: dict[int, type[Answer]] = {
     join.MessageType.GONE: join.Gone,
     join.MessageType.KNOWLEDGE: join.Knowledge,
     join.MessageType.JOB: join.Job,
+    join.MessageType.PARK: join.Park,
 }
 
 

@@ -212,6 +212,20 @@ def test_a_process_of_which_the_driver_says_nothing_hides_no_other_one() -> None
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
 
 
+def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_return() -> None:
+    slots = Slots()
+    parked = slots.join(100)
+    says(slots, 130)
+    for _ in range(2):  # the driver lists nothing for a process that has left, and its account stays
+        slots.credit.asks()
+        slots.credit.answered({})
+    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (0, 100, LIMIT)
+    assert slots.credit.asked(parked, LIMIT + 1) is CreditAnswer.NO
+    for _ in range(2):
+        says(slots, 130)
+    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
+
+
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(st.sampled_from(("spend", "free", "ask", "look", "limit")), st.integers(0, 3), st.integers(1, 600))

@@ -17,6 +17,7 @@ from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import HolderState, Problem
 from orion.node_agent.pages.pages import printable
 from orion.node_agent.slots.claim import Claim
+from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.slot import Slot
 
 _MESSAGE_MAX = 240
@@ -78,6 +79,16 @@ def _of_claim(grant: PodGrant | None, claim: Claim) -> ContainerGrant:
 def request_of(slot: Slot, limits: ContainerGrant) -> int:
     """Return a be slot's request. The request of hp is a part of the GPU's policy, so an hp slot has none."""
     return limits.compute_request_milli or 0 if slot.role is layout.Role.BE else 0
+
+
+def sharing_of(slot: Slot, limits: ContainerGrant) -> MemorySharing:
+    """Return how a slot shares memory: be may make room, and hp may wait for it."""
+    is_be = slot.role is layout.Role.BE
+    return MemorySharing(
+        limits.memory_request_bytes or 0,
+        is_be and bool(limits.memory_parks),
+        0 if is_be else limits.memory_wait_ms or 0,
+    )
 
 
 def row_of(

@@ -24,6 +24,7 @@ from orion.node_agent.cluster.holders.granted_slot import (
     role_differs,
     row_of,
     sentence,
+    sharing_of,
 )
 from orion.node_agent.cluster.holders.remembering import RememberedHolder
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder
@@ -31,6 +32,7 @@ from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import Asking, HolderState, PolicyState
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
+from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.slot import Slot
 
 
@@ -50,6 +52,7 @@ class GrantsSlots(ServesGpus, Protocol):
         memory_limit_bytes: int | None = None,
         request_milli: int | None = None,
         limit_milli: int | None = None,
+        memory_sharing: MemorySharing | None = None,
     ) -> Slot:
         """Change a slot's grant; None leaves a value unchanged."""
 
@@ -151,7 +154,7 @@ class Grants:
         ):
             limits = limits_of(grant, resolved)
             time = request_of(slot, limits), limits.compute_limit_milli or 0
-            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time)
+            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time, sharing_of(slot, limits))
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, role_differs(slot, resolved, grant))
         problems = (*problems, *claim_reserves_less(resolved, grant))

@@ -55,6 +55,7 @@ def findings(seen: Seen, clients: int) -> Iterator[Finding]:
     yield _mode_pending(seen)
     yield _policy_conflict(seen.state)
     yield _degraded(seen)
+    yield from _parked(seen)
 
 
 def _ready(verdict: Verdict) -> Finding:
@@ -93,6 +94,25 @@ def _policy_conflict(state: GpuState) -> Finding:
         "OtherShare",
         f"the GPU uses the policy of GPUShare {deciding.share} of {deciding.holder.name}, the oldest hp pod; these "
         f"request other policies: {names}; give these pods equal policies, or a GPU each",
+    )
+
+
+def _parked(seen: Seen) -> Iterator[Finding]:
+    """Yield whether processes have left the GPU's memory, if any slot may."""
+    if not any(slot.memory_sharing.parks for slot in seen.view.slots):
+        return
+    held = {slot.name: slot for slot in seen.state.held}
+    parked = [slot for slot in seen.view.slots if slot.parking.state == "parked"]
+    if not parked:
+        yield Finding(ConditionType.PARKED, False, "NoneParked", "no slot has left the GPU's memory")
+        return
+    names = ", ".join(_who(held[slot.name]) if slot.name in held else slot.name for slot in parked[:_NAMED])
+    more = f" and {len(parked) - _NAMED} more" if len(parked) > _NAMED else ""
+    yield Finding(
+        ConditionType.PARKED,
+        True,
+        "SlotsParked",
+        f"these have left the GPU's memory, and their programs wait until there is room for them: {names}{more}",
     )
 
 

@@ -7,7 +7,7 @@ from orion.node_agent.cluster.reporting.device_conditions import OVER_RESERVED, 
 from orion.node_agent.cluster.reporting.events import Events, Subject, node, pod
 from orion.node_agent.cluster.reporting.gpu_devices import Device
 from orion.node_agent.cluster.state import GpuState, HolderState, PolicyState
-from orion.node_agent.snapshots import GpuView
+from orion.node_agent.snapshots import GpuView, SlotView
 
 _BAD = {
     ConditionType.READY: "False",
@@ -61,6 +61,8 @@ def post_pod_events(events: Events, view: GpuView, state: GpuState) -> None:
             events.post(pod(holders[slot.name]), problem.reason, f"slot {slot.name} of {uuid}: {problem.message}")
         _post_sharing(events, uuid, slot)
     for slot_view in view.slots:
+        if slot_view.name in holders:
+            _post_parking(events, pod(holders[slot_view.name]), slot_view)
         for client in slot_view.clients if slot_view.name in holders else ():
             for each in client.conditions:
                 note = f"process {client.process_id} ({client.command}) on {uuid} {each.message}"
@@ -82,6 +84,21 @@ def _post_sharing(events: Events, uuid: str, slot: HolderState) -> None:
             f"{uuid}, and {whose} limits both together: for limits of its own, give it a claim of its own"
         )
         events.post(pod(each), "SharesSlot", note, warning=False, key=f"{uuid} {slot.name} {slot.holder.uid}")
+
+
+def _post_parking(events: Events, about: Subject, slot: SlotView) -> None:
+    """Post that a pod has left the GPU's memory, or has come back: both are as its GPUShare wants it."""
+    key, parking = f"{slot.gpu} {slot.name} {slot.parking.number}", slot.parking
+    if parking.state == "parked":
+        why = "an administrator wants it away" if parking.is_wished_away else "others need the room"
+        note = (
+            f"slot {slot.name} of {slot.gpu} has left the GPU's memory, {mib(parking.held_bytes)}, because {why}: its "
+            "programs wait in the host's memory until there is room for them"
+        )
+        events.post(about, "Parked", note, warning=False, key=key)
+    elif not parking.state and parking.number and parking.away_seconds:
+        note = f"slot {slot.name} of {slot.gpu} is back in the GPU's memory after {parking.away_seconds:.0f} s"
+        events.post(about, "Returned", note, warning=False, key=key)
 
 
 def _post_conflicts(events: Events, uuid: str, policy: PolicyState) -> None:

@@ -1,7 +1,7 @@
 """Builds the status of a GPUDevice from values that the agent has collected; it makes no calls."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from orion.crds.clients import ClientRow, PodReference
@@ -20,6 +20,7 @@ from orion.crds.device import (
     SlotRow,
 )
 from orion.crds.durations import Duration
+from orion.crds.parking import Parked
 from orion.crds.policy import PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
@@ -108,7 +109,18 @@ def _memory(seen: Seen) -> DeviceMemory:
         total=Memory.of_bytes(seen.view.gpu.memory_bytes),
         used=_bytes(seen.view.memory_used_bytes),
         reserved=_bytes(seen.state.memory_reserved_bytes),
+        reserve=_bytes(seen.view.parking.reserve_bytes),
+        borrowed=_bytes(sum(max(0, held - request) for held, request in _held_and_requested(seen))),
     )
+
+
+def _held_and_requested(seen: Seen) -> Iterator[tuple[int, int]]:
+    """Yield what each held slot has on the GPU, and what it is sure of, in bytes."""
+    views = {slot.name: slot for slot in seen.view.slots}
+    for slot in seen.state.held:
+        view = views.get(slot.name)
+        if view is not None and view.parking.state != "parked" and slot.memory_request_bytes:
+            yield sum(client.record.memory_bytes for client in view.clients), slot.memory_request_bytes
 
 
 def _policy(state: GpuState) -> AppliedPolicy:
@@ -142,11 +154,21 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             share=slot.share,
             generation=slot.generation,
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
+            memory_request=_bytes(slot.memory_request_bytes) if slot.memory_request_bytes else None,
+            parked=_parked(view) if view else None,
+            park_refused=view.parking.reason[:_SENTENCE_MAX] or None if view else None,
             compute_request=_part(slot.request_milli),
             compute_limit=_part(slot.limit_milli),
             clients=len(view.clients) if view else 0,
             usage=_usage(view) if view else None,
         )
+
+
+def _parked(view: SlotView) -> Parked | None:
+    if view.parking.state != "parked":
+        return None
+    since = datetime.fromtimestamp(view.parking.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Parked(since=since, memory=_bytes(view.parking.held_bytes))
 
 
 def _usage(view: SlotView) -> SlotUsage | None:

@@ -1,0 +1,98 @@
+"""Options about programs that leave a GPU's memory for others: those of the agent, and those of `orion run`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from orion.cli import sizes
+from orion.errors import Invalid
+
+_HP_WAIT_SECONDS = 30.0
+
+
+def _size(text: str) -> int:
+    try:
+        return sizes.parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+OF_THE_AGENT = {
+    "parking_reserve_mib": Annotated[
+        int | None,
+        typer.Option(
+            help="MiB that are kept free for hp at least, where be slots can leave the GPU's memory. The agent learns "
+            "how much more hp needs.",
+            show_default="512",
+        ),
+    ],
+    "parking_margin_mib": Annotated[
+        int | None,
+        typer.Option(help="MiB that must be free besides before a slot comes back, and 2 % of it.", show_default="256"),
+    ],
+    "parking_stay_factor": Annotated[
+        float | None,
+        typer.Option(
+            help="A slot that has come back stays so many times as long as leaving and coming back take.",
+            show_default="20",
+        ),
+    ],
+    "parking_answer_seconds": Annotated[
+        float | None,
+        typer.Option(help="Pass over a process that has not answered for so long.", show_default="15"),
+    ],
+    "parking_retry_seconds": Annotated[
+        float | None, typer.Option(help="Ask a slot again so long after it has refused.", show_default="60")
+    ],
+}
+OF_RUN = {
+    "park": Annotated[
+        bool | None,
+        typer.Option(
+            "--park",
+            help="be: may leave the GPU's memory, and wait, while others need the room. Its memory moves to the host.",
+        ),
+    ],
+    "memory_request": Annotated[
+        int | None,
+        typer.Option(
+            parser=_size,
+            metavar="SIZE",
+            help="Device memory that it is sure of; below --memory only with --park, or for hp.",
+            show_default="none",
+        ),
+    ],
+    "memory_wait": Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=3600,
+            metavar="SECONDS",
+            help="hp: how long an allocation waits for others to leave a full GPU. 0: it fails at once.",
+            show_default="30",
+        ),
+    ],
+}
+
+
+def for_run(given: dict[str, Any], is_hp: bool, limit: int | None, has_rule: bool) -> dict[str, Any]:
+    """Return the memory options of `orion run` as `AgentClient.open_slot` takes them.
+
+    Raises:
+        Invalid: an option does not fit the priority or another option.
+    """
+    request, parks = given.get("memory_request"), bool(given.get("park"))
+    for name in given if has_rule else ():
+        raise Invalid(f"--{name.replace('_', '-')} cannot be given with --id: the rule decides the memory")
+    if has_rule:
+        return {}
+    if is_hp and parks:
+        raise Invalid("--park is for --priority be: hp gets the room that others make")
+    if not is_hp and "memory_wait" in given:
+        raise Invalid("--memory-wait is for --priority hp: only hp waits for others to leave the GPU's memory")
+    if request and limit and request > limit:
+        raise Invalid("--memory-request is above --memory: lower the request or raise the limit")
+    if request and limit and request < limit and not is_hp and not parks:
+        raise Invalid("--memory-request below --memory borrows memory, which must be given back: add --park")
+    wait = given.get("memory_wait", _HP_WAIT_SECONDS) if is_hp else 0.0
+    return {"memory_request_bytes": request or 0, "memory_parks": parks, "memory_wait_ms": round(wait * 1_000)}

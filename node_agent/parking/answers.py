@@ -1,0 +1,130 @@
+"""What a client's answer to the agent's wish means, and what people read about it.
+
+The words are the client's own, and may say anything. What they decide concerns the client's own tenant only.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from orion.hook.layout import ParkingReason, ParkingState
+from orion.node_agent.clients.client import Client
+from orion.node_agent.pages.parking_words import ParkingAnswer
+
+LIE_SECONDS = 2.0
+""" The driver may list a process for so long after it has left. """
+_SLOWEST = 256 << 20
+""" Bytes a second: nobody leaves or comes back slower, unless it is stuck. """
+
+
+class Verdict(Enum):
+    """What a client does, by its answer and by what the driver says."""
+
+    HERE = "here"
+    LEAVING = "leaving"
+    PARKED = "parked"
+    RETURNING = "returning"
+    REFUSED = "refused"
+    SILENT = "silent"
+    """ It was asked to leave, and has not answered in time. """
+    OVERDUE = "overdue"
+    """ It has been leaving for too long. """
+    LIES = "lies"
+    """ It says that it has left, but the driver lists memory for it. """
+    ASLEEP = "asleep"
+    """ It may come back, and has not answered in time. """
+    LOST = "lost"
+
+
+FAILED = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.LIES})
+
+
+class Asked(NamedTuple):
+    """What was asked of a client; times in seconds."""
+
+    number: int
+    """ The wish; odd: it shall leave. """
+    seconds: float
+    """ How long ago it was asked, or has joined. """
+    held: int
+    """ What it held then, in bytes. """
+    parked_seconds: float
+    """ Since when it has said that it has left, as far as the driver has been asked; 0: it has not. """
+    listed: int
+    """ What the driver lists for it, in bytes; 0: nothing, or it does not say. """
+    patience: float
+    """ How long it may be silent. """
+
+
+def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
+    """Return what a client does."""
+    if answer.state is ParkingState.LOST:
+        return Verdict.LOST
+    if asked.number % 2 == 0:
+        return _of_return(answer, asked)
+    if answer.state is ParkingState.PARKED:
+        lies = asked.listed > 0 and asked.parked_seconds > LIE_SECONDS
+        return Verdict.LIES if lies else Verdict.PARKED
+    if answer.state is ParkingState.REFUSED and answer.number == asked.number:
+        return Verdict.REFUSED
+    if answer.state is ParkingState.LEAVING:
+        late = asked.seconds > asked.patience + asked.held / _SLOWEST
+        return Verdict.OVERDUE if late else Verdict.LEAVING
+    return Verdict.SILENT if asked.seconds > asked.patience else Verdict.LEAVING
+
+
+def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
+    if answer.state is ParkingState.PARKED:
+        return Verdict.ASLEEP if asked.seconds > asked.patience else Verdict.RETURNING
+    moves = answer.state in (ParkingState.RETURNING, ParkingState.LEAVING)
+    return Verdict.RETURNING if moves else Verdict.HERE
+
+
+_REASONS = {
+    ParkingReason.NO_DRIVER: "the driver cannot move a program's memory; install driver 580 or later",
+    ParkingReason.MANAGED: "it has managed memory (cudaMallocManaged), which the driver does not move",
+    ParkingReason.IMPORTED: "it shares GPU memory with another process; run it with oversubscribe none",
+    ParkingReason.TOGETHER: "it runs under MPS; set the GPU's mode to timeslice",
+    ParkingReason.IS_HP: "it is hp on another GPU; run the two in processes of their own",
+    ParkingReason.BUSY: "its work on the GPU did not end in time; launch shorter kernels",
+    ParkingReason.CAPTURING: "it was capturing a graph or ending a context",
+    ParkingReason.LOCK: "one of its calls holds the driver, such as one that waits for work",
+    ParkingReason.CHECKPOINT: "the driver did not copy its memory out; see that the pod's memory limit can hold it",
+    ParkingReason.RESTORE: "the driver did not copy its memory back",
+    ParkingReason.SLOTS: "it uses another GPU whose slot may not park; allow it for all of its slots",
+}
+
+
+def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str, str] | None:
+    """Return a client's condition, as a reason and a message for people; None: nothing is wrong."""
+    answer = client.record.parking
+    result = f" (CUDA error {answer.result})" if answer.result else ""
+    again = f"it is asked again after {retry_seconds:g} s"
+    if verdict is Verdict.LOST:
+        return "ParkLost", (
+            f"could not come back to the GPU's memory{result}, and all of its CUDA calls fail: restart it; a larger "
+            "margin (--parking-margin-mib of the agent) makes this less likely"
+        )
+    if verdict is Verdict.REFUSED:
+        return "ParkRefused", f"did not leave the GPU's memory: {_reason(answer)}{result}; {again}"
+    if verdict is Verdict.SILENT:
+        return "ParkRefused", (
+            f"did not leave the GPU's memory: it did not answer; see that it is not stopped, and that its image has "
+            f"this version of the hook; {again}"
+        )
+    if verdict is Verdict.OVERDUE:
+        return "ParkRefused", "has not left the GPU's memory in time: see that it is not stopped; others leave instead"
+    if verdict is Verdict.LIES:
+        return "ParkRefused", (
+            f"says that it has left the GPU's memory, but the driver lists memory for it, which counts; restart it, "
+            f"or let it run without parking; {again}"
+        )
+    if verdict is Verdict.ASLEEP:
+        return (
+            "ParkRefused",
+            f"may come back to the GPU's memory, but does not answer: see that it is not stopped; {again}",
+        )
+    return None
+
+
+def _reason(answer: ParkingAnswer) -> str:
+    return _REASONS.get(answer.reason, "it does not say why")

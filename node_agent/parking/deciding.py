@@ -1,0 +1,203 @@
+"""Decides which tenants leave the GPUs' memory, and which may come back: a pure function of a `View`.
+
+Who leaves: where less is free than hp's reserve and what hp waits for, the tenant whose leaving costs least and
+suffices. A tenant that has come back stays for a minimum time, except if hp waits. Nobody leaves for what all tenants
+together could not make free.
+
+Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, and what those who are
+here may still take. The first is the one that has had the least of the time that it is due. If not all fit, it takes
+the place of others that have had more, once these have stayed for the minimum time. Nobody overtakes it meanwhile:
+small tenants would keep a large one away for ever.
+
+A tenant that has just begun may take all that its limit allows. If that is more than there is room for, the newest one
+leaves again at once, and waits for its turn: its first large allocation would fail.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from orion.node_agent.parking.view import Place, Tenant, View, Wishes
+
+
+def decide(view: View) -> Wishes:
+    """Return who shall leave, and who may come back."""
+    return _Deciding(view).wishes()
+
+
+class _Deciding:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._leave: list[Tenant] = []
+        self._left: set[str] = set()
+        """ The names of those in `_leave`. """
+        self._back: dict[str, Mapping[str, int]] = {}
+        """ How much room those need that come back, by GPU. """
+        self._hopeless: set[str] = set()
+        self._wished = {gpu: room.wished for gpu, room in view.cards.items()}
+
+    def wishes(self) -> Wishes:
+        for tenant in self._here():
+            if tenant.is_wished_away and self._may_leave(tenant):
+                self._choose(tenant)
+        for gpu in self._view.cards:
+            self._make_room(gpu)
+            self._turn_away(gpu)
+        self._let_back()
+        return Wishes(tuple(each.name for each in self._leave), tuple(self._back), frozenset(self._hopeless))
+
+    def _choose(self, tenant: Tenant) -> None:
+        self._leave.append(tenant)
+        self._left.add(tenant.name)
+
+    # -- Who is where --------------------------------------------------------------------------------------------------
+
+    def _here(self) -> list[Tenant]:
+        """Return the tenants that are here and have not been chosen to leave."""
+        return [each for each in self._view.tenants if each.place is Place.HERE and each.name not in self._left]
+
+    def _leaving(self) -> list[Tenant]:
+        return [each for each in self._view.tenants if each.place is Place.LEAVING] + self._leave
+
+    def _returning(self) -> list[Tenant]:
+        return [each for each in self._view.tenants if each.place is Place.RETURNING]
+
+    def _may_leave(self, tenant: Tenant) -> bool:
+        return tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
+
+    def _has_stayed(self, tenant: Tenant) -> bool:
+        return self._view.now - tenant.since >= self._view.stay_factor * tenant.change_seconds
+
+    # -- Room ----------------------------------------------------------------------------------------------------------
+
+    def _coming(self, gpu: str) -> int:
+        begun = sum(each.coming.get(gpu, each.held.get(gpu, 0)) for each in self._returning())
+        return begun + sum(size.get(gpu, 0) for size in self._back.values())
+
+    def _growth(self, gpu: str, tenants: Iterable[Tenant]) -> int:
+        return sum(each.needs(gpu) - each.held.get(gpu, 0) for each in tenants)
+
+    def _soon(self, gpu: str) -> int:
+        """Return what will be free once those who move have moved."""
+        free = self._view.cards[gpu].free or 0
+        return free - self._coming(gpu) + sum(each.held.get(gpu, 0) for each in self._leaving())
+
+    def _for_return(self, gpu: str) -> int:
+        """Return what those who come back may take at this moment."""
+        room = self._view.cards[gpu]
+        kept = room.reserve + room.margin + room.promised + room.kept + self._wished[gpu]
+        return (room.free or 0) - self._coming(gpu) - kept - self._growth(gpu, self._here())
+
+    # -- Leaving -------------------------------------------------------------------------------------------------------
+
+    def _make_room(self, gpu: str) -> None:
+        room = self._view.cards[gpu]
+        movable = [each for each in self._here() if self._may_leave(each)]
+        most = self._soon(gpu) - room.kept + sum(each.held.get(gpu, 0) for each in [*movable, *self._returning()])
+        if self._wished[gpu] > most:
+            self._hopeless.add(gpu)
+            self._wished[gpu] = 0
+        wished = self._wished[gpu] + room.kept
+        if room.free is not None:
+            rested = [each for each in movable if not each.has_returned or self._has_stayed(each)]
+            self._until(gpu, wished + room.reserve + room.promised, rested)
+        if self._wished[gpu]:
+            self._until(gpu, wished, movable)
+
+    def _until(self, gpu: str, needed: int, candidates: Iterable[Tenant]) -> None:
+        """Let tenants leave until so much will be free."""
+        left = [each for each in candidates if each.held.get(gpu, 0) > 0 and each.name not in self._left]
+        while left and (short := needed - self._soon(gpu)) > 0:
+            best = min(left, key=_cost(gpu, short))
+            left.remove(best)
+            self._choose(best)
+
+    def _turn_away(self, gpu: str) -> None:
+        """Let the newest tenants leave again if all together may need more than there is."""
+        room = self._view.cards[gpu]
+        if room.free is None:
+            return
+        kept = room.reserve + room.promised + room.kept + self._wished[gpu]
+        new = [each for each in self._here() if each.is_new and self._may_leave(each) and gpu in each.gpus]
+        for tenant in sorted(new, key=lambda each: (-each.since, each.name)):
+            here = [each for each in self._here() if each.parks and gpu in each.gpus]
+            beside = len(here) > 1 or any(gpu in each.gpus for each in self._returning())
+            if not beside or self._soon(gpu) - kept - self._growth(gpu, self._here()) >= 0:
+                return
+            if tenant.needs(gpu) > tenant.held.get(gpu, 0):
+                self._choose(tenant)
+
+    # -- Coming back ---------------------------------------------------------------------------------------------------
+
+    def _let_back(self) -> None:
+        away = [each for each in self._view.tenants if each.place is Place.AWAY and not each.is_wished_away]
+        for tenant in sorted(away, key=lambda each: (not each.is_half, each.clock, each.since, each.name)):
+            if any(self._free(gpu) is None for gpu in tenant.gpus):
+                continue
+            size = self._return_size(tenant)
+            if not self._is_possible(tenant, size):
+                continue
+            if all(self._for_return(gpu) >= amount for gpu, amount in size.items()):
+                self._back[tenant.name] = size
+            else:
+                self._make_turn(tenant, size)
+                return
+
+    def _free(self, gpu: str) -> int | None:
+        room = self._view.cards.get(gpu)
+        return room.free if room else None
+
+    def _return_size(self, tenant: Tenant) -> dict[str, int]:
+        """Return the room for a tenant that comes back: what it may need if there can be so much, else the least."""
+        part = 1 + self._view.margin_part
+        wanted = {gpu: math.ceil(tenant.needs(gpu) * part) for gpu in tenant.gpus}
+        least = {gpu: math.ceil(tenant.held.get(gpu, 0) * part) for gpu in tenant.gpus}
+        return wanted if self._is_possible(tenant, wanted) else least
+
+    def _is_possible(self, tenant: Tenant, size: Mapping[str, int]) -> bool:
+        """Return whether there is the room once all others that can leave have left."""
+        return all(self._for_return(gpu) + self._others(gpu) >= amount for gpu, amount in size.items())
+
+    def _others(self, gpu: str) -> int:
+        moving = sum(each.held.get(gpu, 0) for each in [*self._leaving(), *self._returning()])
+        return moving + sum(each.needs(gpu) for each in self._here() if self._may_leave(each))
+
+    def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> None:
+        """Let others leave for a tenant whose turn it is, if that makes enough room for it."""
+        longest = sorted(
+            (
+                each
+                for each in self._here()
+                if self._may_leave(each) and self._has_stayed(each) and (tenant.is_half or each.clock > tenant.clock)
+            ),
+            key=lambda each: (-each.clock, each.name),
+        )
+        leaving, chosen = self._leaving(), list[Tenant]()
+
+        def short() -> list[str]:
+            return [
+                gpu
+                for gpu, amount in size.items()
+                if self._for_return(gpu)
+                + sum(each.held.get(gpu, 0) for each in leaving)
+                + sum(each.needs(gpu) for each in chosen)
+                < amount
+            ]
+
+        for each in longest:
+            if not (lacking := short()):
+                break
+            if any(each.needs(gpu) for gpu in lacking):
+                chosen.append(each)
+        if not short():
+            for each in chosen:
+                self._choose(each)
+
+
+def _cost(gpu: str, short: int) -> Callable[[Tenant], tuple[bool, int, float, str]]:
+    """Return a key: first who makes enough room for the least bytes to move; if nobody does, who makes the most."""
+
+    def key(tenant: Tenant) -> tuple[bool, int, float, str]:
+        held = tenant.held.get(gpu, 0)
+        return (False, tenant.total, -tenant.clock, tenant.name) if held >= short else (True, -held, 0.0, tenant.name)
+
+    return key

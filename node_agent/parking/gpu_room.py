@@ -1,0 +1,118 @@
+"""What is free on one GPU, what hp may need of it, and what hp waits for."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from orion.hook import layout
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.parking.reserve import Reserve
+from orion.node_agent.parking.tenants import Listed, Present, held
+from orion.node_agent.parking.view import Room
+from orion.node_agent.parking.wishes import RoomWishes
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.parking_state import GpuParking
+from orion.node_agent.slots.slot import Slot
+
+_MIB = 1 << 20
+_STALE_SECONDS = 2.0
+""" An older answer of the driver says nothing. """
+_USUAL_LEAVING_SECONDS = 2.0
+_GROWTH = 64 * _MIB
+""" hp that has grown so much since the last look needs another one at once. """
+
+
+class GpuRoom:
+    """The room of one GPU.
+
+    Args:
+        shared_gpu: its slots and clients.
+        settings: the agent's.
+    """
+
+    def __init__(self, shared_gpu: SharedGpu, settings: AgentSettings) -> None:
+        self._shared_gpu, self._settings = shared_gpu, settings
+        self.wishes = RoomWishes()
+        self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
+        self._answer: tuple[int | None, float] = None, float("-inf")
+        """ What is free, and when the driver was asked. """
+        self._hp_held = 0
+        self.free_for_hp: int | None = None
+        """ What was free at the last decision, less what those who come back have yet to take. """
+        before = shared_gpu.parking
+        self._counts, self._seconds = defaultdict(int, before.counts), defaultdict(float, before.seconds)
+
+    @property
+    def reserve(self) -> int:
+        """What is kept free for hp, in bytes."""
+        return self._reserve.value
+
+    def answered(self, free: int | None, asked: float) -> None:
+        """Note what the driver says; any thread may call."""
+        self._answer = free, asked
+
+    def count(self, what: str, seconds: float) -> None:
+        """Count that a tenant has left, returned, refused, or was lost, and how long that took."""
+        self._counts[what] += 1
+        self._seconds[what] += seconds
+
+    def shown(self) -> GpuParking:
+        """Return what people see."""
+        return GpuParking(self._answer[0], self.reserve, dict(self._counts), dict(self._seconds))
+
+    def grows(self) -> bool:
+        """Return whether hp has grown much since the last look."""
+        return self._held_by_hp() > self._hp_held + _GROWTH
+
+    def look(self, now: float, tenants: Iterable[Present]) -> None:
+        """Learn how much hp needs."""
+        self.wishes.forget(now)
+        self._hp_held = self._held_by_hp()
+        uuid = self._shared_gpu.gpu.uuid
+        here = [each for each in tenants if any(slot.gpu == uuid for slot in each.slots)]
+        seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
+        slots = self._hp_slots()
+        self._reserve.look(now, self._hp_held if slots else None, self._hp_may_take(slots), seconds)
+
+    def seen(self, now: float, tenants: Iterable[Present], listed: Listed) -> Room:
+        """Return the room as `decide` sees it."""
+        free, asked = self._answer
+        return Room(
+            free=free if now - asked <= _STALE_SECONDS else None,
+            reserve=self.reserve,
+            margin=self._settings.parking_margin_mib * _MIB,
+            wished=self.wishes.wished,
+            kept=self.wishes.kept(),
+            promised=self._promised(tenants),
+        )
+
+    def decided(self, asked: float, coming: int, hopeless: bool) -> None:
+        """Note the result of a decision, for hp clients that ask again."""
+        free, answered = self._answer
+        self.free_for_hp = None if free is None else free - coming
+        self.wishes.decided = asked if answered >= asked else self.wishes.decided
+        self.wishes.hopeless = hopeless
+
+    def _held_by_hp(self) -> int:
+        return sum(held(each) for each in self._shared_gpu.clients.values() if each.role is layout.Role.HP)
+
+    def _hp_slots(self) -> list[Slot]:
+        """Return the slots of hp that somebody holds."""
+        slots = [slot for slot in self._shared_gpu.slots.values() if slot.role is layout.Role.HP]
+        return [slot for slot in slots if slot.job or slot.claim is not None or self._shared_gpu.of_slot(slot)]
+
+    def _hp_may_take(self, slots: Iterable[Slot]) -> int:
+        """Return how much hp may still take, in bytes; without a limit half of the GPU."""
+        total = self._shared_gpu.gpu.memory_bytes
+        limits = [slot.grant.memory_limit_bytes for slot in slots]
+        return max(0, min(total, sum(limits)) - self._hp_held) if all(limits) else total // 2
+
+    def _promised(self, tenants: Iterable[Present]) -> int:
+        """Return what tenants that never leave are sure of on this GPU, beyond what they hold, in bytes."""
+        members = [
+            member
+            for each in tenants
+            if not each.parks
+            for member in each.members
+            if member.shared_gpu is self._shared_gpu and member.clients
+        ]
+        return sum(max(0, each.slot.memory_sharing.request_bytes - each.held) for each in members)

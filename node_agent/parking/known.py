@@ -1,0 +1,89 @@
+"""What the agent knows of one tenant, from one look to the next. Times in seconds, memory in bytes."""
+
+from dataclasses import dataclass, field
+
+from orion.node_agent.clients.client import Client
+from orion.node_agent.parking.view import Place
+
+_DEFAULT_RATE = 2 << 30
+""" Bytes a second: how fast a tenant leaves that has never left. """
+_AT_ONCE_SECONDS = 1.0
+""" A tenant that begins to leave later does so because of a new process, and not because it was asked. """
+YOUNG_SECONDS = 60.0
+""" After it has been here for so long, a tenant has shown how much it holds. """
+
+
+@dataclass
+class Known:
+    """One tenant's history."""
+
+    began: float
+    place: Place = Place.HERE
+    since: float = 0.0
+    """ Since when it is there. """
+    asked: float = 0.0
+    """ When it was last asked to leave or allowed to come back. """
+    has_returned: bool = False
+    refused_until: float = float("-inf")
+    away_until: float = float("-inf")
+    """ It did not come back, and is not let back before. """
+    is_half: bool = False
+    is_lost: bool = False
+    leave_seconds: float | None = None
+    back_seconds: float | None = None
+    away_since: float | None = None
+    away_seconds: float = 0.0
+    """ How long it was away when it came back last. """
+    away_total: float = 0.0
+    here_seconds: float = 0.0
+    stayed: float = 0.0
+    peak: dict[str, int] = field(default_factory=dict)
+    """ The most that it has held, by GPU. """
+    left: dict[str, int] = field(default_factory=dict)
+    """ What it held when it was asked to leave, by GPU. """
+    parked: dict[Client, float] = field(default_factory=dict)
+    """ Since when each client says that it has left. """
+    happened: list[tuple[str, float]] = field(default_factory=list)
+    problems: dict[Client, tuple[str, str]] = field(default_factory=dict)
+    """ What people should know of each client: a reason and a sentence. """
+
+    @property
+    def is_young(self) -> bool:
+        """Whether it may still come to hold much more."""
+        return self.here_seconds < YOUNG_SECONDS
+
+    def leaving_seconds(self, held: int) -> float:
+        """Return how long it takes to leave, as measured last, else as expected."""
+        return held / _DEFAULT_RATE if self.leave_seconds is None else self.leave_seconds
+
+    def change_seconds(self, held: int) -> float:
+        """Return how long it takes to leave and come back, as measured last, else as expected."""
+        back = held / _DEFAULT_RATE / 2 if self.back_seconds is None else self.back_seconds
+        return self.leaving_seconds(held) + back
+
+    def move(self, place: Place, now: float) -> None:
+        """Note where the tenant is now."""
+        if place is self.place:
+            return
+        if place is Place.AWAY and self.place is Place.LEAVING and self.since - self.asked < _AT_ONCE_SECONDS:
+            self.leave_seconds = now - self.asked
+        if place is Place.AWAY and self.away_since is None:
+            self.away_since = now
+            self.happened.append(("left", now - self.asked))
+        if place is Place.HERE:
+            self._come_back(now)
+        self.place, self.since = place, now
+
+    def _come_back(self, now: float) -> None:
+        self.left.clear()
+        if self.place is not Place.RETURNING or self.away_since is None:
+            return
+        self.has_returned, self.back_seconds = True, now - self.asked
+        self.away_seconds, self.away_since = now - self.away_since, None
+        self.away_total += self.away_seconds
+        self.happened.append(("returned", self.back_seconds))
+
+    def take_happened(self) -> list[tuple[str, float]]:
+        """Return what has happened since the last call, each with the time that it took."""
+        happened, self.happened = self.happened, []
+        return happened

@@ -1,0 +1,235 @@
+"""Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
+
+The driver is asked what is free in a thread of its own, once a second, and often while somebody moves or hp waits. A
+tenant comes back only when the room was seen to be free just before: a driver that finds no room for it loses the
+program. While no slot parks, nothing is asked and nothing is looked at.
+
+The number of each wish is saved before it is written, so the next agent never repeats one. A client that has left says
+so in its record, and the next agent asks it to stay away before it can see anything else (`keep_away`).
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+from orion.hook import layout
+from orion.hook.join import CreditAnswer
+from orion.node_agent.clients import messages
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.interface import Gpu, GpuSource
+from orion.node_agent.pacing.tolerating import Tolerating
+from orion.node_agent.parking import showing
+from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.tenants import Listed, Present, Tenants
+from orion.node_agent.parking.view import Place, View
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.slot import Slot
+
+_LOOK_SECONDS = 1.0
+_HP_SECONDS = 0.1
+""" Between two looks at what hp holds, which needs no driver. """
+_MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
+""" Between two questions while somebody moves, and while hp waits. """
+_REST_SECONDS = 0.002
+_ANSWER_SECONDS = 0.2
+""" A driver that takes longer is not waited for. """
+_MARGIN_PART = 0.02
+_MIB = 1 << 20
+
+
+class _Shares(Protocol):
+    @property
+    def shared_gpu(self) -> SharedGpu:
+        """The GPU's slots and clients."""
+
+
+class Parking:
+    """Who has left, and who comes back, on all GPUs of one agent.
+
+    Args:
+        source: finds and queries the GPUs.
+        gpus: by UUID; more may come later.
+        thread: asks the driver.
+        settings: the agent's.
+        save: writes the state file after a change of these GPUs.
+    """
+
+    def __init__(
+        self,
+        source: GpuSource,
+        gpus: Mapping[str, _Shares],
+        thread: AskingThread,
+        settings: AgentSettings,
+        save: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._source, self._gpus, self._thread = source, gpus, thread
+        self._settings, self._save = settings, save
+        self.tenants = Tenants()
+        self._cards: dict[str, GpuRoom] = {}
+        self._woken = asyncio.Event()
+        self._asking: Future[None] | None = None
+        self._listed: Listed = {}
+        self._asked = float("-inf")
+        """ When the driver was last asked. """
+
+    def wake(self) -> None:
+        """Look at once: clients have joined or left, or a grant has changed."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        tolerating = Tolerating("gpus: their memory for those who leave and come back")
+        while True:
+            at_once = self._woken.is_set()
+            self._woken.clear()
+            seconds: float | None = _LOOK_SECONDS
+            with tolerating:
+                seconds = await self.look(at_once)
+            await asyncio.sleep(_REST_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._woken.wait()
+
+    async def look(self, at_once: bool = True) -> float | None:
+        """Ask the driver if it is time, and decide; return the seconds until the next look, None: nobody parks."""
+        if not self._concerned():
+            self._end()
+            return None
+        now = time.monotonic()
+        due = self._seconds()
+        if at_once or now - self._asked >= due or any(room.grows() for room in self._cards.values()):
+            await self._ask(now)
+            self.decide(time.monotonic(), now)
+            due = self._seconds()
+        return min(due, _HP_SECONDS)
+
+    def decide(self, now: float, asked: float) -> None:
+        """Look at all tenants, decide, and tell them.
+
+        Args:
+            now: in seconds.
+            asked: when the driver was asked.
+        """
+        gpus = [each.shared_gpu for each in self._gpus.values()]
+        for name, away in self.tenants.look(now, gpus, self._listed, self._settings).items():
+            self._tell(self.tenants.present[name], away, now)
+        present = self.tenants.present
+        self._count()
+        for room in self._cards.values():
+            room.look(now, present.values())
+        cards = {uuid: room.seen(now, present.values(), self._listed) for uuid, room in self._cards.items()}
+        views = self.tenants.views(now, self._listed)
+        wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
+        for uuid, room in self._cards.items():
+            coming = sum(each.coming.get(uuid, 0) for each in views)
+            coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)
+            room.decided(asked, coming, uuid in wishes.hopeless)
+        for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
+            self._tell(present[name], away, now)
+        showing.show(now, self._cards, present.values(), gpus)
+
+    def room(self, client: Client, size: int) -> CreditAnswer:
+        """Answer an hp client that found no room on its GPU for an allocation of so many bytes."""
+        room = self._cards.get(client.slot.gpu)
+        if room is None and self._concerned():
+            room = self._room(client.slot.gpu)
+        total = self._gpus[client.slot.gpu].shared_gpu.gpu.memory_bytes
+        if room is None or client.role is not layout.Role.HP or size > total or not client.slot.grant.memory_wait_ns:
+            return CreditAnswer.NO
+        wish, is_new = room.wishes.note(client, size, time.monotonic())
+        if is_new:
+            self.wake()
+        return room.wishes.answer(wish, room.free_for_hp)
+
+    def wish(self, uuid: str, slot: Slot, away: bool) -> None:
+        """Note that a person wants a slot's processes away, or no longer."""
+        slot.parking.is_wished_away = away
+        self._save([uuid])
+        self.wake()
+
+    # -- Asking the driver ---------------------------------------------------------------------------------------------
+
+    def _concerned(self) -> list[str]:
+        """Return the GPUs if any slot with processes parks, or has been asked to leave."""
+        for served in self._gpus.values():
+            for slot in served.shared_gpu.slots.values():
+                if slot.parking.is_asked or (slot.memory_sharing.parks and served.shared_gpu.has_clients(slot)):
+                    return list(self._gpus)
+        return []
+
+    def _seconds(self) -> float:
+        if any(room.wishes.wished for room in self._cards.values()):
+            return _WAITING_SECONDS
+        moves = any(each.known.place in (Place.LEAVING, Place.RETURNING) for each in self.tenants.present.values())
+        return _MOVING_SECONDS if moves else _LOOK_SECONDS
+
+    def _room(self, uuid: str) -> GpuRoom:
+        if uuid not in self._cards:
+            self._cards[uuid] = GpuRoom(self._gpus[uuid].shared_gpu, self._settings)
+        return self._cards[uuid]
+
+    async def _ask(self, now: float) -> None:
+        """Ask what is free, and what each process holds if somebody is away or moves; do not wait for a slow driver."""
+        self._asked = now
+        for uuid in self._gpus:
+            self._room(uuid)
+        moving = {
+            slot.gpu
+            for present in self.tenants.present.values()
+            for slot in present.slots
+            if present.is_asked or present.known.place is not Place.HERE
+        }
+        if self._asking is None or self._asking.done():
+            gpus = [each.shared_gpu.gpu for each in self._gpus.values()]
+            self._asking = self._thread.submit(self._answer, gpus, moving, now)
+        await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_ANSWER_SECONDS)
+
+    def _answer(self, gpus: list[Gpu], moving: set[str], now: float) -> None:
+        """Run in the asking thread."""
+        listed: dict[str, Mapping[int, int | None]] = {}
+        for gpu in gpus:
+            free = self._source.memory_free_bytes(gpu)
+            found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
+            if found is not None:
+                listed[gpu.uuid] = found
+            if (room := self._cards.get(gpu.uuid)) is not None:
+                room.answered(free, now)
+        self._listed = listed
+
+    def _end(self) -> None:
+        """Forget everything: nobody parks any more."""
+        if self._cards:
+            self._cards = {}
+            self.tenants = Tenants()
+            showing.show(time.monotonic(), {}, (), [each.shared_gpu for each in self._gpus.values()])
+
+    def _count(self) -> None:
+        for present in self.tenants.present.values():
+            for what, seconds in present.known.take_happened():
+                for uuid in {slot.gpu for slot in present.slots}:
+                    self._room(uuid).count(what, seconds)
+
+    # -- Telling tenants -----------------------------------------------------------------------------------------------
+
+    def _tell(self, present: Present, away: bool, now: float) -> None:
+        """Ask a tenant to leave, or let it back: all of its slots."""
+        changed = [slot for slot in present.slots if slot.parking.ask(away)]
+        if not changed:
+            return
+        if away and present.known.place is Place.HERE:
+            present.known.left = present.by_gpu()
+        present.known.asked = now
+        if away or present.known.place is not Place.HERE:
+            present.known.move(Place.LEAVING if away else Place.RETURNING, now)
+        self._save({slot.gpu for slot in changed})  # before the pages, so that the next agent repeats no number
+        for slot in changed:
+            slot.write_park()
+        for client in present.clients:
+            if client.slot in changed:
+                client.connection.send(messages.park())

@@ -1,0 +1,63 @@
+"""Writes what people and other parts of the agent see of parking: into slots, clients and GPUs."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from orion.hook import layout
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.parking.answers import Verdict
+from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.tenants import Member, Present
+from orion.node_agent.parking.view import Place
+
+_STATES = {Place.HERE: "", Place.LEAVING: "leaving", Place.AWAY: "parked", Place.RETURNING: "returning"}
+_WITHOUT_TURNS = frozenset({Verdict.PARKED, Verdict.RETURNING, Verdict.ASLEEP})
+
+
+def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present], gpus: Iterable[SharedGpu]) -> None:
+    """Write the state of all GPUs and tenants.
+
+    Args:
+        now: in seconds.
+        cards: by GPU.
+        tenants: those that have processes.
+        gpus: all GPUs.
+    """
+    shown = set()
+    for present in tenants:
+        for member in present.members:
+            _show(now, present, member)
+            shown.add(member.slot)
+    for shared_gpu in gpus:
+        room = cards.get(shared_gpu.gpu.uuid)
+        shared_gpu.parking = shared_gpu.parking.at_rest() if room is None else room.shown()
+        leaving = _leaving_mib(now, shared_gpu.gpu.uuid, tenants) if room else 0
+        for slot in shared_gpu.slots.values():
+            if slot.role is layout.Role.HP:
+                slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
+            if slot not in shown and slot.parking.state:
+                slot.parking.state, slot.parking.held_bytes, slot.parking.reason = "", 0, ""
+
+
+def _leaving_mib(now: float, uuid: str, tenants: Iterable[Present]) -> int:
+    """Return what tenants hold of a GPU that would leave for hp, or do so now, in MiB."""
+    places = (Place.HERE, Place.LEAVING)
+    leave = (each for each in tenants if each.parks and each.clients and now >= each.known.refused_until)
+    return sum(each.by_gpu().get(uuid, 0) for each in leave if each.known.place in places) >> 20
+
+
+def _show(now: float, present: Present, member: Member) -> None:
+    known, parking = present.known, member.slot.parking
+    problems = [known.problems[each] for each in member.clients if each in known.problems]
+    state = _STATES[known.place]
+    if problems and known.place is Place.HERE:
+        state = "lost" if problems[0][0] == "ParkLost" else "refused"
+    if state != parking.state:
+        parking.state, parking.since_ns = state, round(known.since * 1e9)
+        parking.began = time.time() - (now - known.since)
+    parking.reason = problems[0][1] if problems else ""
+    parking.held_bytes = present.by_gpu().get(member.slot.gpu, 0) if known.place is Place.AWAY else 0
+    parking.away_seconds, parking.total_seconds = known.away_seconds, known.away_total
+    for client in member.clients:
+        client.is_parked = present.verdicts.get(client) in _WITHOUT_TURNS
+        client.park_problem = known.problems.get(client)

@@ -1,0 +1,295 @@
+"""The tenants of all GPUs as they are now: which slots belong together, and where their memory is."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from orion.hook import layout
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.parking.answers import FAILED, Asked, Verdict, problem, verdict
+from orion.node_agent.parking.known import Known
+from orion.node_agent.parking.view import Place, Tenant
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.slot import Slot
+from orion.planning.sharing import due
+
+_MIB = 1 << 20
+
+_COUNTED = {"ParkRefused": "refused", "ParkLost": "lost"}
+
+Listed = Mapping[str, Mapping[int, int | None]]
+""" What the driver lists, by GPU and process; a GPU is missing if it was not asked or does not say. """
+
+
+class Member(NamedTuple):
+    """A slot of a tenant."""
+
+    shared_gpu: SharedGpu
+    slot: Slot
+    clients: tuple[Client, ...]
+    is_awaited: bool
+    """ A client of the previous agent may still return to it. """
+
+    @property
+    def held(self) -> int:
+        """What its processes hold of the GPU, in bytes, the driver's own included."""
+        total = self.shared_gpu.gpu.memory_bytes
+        return min(total, sum(held(each) for each in self.clients))
+
+
+def held(client: Client) -> int:
+    """Return what a client holds of its GPU, in bytes; while it is parked, without what the driver held for it."""
+    return (client.record.memory_mib + client.uncounted_mib) * _MIB
+
+
+@dataclass
+class Present:
+    """A tenant that has processes or has been asked to leave."""
+
+    name: str
+    known: Known
+    members: list[Member] = field(default_factory=list)
+    verdicts: dict[Client, Verdict] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> list[Slot]:
+        """The tenant's slots, on all GPUs."""
+        return [member.slot for member in self.members]
+
+    @property
+    def clients(self) -> list[Client]:
+        """The tenant's processes, once for each GPU that they use."""
+        return [client for member in self.members for client in member.clients]
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the tenant shall leave, or has left."""
+        return any(slot.parking.is_asked for slot in self.slots)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all clients of the previous agent have returned or are gone."""
+        return not any(member.is_awaited for member in self.members)
+
+    @property
+    def parks(self) -> bool:
+        """Whether all of the tenant may leave."""
+        return all(slot.memory_sharing.parks for slot in self.slots) and not self.known.is_lost
+
+    @property
+    def total(self) -> int:
+        """What the tenant holds on all GPUs, in bytes."""
+        return sum(self.by_gpu().values())
+
+    def by_gpu(self) -> dict[str, int]:
+        """Return what the tenant holds, in bytes; while it is away or moves, at least what it held before."""
+        found: defaultdict[str, int] = defaultdict(int)
+        for member in self.members:
+            if not self.known.is_lost:
+                found[member.slot.gpu] += member.held
+        if self.known.place is not Place.HERE:
+            for uuid in found:
+                found[uuid] = max(found[uuid], self.known.left.get(uuid, 0), self._parked(uuid))
+        return dict(found)
+
+    def _parked(self, uuid: str) -> int:
+        """Return what clients say that they held when they left, but no more than they may hold."""
+        said = 0
+        for member in self.members:
+            most = member.slot.grant.memory_limit_bytes or member.shared_gpu.gpu.memory_bytes
+            if member.slot.gpu == uuid:
+                said += min(most, sum(each.record.parked_bytes for each in member.clients))
+        return said
+
+    def wants(self) -> dict[str, int]:
+        """Return what the tenant may hold soon: up to its limit while it is young, then what it has held at most."""
+        found: dict[str, int] = defaultdict(int)
+        if not self.known.is_young:
+            return dict(self.known.peak)
+        for member in self.members:
+            if member.clients or member.slot.parking.is_asked:
+                found[member.slot.gpu] += member.slot.grant.memory_limit_bytes
+        return {uuid: max(limit, self.known.peak.get(uuid, 0)) for uuid, limit in found.items()}
+
+    # -- Looking -------------------------------------------------------------------------------------------------------
+
+    def look(self, now: float, listed: Listed, settings: AgentSettings) -> bool | None:
+        """Read the clients' answers, and note where the tenant is.
+
+        Returns:
+            What must be asked of it again at once: True to leave, False to come back; None: nothing.
+        """
+        known, asked = self.known, self.is_asked
+        known.parked = {client: since for client, since in known.parked.items() if client in self.clients}
+        self.verdicts = {
+            client: self._verdict(now, member, client, listed, settings.parking_answer_seconds)
+            for member in self.members
+            for client in member.clients
+        }
+        found = set(self.verdicts.values())
+        self._note_problems(now, settings.parking_retry_seconds)
+        known.is_lost = bool(found) and found == {Verdict.LOST}
+        if not self.is_settled:
+            known.move(Place.AWAY if asked else known.place, now)
+            return None
+        if asked:
+            return self._look_at_leaving(now, found, settings.parking_retry_seconds)
+        if Verdict.ASLEEP in found:
+            known.away_until = now + settings.parking_retry_seconds
+            return True
+        known.move(Place.RETURNING if Verdict.RETURNING in found else Place.HERE, now)
+        known.is_half &= known.place is Place.RETURNING
+        return None
+
+    def _look_at_leaving(self, now: float, found: set[Verdict], retry_seconds: float) -> bool | None:
+        known, failed = self.known, bool(found & FAILED)
+        if failed and now >= known.refused_until:
+            known.refused_until = now + retry_seconds
+        if Verdict.LEAVING in found:
+            known.move(Place.LEAVING, now)
+            return None
+        if Verdict.PARKED not in found:
+            known.move(Place.HERE, now)
+            if Verdict.OVERDUE not in found:  # nobody leaves any more
+                return False
+            known.refused_until = max(known.refused_until, now + retry_seconds)
+            return None
+        known.is_half = failed
+        known.move(Place.AWAY, now)
+        return None
+
+    def _note_problems(self, now: float, retry_seconds: float) -> None:
+        """Keep what a client has refused until it is asked again, although it may run on at once."""
+        for client in self.known.problems.keys() - self.verdicts.keys():
+            del self.known.problems[client]
+        for client, found in self.verdicts.items():
+            said = problem(client, found, retry_seconds)
+            if said is not None:
+                if self.known.problems.get(client, ("", ""))[0] != said[0]:
+                    self.known.happened.append((_COUNTED[said[0]], 0.0))
+                self.known.problems[client] = said
+            elif found is Verdict.PARKED or now >= self.known.refused_until:
+                self.known.problems.pop(client, None)
+
+    def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
+        answer = client.record.parking
+        if answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked:
+            since = self.known.parked.setdefault(client, now)
+        else:
+            self.known.parked.pop(client, None)
+            since = now
+        asked = Asked(
+            number=member.slot.parking.number,
+            seconds=now - max(self.known.asked, client.joined_ns / 1e9),
+            held=max(held(client), self.known.left.get(member.slot.gpu, 0)),
+            parked_seconds=now - since,
+            listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
+            patience=patience,
+        )
+        return verdict(answer, asked)
+
+    def note(self, now: float, passed: float, waits: bool) -> None:
+        """Note how long the tenant was here, and what it held there at most."""
+        if self.known.place is not Place.HERE:
+            return
+        self.known.here_seconds += passed
+        self.known.stayed += passed if waits else 0.0
+        for uuid, amount in self.by_gpu().items():
+            self.known.peak[uuid] = max(amount, self.known.peak.get(uuid, 0))
+
+    def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
+        """Return the tenant as `decide` sees it."""
+        known, by_gpu = self.known, self.by_gpu()
+        moves = known.place is Place.RETURNING
+        return Tenant(
+            name=self.name,
+            place=known.place,
+            since=known.since,
+            held=by_gpu,
+            wants=self.wants(),
+            coming={uuid: max(0, size - self._here(uuid, listed)) for uuid, size in by_gpu.items()} if moves else {},
+            parks=self.parks,
+            has_returned=known.has_returned,
+            is_new=not known.has_returned and known.is_young,
+            is_half=known.is_half,
+            is_wished_away=not self.is_settled
+            or now < known.away_until
+            or any(slot.parking.is_wished_away for slot in self.slots),
+            weight=weight,
+            stayed=known.stayed,
+            change_seconds=known.change_seconds(self.total),
+            refused_until=known.refused_until if self.is_settled else float("inf"),
+        )
+
+    def _here(self, uuid: str, listed: Listed) -> int:
+        """Return what the driver lists of a tenant that comes back."""
+        processes = {each.process_id for member in self.members if member.slot.gpu == uuid for each in member.clients}
+        return sum(listed.get(uuid, {}).get(process) or 0 for process in processes)
+
+
+class Tenants:
+    """All tenants that have processes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._looked: float | None = None
+        self.present: dict[str, Present] = {}
+        """ By name, as of the last look. """
+
+    def look(self, now: float, gpus: Iterable[SharedGpu], listed: Listed, settings: AgentSettings) -> dict[str, bool]:
+        """Look at all tenants; return what must be asked of some of them again at once (`Present.look`)."""
+        self._group(now, gpus)
+        passed, self._looked = now - self._looked if self._looked is not None else 0.0, now
+        again = {name: present.look(now, listed, settings) for name, present in self.present.items()}
+        waits = any(each.known.place is Place.AWAY for each in self.present.values())
+        for present in self.present.values():
+            present.note(now, passed, waits)
+        return {name: away for name, away in again.items() if away is not None}
+
+    def views(self, now: float, listed: Listed) -> tuple[Tenant, ...]:
+        """Return all tenants as `decide` sees them. One without processes cannot leave."""
+        weights = self._weights()
+        return tuple(each.seen(now, weights[each.name], listed) for each in self.present.values() if each.clients)
+
+    def _group(self, now: float, gpus: Iterable[SharedGpu]) -> None:
+        before, self.present = self._known, {}
+        members: defaultdict[str, list[Member]] = defaultdict(list)
+        for shared_gpu in gpus:
+            clients, awaited = _clients(shared_gpu), {each.slot for each in shared_gpu.awaited.values()}
+            for slot in shared_gpu.slots.values():
+                if slot.role is layout.Role.BE and (slot.name in clients or slot.parking.is_asked):
+                    name = slot.job or f"slot {slot.name} of {slot.gpu}"
+                    of_slot = tuple(clients.get(slot.name, ()))
+                    members[name].append(Member(shared_gpu, slot, of_slot, slot.name in awaited))
+        for name, of_name in members.items():
+            known = before.get(name) or Known(now, since=now, asked=now)
+            self.present[name] = Present(name, known, of_name)
+        self._known = {name: each.known for name, each in self.present.items()}
+        weights = self._weights()
+        least = min((each.stayed / weights[name] for name, each in self._known.items() if name in before), default=0.0)
+        for name in self._known.keys() - before.keys():
+            self._known[name].stayed = least * weights[name]  # as if it had had as much of its due as the others
+
+    def _weights(self) -> dict[str, float]:
+        """Return the part of the time that each tenant is due on its card, if all tenants want it."""
+        of_gpu: defaultdict[str, dict[str, due.Claim]] = defaultdict(dict)
+        for name, present in self.present.items():
+            request = max(slot.grant.request_milli for slot in present.slots) / 1_000
+            for slot in present.slots:
+                of_gpu[slot.gpu][name] = due.Claim(request)
+        weights = dict.fromkeys(self.present, 1.0)
+        for claims in of_gpu.values():
+            for name, part in due.requests(claims).items():
+                weights[name] = min(weights[name], part)
+        return weights
+
+
+def _clients(shared_gpu: SharedGpu) -> dict[str, list[Client]]:
+    """Return the be clients of a GPU by slot."""
+    found: defaultdict[str, list[Client]] = defaultdict(list)
+    for client in shared_gpu.clients.values():
+        if client.ready and client.role is layout.Role.BE:
+            found[client.slot.name].append(client)
+    return found

@@ -1,0 +1,114 @@
+"""What `deciding.decide` looks at: GPUs and tenants at one moment, as plain values. Memory in bytes, times in seconds.
+
+A tenant is what leaves and comes back as a whole: all slots of one pod, or of one program that `orion run` started.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Place(Enum):
+    """Where a tenant's memory is."""
+
+    HERE = "here"
+    LEAVING = "leaving"
+    AWAY = "away"
+    RETURNING = "returning"
+
+
+@dataclass(frozen=True)
+class Room:
+    """The memory of one GPU."""
+
+    free: int | None
+    """ As the device says; None: it does not say. """
+    reserve: int = 0
+    """ What is kept free for hp. """
+    margin: int = 0
+    """ What must be free besides before a tenant comes back. """
+    wished: int = 0
+    """ What hp waits for now. """
+    kept: int = 0
+    """ What was promised to hp, and hp has not taken yet. """
+    promised: int = 0
+    """ What tenants that never leave are sure of, beyond what they hold. """
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tenant; amounts are by GPU."""
+
+    name: str
+    place: Place
+    since: float
+    """ Since when it is there. """
+    held: Mapping[str, int]
+    """ What it holds; if it is away, what it held when it left. """
+    wants: Mapping[str, int] = field(default_factory=dict)
+    """ What it may hold soon, if that is more. """
+    coming: Mapping[str, int] = field(default_factory=dict)
+    """ If it returns: what it has yet to take. """
+    parks: bool = True
+    is_hp: bool = False
+    has_returned: bool = False
+    """ It is here because it has come back, and not because it has just begun. """
+    is_new: bool = False
+    """ It has begun lately, so that nobody knows yet what it will hold. """
+    is_half: bool = False
+    """ A part of it did not leave, so that the others should come back. """
+    is_wished_away: bool = False
+    """ A person wants it away. """
+    weight: float = 1.0
+    """ The part of the time that it is due on the card, of that which all tenants are due. """
+    stayed: float = 0.0
+    """ How long it was here while others waited. """
+    change_seconds: float = 0.0
+    """ How long it takes to leave and to come back. """
+    refused_until: float = float("-inf")
+    """ It has refused to leave, and is not asked again before this time. """
+
+    @property
+    def clock(self) -> float:
+        """How much it has had of what it is due; who has had the least comes back first."""
+        return self.stayed / max(self.weight, 1e-6)
+
+    def needs(self, gpu: str) -> int:
+        """Return what it may need of a GPU while it is here."""
+        return max(self.held.get(gpu, 0), self.wants.get(gpu, 0))
+
+    @property
+    def gpus(self) -> frozenset[str]:
+        """The GPUs that it uses."""
+        return frozenset(self.held) | frozenset(self.wants)
+
+    @property
+    def total(self) -> int:
+        """What it holds on all GPUs: about what it costs to move it."""
+        return sum(self.held.values())
+
+
+@dataclass(frozen=True)
+class View:
+    """All GPUs and tenants at one moment."""
+
+    now: float
+    cards: Mapping[str, Room]
+    """ By GPU. """
+    tenants: tuple[Tenant, ...]
+    stay_factor: float = 20.0
+    """ A tenant stays at least so many times as long as a change takes. """
+    margin_part: float = 0.0
+    """ What must be free besides, as a part of what comes back. """
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What shall change."""
+
+    leave: tuple[str, ...] = ()
+    """ The tenants that shall leave, by name. """
+    back: tuple[str, ...] = ()
+    """ The tenants that may come back. """
+    hopeless: frozenset[str] = field(default_factory=frozenset)
+    """ The GPUs on which nobody can make the room that hp waits for. """

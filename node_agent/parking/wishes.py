@@ -1,0 +1,91 @@
+"""What hp clients wait for: an allocation found no room on the GPU, although the client's credit suffices (ROOM)."""
+
+from dataclasses import dataclass
+
+from orion.hook.join import CreditAnswer
+from orion.node_agent.clients.client import Client
+
+_LASTS_SECONDS = 1.0
+""" A client that has not asked again for so long waits no more, or has taken what it was given. """
+_MORE_LEAST, _MORE_MOST = 64 << 20, 512 << 20
+""" How much more than it needs is made free for a client whose allocation failed although the room was there. """
+
+
+@dataclass
+class Wish:
+    """One client's wish; times in seconds."""
+
+    size: int
+    """ What it wants to allocate, in bytes. """
+    held_mib: int
+    """ What it held when it asked. """
+    noted: float
+    """ When it first asked. """
+    asked: float
+    """ When it last asked. """
+    more: int = 0
+    given: bool = False
+    """ The answer was that the room is there. """
+
+    @property
+    def needed(self) -> int:
+        """How much must be free for it, in bytes."""
+        return self.size + self.more
+
+
+class RoomWishes:
+    """The wishes of the hp clients of one GPU: at most one for each."""
+
+    def __init__(self) -> None:
+        self._wishes: dict[Client, Wish] = {}
+        self.hopeless = False
+        """ By the last decision, nobody can make so much room. """
+        self.decided = 0.0
+        """ When the driver was asked before the last decision. """
+
+    def note(self, client: Client, size: int, now: float) -> tuple[Wish, bool]:
+        """Note what a client asks for; return its wish, and whether it is new."""
+        self.forget(now)
+        wish, held = self._wishes.get(client), client.record.memory_mib
+        if wish is None or (wish.given and held > wish.held_mib):  # the last one has been fulfilled
+            wish = self._wishes[client] = Wish(size, held, now, now)
+            return wish, True
+        wish.asked = now
+        if wish.given:
+            wish.given, wish.noted = False, now
+            wish.more = min(max(2 * wish.more, _MORE_LEAST), _MORE_MOST)
+            return wish, True
+        if size > wish.size:
+            wish.size = size
+            return wish, True
+        return wish, False
+
+    def answer(self, wish: Wish, free: int | None) -> CreditAnswer:
+        """Answer a wish.
+
+        Args:
+            wish: of this GPU.
+            free: what the driver said before the last decision, less what others have been given.
+        """
+        if self.decided < wish.noted:
+            return CreditAnswer.LATER
+        if free is not None and free - self.kept(but=wish) >= wish.needed:
+            wish.given = True
+            return CreditAnswer.YES
+        return CreditAnswer.NO if self.hopeless else CreditAnswer.LATER
+
+    def forget(self, now: float) -> None:
+        """Forget clients that ask no more, and those that have left."""
+        for client, wish in list(self._wishes.items()):
+            taken = wish.given and client.record.memory_mib > wish.held_mib
+            if taken or now - wish.asked > _LASTS_SECONDS:
+                del self._wishes[client]
+
+    @property
+    def wished(self) -> int:
+        """What clients wait for, in bytes."""
+        return sum(each.needed for each in self._wishes.values() if not each.given)
+
+    def kept(self, but: Wish | None = None) -> int:
+        """Return what clients have been given and have not taken yet, in bytes."""
+        return sum(each.needed for each in self._wishes.values() if each.given and each is not but)

@@ -1,0 +1,15 @@
+"""How a slot shares a GPU's memory with others, beside its limit."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemorySharing:
+    """What a slot is sure of, and how it makes room or waits for it."""
+
+    request_bytes: int = 0
+    """ What it is sure to get; 0: nothing. """
+    parks: bool = False
+    """ be: its processes may have to leave the GPU's memory, and wait, while others need the room. """
+    wait_ms: int = 0
+    """ hp: how long an allocation waits for others to leave a full GPU; 0: it fails at once. """

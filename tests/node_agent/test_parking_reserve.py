@@ -1,0 +1,80 @@
+"""What is kept free for hp follows how fast hp grows, and what hp asks for is counted once."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orion.hook.join import CreditAnswer
+from orion.hook.layout import ParkingReason, ParkingState
+from orion.node_agent.pages.parking_words import ParkingAnswer
+from orion.node_agent.parking.reserve import Reserve
+from orion.node_agent.parking.wishes import RoomWishes
+
+GIB = 1 << 30
+
+
+def test_the_reserve_is_what_hp_takes_while_somebody_leaves() -> None:
+    reserve = Reserve(GIB // 2)
+    assert reserve.look(0, None, 80 * GIB, 10) == 0, "nobody holds a slot of hp"
+    assert reserve.look(1, 0, 80 * GIB, 10) == GIB // 2
+    for second in range(1, 20):  # hp grows by 1 GiB a second
+        value = reserve.look(1 + second, second * GIB, 80 * GIB, 10)
+    assert 10 * GIB <= value <= 13 * GIB
+    assert reserve.look(21, 19 * GIB, 3 * GIB, 10) == 3 * GIB, "hp may take no more"
+    assert reserve.look(81, 19 * GIB, 80 * GIB, 10) == pytest.approx(value / 2, rel=0.1)
+    assert reserve.look(2000, 19 * GIB, 80 * GIB, 10) == GIB // 2
+
+
+def client(held_mib: int = 0) -> Any:
+    class Record:
+        memory_mib = held_mib
+
+    class StandIn(SimpleNamespace):
+        def __hash__(self) -> int:  # type: ignore[override]
+            return id(self)
+
+    return StandIn(record=Record())
+
+
+def test_a_wish_is_answered_by_a_decision_that_knew_it() -> None:
+    wishes, hp = RoomWishes(), client()
+    wish, is_new = wishes.note(hp, GIB, 10.0)
+    assert is_new
+    assert wishes.answer(wish, 2 * GIB) is CreditAnswer.LATER
+    wishes.decided = 10.001
+    assert not wishes.note(hp, GIB, 10.005)[1]
+    assert wishes.answer(wish, GIB // 2) is CreditAnswer.LATER
+    wishes.hopeless = True
+    assert wishes.answer(wish, GIB // 2) is CreditAnswer.NO
+    assert wishes.answer(wish, GIB) is CreditAnswer.YES
+    assert (wishes.wished, wishes.kept()) == (0, GIB)
+    other, _ = wishes.note(client(), GIB, 10.0005)
+    assert wishes.answer(other, 2 * GIB - 1) is not CreditAnswer.YES, "the room is the first one's"
+    hp.record.memory_mib = 1024
+    wishes.forget(10.01)
+    assert wishes.kept() == 0
+
+
+def test_an_allocation_that_fails_beside_free_room_gets_more() -> None:
+    wishes, hp = RoomWishes(), client()
+    wishes.decided = 100.0
+    wish, _ = wishes.note(hp, GIB, 10.0)
+    assert wishes.answer(wish, GIB) is CreditAnswer.YES
+    again, is_new = wishes.note(hp, GIB, 10.01)
+    assert (again is wish, is_new) == (True, True)
+    assert again.needed == GIB + (64 << 20)
+    wishes.forget(20.0)
+    assert wishes.wished == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        (0, (0, 0, ParkingReason.NONE, ParkingState.RUNNING)),
+        (7 << 32 | 801 << 16 | 2 << 8 | 4, (7, 801, ParkingReason.MANAGED, ParkingState.REFUSED)),
+        (2**64 - 1, (2**32 - 1, 0xFFFF, ParkingReason.NONE, ParkingState.RUNNING)),
+    ],
+)
+def test_any_word_is_an_answer(word: int, answer: tuple[object, ...]) -> None:
+    assert ParkingAnswer.of(word) == answer
