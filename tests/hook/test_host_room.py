@@ -1,0 +1,93 @@
+"""hp gets memory on a GPU that best-effort processes fill: they leave, and come back when hp has freed it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orion.hook.layout import ParkingState
+from tests.hook.harness import Machine, record_word
+from tests.hook.scripted_client import Client, eventually
+
+MIB = 1 << 20
+GPU = 4096
+""" The memory of the simulated GPU, in MiB. """
+OUT_OF_MEMORY = 2
+""" CUDA's number. """
+
+
+@pytest.fixture
+def full(c_build: Path) -> Iterator[Machine]:
+    """A machine with a small GPU, whose agent keeps no memory free for hp that has not asked for it."""
+    with Machine(c_build) as machine:
+        shutil.rmtree(machine.state)  # it is made again at its first use
+        machine.environment["ORION_SIM_MEMORY"] = str(GPU * MIB)
+        machine.start_agent("--parking-reserve-mib", "0", "--parking-margin-mib", "0")
+        yield machine
+
+
+def tenant(machine: Machine, slot: str, mib: int) -> Client:
+    machine.agent.set_grant(machine.uuids[0], slot, memory_parks=True, memory_limit_bytes=mib * MIB)
+    client = machine.start(slot)
+    client.must(f"alloc {mib * MIB}")
+    return client
+
+
+def hp_that_waits(machine: Machine, wait_ms: int = 20_000, limit: int = GPU) -> Client:
+    machine.agent.set_grant(machine.uuids[0], "hp-0", memory_wait_ms=wait_ms, memory_limit_bytes=limit * MIB)
+    return machine.start("hp-0")
+
+
+def state(client: Client) -> int:
+    return record_word(client, "parking") & 255
+
+
+def test_an_allocation_of_hp_waits_until_others_have_left(full: Machine) -> None:
+    be = tenant(full, "be-0", 3000)
+    hp = hp_that_waits(full)
+    hp.must(f"alloc {2000 * MIB}")
+    assert state(be) == ParkingState.PARKED
+    be.send("run 3 100")
+    assert not be.heard_something(0.3)
+    hp.kill()
+    assert be.answer().result == 0
+
+
+def test_hp_sees_as_free_what_others_would_leave(full: Machine) -> None:
+    tenant(full, "be-0", 3000)
+    hp = hp_that_waits(full)
+    eventually(lambda: hp.do("room").result >= 3900 * MIB, "what the other would leave counts as free")
+    hp.must(f"alloc {int(0.95 * hp.do('room').result)}")
+
+
+def test_without_a_wait_hp_fails_at_once(full: Machine) -> None:
+    be = tenant(full, "be-0", 3000)
+    hp = hp_that_waits(full, wait_ms=0)
+    assert hp.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
+    assert state(be) == ParkingState.RUNNING
+
+
+def test_what_nobody_can_leave_fails_soon(full: Machine) -> None:
+    full.agent.set_grant(full.uuids[0], "be-0", memory_limit_bytes=GPU * MIB)
+    full.start("be-0").must(f"alloc {3000 * MIB}")
+    hp = hp_that_waits(full, wait_ms=600_000)
+    assert hp.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
+
+
+def test_only_as_many_leave_as_hp_needs(full: Machine) -> None:
+    tenants = [tenant(full, f"be-{number}", 900) for number in range(4)]
+    hp = hp_that_waits(full, limit=1000)  # it may not grow further, so nothing is kept free for it
+    hp.must(f"alloc {1000 * MIB}")
+    eventually(lambda: [state(each) for each in tenants].count(ParkingState.PARKED) == 1, "one is away")
+
+
+def test_hp_that_grows_never_fails(full: Machine) -> None:
+    tenants = [tenant(full, f"be-{number}", 900) for number in range(4)]
+    hp = hp_that_waits(full)
+    for _ in range(14):
+        hp.must(f"alloc {256 * MIB}")
+    assert all(state(each) == ParkingState.PARKED for each in tenants)
+    hp.kill()
+    for each in tenants:
+        each.must("run 2 100", 60)
