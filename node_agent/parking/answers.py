@@ -53,6 +53,8 @@ class Asked(NamedTuple):
     """ What the driver lists for it, in bytes; 0: nothing, or it does not say. """
     patience: float
     """ How long it may be silent. """
+    was_away: bool = True
+    """ It has been away, or may have been under an earlier agent. """
 
 
 def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
@@ -73,10 +75,13 @@ def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
 
 
 def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
+    if not asked.was_away:  # nobody keeps room for a client that only says that it comes back
+        return Verdict.HERE
     if answer.state is ParkingState.PARKED:
         return Verdict.ASLEEP if asked.seconds > asked.patience else Verdict.RETURNING
     moves = answer.state in (ParkingState.RETURNING, ParkingState.LEAVING)
-    return Verdict.RETURNING if moves else Verdict.HERE
+    late = asked.seconds > asked.patience + asked.held / _SLOWEST
+    return Verdict.RETURNING if moves and not late else Verdict.HERE
 
 
 _REASONS = {

@@ -91,7 +91,7 @@ class Present:
                 found[member.slot.gpu] += member.held
         if self.known.place is not Place.HERE:
             for uuid in found:
-                found[uuid] = max(found[uuid], self.known.left.get(uuid, 0), self._parked(uuid))
+                found[uuid] = max(found[uuid], self.known.left.get(uuid) or self._parked(uuid))
         return dict(found)
 
     def _parked(self, uuid: str) -> int:
@@ -187,6 +187,7 @@ class Present:
             parked_seconds=now - since,
             listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
             patience=patience,
+            was_away=self.known.place is not Place.HERE or client.returned,
         )
         return verdict(answer, asked)
 

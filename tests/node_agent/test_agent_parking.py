@@ -18,7 +18,7 @@ from tests.node_agent.protocol_client import ProtocolClient, current_grant
 GIB = 1 << 30
 QUICK = (
     *("--parking-reserve-mib", "0", "--parking-margin-mib", "64", "--parking-stay-factor", "1"),
-    *("--parking-answer-seconds", "0.5", "--parking-retry-seconds", "1"),
+    *("--parking-answer-seconds", "3", "--parking-retry-seconds", "4"),
 )
 
 

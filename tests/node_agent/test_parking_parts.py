@@ -8,6 +8,7 @@ import pytest
 from orion.hook.join import CreditAnswer
 from orion.hook.layout import ParkingReason, ParkingState
 from orion.node_agent.pages.parking_words import ParkingAnswer
+from orion.node_agent.parking.answers import Asked, Verdict, verdict
 from orion.node_agent.parking.reserve import Reserve
 from orion.node_agent.parking.wishes import RoomWishes
 
@@ -68,13 +69,38 @@ def test_an_allocation_that_fails_beside_free_room_gets_more() -> None:
     assert wishes.wished == 0
 
 
+def asked(number: int, seconds: float = 1.0, **fields: Any) -> Asked:
+    return Asked(number, seconds, **{"held": 0, "parked_seconds": 0.0, "listed": 0, "patience": 15.0, **fields})
+
+
+def answer(state: ParkingState, number: int = 0) -> ParkingAnswer:
+    return ParkingAnswer(number, 0, ParkingReason.NONE, state)
+
+
+def test_what_a_client_says_is_believed_for_a_limited_time_only() -> None:
+    assert verdict(answer(ParkingState.RUNNING), asked(1)) is Verdict.LEAVING
+    assert verdict(answer(ParkingState.RUNNING), asked(1, 16.0)) is Verdict.SILENT
+    assert verdict(answer(ParkingState.LEAVING), asked(1, 16.0)) is Verdict.OVERDUE
+    assert verdict(answer(ParkingState.LEAVING), asked(1, 16.0, held=1 << 30)) is Verdict.LEAVING
+    assert verdict(answer(ParkingState.REFUSED, 3), asked(3)) is Verdict.REFUSED
+    assert verdict(answer(ParkingState.REFUSED, 1), asked(3)) is Verdict.LEAVING
+    assert verdict(answer(ParkingState.PARKED), asked(1, listed=1, parked_seconds=1.9)) is Verdict.PARKED
+    assert verdict(answer(ParkingState.PARKED), asked(1, listed=1, parked_seconds=2.1)) is Verdict.LIES
+    assert verdict(answer(ParkingState.PARKED), asked(2)) is Verdict.RETURNING
+    assert verdict(answer(ParkingState.PARKED), asked(2, 16.0)) is Verdict.ASLEEP
+    assert verdict(answer(ParkingState.RETURNING), asked(2)) is Verdict.RETURNING
+    assert verdict(answer(ParkingState.RETURNING), asked(2, 16.0)) is Verdict.HERE
+    for state in (ParkingState.PARKED, ParkingState.RETURNING, ParkingState.LEAVING):
+        assert verdict(answer(state), asked(0, was_away=False)) is Verdict.HERE
+
+
 @pytest.mark.parametrize(
-    ("word", "answer"),
+    ("word", "expected"),
     [
         (0, (0, 0, ParkingReason.NONE, ParkingState.RUNNING)),
         (7 << 32 | 801 << 16 | 2 << 8 | 4, (7, 801, ParkingReason.MANAGED, ParkingState.REFUSED)),
         (2**64 - 1, (2**32 - 1, 0xFFFF, ParkingReason.NONE, ParkingState.RUNNING)),
     ],
 )
-def test_any_word_is_an_answer(word: int, answer: tuple[object, ...]) -> None:
-    assert ParkingAnswer.of(word) == answer
+def test_any_word_is_an_answer(word: int, expected: tuple[object, ...]) -> None:
+    assert ParkingAnswer.of(word) == expected
