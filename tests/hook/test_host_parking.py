@@ -78,6 +78,14 @@ def test_a_parked_process_holds_nothing_and_computes_on_when_it_is_back(parking:
     assert len(be.said) == 1
 
 
+def test_a_process_that_has_only_allocated_leaves(parking: ParkingSlot) -> None:
+    be = parking.machine.start_in(parking.root)
+    be.must("init 0")
+    be.must(f"alloc {HELD * MIB}")
+    parking.leaves(be)
+    parking.returns(be)
+
+
 @pytest.mark.parametrize("work", ["flood 2 200", "threads 4 2 300", "graphs 200 500 20", "loop 2 300 5"])
 def test_it_leaves_from_the_middle_of_its_work(parking: ParkingSlot, work: str) -> None:
     be = parking.start()

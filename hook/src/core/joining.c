@@ -29,7 +29,10 @@ struct orion_gpu *orion_gpu_of(CUdevice device)
     atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);
     gpu = orion_gpu_make(process, device, joins, &made);
     if (!made) return gpu;
-    if (joins) orion_thread_start(process, gpu);
+    if (joins) {
+        orion_thread_start(process, gpu);
+        orion_parking_start_once_joined(process, gpu);
+    }
     register_exit_handler(process);
     return gpu;
 }

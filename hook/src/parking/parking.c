@@ -141,11 +141,22 @@ static void *park(void *argument)
     return NULL;
 }
 
-static void start(struct orion_process *process)
+/* Nobody knows yet whether the slot parks. A thread that begins later would have no thread of the program to start it, if the
+ * program only allocates. */
+static void *await_join_and_park(void *argument)
+{
+    struct orion_gpu *gpu = argument;
+    orion_gpu_await_join(gpu);
+    if (atomic_load(&gpu->role) == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks) return park(orion_the_process);
+    atomic_store(&orion_the_process->parks, 0);
+    return NULL;
+}
+
+static void start(struct orion_process *process, void *(*body)(void *), void *argument)
 {
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&process->parks, &none, 1)) return;
-    if (orion_thread_spawn(park, process) != 0) atomic_store(&process->parks, 0);
+    if (orion_thread_spawn(body, argument) != 0) atomic_store(&process->parks, 0);
 }
 
 /* -- For the program's threads --------------------------------------------------------------------------------------- */
@@ -153,7 +164,12 @@ static void start(struct orion_process *process)
 void orion_parking_start(struct orion_process *process, const struct orion_gpu *gpu)
 {
     atomic_fetch_and(&process->errands, ~(uint32_t)ORION_ERRAND_PARKER);
-    if (orion_gpu_grant(gpu)->parks) start(process);
+    if (orion_gpu_grant(gpu)->parks) start(process, park, process);
+}
+
+void orion_parking_start_once_joined(struct orion_process *process, struct orion_gpu *gpu)
+{
+    start(process, await_join_and_park, gpu);
 }
 
 /* Some programs end threads that they do not know. Nobody else would let the waiting launches go. */
@@ -164,7 +180,7 @@ static void revive(struct orion_process *process)
     int kept = errno;
     if (syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH && atomic_load(&orion_parking(process)->thread) == thread) {
         atomic_store(&process->parks, 0);
-        start(process);
+        start(process, park, process);
     }
     errno = kept;
 }
