@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "be/state.h"
@@ -192,18 +193,36 @@ static void the_program_ends_the_parker(void)
     uint32_t before = atomic_load(&launched);
     launch(NULL);
     CHECK(atomic_load(&launched) == before + 1 && atomic_load(&state) == CU_PROCESS_STATE_RUNNING);
+    SAYS(13, NOTHING, ORION_PARKING_REFUSED); /* else the agent would wait for an answer for ever */
     wish(14);
     SAYS(14, NOTHING, ORION_PARKING_RUNNING);
     CHECK(atomic_load(&process->untouchable) == 0);
 }
 
-static void it_is_lost(void)
+/* The agent changes its mind at any moment, also while the parker reads the wishes: the last wish counts. */
+static uint32_t wishes_come_at_any_moment(uint32_t number)
 {
-    wish(15);
-    SAYS(15, NOTHING, ORION_PARKING_PARKED);
+    for (uint32_t round = 0; round < 2000; round++) {
+        wish(number + 1);
+        for (uint32_t i = 0; i < round % 400; i++) orion_pause();
+        number = wish(number + 2);
+        uint64_t parked = answer(number, NOTHING, ORION_PARKING_PARKED), until = orion_now() + DEADLINE_NS;
+        while (atomic_load(&gpu->record->parking) != parked) {
+            CHECK(orion_now() < until);
+            sched_yield();
+        }
+    }
+    return number;
+}
+
+static void it_is_lost(uint32_t number)
+{
+    wish(number);
+    SAYS(number, NOTHING, ORION_PARKING_PARKED);
+    number = wishes_come_at_any_moment(number);
     atomic_store(&returns_with, CUDA_ERROR_OUT_OF_MEMORY);
-    wish(16);
-    SAYS(16, CUDA_ERROR_OUT_OF_MEMORY, ORION_PARKING_REASON_RESTORE, ORION_PARKING_LOST);
+    number = wish(number + 1);
+    SAYS(number, CUDA_ERROR_OUT_OF_MEMORY, ORION_PARKING_REASON_RESTORE, ORION_PARKING_LOST);
     CHECK(!launches_wait());
 }
 
@@ -230,7 +249,7 @@ int main(void)
     it_stops_half_way();
     some_memory_keeps_it();
     the_program_ends_the_parker();
-    it_is_lost();
+    it_is_lost(15);
     shared_memory_keeps_it();
     return 0;
 }

@@ -47,12 +47,15 @@ static void say(struct orion_process *process, enum orion_parking_state state, s
     }
 }
 
-/* Notes the wishes that the next answer is about. Returns whether one of them is new. */
-static bool note_wishes(struct orion_process *process)
+/* Notes the wishes that the next answer is about. Returns whether one of them is new; *away: whether one of them is to leave.
+ * Each word is read once: a wish that came between two reads would count as answered, and nobody would obey it. */
+static bool note_wishes(struct orion_process *process, bool *away)
 {
     bool newer = false;
+    *away = false;
     for (uint32_t i = 0; i < gpus_of(process); i++) {
         uint32_t number = orion_parking_number(&process->gpus[i]);
+        *away |= orion_parking_is_a_wish(number);
         newer |= atomic_exchange(&orion_parking(process)->answered[i], number) != number;
     }
     return newer;
@@ -91,8 +94,7 @@ static void leave(struct orion_process *process)
         orion_say_once(process, ORION_SAY_PARKED);
         return;
     }
-    let_launches_go(process);
-    if (stopped) note_wishes(process);
+    let_launches_go(process); /* if it has stopped, the next look answers the newer wish */
     say(process, stopped ? ORION_PARKING_RUNNING : ORION_PARKING_REFUSED, stopped ? well : outcome);
 }
 
@@ -110,8 +112,7 @@ static void come_back(struct orion_process *process)
 /* One look at the wishes. */
 static void obey(struct orion_process *process)
 {
-    bool wished = orion_parking_is_wished(process), away = atomic_load(&orion_parking(process)->away) != 0;
-    bool newer = note_wishes(process);
+    bool wished, newer = note_wishes(process, &wished), away = atomic_load(&orion_parking(process)->away) != 0;
     if (away && !wished) come_back(process);
     else if (!away && wished && newer && !atomic_load(&orion_parking(process)->ends)) leave(process);
     else if (newer) /* nothing to do: the agent has changed its mind in between */
@@ -124,8 +125,12 @@ static void begin_again(struct orion_process *process)
     if (atomic_exchange(&orion_parking(process)->thread, (uint32_t)syscall(SYS_gettid)) == 0) return;
     if (!(atomic_load(&process->errands) & ORION_ERRAND_STAY)) return;
     atomic_store(&orion_parking(process)->away, orion_parking_is_away(process));
-    if (atomic_load(&orion_parking(process)->away)) say(process, ORION_PARKING_PARKED, well);
-    else let_launches_go(process);
+    if (atomic_load(&orion_parking(process)->away)) {
+        say(process, ORION_PARKING_PARKED, well);
+        return;
+    }
+    let_launches_go(process);
+    say(process, ORION_PARKING_REFUSED, well); /* it tries again upon a newer wish */
 }
 
 static void *park(void *argument)
