@@ -12,7 +12,7 @@ from orion.node_agent.pages.parking_words import ParkingAnswer
 
 LIE_SECONDS = 2.0
 """ The driver may list a process for so long after it has left. """
-_SLOWEST = 256 << 20
+_SLOWEST = 1 << 30
 """ Bytes a second: nobody leaves or comes back slower, unless it is stuck. """
 
 

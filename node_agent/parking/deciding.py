@@ -92,15 +92,16 @@ class _Deciding:
     def _make_room(self, gpu: str) -> None:
         room = self._view.cards[gpu]
         movable = [each for each in self._here() if self._may_leave(each)]
-        most = self._soon(gpu) - room.kept + sum(each.held.get(gpu, 0) for each in [*movable, *self._returning()])
+        # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
+        most = self._soon(gpu) + sum(each.held.get(gpu, 0) for each in [*movable, *self._returning()])
         if self._wished[gpu] > most:
             self._hopeless.add(gpu)
             self._wished[gpu] = 0
-        wished = self._wished[gpu] + room.kept
+        wished = self._wished[gpu]
         if room.free is not None:
             rested = [each for each in movable if not each.has_returned or self._has_stayed(each)]
             self._until(gpu, wished + room.reserve + room.promised, rested)
-        if self._wished[gpu]:
+        if wished:
             self._until(gpu, wished, movable)
 
     def _until(self, gpu: str, needed: int, candidates: Iterable[Tenant]) -> None:
@@ -116,7 +117,7 @@ class _Deciding:
         room = self._view.cards[gpu]
         if room.free is None:
             return
-        kept = room.reserve + room.promised + room.kept + self._wished[gpu]
+        kept = room.reserve + room.promised + self._wished[gpu]
         new = [each for each in self._here() if each.is_new and self._may_leave(each) and gpu in each.gpus]
         for tenant in sorted(new, key=lambda each: (-each.since, each.name)):
             here = [each for each in self._here() if each.parks and gpu in each.gpus]

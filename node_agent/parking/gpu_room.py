@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from orion.hook import layout
+from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.reserve import Reserve
 from orion.node_agent.parking.tenants import Listed, Present, held
@@ -19,6 +20,9 @@ _STALE_SECONDS = 2.0
 _USUAL_LEAVING_SECONDS = 2.0
 _GROWTH = 64 * _MIB
 """ hp that has grown so much since the last look needs another one at once. """
+
+_LEEWAY = 256 * _MIB
+""" What the driver itself holds for hp may have grown after hp got its credit. """
 
 
 class GpuRoom:
@@ -59,6 +63,13 @@ class GpuRoom:
         """Return what people see."""
         return GpuParking(self._answer[0], self.reserve, dict(self._counts), dict(self._seconds))
 
+    def is_granted(self, client: Client, size: int) -> bool:
+        """Return whether the grant allows a client an allocation, which the client counts as held while it asks."""
+        limit = client.slot.grant.memory_limit_bytes
+        others = sum(held(each) for each in self._shared_gpu.of_slot(client.slot) if each is not client)
+        own = max(held(client), size + client.uncounted_mib * _MIB)
+        return not limit or own + others <= limit + _LEEWAY
+
     def grows(self) -> bool:
         """Return whether hp has grown much since the last look."""
         return self._held_by_hp() > self._hp_held + _GROWTH
@@ -90,7 +101,8 @@ class GpuRoom:
         free, answered = self._answer
         self.free_for_hp = None if free is None else free - coming
         self.wishes.decided = asked if answered >= asked else self.wishes.decided
-        self.wishes.hopeless = hopeless
+        if hopeless:
+            self.wishes.give_up()
 
     def _held_by_hp(self) -> int:
         return sum(held(each) for each in self._shared_gpu.clients.values() if each.role is layout.Role.HP)

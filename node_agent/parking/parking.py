@@ -142,10 +142,13 @@ class Parking:
         total = self._gpus[client.slot.gpu].shared_gpu.gpu.memory_bytes
         if room is None or client.role is not layout.Role.HP or size > total or not client.slot.grant.memory_wait_ns:
             return CreditAnswer.NO
-        wish, is_new = room.wishes.note(client, size, time.monotonic())
+        if not room.is_granted(client, size):
+            return CreditAnswer.NO
+        now = time.monotonic()
+        wish, is_new = room.wishes.note(client, size, now)
         if is_new:
             self.wake()
-        return room.wishes.answer(wish, room.free_for_hp)
+        return room.wishes.answer(wish, room.free_for_hp, now)
 
     def wish(self, uuid: str, slot: Slot, away: bool) -> None:
         """Note that a person wants a slot's processes away, or no longer."""

@@ -38,6 +38,12 @@ class Member(NamedTuple):
         total = self.shared_gpu.gpu.memory_bytes
         return min(total, sum(held(each) for each in self.clients))
 
+    @property
+    def most(self) -> int:
+        """What its processes may hold of the GPU, in bytes, whatever they say."""
+        total = self.shared_gpu.gpu.memory_bytes
+        return min(total, self.slot.grant.memory_limit_bytes or total)
+
 
 def held(client: Client) -> int:
     """Return what a client holds of its GPU, in bytes; while it is parked, without what the driver held for it."""
@@ -96,12 +102,8 @@ class Present:
 
     def _parked(self, uuid: str) -> int:
         """Return what clients say that they held when they left, but no more than they may hold."""
-        said = 0
-        for member in self.members:
-            most = member.slot.grant.memory_limit_bytes or member.shared_gpu.gpu.memory_bytes
-            if member.slot.gpu == uuid:
-                said += min(most, sum(each.record.parked_bytes for each in member.clients))
-        return said
+        of_gpu = [member for member in self.members if member.slot.gpu == uuid]
+        return sum(min(each.most, sum(client.record.parked_bytes for client in each.clients)) for each in of_gpu)
 
     def wants(self) -> dict[str, int]:
         """Return what the tenant may hold soon: up to its limit while it is young, then what it has held at most."""
@@ -183,7 +185,7 @@ class Present:
         asked = Asked(
             number=member.slot.parking.number,
             seconds=now - max(self.known.asked, client.joined_ns / 1e9),
-            held=max(held(client), self.known.left.get(member.slot.gpu, 0)),
+            held=min(member.most, max(held(client), self.known.left.get(member.slot.gpu, 0))),
             parked_seconds=now - since,
             listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
             patience=patience,
@@ -198,7 +200,8 @@ class Present:
         self.known.here_seconds += passed
         self.known.stayed += passed if waits else 0.0
         for uuid, amount in self.by_gpu().items():
-            self.known.peak[uuid] = max(amount, self.known.peak.get(uuid, 0))
+            most = sum(member.most for member in self.members if member.slot.gpu == uuid)
+            self.known.peak[uuid] = max(min(amount, most), self.known.peak.get(uuid, 0))
 
     def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
         """Return the tenant as `decide` sees it."""

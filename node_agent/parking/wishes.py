@@ -7,6 +7,8 @@ from orion.node_agent.clients.client import Client
 
 _LASTS_SECONDS = 1.0
 """ A client that has not asked again for so long waits no more, or has taken what it was given. """
+_GIVEN_SECONDS = 0.25
+""" A client that has not asked again for so long has taken what it was given; its driver needs less to refuse. """
 _MORE_LEAST, _MORE_MOST = 64 << 20, 512 << 20
 """ How much more than it needs is made free for a client whose allocation failed although the room was there. """
 
@@ -26,6 +28,11 @@ class Wish:
     more: int = 0
     given: bool = False
     """ The answer was that the room is there. """
+    given_at: float = 0.0
+    is_hopeless: bool = False
+    """ Nobody can make so much room. """
+    is_refused: bool = False
+    """ The answer was that the room will not come. """
 
     @property
     def needed(self) -> int:
@@ -38,8 +45,6 @@ class RoomWishes:
 
     def __init__(self) -> None:
         self._wishes: dict[Client, Wish] = {}
-        self.hopeless = False
-        """ By the last decision, nobody can make so much room. """
         self.decided = 0.0
         """ When the driver was asked before the last decision. """
 
@@ -47,7 +52,7 @@ class RoomWishes:
         """Note what a client asks for; return its wish, and whether it is new."""
         self.forget(now)
         wish, held = self._wishes.get(client), client.record.memory_mib
-        if wish is None or (wish.given and held > wish.held_mib):  # the last one has been fulfilled
+        if wish is None or wish.is_refused or (wish.given and held > wish.held_mib):  # it is about another allocation
             wish = self._wishes[client] = Wish(size, held, now, now)
             return wish, True
         wish.asked = now
@@ -60,31 +65,39 @@ class RoomWishes:
             return wish, True
         return wish, False
 
-    def answer(self, wish: Wish, free: int | None) -> CreditAnswer:
+    def answer(self, wish: Wish, free: int | None, now: float) -> CreditAnswer:
         """Answer a wish.
 
         Args:
             wish: of this GPU.
             free: what the driver said before the last decision, less what others have been given.
+            now: in seconds.
         """
         if self.decided < wish.noted:
             return CreditAnswer.LATER
         if free is not None and free - self.kept(but=wish) >= wish.needed:
-            wish.given = True
+            wish.given, wish.given_at = True, now
             return CreditAnswer.YES
-        return CreditAnswer.NO if self.hopeless else CreditAnswer.LATER
+        wish.is_refused = wish.is_hopeless
+        return CreditAnswer.NO if wish.is_hopeless else CreditAnswer.LATER
+
+    def give_up(self) -> None:
+        """Note that nobody can make room for all wishes: the largest one fails, and spoils no other one."""
+        waiting = [each for each in self._wishes.values() if not each.given and not each.is_hopeless]
+        if waiting:
+            max(waiting, key=lambda each: each.needed).is_hopeless = True
 
     def forget(self, now: float) -> None:
         """Forget clients that ask no more, and those that have left."""
         for client, wish in list(self._wishes.items()):
-            taken = wish.given and client.record.memory_mib > wish.held_mib
+            taken = wish.given and (client.record.memory_mib > wish.held_mib or now - wish.given_at > _GIVEN_SECONDS)
             if taken or now - wish.asked > _LASTS_SECONDS:
                 del self._wishes[client]
 
     @property
     def wished(self) -> int:
         """What clients wait for, in bytes."""
-        return sum(each.needed for each in self._wishes.values() if not each.given)
+        return sum(each.needed for each in self._wishes.values() if not each.given and not each.is_hopeless)
 
     def kept(self, but: Wish | None = None) -> int:
         """Return what clients have been given and have not taken yet, in bytes."""

@@ -39,10 +39,10 @@ class Cards:
         self.clients.append(tenant)
         return tenant
 
-    def hp(self, mib: int = 0, wait_ms: int = 30_000) -> ProtocolClient:
+    def hp(self, mib: int = 0, wait_ms: int = 30_000, limit: int = 0) -> ProtocolClient:
         """Let hp join. What it holds before others join is no growth, for which room would be kept free."""
         with self.administrator() as administrator:
-            administrator.set_grant(GPU, "hp-0", memory_wait_ms=wait_ms)
+            administrator.set_grant(GPU, "hp-0", memory_wait_ms=wait_ms, memory_limit_bytes=limit)
         client = ProtocolClient(self.agent.slot("hp-0")).join()
         self.clients.append(client)
         assert self.hold(client, mib)
@@ -131,6 +131,16 @@ def test_hp_learns_at_once_that_nobody_can_make_so_much_room(cards: Cards, size:
     assert tenant.park == 0
 
 
+@pytest.mark.parametrize(("held", "size"), [(0, 3 * GIB), (1500, GIB), (2**44 - 1, GIB)])
+def test_hp_gets_no_room_beyond_its_limit(cards: Cards, held: int, size: int) -> None:
+    cards.be("be-0", 8000).obey()
+    hp = cards.hp(limit=2 * GIB)
+    hp.record.set(layout.RecordPage, "memory_bytes", held * MIB)
+    with ProtocolClient(cards.agent.slot("hp-0")).join() as second:
+        second.record.set(layout.RecordPage, "memory_bytes", GIB)
+        assert wait_for_room(hp, size) is CreditAnswer.NO
+
+
 def test_who_does_not_wait_for_room_gets_none(cards: Cards) -> None:
     tenant, hp = cards.be("be-0", 8000).obey(), cards.hp(wait_ms=0)
     assert ask_for_room(hp, GIB) is CreditAnswer.NO
@@ -212,6 +222,30 @@ def test_words_that_mean_nothing_harm_only_their_writer(cards: Cards, word: int)
     assert leaves.state is ParkingState.PARKED
     assert cards.hold(hp, 0)
     leaves.reaches(ParkingState.RUNNING)
+
+
+def test_who_leaves_for_ever_and_says_that_it_holds_everything_delays_hp_only_for_a_while(cards: Cards) -> None:
+    hp, hostile, leaves = cards.hp(3500), cards.be("be-0", 500, limit=GIB), cards.be("be-1", 4000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+    eventually(lambda: hostile.park == 1)
+    hostile.record.set(layout.RecordPage, "memory_bytes", 2**63)
+    hostile.answer(ParkingState.LEAVING)
+    assert wait_for_room(hp, 3500 * MIB) is CreditAnswer.YES
+    assert leaves.state is ParkingState.PARKED
+
+
+def test_who_comes_back_for_ever_keeps_room_from_others_only_for_a_while(cards: Cards) -> None:
+    hp, hostile = cards.hp(), cards.be("be-0", 500, limit=GIB).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        hostile.reaches(ParkingState.PARKED)
+        hostile.rest()
+        administrator.park_slot(GPU, "be-0", away=False)
+    eventually(lambda: hostile.park == 2)
+    hostile.record.set(layout.RecordPage, "memory_bytes", 2**63)
+    hostile.answer(ParkingState.RETURNING)
+    eventually(lambda: ask_for_room(hp, GIB) is CreditAnswer.YES)
 
 
 def test_a_person_keeps_a_tenant_away_until_the_person_wants_it_back(cards: Cards) -> None:

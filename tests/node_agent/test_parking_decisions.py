@@ -43,6 +43,12 @@ def test_room_that_is_already_being_made_is_not_made_twice() -> None:
     assert decide(view(0, tenant("a", Place.LEAVING, 3), tenant("b", Place.HERE, 3), wished=2)).leave == ()
 
 
+def test_nobody_leaves_for_what_hp_has_been_given_and_may_have_taken() -> None:
+    here = tenant("a", Place.HERE, 3)
+    assert decide(view(1, here, reserve=1, kept=2)) == Wishes()
+    assert decide(view(0, here, wished=2, kept=2)) == Wishes(leave=("a",))
+
+
 def test_who_has_just_returned_leaves_for_hp_that_waits_but_not_for_the_reserve() -> None:
     returned = tenant("a", Place.HERE, 3, has_returned=True, change_seconds=100)
     assert decide(view(0, returned, reserve=1)).leave == ()

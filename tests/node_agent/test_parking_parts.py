@@ -42,18 +42,43 @@ def test_a_wish_is_answered_by_a_decision_that_knew_it() -> None:
     wishes, hp = RoomWishes(), client()
     wish, is_new = wishes.note(hp, GIB, 10.0)
     assert is_new
-    assert wishes.answer(wish, 2 * GIB) is CreditAnswer.LATER
+    assert wishes.answer(wish, 2 * GIB, 10.0) is CreditAnswer.LATER
     wishes.decided = 10.001
     assert not wishes.note(hp, GIB, 10.005)[1]
-    assert wishes.answer(wish, GIB // 2) is CreditAnswer.LATER
-    wishes.hopeless = True
-    assert wishes.answer(wish, GIB // 2) is CreditAnswer.NO
-    assert wishes.answer(wish, GIB) is CreditAnswer.YES
+    assert wishes.answer(wish, GIB // 2, 10.006) is CreditAnswer.LATER
+    wishes.give_up()
+    assert wishes.answer(wish, GIB // 2, 10.006) is CreditAnswer.NO
+    assert wishes.answer(wish, GIB, 10.007) is CreditAnswer.YES
     assert (wishes.wished, wishes.kept()) == (0, GIB)
     other, _ = wishes.note(client(), GIB, 10.0005)
-    assert wishes.answer(other, 2 * GIB - 1) is not CreditAnswer.YES, "the room is the first one's"
+    assert wishes.answer(other, 2 * GIB - 1, 10.007) is not CreditAnswer.YES, "the room is the first one's"
     hp.record.memory_mib = 1024
     wishes.forget(10.01)
+    assert wishes.kept() == 0
+
+
+def test_a_wish_that_nobody_can_fulfil_harms_no_other_one() -> None:
+    wishes, greedy, modest = RoomWishes(), client(), client()
+    large, _ = wishes.note(greedy, 80 * GIB, 10.0)
+    small, _ = wishes.note(modest, GIB, 10.0)
+    wishes.decided = 10.01
+    wishes.give_up()
+    assert wishes.wished == GIB, "the next decision is about the other wish alone"
+    assert wishes.answer(small, 0, 10.02) is CreditAnswer.LATER
+    assert wishes.answer(large, 0, 10.02) is CreditAnswer.NO
+    again, is_new = wishes.note(greedy, GIB // 2, 10.02)
+    assert (again.size, is_new) == (GIB // 2, True), "the answer was about the earlier wish"
+    assert wishes.answer(again, 0, 10.02) is CreditAnswer.LATER
+
+
+def test_what_a_client_has_been_given_is_not_kept_for_long() -> None:
+    wishes, hp = RoomWishes(), client(1024)  # it says before an allocation that it holds the memory
+    wish, _ = wishes.note(hp, GIB, 10.0)
+    wishes.decided = 10.01
+    assert wishes.answer(wish, GIB, 10.6) is CreditAnswer.YES
+    wishes.forget(10.7)
+    assert wishes.kept() == GIB
+    wishes.forget(10.9)
     assert wishes.kept() == 0
 
 
@@ -61,7 +86,7 @@ def test_an_allocation_that_fails_beside_free_room_gets_more() -> None:
     wishes, hp = RoomWishes(), client()
     wishes.decided = 100.0
     wish, _ = wishes.note(hp, GIB, 10.0)
-    assert wishes.answer(wish, GIB) is CreditAnswer.YES
+    assert wishes.answer(wish, GIB, 10.007) is CreditAnswer.YES
     again, is_new = wishes.note(hp, GIB, 10.01)
     assert (again is wish, is_new) == (True, True)
     assert again.needed == GIB + (64 << 20)
