@@ -199,6 +199,23 @@ static void the_program_ends_the_parker(void)
     CHECK(atomic_load(&process->untouchable) == 0);
 }
 
+/* An agent that has lost its state gives new pages, with a word that says nothing about this process: there may be no room. */
+static void it_stays_away_until_a_new_agent_knows(uint32_t number)
+{
+    wish(number);
+    SAYS(number, NOTHING, ORION_PARKING_PARKED);
+    for (uint32_t unknowing = 0; unknowing <= 2; unknowing += 2) {
+        atomic_store(&gpu->record->parking, 0);
+        wish(unknowing);
+        SAYS(unknowing, NOTHING, ORION_PARKING_PARKED);
+        CHECK(atomic_load(&state) == CU_PROCESS_STATE_CHECKPOINTED && launches_wait());
+    }
+    wish(3);
+    SAYS(3, NOTHING, ORION_PARKING_PARKED);
+    wish(4);
+    SAYS(4, NOTHING, ORION_PARKING_RUNNING);
+}
+
 /* The agent changes its mind at any moment, also while the parker reads the wishes: the last wish counts. */
 static uint32_t wishes_come_at_any_moment(uint32_t number)
 {
@@ -249,7 +266,8 @@ int main(void)
     it_stops_half_way();
     some_memory_keeps_it();
     the_program_ends_the_parker();
-    it_is_lost(15);
+    it_stays_away_until_a_new_agent_knows(15);
+    it_is_lost(5);
     shared_memory_keeps_it();
     return 0;
 }

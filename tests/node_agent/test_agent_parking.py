@@ -348,6 +348,15 @@ def test_a_client_that_stays_away_is_let_back_by_an_agent_that_has_lost_its_stat
     tenant.reaches(ParkingState.RUNNING)
 
 
+def test_a_client_that_joins_as_a_new_one_while_it_is_away_comes_back_when_there_is_room(cards: Cards) -> None:
+    hp, tenant = cards.hp(7000), cards.be("be-0", 0)
+    tenant.says(4096)  # what it will take when it comes back
+    tenant.answer(ParkingState.PARKED)
+    eventually(lambda: tenant.park == 1)
+    assert cards.hold(hp, 0)
+    tenant.obey().reaches(ParkingState.RUNNING)
+
+
 def test_a_second_tenant_waits_for_its_turn_where_both_may_need_all(cards: Cards) -> None:
     first = cards.be("be-0", 5000, limit=6 * GIB).obey()
     second = cards.be("be-1", 100, limit=6 * GIB).obey()

@@ -16,12 +16,14 @@
 #include "system/system.h"
 
 #define POLL_NS (250 * ORION_MILLISECOND)
+#define UNKNOWN_NS (20 * ORION_SECOND) /* in which an agent that parks sees that the process is away, and says what it shall do */
 
 struct orion_parking {
     _Atomic uint32_t thread;               /* the parker's thread id; 0: it has not begun */
     _Atomic uint32_t away;                 /* 1: the process has left, and the parker knows */
     _Atomic uint32_t ends;                 /* 1: the process exits */
     _Atomic uint32_t answered[ORION_GPUS]; /* by GPU: the wish that was answered last */
+    _Atomic uint64_t unknown_until;        /* until then only a newer wish lets it come back; 0: the agent knows that it is away */
 };
 ORION_PART(parking)
 
@@ -109,14 +111,41 @@ static void come_back(struct orion_process *process)
     if (lost) orion_say_once(process, ORION_SAY_LOST);
 }
 
+/* Whether the process has got a new record page, which does not say yet that it is away. */
+static bool is_unknown(struct orion_process *process)
+{
+    for (uint32_t i = 0; i < gpus_of(process); i++) {
+        struct orion_gpu *gpu = &process->gpus[i];
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE && atomic_load(&gpu->record->parking) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether the process may come back, as no slot wants it away. An agent that did not know the process has not looked for room:
+ * it reads that the process is away, and says more. One of an earlier version never does, so this ends. */
+static bool may_come_back(struct orion_process *process, bool newer)
+{
+    _Atomic uint64_t *until = &orion_parking(process)->unknown_until;
+    if (is_unknown(process)) {
+        atomic_store(until, orion_now() + UNKNOWN_NS);
+        say(process, ORION_PARKING_PARKED, well);
+        return false;
+    }
+    return newer || orion_now() >= atomic_load(until);
+}
+
 /* One look at the wishes. */
 static void obey(struct orion_process *process)
 {
     bool wished, newer = note_wishes(process, &wished), away = atomic_load(&orion_parking(process)->away) != 0;
-    if (away && !wished) come_back(process);
+    if (wished) atomic_store(&orion_parking(process)->unknown_until, 0);
+    if (away && !wished) {
+        if (may_come_back(process, newer)) come_back(process);
+        return;
+    }
+    if (away && (newer || is_unknown(process))) say(process, ORION_PARKING_PARKED, well);
     else if (!away && wished && newer && !atomic_load(&orion_parking(process)->ends)) leave(process);
-    else if (newer) /* nothing to do: the agent has changed its mind in between */
-        say(process, away ? ORION_PARKING_PARKED : ORION_PARKING_RUNNING, well);
+    else if (!away && newer) say(process, ORION_PARKING_RUNNING, well); /* nothing to do: the agent has changed its mind */
 }
 
 /* An earlier parker may have been ended by the program in the middle of a step. */
