@@ -112,15 +112,18 @@ class ManagedGPU:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def client_environment(self, role: str, request: float = 0.0, all_gpus: bool = False) -> dict[str, str]:
+    def client_environment(
+        self, role: str, request: float = 0.0, all_gpus: bool = False, memory: Mapping[str, Any] | None = None
+    ) -> dict[str, str]:
         """Open a slot and return the environment of its clients.
 
         Args:
             role: "hp" or "be".
             request: The part of the GPU's time that a be slot requests; 0: none.
             all_gpus: Open a slot on each other GPU of the machine, too: the clients are the ranks of a job.
+            memory: The fields of OpenSlotRequest about memory; None: no limit, and no sharing.
         """
-        slot = self._open(self.gpu.uuid, role, request)
+        slot = self._open(self.gpu.uuid, role, request, **(memory or {}))
         seen = self._root / "clients" / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
         (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
@@ -157,6 +160,10 @@ class ManagedGPU:
         asked = agent_pb2.SetGrantRequest(gpu=self.gpu.uuid, name=slot, request=request, limit=limit)
         self._ask(self._stub.SetGrant, asked)
 
+    def park(self, slot: str, away: bool) -> None:
+        """Want a slot's processes out of the GPU's memory, or no longer want that."""
+        self._ask(self._stub.ParkSlot, agent_pb2.ParkSlotRequest(gpu=self.gpu.uuid, name=slot, away=away))
+
     def agent_cpu_seconds(self) -> float:
         """Return the CPU time that the agent has used so far."""
         assert self._agent is not None
@@ -169,8 +176,9 @@ class ManagedGPU:
         current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
         return current
 
-    def _open(self, gpu: str, role: str, request: float) -> agent_pb2.Slot:
-        asked = agent_pb2.OpenSlotRequest(gpu=gpu, role=role.upper(), owner_process_id=os.getpid(), request=request)
+    def _open(self, gpu: str, role: str, request: float, **memory: Any) -> agent_pb2.Slot:
+        owner = 0 if memory else os.getpid()  # what one process owns leaves the GPU's memory together
+        asked = agent_pb2.OpenSlotRequest(gpu=gpu, role=role.upper(), owner_process_id=owner, request=request, **memory)
         opened: agent_pb2.Slot = self._ask(self._stub.OpenSlot, asked)
         return opened
 

@@ -162,6 +162,36 @@ def quotas(
     return 0
 
 
+@app.command(name="memory")
+def memory(
+    scenario: Annotated[
+        str, typer.Argument(metavar="FILE|SETTING", help="A file, or a setting of bench/scenarios/memory.yaml.")
+    ],
+    output: Annotated[Path, typer.Option(help="The folder for results. An existing one is continued.")] = Path(
+        "results/memory"
+    ),
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Use a simulated GPU. The figures are no results about a GPU.")
+    ] = False,
+    only: Annotated[str | None, typer.Option(metavar="SETTING", help="Only this setting.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Measure whether slots keep their memory limits, and how be tenants leave a GPU's memory and come back.
+
+    A repeated command makes what is missing. At the end it prints a table of all settings.
+    """
+    from orion.bench.commandline import say
+    from orion.bench.memory import report as table
+    from orion.bench.memory import runs
+    from orion.bench.memory import scenario as scenarios
+
+    found, one = scenarios.chosen(scenario, only)
+    runs.run(found, output, simulated, one, lambda line: None if as_json else say(line))
+    settings = table.analysed(output)
+    typer.echo(json.dumps({"settings": settings}, indent=2) if as_json else table.markdown(settings), nl=as_json)
+    return 0
+
+
 @app.command(name="report")
 def report(
     folder: Annotated[

@@ -85,7 +85,8 @@ class _Deciding:
         """Return what those who come back may take at this moment."""
         room = self._view.cards[gpu]
         kept = room.reserve + room.margin + room.promised + room.kept + self._wished[gpu]
-        return (room.free or 0) - self._coming(gpu) - kept - self._growth(gpu, self._here())
+        growth = self._growth(gpu, [*self._here(), *self._returning()])
+        return (room.free or 0) - self._coming(gpu) - kept - growth
 
     # -- Leaving -------------------------------------------------------------------------------------------------------
 
@@ -159,8 +160,9 @@ class _Deciding:
         return all(self._for_return(gpu) + self._others(gpu) >= amount for gpu, amount in size.items())
 
     def _others(self, gpu: str) -> int:
-        moving = sum(each.held.get(gpu, 0) for each in [*self._leaving(), *self._returning()])
-        return moving + sum(each.needs(gpu) for each in self._here() if self._may_leave(each))
+        leaving = sum(each.held.get(gpu, 0) for each in self._leaving())
+        others = [*self._returning(), *(each for each in self._here() if self._may_leave(each))]
+        return leaving + sum(each.needs(gpu) for each in others)
 
     def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> None:
         """Let others leave for a tenant whose turn it is, if that makes enough room for it."""

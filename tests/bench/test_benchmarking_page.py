@@ -48,7 +48,7 @@ def test_the_page_names_every_program() -> None:
 def test_the_options_on_the_page_exist(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = ""
-    parts = ("colocation", "report", "pack", "workloads", "threads", "services", "programs", "quotas")
+    parts = ("colocation", "report", "pack", "workloads", "threads", "services", "programs", "quotas", "memory")
     for command in (*(["bench", part] for part in parts), ["loadgen"], ["mps-daemon"]):
         main([*command, "--help"])
         shown += capsys.readouterr().out

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from orion.bench.colocation import scenario as colocation
+from orion.bench.memory import scenario as memory
 from orion.bench.quotas import scenario as quotas
 from orion.bench.services import scenario as services
 from orion.errors import Unreadable
 
 
 @pytest.mark.parametrize(
-    "read", [colocation.read, services.read, quotas.read], ids=["colocation", "services", "quotas"]
+    "read",
+    [colocation.read, services.read, quotas.read, memory.read],
+    ids=["colocation", "services", "quotas", "memory"],
 )
 @pytest.mark.parametrize(
     ("content", "said"),

@@ -72,6 +72,13 @@ def test_room_of_one_that_returns_is_not_given_to_another() -> None:
     assert decide(view(6, replace(returning, coming={A: 0}), away)).back == ("away",)
 
 
+def test_room_that_one_may_take_once_it_has_returned_is_not_given_to_another() -> None:
+    returning = tenant("returning", Place.RETURNING, 1, coming={A: 0}, wants={A: 4 * GIB})
+    away = tenant("away", Place.AWAY, 3)
+    assert decide(view(5.9, returning, away)).back == ()
+    assert decide(view(6, returning, away)).back == ("away",)
+
+
 def test_who_has_had_least_of_what_it_is_due_comes_back_first() -> None:
     had_much = tenant("much", Place.AWAY, 4, stayed=100.0, weight=0.9)
     had_little = tenant("little", Place.AWAY, 4, stayed=50.0, weight=0.1)

@@ -1,0 +1,75 @@
+"""Memory and kernels of a tenant by the CUDA driver, the same on a real and on the simulated GPU."""
+
+import ctypes
+from collections.abc import Callable
+
+from orion.bench.workloads import driver
+from orion.bench.workloads.driver import call, made
+
+MIB = 1 << 20
+BLOCK_MIB = 512
+""" A tenant takes its memory in blocks of this size, as a framework's allocator does. """
+
+
+def take() -> tuple[str, ctypes.c_void_p]:
+    """Make the first GPU's context current; return the GPU's name and the context."""
+    device, name = ctypes.c_int(), ctypes.create_string_buffer(64)
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    context = made("cuDevicePrimaryCtxRetain", device)
+    call("cuCtxSetCurrent", context)
+    call("cuDeviceGetName", name, len(name), device)
+    return name.value.decode(), context
+
+
+def allocate(size: int) -> tuple[int, int]:
+    """Allocate bytes; return the CUresult and the address."""
+    address = ctypes.c_uint64()
+    status: int = driver.library().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
+    return status, address.value
+
+
+def blocks(mib: int) -> list[tuple[int, int]]:
+    """Allocate memory in blocks; return address and MiB of each.
+
+    Raises:
+        Unavailable: there is not so much.
+    """
+    found = []
+    while mib > 0:
+        part, address = min(mib, BLOCK_MIB), ctypes.c_uint64()
+        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(part * MIB))
+        found.append((address.value, part))
+        mib -= part
+    return found
+
+
+def free(address: int) -> None:
+    """Free what `allocate` or `blocks` returned."""
+    call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def free_mib() -> int:
+    """Return what the driver says is free."""
+    left, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(left), ctypes.byref(total))
+    return left.value // MIB
+
+
+def kernel(simulated: bool, milliseconds: float) -> Callable[[], None]:
+    """Return a function that launches a kernel of this length on the default stream."""
+    if not simulated:
+        from orion.bench.workloads.spinning import SpinKernel
+
+        spin = SpinKernel("elapsed", 132, 1024, 0)
+        spin.argument.value = round(milliseconds * 1e6)
+        return spin.launch
+    image = f"orion-sim 1\nkernel work duration_us={milliseconds * 1e3:.3f} sms=132 params=\n"
+    function = made("cuModuleGetFunction", made("cuModuleLoadData", image.encode()), b"work")
+    arguments = (function, 1, 1, 1, 1, 1, 1, 0, ctypes.c_void_p(0), None, None)
+    return lambda: call("cuLaunchKernel", *arguments)
+
+
+def wait() -> None:
+    """Wait for all queued work."""
+    call("cuCtxSynchronize")

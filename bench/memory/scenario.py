@@ -1,0 +1,145 @@
+"""The scenario files of `orion bench memory`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from orion.bench import scenario_files
+
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Gib = Annotated[float, Field(ge=0.0625, le=1024)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Driver(_Strict):
+    """What the simulated driver's checkpoints cost, and what each context takes, on a real GPU too."""
+
+    context_mib: int = Field(default=300, ge=0, le=4096)
+    out_ms_per_gib: float = Field(default=450.0, ge=0)
+    back_ms_per_gib: float = Field(default=170.0, ge=0)
+    lock_us: int = Field(default=2000, ge=0)
+
+
+class Setting(_Strict):
+    """What all kinds have."""
+
+    name: str = Field(pattern="^[a-z0-9-]+$")
+    gpu_gib: Gib
+    """ The simulated GPU's memory; on a real GPU what a ballast leaves free. """
+    stay_factor: float = Field(default=20.0, ge=0)
+    """ The agent's --parking-stay-factor. """
+    step_ms: Annotated[float, Field(gt=0, le=10_000)] = 10.0
+    """ One step of a be trainer: kernels of 1 ms. """
+
+
+class Server(_Strict):
+    """The hp server; requests arrive by a Poisson process."""
+
+    gib: Gib
+    kernel_ms: float = Field(default=2.0, gt=0)
+    per_second: float = Field(default=20.0, gt=0)
+
+
+class Changes(Setting):
+    """One trainer is parked and comes back several times."""
+
+    kind: Literal["changes"]
+    gib: Gib
+    changes: int = Field(ge=1, le=100)
+    steps: int = Field(default=100, ge=1)
+    """ Between two changes; each change falls among them. """
+    torch: bool = True
+    """ On a real GPU: a trainer of PyTorch. """
+
+
+class Growth(Setting):
+    """hp's cache grows on a card that be trainers fill, several times."""
+
+    kind: Literal["growth"]
+    tenants: int = Field(ge=1, le=32)
+    gib: Gib
+    hp: Server
+    mib_per_second: float = Field(default=1000.0, gt=0)
+    block_mib: int = Field(default=20, ge=1)
+    seconds: Seconds
+    rounds: int = Field(default=2, ge=1)
+    pause_seconds: Seconds = 10.0
+    """ After each round, with the cache freed: for those who left to come back. """
+    resident_seconds: Seconds = 10.0
+
+
+class Density(Setting):
+    """More trainers than fit take turns beside hp."""
+
+    kind: Literal["density"]
+    tenants: int = Field(ge=2, le=32)
+    fit: int = Field(ge=1)
+    """ How many trainers fit at a time; the run of these alone is what the others are compared with. """
+    gib: Gib
+    hp: Server
+    seconds: Seconds
+    settle_seconds: float = Field(default=5.0, ge=0)
+    alone_seconds: Seconds = 10.0
+    resident_seconds: Seconds = 10.0
+
+    @model_validator(mode="after")
+    def _more_than_fit(self) -> "Density":
+        if self.fit >= self.tenants:
+            raise ValueError(f"fit is {self.fit}, and there are {self.tenants} tenants; lower `fit`, or add tenants")
+        return self
+
+
+class Limit(Setting):
+    """Processes of one slot allocate and free at random; one after the other is killed and replaced."""
+
+    kind: Literal["limit"]
+    processes: int = Field(ge=1, le=16)
+    threads: int = Field(ge=1, le=32)
+    limit_gib: Gib
+    most_mib: int = Field(default=256, ge=2)
+    """ The largest allocation. """
+    seconds: Seconds
+    kill_seconds: Seconds = 5.0
+    """ Between two kills. """
+
+
+Kind = Annotated[Changes | Growth | Density | Limit, Field(discriminator="kind")]
+
+
+class Scenario(_Strict):
+    """What to measure."""
+
+    driver: Driver = Driver()
+    settings: list[Kind] = Field(min_length=1)
+
+
+SHIPPED = Path(__file__).resolve().parent.parent / "scenarios" / "memory.yaml"
+
+
+def read(path: Path) -> Scenario:
+    """Return the scenario of a file.
+
+    Raises:
+        Unreadable: the file cannot be read, or has a wrong field; the text names the field.
+    """
+    return scenario_files.read(path, Scenario, "a scenario of `orion bench memory`", "has no settings")
+
+
+def chosen(named: str, only: str | None) -> tuple[Scenario, str | None]:
+    """Return the scenario of a file, or the shipped one with one setting of it; and the one setting to measure.
+
+    Args:
+        named: a file, or the name of a setting of the shipped scenario.
+        only: the name of a setting.
+
+    Raises:
+        Unreadable: as for `read`.
+    """
+    shipped = read(SHIPPED)
+    if only is None and named in [setting.name for setting in shipped.settings] and not Path(named).exists():
+        return shipped, named
+    return read(Path(named)), only
