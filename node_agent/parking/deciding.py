@@ -123,9 +123,14 @@ class _Deciding:
         for tenant in sorted(new, key=lambda each: (-each.since, each.name)):
             here = [each for each in self._here() if each.parks and gpu in each.gpus]
             beside = len(here) > 1 or any(gpu in each.gpus for each in self._returning())
-            if not beside or self._soon(gpu) - kept - self._growth(gpu, self._here()) >= 0:
+            held, needs = tenant.held.get(gpu, 0), tenant.needs(gpu)
+            if not beside:
                 return
-            if tenant.needs(gpu) > tenant.held.get(gpu, 0):
+            growth = self._growth(gpu, [*self._here(), *self._returning()])
+            is_short = self._soon(gpu) - kept - growth < 0
+            # It takes its memory now: what others are about to leave comes too late for it, and is for those who wait.
+            is_early = 2 * held < needs and self._for_return(gpu) + room.margin < 0
+            if needs > held and (is_short or is_early):
                 self._choose(tenant)
 
     # -- Coming back ---------------------------------------------------------------------------------------------------

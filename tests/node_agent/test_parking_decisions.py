@@ -79,6 +79,16 @@ def test_room_that_one_may_take_once_it_has_returned_is_not_given_to_another() -
     assert decide(view(6, returning, away)).back == ("away",)
 
 
+def test_a_new_one_does_not_take_what_others_are_about_to_leave() -> None:
+    leaving, waits = tenant("leaving", Place.LEAVING, 8), tenant("waits", Place.AWAY, 8)
+    new = tenant("new", Place.HERE, 0.3, wants={A: 8 * GIB}, is_new=True)
+    here = tenant("here", Place.HERE, 8)
+    assert decide(view(1, leaving, waits, here, new)).leave == ("new",)
+    assert decide(view(9, leaving, here, new)).leave == ()
+    returning = tenant("returning", Place.RETURNING, 0.3, coming={A: 0}, wants={A: 8 * GIB})
+    assert decide(view(9, returning, here, new)).leave == ("new",)
+
+
 def test_who_has_had_least_of_what_it_is_due_comes_back_first() -> None:
     had_much = tenant("much", Place.AWAY, 4, stayed=100.0, weight=0.9)
     had_little = tenant("little", Place.AWAY, 4, stayed=50.0, weight=0.1)
