@@ -1,7 +1,6 @@
 """One trainer is parked and comes back several times: how long that takes, and whether its state is the same."""
 
 import time
-from contextlib import ExitStack
 from typing import Any
 
 from orion.bench.memory.scenario import Changes
@@ -9,7 +8,7 @@ from orion.bench.memory.stage import LEAD, PATIENCE, Stage
 from orion.bench.memory.table import Row
 
 
-def measure(stack: ExitStack, stage: Stage, setting: Changes) -> dict[str, Any]:
+def measure(stage: Stage, setting: Changes) -> dict[str, Any]:
     """Return the times of all changes, in seconds, and the two states."""
     torch = setting.torch and not stage.simulated
     moved, out, back = "", list[float](), list[float]()

@@ -1,7 +1,6 @@
 """More trainers than fit take turns beside hp: each one's part of the stays, their work together, and hp's latency."""
 
 import time
-from contextlib import ExitStack
 from typing import Any
 
 from orion.bench import raw_data
@@ -14,7 +13,7 @@ from orion.bench.samples import completed_between, latencies_ms, percentile
 _SAMPLE_SECONDS = 0.25
 
 
-def measure(stack: ExitStack, stage: Stage, setting: Density) -> dict[str, Any]:
+def measure(stage: Stage, setting: Density) -> dict[str, Any]:
     """Return hp's requests alone, beside as many as fit, and beside all; the steps and stays of the trainers."""
     hp = stage.server(setting.hp)
     found: dict[str, Any] = {"alone": _serve(stage, setting, hp, [], setting.alone_seconds)}

@@ -1,7 +1,6 @@
 """hp's cache grows on a card that be trainers fill: allocations that fail or wait, and hp's requests meanwhile."""
 
 import time
-from contextlib import ExitStack
 from typing import Any
 
 from orion.bench.arrivals import poisson_arrivals
@@ -16,7 +15,7 @@ _MORE_SECONDS = 10.0
 """ The trainers run for so much longer than is planned. """
 
 
-def measure(stack: ExitStack, stage: Stage, setting: Growth) -> dict[str, Any]:
+def measure(stage: Stage, setting: Growth) -> dict[str, Any]:
     """Return hp's requests beside resident trainers, then requests and allocations of each round."""
     hp = stage.server(setting.hp, setting.mib_per_second * setting.seconds)
     tenants = []

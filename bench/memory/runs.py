@@ -11,7 +11,7 @@ from orion.bench.memory import changes, density, growth, limit
 from orion.bench.memory.scenario import Scenario
 from orion.bench.memory.stage import Stage
 
-_KINDS: dict[str, Callable[[ExitStack, Stage, Any], dict[str, Any]]] = {
+_KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
     "changes": changes.measure,
     "growth": growth.measure,
     "density": density.measure,
@@ -44,7 +44,7 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
             if simulated and setting.kind == "limit":  # contexts are charged only after they have grown
                 driver = driver.model_copy(update={"context_mib": 0})
             stage = Stage(stack, driver, setting, simulated, say)
-            measured = _KINDS[setting.kind](stack, stage, setting)
+            measured = _KINDS[setting.kind](stage, setting)
             said = {"simulated": simulated, "costs": driver.model_dump(), "setting": setting.model_dump()}
             raw_data.write(path, {**header, **said, **measured})
         say(f"{setting.name}: {time.monotonic() - began:.0f} s")
