@@ -1,14 +1,18 @@
 """Memory and kernels of a tenant by the CUDA driver, the same on a real and on the simulated GPU."""
 
 import ctypes
+import time
 from collections.abc import Callable
 
 from orion.bench.workloads import driver
 from orion.bench.workloads.driver import call, made
+from orion.errors import Unavailable
 
 MIB = 1 << 20
 BLOCK_MIB = 512
 """ A tenant takes its memory in blocks of this size, as a framework's allocator does. """
+
+_AGAIN_SECONDS = 0.05
 
 
 def take() -> tuple[str, ctypes.c_void_p]:
@@ -29,18 +33,27 @@ def allocate(size: int) -> tuple[int, int]:
     return status, address.value
 
 
-def blocks(mib: int) -> list[tuple[int, int]]:
+def blocks(mib: int, patience: float = 0.0) -> list[tuple[int, int]]:
     """Allocate memory in blocks; return address and MiB of each.
+
+    Args:
+        mib: how much.
+        patience: for how many seconds to try again while there is no room.
 
     Raises:
         Unavailable: there is not so much.
     """
-    found = []
+    found, deadline = [], time.monotonic() + patience
     while mib > 0:
-        part, address = min(mib, BLOCK_MIB), ctypes.c_uint64()
-        call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(part * MIB))
-        found.append((address.value, part))
-        mib -= part
+        part = min(mib, BLOCK_MIB)
+        status, address = allocate(part * MIB)
+        if status == 0:
+            found.append((address, part))
+            mib -= part
+        elif time.monotonic() > deadline:
+            raise Unavailable(f"cuMemAlloc_v2 answered {status}")
+        else:
+            time.sleep(_AGAIN_SECONDS)
     return found
 
 

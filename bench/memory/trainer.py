@@ -13,6 +13,8 @@ from orion.bench.workloads.driver import call
 _PAGE = 4096
 _START_SECONDS = 1.0
 """ Between the first use of the GPU and the first large allocation; a framework takes as long to load its code. """
+_PATIENCE_SECONDS = 10.0
+""" On a busy machine the first allocation may come before the agent has asked a new trainer to wait for room. """
 _FACTOR = 2654435761  # an odd number of 32 bits, so that each step writes another word
 
 
@@ -38,7 +40,7 @@ class Trainer:
         time.sleep(_START_SECONDS)
         self._launch()
         self.finish()
-        blocks = gpu.blocks(mib)
+        blocks = gpu.blocks(mib, _PATIENCE_SECONDS)
         self._pages = [address + number * gpu.MIB for address, size in blocks for number in range(size)]
         for number, page in enumerate(self._pages):
             self._fill(page, number)
