@@ -60,19 +60,21 @@ def running(tenants: Tenants) -> set[str]:
 def test_pods_that_come_while_a_program_is_away_run_when_it_is_back(
     program: str, away: Callable[[str], Callable[[], None]], tenants: Tenants, gpus: GpuNode, node: Node
 ) -> None:
+    pods = [training(name, memory=MIB) for name in WAITING]
+    tenants.create(
+        *(share(pod, compute={"request": 0.4}) for pod in pods)
+    )  # long before the pods: the webhook knows them
     first = training("before", memory=MIB)
     tenants.create(share(first, compute={"request": 0.2}), first)
     tenants.begun("before")
     before = held(gpus)
     begin = away(program)
-    for name in WAITING:
-        pod = training(name, memory=MIB)
-        tenants.create(share(pod, compute={"request": 0.4}), pod)
+    tenants.create(*pods)
     tenants.reports("before", 1)
     assert placed(tenants) == {"before"}, f"pods need {program}"
     begin()
-    eventually(lambda: len(running(tenants)) == 1 + FIT, what=f"the GPUs are full: {running(tenants)}")
-    eventually(lambda: len(held(gpus)) == 1 + FIT, what=f"slots are held: {held(gpus)}")
+    eventually(lambda: len(running(tenants)) == 1 + FIT, what="the GPUs are full", seconds=3 * DEADLINE)
+    eventually(lambda: len(held(gpus)) == 1 + FIT, what="slots are held")
     slots = held(gpus)
     assert before.items() <= slots.items()
     assert Counter(pods for pods in slots.values()).most_common(1)[0][1] == 1, "each pod has one slot"
