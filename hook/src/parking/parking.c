@@ -180,7 +180,7 @@ static void *park(void *argument)
 static void *await_join_and_park(void *argument)
 {
     struct orion_gpu *gpu = argument;
-    orion_gpu_await_limit(gpu);
+    orion_gpu_await_join(gpu);
     if (atomic_load(&gpu->role) == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks) return park(orion_the_process);
     atomic_store(&orion_the_process->parks, 0);
     return NULL;

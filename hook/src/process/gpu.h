@@ -70,10 +70,7 @@ struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 /* Returns the device's entry; makes it if there is none, and then sets *made. NULL: the table is full, or making
  * failed. `joins`: launches wait until the agent's decision on the join is known. */
 struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made);
-/* Waits, for a bounded time, until the join has succeeded or failed. The second waits longer: memory that is allocated before the
- * limit is known stays. Without an agent both return at once. */
-void orion_gpu_await_join(struct orion_gpu *gpu);
-void orion_gpu_await_limit(struct orion_gpu *gpu);
+void orion_gpu_await_join(struct orion_gpu *gpu); /* waits, for a bounded time, until the join has succeeded or failed */
 
 /* These return the complete copy of the policy and of the grant. A writer changes `current` after it has completed the
  * other copy. If two changes happen while a reader reads, the reader may get words of both; each word by itself was
