@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orion.errors import Unavailable
+
 CHUNK = 64 << 20
 """ Bytes that one copy of a check moves. """
 CHUNK_STEP = 4096
@@ -25,7 +27,7 @@ def say(**fields: Any) -> None:
     print(json.dumps({**fields, "at_ns": time.monotonic_ns()}), flush=True)
 
 
-class DriverError(Exception):
+class DriverError(Unavailable):
     """A call of the driver failed."""
 
 

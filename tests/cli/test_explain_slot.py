@@ -106,7 +106,7 @@ def test_counters_of_slots_grow(competing: Path) -> None:
     def counters() -> dict[tuple[str, str], float]:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address, timeout=30) as answer:
             text = answer.read().decode()
-        pattern = r'^orion_slot_(\w+)_seconds_total\{.*slot="(be-\d)"\} (\S+)$'
+        pattern = r'^orion_slot_(due|charged|measured|waited)_seconds_total\{.*slot="(be-\d)"\} (\S+)$'
         return {(kind, slot): float(value) for kind, slot, value in re.findall(pattern, text, re.MULTILINE)}
 
     kinds = {(kind, slot) for kind in ("due", "charged", "measured", "waited") for slot in ("be-0", "be-1")}

@@ -116,7 +116,7 @@ def test_the_policy_chooses_the_slice(machine: Machine, groups: Groups) -> None:
 def test_other_calls_of_ioctl_are_the_same_under_the_hook(machine: Machine) -> None:
     expected = None
     for preload in ({}, {"LD_PRELOAD": str(machine.hook)}):
-        command = [sys.executable, "-c", CALLS]
+        command = [sys.executable, "-u", "-c", CALLS]  # unbuffered: the forked child would print the buffer again
         done = subprocess.run(command, env=machine.environment | preload, capture_output=True, text=True, check=True)
         assert done.stderr == ""
         expected = expected or done.stdout

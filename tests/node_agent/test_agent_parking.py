@@ -219,7 +219,7 @@ def test_words_that_mean_nothing_harm_only_their_writer(cards: Cards, word: int)
     for name, value in (("parking", word), ("parking_since_ns", 2**64 - 1), ("parked_bytes", 2**64 - 1)):
         hostile.record.set(layout.RecordPage, name, value)
     assert wait_for_room(hp, 3500 * MIB) is CreditAnswer.YES
-    assert leaves.state is ParkingState.PARKED
+    leaves.reaches(ParkingState.PARKED)
     assert cards.hold(hp, 0)
     leaves.reaches(ParkingState.RUNNING)
 
@@ -232,7 +232,7 @@ def test_who_leaves_for_ever_and_says_that_it_holds_everything_delays_hp_only_fo
     hostile.record.set(layout.RecordPage, "memory_bytes", 2**63)
     hostile.answer(ParkingState.LEAVING)
     assert wait_for_room(hp, 3500 * MIB) is CreditAnswer.YES
-    assert leaves.state is ParkingState.PARKED
+    leaves.reaches(ParkingState.PARKED)
 
 
 def test_who_comes_back_for_ever_keeps_room_from_others_only_for_a_while(cards: Cards) -> None:
