@@ -10,13 +10,6 @@ from orion.errors import Invalid
 _HP_WAIT_SECONDS = 30.0
 
 
-def _size(text: str) -> int:
-    try:
-        return sizes.parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 OF_THE_AGENT = {
     "parking_reserve_mib": Annotated[
         int | None,
@@ -56,7 +49,7 @@ OF_RUN = {
     "memory_request": Annotated[
         int | None,
         typer.Option(
-            parser=_size,
+            parser=sizes.of_option,
             metavar="SIZE",
             help="Device memory that it is sure of; below --memory only with --park, or for hp.",
             show_default="none",

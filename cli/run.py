@@ -34,13 +34,6 @@ class Priority(StrEnum):
     BE = "be"
 
 
-def _size(text: str) -> int:
-    try:
-        return sizes.parse_size(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
 def _part(value: float | None) -> float | None:
     # Not by `min` and `max`: click lets NaN pass.
     if value is not None and not 0.001 <= value <= 1:
@@ -52,7 +45,7 @@ Command = Annotated[list[str], typer.Argument(help="The program and its argument
 Memory = Annotated[
     int | None,
     typer.Option(
-        parser=_size,
+        parser=sizes.of_option,
         metavar="SIZE",
         help="Device memory that all its processes may hold together, such as 8GiB.",
         show_default="no limit",

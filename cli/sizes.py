@@ -1,5 +1,7 @@
 """Amounts of memory: reads what people write, and formats what commands show."""
 
+import typer
+
 LEAST, MOST = 1 << 20, 1 << 44
 """ Bytes; the bounds of a GPUShare's memory limit. """
 
@@ -19,6 +21,18 @@ def parse_size(text: str) -> int:
     if not LEAST <= size <= MOST:
         raise ValueError(f"{text!r} must be an amount of memory from 1MiB to 16TiB")
     return size
+
+
+def of_option(text: str) -> int:
+    """Parse the value of an option.
+
+    Raises:
+        typer.BadParameter: it is no amount of memory that is allowed.
+    """
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def format_size(size: int) -> str:

@@ -291,7 +291,7 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
 
 static void open_all(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (orion_be(&process->gpus[i])->valve.page.words != NULL) set_open(&orion_be(&process->gpus[i])->valve);
 }
 

@@ -210,7 +210,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     mark_count = 0;
     /* Reports the end of an iteration for all GPUs, not only for those with a mark: if another thread has proved the
      * work meanwhile, there is no mark. A GPU that the call does not concern counts at most one iteration too many. */
-    for (uint32_t i = 0; proof->blocks && i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; proof->blocks && i < orion_process_gpus(process); i++)
         orion_baseline_synchronised(process, &process->gpus[i]);
 }
 

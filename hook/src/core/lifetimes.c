@@ -52,8 +52,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
     orion_kernels_forget(orion_kernels(process));
     if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
     atomic_fetch_add(&process->context_epoch, 1);
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
-        orion_marks_end(process, &process->gpus[i], context);
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_marks_end(process, &process->gpus[i], context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
@@ -129,7 +128,7 @@ void orion_context_ended(void)
     if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
         orion_own_streams_end_on(process, device);
         orion_pools_ended_on(process, device);
-        for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+        for (uint32_t i = 0; i < orion_process_gpus(process); i++)
             if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
     }
     /* The epochs grow again, because another thread may have cached a context that has since ended. */
@@ -220,7 +219,6 @@ void orion_process_ending(void)
     orion_parking_end(process);
     orion_forbid_touch(process);
     orion_stops_open(process);
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
-        /* If a thread holds the ledger, waits for it for a bounded time. */
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) /* If a thread holds the ledger, waits for it for a bounded time. */
         if (orion_ledger_try_lock(&process->gpus[i])) orion_ledger_unlock(&process->gpus[i]);
 }

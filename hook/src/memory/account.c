@@ -15,7 +15,7 @@ void orion_account_unlock(struct orion_memory *memory) { atomic_store_explicit(&
  * until its join has succeeded or failed. */
 static struct orion_gpu *client_on(struct orion_process *process, CUdevice device, bool awaits)
 {
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         if (gpu->device != device) continue;
         if (awaits) orion_gpu_await_join(gpu);

@@ -29,16 +29,10 @@ ORION_PART(parking)
 
 /* -- What the agent reads -------------------------------------------------------------------------------------------- */
 
-static uint32_t gpus_of(struct orion_process *process)
-{
-    uint32_t count = atomic_load(&process->gpu_count);
-    return count < ORION_GPUS ? count : ORION_GPUS;
-}
-
 /* Answers the wishes that the caller has noted. */
 static void say(struct orion_process *process, enum orion_parking_state state, struct orion_parking_outcome outcome)
 {
-    for (uint32_t i = 0; i < gpus_of(process); i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         uint32_t number = atomic_load(&orion_parking(process)->answered[i]);
         if (atomic_load(&gpu->role) != ORION_ROLE_BE) continue;
@@ -55,7 +49,7 @@ static bool note_wishes(struct orion_process *process, bool *away)
 {
     bool newer = false;
     *away = false;
-    for (uint32_t i = 0; i < gpus_of(process); i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         uint32_t number = orion_parking_number(&process->gpus[i]);
         *away |= orion_parking_is_a_wish(number);
         newer |= atomic_exchange(&orion_parking(process)->answered[i], number) != number;
@@ -114,7 +108,7 @@ static void come_back(struct orion_process *process)
 /* Whether the process has got a new record page, which does not say yet that it is away. */
 static bool is_unknown(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < gpus_of(process); i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         if (atomic_load(&gpu->role) == ORION_ROLE_BE && atomic_load(&gpu->record->parking) == 0) return true;
     }

@@ -25,12 +25,6 @@ static struct orion_parking_outcome went(enum orion_parking_reason reason, CUres
     return (struct orion_parking_outcome){result == CUDA_SUCCESS ? ORION_PARKING_REASON_NONE : reason, result};
 }
 
-static uint32_t gpus_of(struct orion_process *process)
-{
-    uint32_t count = atomic_load(&process->gpu_count);
-    return count < ORION_GPUS ? count : ORION_GPUS;
-}
-
 static bool driver_can(void)
 {
     return orion_driver.cuCheckpointProcessLock != NULL && orion_driver.cuCheckpointProcessCheckpoint != NULL &&
@@ -42,7 +36,7 @@ enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
 {
     if (!driver_can()) return ORION_PARKING_REASON_NO_DRIVER;
     if (orion_process_has_scheduler(process)) return ORION_PARKING_REASON_TOGETHER;
-    for (uint32_t i = 0; i < gpus_of(process); i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         if (atomic_load(&gpu->role) == ORION_ROLE_HP) return ORION_PARKING_REASON_IS_HP;
         if (atomic_load(&gpu->role) == ORION_ROLE_NONE || !orion_gpu_grant(gpu)->parks) return ORION_PARKING_REASON_SLOTS;
@@ -56,14 +50,14 @@ enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
 
 static bool has_work(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < gpus_of(process); i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (atomic_load(&orion_be(&process->gpus[i])->in_flight_ns) > 0) return true;
     return false;
 }
 
 static void reap(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < gpus_of(process); i++) orion_window_reap(process, &process->gpus[i]);
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_window_reap(process, &process->gpus[i]);
 }
 
 /* Waits until nothing is in flight. Returns false at `until`, or if the agent has changed its mind. Makes driver calls only if
@@ -130,7 +124,7 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
 /* The GPU's clock may have jumped, so no event of before says when one of now completed. */
 static void restart_clocks(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < gpus_of(process); i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         for (uint32_t tries = 0; tries < LEDGER_TRIES; tries++) {
             if (!orion_ledger_try_lock(&process->gpus[i])) continue; /* it has waited for a while */
             orion_gpu_clock_restart(&orion_be(&process->gpus[i])->clock);

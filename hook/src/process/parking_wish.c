@@ -5,7 +5,7 @@
 
 bool orion_parking_is_wished(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < atomic_load(&process->gpu_count) && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (orion_parking_is_a_wish(orion_parking_number(&process->gpus[i]))) return true;
     return false;
 }

@@ -63,6 +63,13 @@ static inline bool orion_process_has_scheduler(struct orion_process *process)
     return atomic_load_explicit(&process->scheduler, memory_order_acquire) != 0;
 }
 
+/* How many entries of `gpus` are in use: those with a lower index. */
+static inline uint32_t orion_process_gpus(const struct orion_process *process)
+{
+    uint32_t count = atomic_load(&process->gpu_count);
+    return count < ORION_GPUS ? count : ORION_GPUS;
+}
+
 /* Whether a launch of be has something to do first. */
 static inline bool orion_has_errands(const struct orion_process *process)
 {
