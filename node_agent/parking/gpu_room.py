@@ -7,7 +7,7 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.reserve import Reserve
-from orion.node_agent.parking.tenants import Listed, Present, held
+from orion.node_agent.parking.tenants import Present, held
 from orion.node_agent.parking.view import Room
 from orion.node_agent.parking.wishes import RoomWishes
 from orion.node_agent.settings import AgentSettings
@@ -84,7 +84,7 @@ class GpuRoom:
         slots = self._hp_slots()
         self._reserve.look(now, self._hp_held if slots else None, self._hp_may_take(slots), seconds)
 
-    def seen(self, now: float, tenants: Iterable[Present], listed: Listed) -> Room:
+    def seen(self, now: float, tenants: Iterable[Present]) -> Room:
         """Return the room as `decide` sees it."""
         free, asked = self._answer
         return Room(

@@ -21,6 +21,8 @@ class Known:
     place: Place = Place.HERE
     since: float = 0.0
     """ Since when it is there. """
+    moved: float = float("-inf")
+    """ When it was last seen to have left or come back, or to have given that up. """
     asked: float = 0.0
     """ When it was last asked to leave or allowed to come back. """
     has_returned: bool = False
@@ -72,6 +74,8 @@ class Known:
             self.happened.append(("left", now - self.asked))
         if place is Place.HERE:
             self._come_back(now)
+        if self.place in (Place.LEAVING, Place.RETURNING):
+            self.moved = now
         self.place, self.since = place, now
 
     def _come_back(self, now: float) -> None:

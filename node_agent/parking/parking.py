@@ -40,6 +40,8 @@ _REST_SECONDS = 0.002
 _ANSWER_SECONDS = 0.2
 """ A driver that takes longer is not waited for. """
 _MARGIN_PART = 0.02
+_REPEATS = 5
+""" So often at most the driver is asked again at once, because somebody has moved since it was asked. """
 _MIB = 1 << 20
 
 
@@ -75,8 +77,9 @@ class Parking:
         self._woken = asyncio.Event()
         self._asking: Future[None] | None = None
         self._listed: Listed = {}
-        self._asked = float("-inf")
-        """ When the driver was last asked. """
+        self._asked = self._answered = float("-inf")
+        """ When the driver was last asked, and when it was asked before its last answer. """
+        self._repeated = 0
 
     def wake(self) -> None:
         """Look at once: clients have joined or left, or a grant has changed."""
@@ -119,11 +122,16 @@ class Parking:
         gpus = [each.shared_gpu for each in self._gpus.values()]
         for name, away in self.tenants.look(now, gpus, self._listed, self._settings).items():
             self._tell(self.tenants.present[name], away, now)
+        if self.tenants.moved_since(self._answered) and self._repeated < _REPEATS:
+            self._repeated += 1
+            self.wake()
+            return
+        self._repeated = 0
         present = self.tenants.present
         self._count()
         for room in self._cards.values():
             room.look(now, present.values())
-        cards = {uuid: room.seen(now, present.values(), self._listed) for uuid, room in self._cards.items()}
+        cards = {uuid: room.seen(now, present.values()) for uuid, room in self._cards.items()}
         views = self.tenants.views(now, self._listed)
         wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
         for uuid, room in self._cards.items():
@@ -197,13 +205,14 @@ class Parking:
         """Run in the asking thread."""
         listed: dict[str, Mapping[int, int | None]] = {}
         for gpu in gpus:
-            free = self._source.memory_free_bytes(gpu)
             found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
+            # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
+            free = self._source.memory_free_bytes(gpu)
             if found is not None:
                 listed[gpu.uuid] = found
             if (room := self._cards.get(gpu.uuid)) is not None:
                 room.answered(free, now)
-        self._listed = listed
+        self._listed, self._answered = listed, now
 
     def _end(self) -> None:
         """Forget everything: nobody parks any more."""

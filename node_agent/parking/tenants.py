@@ -252,6 +252,10 @@ class Tenants:
             present.note(now, passed, waits)
         return {name: away for name, away in again.items() if away is not None}
 
+    def moved_since(self, asked: float) -> bool:
+        """Return whether somebody has left or come back since then, so that what was free then says nothing now."""
+        return any(each.known.moved >= asked for each in self.present.values())
+
     def views(self, now: float, listed: Listed) -> tuple[Tenant, ...]:
         """Return all tenants as `decide` sees them. One without processes cannot leave."""
         weights = self._weights()
