@@ -171,27 +171,27 @@ def test_processes_that_allocate_at_random_and_are_killed_never_exceed_the_limit
     tenants: LimitedTenants, processes: int, threads: int, seconds: float
 ) -> None:
     deaths = processes // 2
-    crowd, sampler = [tenants.start() for _ in range(processes + deaths)], Sampler(tenants.machine)
+    crowd, late, sampler = [tenants.start() for _ in range(processes)], list[Client](), Sampler(tenants.machine)
     end = time.monotonic() + seconds
-    for seed, client in enumerate(crowd[:processes]):
+    for seed, client in enumerate(crowd):
         client.send(f"churn {threads} {seconds} {seed} {BY_EVERY_WAY}")
-    most, said, killed = 0.0, 0, 0
+    most, said = 0.0, 0
     while time.monotonic() < end - 1:
         most = max(most, sampler.used())
-        said = max(said, *(record_word(each, "memory_bytes") for each in crowd[killed:]))
-        if killed < deaths and time.monotonic() > end - seconds * (deaths - killed) / (deaths + 1):
-            crowd[killed].kill()
-            crowd[processes + killed].send(f"churn {threads} {end - time.monotonic():.3f} {20 + killed} {BY_EVERY_WAY}")
-            killed += 1
+        said = max(said, *(record_word(each, "memory_bytes") for each in crowd))
+        if len(late) < deaths and time.monotonic() > end - seconds * (deaths - len(late)) / (deaths + 1):
+            crowd.pop(0).kill()
+            late.append(tenants.machine.start_in(tenants.root))
+            left = end - time.monotonic()
+            late[-1].send(f"init 0\nchurn {threads} {left:.3f} {20 + len(late)} {BY_EVERY_WAY}")
     assert LIMIT * MIB / 2 < most <= LIMIT * MIB
     assert 0 < said <= LIMIT * MIB
-    assert killed == deaths
-    done = [client.answer().result for client in crowd[killed:]]
+    assert [each.answer().result for each in late] == [0] * deaths
+    crowd += late
+    done = [client.answer().result for client in crowd]
     assert sum(each > 0 for each in done) > processes // 2, (
         "one that starts late may find no memory while the others fill it"
     )
     eventually(lambda: sampler.used() <= 0, "everything is free")
-    eventually(
-        lambda: sum(record_word(each, "memory_bytes") for each in crowd[killed:]) == 0, "nothing counts any more"
-    )
+    eventually(lambda: sum(record_word(each, "memory_bytes") for each in crowd) == 0, "nothing counts any more")
     assert eventually(lambda: allocate(crowd[-1], LIMIT - 100), "the limit is there again")

@@ -107,7 +107,7 @@ def test_memory_allocated_without_an_agent_counts_once_an_agent_serves(bare_mach
 
 
 @pytest.mark.quiet
-def test_a_silent_agent_delays_an_allocation_no_longer_than_a_launch(machine: Machine) -> None:
+def test_a_silent_agent_delays_only_the_first_allocation_and_for_a_bounded_time(machine: Machine) -> None:
     machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
     os.kill(machine.agent_pid, signal.SIGSTOP)
     client = machine.start_in(machine.client_root("be-0"))

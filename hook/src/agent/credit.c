@@ -1,29 +1,14 @@
 #include "agent/credit.h"
 
-#include <errno.h>
-#include <poll.h>
-
-#include "agent/memory_wish.h"
+#include "agent/credit_request.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
-#include "process/gpu.h"
-#include "system/system.h"
 
-#define PATIENCE_NS (2 * ORION_SECOND) /* in which an agent can be replaced */
-#define PAUSE_MS 5
-
-/* `until`: when the allocation ends to wait for an agent; 0: it has not begun to. */
-static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, uint64_t *until)
+static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, struct orion_credit_wait *wait)
 {
     enum orion_reservation reservation;
-    int kept = errno;
-    while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT) {
-        if (*until == 0) *until = orion_now() + PATIENCE_NS;
-        enum orion_credit_answer answer = orion_memory_ask(wish->gpu, ORION_MEMORY, wish->bytes);
-        if (answer == ORION_CREDIT_NO || orion_now() >= *until) break;
-        if (answer != ORION_CREDIT_YES) poll(NULL, 0, PAUSE_MS); /* after a yes, another thread may have spent the credit */
-    }
-    errno = kept;
+    while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT)
+        if (orion_credit_request(wish->gpu, wish->bytes, wait) == ORION_CREDIT_NO) break;
     return reservation == ORION_RESERVED;
 }
 
@@ -37,9 +22,9 @@ static bool reserve_at_once(CUdevice device, uint64_t bytes, struct orion_wish *
 /* Trimming comes last: the program's next allocations would have found that memory in its pools. */
 static bool find_room(CUdevice device, uint64_t bytes, struct orion_wish *wish)
 {
-    uint64_t until = 0;
-    if (reserve_at_once(device, bytes, wish) || reserve(device, bytes, wish, &until)) return true;
-    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish, &until);
+    struct orion_credit_wait wait = {0};
+    if (reserve_at_once(device, bytes, wish) || reserve(device, bytes, wish, &wait)) return true;
+    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish, &wait);
 }
 
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes)
@@ -72,9 +57,10 @@ bool orion_pool_may_begin(struct orion_pooling *pooling)
 static bool may_keep(CUdevice device)
 {
     struct orion_wish wish;
-    uint64_t until = 0, excess = orion_memory_excess(device);
+    struct orion_credit_wait wait = {0};
+    uint64_t excess = orion_memory_excess(device);
     if (excess == 0 || (orion_pools_trim(device, excess) && orion_memory_excess(device) == 0)) return true;
-    if (!reserve(device, 1, &wish, &until)) return false;
+    if (!reserve(device, 1, &wish, &wait)) return false;
     orion_memory_reserved(device, 1, 0, CUDA_ERROR_OUT_OF_MEMORY);
     return true;
 }

@@ -18,14 +18,13 @@ static struct orion_gpu *client_on(struct orion_process *process, CUdevice devic
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         if (gpu->device != device) continue;
-        if (awaits) orion_gpu_await_join(gpu);
+        if (awaits) orion_gpu_await_limit(gpu);
         if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return gpu;
     }
     return NULL;
 }
 
-/* The limit is unknown until the join has succeeded or failed. So the caller waits for the join, as long as a launch
- * would. */
+/* The limit is unknown until the join has succeeded or failed, so the caller waits for the join. */
 static struct orion_gpu *limiting_gpu(struct orion_process *process, CUdevice device)
 {
     return client_on(process, device, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);

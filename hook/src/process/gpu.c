@@ -13,6 +13,7 @@
 
 #define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* since the first context; creating a context takes about as long */
+#define AWAIT_LIMIT_NS (1500 * ORION_MILLISECOND)
 
 static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE; }
 
@@ -87,15 +88,18 @@ struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device,
     return orion_gpu_find(process, device);
 }
 
-void orion_gpu_await_join(struct orion_gpu *gpu)
+static void await(struct orion_gpu *gpu, uint64_t most_ns)
 {
     uint32_t state;
     while ((state = atomic_load(&gpu->join)) <= ORION_JOIN_TRYING) {
-        uint64_t now = orion_now(), until = atomic_load(&gpu->made_ns) + AWAIT_JOIN_NS;
+        uint64_t now = orion_now(), until = atomic_load(&gpu->made_ns) + most_ns;
         if (now >= until) return;
         orion_futex_wait(&gpu->join, state, until - now, false);
     }
 }
+
+void orion_gpu_await_join(struct orion_gpu *gpu) { await(gpu, AWAIT_JOIN_NS); }
+void orion_gpu_await_limit(struct orion_gpu *gpu) { await(gpu, AWAIT_LIMIT_NS); }
 
 /* -- Pages ----------------------------------------------------------------------------------------------------------- */
 

@@ -70,7 +70,11 @@ struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 /* Returns the device's entry; makes it if there is none, and then sets *made. NULL: the table is full, or making
  * failed. `joins`: launches wait until the agent's decision on the join is known. */
 struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made);
-void orion_gpu_await_join(struct orion_gpu *gpu); /* waits, for a bounded time, until the join has succeeded or failed */
+
+/* Waits, for a bounded time, until the join has succeeded or failed; without an agent it fails at once. Allocations wait
+ * longer than launches: what a process has allocated before it knew its limit stays. */
+void orion_gpu_await_join(struct orion_gpu *gpu);
+void orion_gpu_await_limit(struct orion_gpu *gpu);
 
 /* These return the complete copy of the policy and of the grant. A writer changes `current` after it has completed the
  * other copy. If two changes happen while a reader reads, the reader may get words of both; each word by itself was

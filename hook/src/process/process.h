@@ -98,6 +98,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char time_slice[2176];
     _Alignas(128) unsigned char views[1280];
     _Alignas(128) unsigned char parking[256];
+    _Alignas(128) unsigned char credit_requests[512];
 };
 
 #define ORION_PART(name) \
