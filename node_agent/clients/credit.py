@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.processes.liveness import Program
+from orion.node_agent.processes.liveness import Program, has_ended
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
@@ -183,8 +183,9 @@ class Credit:
 
     def _is_free(self, program: Program) -> bool:
         """Return whether a program holds nothing. If another one has its process id, the driver lists that one."""
-        now = Program.of(program.process_id)
-        return now != program and (now is not None or program.process_id not in self._listed)
+        if not has_ended(program):
+            return False
+        return program.process_id not in self._listed or Program.of(program.process_id) is not None
 
     def _most(self, slot: Slot, clients: Collection[Client]) -> int:
         """Return how much all credits of a slot may be together, in MiB."""

@@ -51,7 +51,8 @@ class Program:
     process_id: int
     started: int
     stack: int
-    """ Where the program's stack begins, which is random; 0: the kernel does not say. """
+    """ Where the program's stack begins, which is random; 0: the kernel does not say, or the first thread has no memory
+    any more, because the process ends. """
 
     @classmethod
     def of(cls, process_id: int) -> "Program | None":
@@ -63,8 +64,12 @@ class Program:
 
 
 def has_ended(program: Program) -> bool:
-    """Return whether the kernel has closed a program's files: it has ended, or its process has executed another one."""
-    return Program.of(program.process_id) != program
+    """Return whether the kernel has closed a program's files: it has ended, or its process has executed another one.
+
+    A thread gives up its memory before its files, and the first thread of a process may do so long before the last one.
+    """
+    now = Program.of(program.process_id)
+    return now is None or now.started != program.started or now.stack not in (0, program.stack)
 
 
 def _is_zombie(fields: list[str]) -> bool:

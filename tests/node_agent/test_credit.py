@@ -2,6 +2,9 @@
 
 import os
 import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +16,7 @@ from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.credit import Credit
 from orion.node_agent.pages import pages
 from orion.node_agent.processes.liveness import Program
+from tests.waiting import eventually
 
 LIMIT = 512
 MIB = 1 << 20
@@ -191,6 +195,37 @@ def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -
     del slots.clients[0]
     slots.credit.left(dead)
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    slots.credit.answered({})
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+FIRST_THREAD_ENDS = """
+import ctypes, os, sys, threading
+threading.Thread(target=threading.Event().wait).start()
+print(flush=True)
+sys.stdin.readline()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # ends the calling thread alone
+"""
+
+
+def test_what_a_process_holds_is_not_free_before_its_last_thread_has_ended() -> None:
+    slots = Slots()
+    ending = subprocess.Popen(
+        [sys.executable, "-c", FIRST_THREAD_ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    with ending as process, ExitStack() as stack:
+        stack.callback(process.kill)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        dead, two = slots.join(300), slots.join(0)
+        dead.process_id, dead.program = process.pid, Program.of(process.pid)
+        process.stdin.write(b"\n")
+        eventually(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the first thread has ended")
+        del slots.clients[0]
+        slots.credit.left(dead)
+        slots.credit.answered({process.pid: 300 * MIB})
+        assert slots.credit.asked(two, 300) is CreditAnswer.NO
     slots.credit.answered({})
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
