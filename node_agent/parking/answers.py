@@ -37,6 +37,8 @@ class Verdict(Enum):
 
 FAILED = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.LIES})
 
+UNANSWERED = frozenset({Verdict.SILENT, Verdict.ASLEEP})
+
 
 class Asked(NamedTuple):
     """What was asked of a client; times in seconds."""
@@ -105,6 +107,7 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str
     answer = client.record.parking
     result = f" (CUDA error {answer.result})" if answer.result else ""
     again = f"it is asked again after {retry_seconds:g} s"
+    later = f"it is asked again when it goes on, but not within {retry_seconds:g} s"
     if verdict is Verdict.LOST:
         return "ParkLost", (
             f"could not come back to the GPU's memory{result}, and all of its CUDA calls fail: restart it; a larger "
@@ -115,7 +118,7 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str
     if verdict is Verdict.SILENT:
         return "ParkRefused", (
             f"did not leave the GPU's memory: it did not answer; see that it is not stopped, and that its image has "
-            f"this version of the hook; {again}"
+            f"this version of the hook; {later}"
         )
     if verdict is Verdict.OVERDUE:
         return "ParkRefused", "has not left the GPU's memory in time: see that it is not stopped; others leave instead"
@@ -127,7 +130,7 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str
     if verdict is Verdict.ASLEEP:
         return (
             "ParkRefused",
-            f"may come back to the GPU's memory, but does not answer: see that it is not stopped; {again}",
+            f"may come back to the GPU's memory, but does not answer: see that it is not stopped; {later}",
         )
     return None
 

@@ -1,13 +1,15 @@
 """Decides which tenants leave the GPUs' memory, and which may come back: a pure function of a `View`.
 
 Who leaves: where less is free than hp's reserve and what hp waits for, the tenant whose leaving costs least and
-suffices. A tenant that has come back stays for a minimum time, except if hp waits. Nobody leaves for what all tenants
-together could not make free.
+suffices. A tenant that has come back stays for a minimum time, except if hp waits, or grows so fast that it will need
+the room before. A tenant that had to leave early stays away until its time would have been over, so however hp grows
+and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants together could not make free.
 
-Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, and what those who are
-here may still take. The first is the one that has had the least of the time that it is due. If not all fit, it takes
-the place of others that have had more, once these have stayed for the minimum time. Nobody overtakes it meanwhile:
-small tenants would keep a large one away for ever.
+Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
+here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
+has had the least of the time that it is due. If not all fit, it takes the place of others that have had more, once
+these have stayed for the minimum time. Nobody overtakes it meanwhile: small tenants would keep a large one away for
+ever.
 
 A tenant that has just begun may take all that its limit allows. If that is more than there is room for, the newest one
 leaves again at once, and waits for its turn: its first large allocation would fail.
@@ -64,8 +66,16 @@ class _Deciding:
     def _may_leave(self, tenant: Tenant) -> bool:
         return tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
 
+    def _stay(self, tenant: Tenant) -> float:
+        """Return for how long it stays at least."""
+        return self._view.stay_factor * tenant.change_seconds
+
     def _has_stayed(self, tenant: Tenant) -> bool:
-        return self._view.now - tenant.since >= self._view.stay_factor * tenant.change_seconds
+        return self._view.now - tenant.since >= self._stay(tenant)
+
+    def _rests(self, tenant: Tenant) -> bool:
+        """Return whether it had to leave early, and shall not come and go."""
+        return not tenant.is_half and self._view.now - tenant.came < self._stay(tenant)
 
     # -- Room ----------------------------------------------------------------------------------------------------------
 
@@ -88,6 +98,11 @@ class _Deciding:
         growth = self._growth(gpu, [*self._here(), *self._returning()])
         return (room.free or 0) - self._coming(gpu) - kept - growth
 
+    def _hp_takes(self, gpu: str, seconds: float) -> int:
+        """Return what hp will take in that time if it goes on as at this time."""
+        room = self._view.cards[gpu]
+        return min(room.most, math.ceil(room.rate * seconds))
+
     # -- Leaving -------------------------------------------------------------------------------------------------------
 
     def _make_room(self, gpu: str) -> None:
@@ -100,10 +115,17 @@ class _Deciding:
             self._wished[gpu] = 0
         wished = self._wished[gpu]
         if room.free is not None:
-            rested = [each for each in movable if not each.has_returned or self._has_stayed(each)]
-            self._until(gpu, wished + room.reserve + room.promised, rested)
+            due = [each for each in movable if self._is_due(gpu, each)]
+            self._until(gpu, wished + room.reserve + room.promised, due)
         if wished:
             self._until(gpu, wished, movable)
+
+    def _is_due(self, gpu: str, tenant: Tenant) -> bool:
+        """Return whether it leaves for the reserve."""
+        if not tenant.has_returned or self._has_stayed(tenant):
+            return True
+        rest = tenant.since + self._stay(tenant) - self._view.now
+        return self._soon(gpu) < self._view.cards[gpu].rate * rest
 
     def _until(self, gpu: str, needed: int, candidates: Iterable[Tenant]) -> None:
         """Let tenants leave until so much will be free."""
@@ -136,12 +158,16 @@ class _Deciding:
     # -- Coming back ---------------------------------------------------------------------------------------------------
 
     def _let_back(self) -> None:
-        away = [each for each in self._view.tenants if each.place is Place.AWAY and not each.is_wished_away]
+        away = [
+            each
+            for each in self._view.tenants
+            if each.place is Place.AWAY and not each.is_wished_away and not self._rests(each)
+        ]
         for tenant in sorted(away, key=lambda each: (not each.is_half, each.clock, each.since, each.name)):
             if any(self._free(gpu) is None for gpu in tenant.gpus):
                 continue
             size = self._return_size(tenant)
-            if not self._is_possible(tenant, size):
+            if not self._is_possible(size):
                 continue
             if all(self._for_return(gpu) >= amount for gpu, amount in size.items()):
                 self._back[tenant.name] = size
@@ -154,13 +180,17 @@ class _Deciding:
         return room.free if room else None
 
     def _return_size(self, tenant: Tenant) -> dict[str, int]:
-        """Return the room for a tenant that comes back: what it may need if there can be so much, else the least."""
+        """Return the room for a tenant that comes back: what it may need if there can be so much, else the least.
+
+        What hp takes meanwhile is part of it.
+        """
         part = 1 + self._view.margin_part
         wanted = {gpu: math.ceil(tenant.needs(gpu) * part) for gpu in tenant.gpus}
         least = {gpu: math.ceil(tenant.held.get(gpu, 0) * part) for gpu in tenant.gpus}
-        return wanted if self._is_possible(tenant, wanted) else least
+        size = wanted if self._is_possible(wanted) else least
+        return {gpu: amount + self._hp_takes(gpu, self._stay(tenant)) for gpu, amount in size.items()}
 
-    def _is_possible(self, tenant: Tenant, size: Mapping[str, int]) -> bool:
+    def _is_possible(self, size: Mapping[str, int]) -> bool:
         """Return whether there is the room once all others that can leave have left."""
         return all(self._for_return(gpu) + self._others(gpu) >= amount for gpu, amount in size.items())
 

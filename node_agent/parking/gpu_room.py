@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.parking.member import held
 from orion.node_agent.parking.reserve import Reserve
-from orion.node_agent.parking.tenants import Present, held
+from orion.node_agent.parking.tenants import Present
 from orion.node_agent.parking.view import Room
 from orion.node_agent.parking.wishes import RoomWishes
 from orion.node_agent.settings import AgentSettings
@@ -39,7 +40,7 @@ class GpuRoom:
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float] = None, float("-inf")
         """ What is free, and when the driver was asked. """
-        self._hp_held = 0
+        self._hp_held = self._most = 0
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what those who come back have yet to take. """
         before = shared_gpu.parking
@@ -82,7 +83,8 @@ class GpuRoom:
         here = [each for each in tenants if any(slot.gpu == uuid for slot in each.slots)]
         seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
         slots = self._hp_slots()
-        self._reserve.look(now, self._hp_held if slots else None, self._hp_may_take(slots), seconds)
+        self._most = self._hp_may_take(slots)
+        self._reserve.look(now, self._hp_held if slots else None, self._most, seconds)
 
     def seen(self, now: float, tenants: Iterable[Present]) -> Room:
         """Return the room as `decide` sees it."""
@@ -94,6 +96,8 @@ class GpuRoom:
             wished=self.wishes.wished,
             kept=self.wishes.kept(),
             promised=self._promised(tenants),
+            rate=self._reserve.rate,
+            most=self._most,
         )
 
     def decided(self, asked: float, coming: int, hopeless: bool) -> None:

@@ -1,5 +1,6 @@
 """What the agent knows of one tenant, from one look to the next. Times in seconds, memory in bytes."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from orion.node_agent.clients.client import Client
@@ -25,6 +26,8 @@ class Known:
     """ When it was last seen to have left or come back, or to have given that up. """
     asked: float = 0.0
     """ When it was last asked to leave or allowed to come back. """
+    came: float = float("-inf")
+    """ When it came back last, if no person has moved it since. """
     has_returned: bool = False
     refused_until: float = float("-inf")
     away_until: float = float("-inf")
@@ -43,6 +46,8 @@ class Known:
     """ The most that it has held, by GPU. """
     left: dict[str, int] = field(default_factory=dict)
     """ What it held when it was asked to leave, by GPU. """
+    silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
+    """ Clients that have not answered, each with the words in its record by which it will show life. """
     parked: dict[Client, float] = field(default_factory=dict)
     """ Since when each client says that it has left. """
     happened: list[tuple[str, float]] = field(default_factory=list)
@@ -53,6 +58,20 @@ class Known:
     def is_young(self) -> bool:
         """Whether it may still come to hold much more."""
         return self.here_seconds < YOUNG_SECONDS
+
+    def is_refusing(self, now: float) -> bool:
+        """Whether it is passed over when somebody must leave."""
+        return bool(self.silent) or now < self.refused_until
+
+    def stays_away(self, now: float) -> bool:
+        """Whether it did not come back when it could, and is not let back yet."""
+        return now < self.away_until or (self.place is Place.AWAY and bool(self.silent))
+
+    def note_silence(self, clients: Collection[Client], silent: Collection[Client]) -> None:
+        """Note which clients do not answer; a client that is not stopped counts its launches."""
+        self.silent = {each: was for each, was in self.silent.items() if each in clients and _life(each) == was}
+        for client in silent:
+            self.silent.setdefault(client, _life(client))
 
     def leaving_seconds(self, held: int) -> float:
         """Return how long it takes to leave, as measured last, else as expected."""
@@ -82,7 +101,7 @@ class Known:
         self.left.clear()
         if self.place is not Place.RETURNING or self.away_since is None:
             return
-        self.has_returned, self.back_seconds = True, now - self.asked
+        self.has_returned, self.came, self.back_seconds = True, now, now - self.asked
         self.away_seconds, self.away_since = now - self.away_since, None
         self.away_total += self.away_seconds
         self.happened.append(("returned", self.back_seconds))
@@ -91,3 +110,7 @@ class Known:
         """Return what has happened since the last call, each with the time that it took."""
         happened, self.happened = self.happened, []
         return happened
+
+
+def _life(client: Client) -> tuple[object, ...]:
+    return client.record.counted_ns, client.record.parking

@@ -161,6 +161,9 @@ class Parking:
     def wish(self, uuid: str, slot: Slot, away: bool) -> None:
         """Note that a person wants a slot's processes away, or no longer."""
         slot.parking.is_wished_away = away
+        for present in self.tenants.present.values():
+            if slot in present.slots:
+                present.known.came = float("-inf")
         self._save([uuid])
         self.wake()
 

@@ -7,7 +7,8 @@ from orion.hook import layout
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
-from orion.node_agent.parking.tenants import Member, Present
+from orion.node_agent.parking.member import Member
+from orion.node_agent.parking.tenants import Present
 from orion.node_agent.parking.view import Place
 
 _STATES = {Place.HERE: "", Place.LEAVING: "leaving", Place.AWAY: "parked", Place.RETURNING: "returning"}
@@ -42,7 +43,7 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
 def _leaving_mib(now: float, uuid: str, tenants: Iterable[Present]) -> int:
     """Return what tenants hold of a GPU that would leave for hp, or do so now, in MiB."""
     places = (Place.HERE, Place.LEAVING)
-    leave = (each for each in tenants if each.parks and each.clients and now >= each.known.refused_until)
+    leave = (each for each in tenants if each.parks and each.clients and not each.known.is_refusing(now))
     return sum(each.by_gpu().get(uuid, 0) for each in leave if each.known.place in places) >> 20
 
 

@@ -3,51 +3,22 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.parking.answers import FAILED, Asked, Verdict, problem, verdict
+from orion.node_agent.parking.answers import FAILED, UNANSWERED, Asked, Verdict, problem, verdict
 from orion.node_agent.parking.known import Known
+from orion.node_agent.parking.member import Member, held
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 from orion.planning.sharing import due
 
-_MIB = 1 << 20
-
 _COUNTED = {"ParkRefused": "refused", "ParkLost": "lost"}
 
 Listed = Mapping[str, Mapping[int, int | None]]
 """ What the driver lists, by GPU and process; a GPU is missing if it was not asked or does not say. """
-
-
-class Member(NamedTuple):
-    """A slot of a tenant."""
-
-    shared_gpu: SharedGpu
-    slot: Slot
-    clients: tuple[Client, ...]
-    is_awaited: bool
-    """ A client of the previous agent may still return to it. """
-
-    @property
-    def held(self) -> int:
-        """What its processes hold of the GPU, in bytes, the driver's own included."""
-        total = self.shared_gpu.gpu.memory_bytes
-        return min(total, sum(held(each) for each in self.clients))
-
-    @property
-    def most(self) -> int:
-        """What its processes may hold of the GPU, in bytes, whatever they say."""
-        total = self.shared_gpu.gpu.memory_bytes
-        return min(total, self.slot.grant.memory_limit_bytes or total)
-
-
-def held(client: Client) -> int:
-    """Return what a client holds of its GPU, in bytes; while it is parked, without what the driver held for it."""
-    return (client.record.memory_mib + client.uncounted_mib) * _MIB
 
 
 @dataclass
@@ -78,6 +49,10 @@ class Present:
     def is_settled(self) -> bool:
         """Whether all clients of the previous agent have returned or are gone."""
         return not any(member.is_awaited for member in self.members)
+
+    @property
+    def _is_wished_away(self) -> bool:
+        return not self.is_settled or any(slot.parking.is_wished_away for slot in self.slots)
 
     @property
     def parks(self) -> bool:
@@ -131,6 +106,7 @@ class Present:
             for client in member.clients
         }
         found = set(self.verdicts.values())
+        known.note_silence(self.clients, {each for each, what in self.verdicts.items() if what in UNANSWERED})
         self._note_problems(now, settings.parking_retry_seconds)
         known.is_lost = bool(found) and found == {Verdict.LOST}
         if not self.is_settled:
@@ -172,7 +148,7 @@ class Present:
                 if self.known.problems.get(client, ("", ""))[0] != said[0]:
                     self.known.happened.append((_COUNTED[said[0]], 0.0))
                 self.known.problems[client] = said
-            elif found is Verdict.PARKED or now >= self.known.refused_until:
+            elif client not in self.known.silent and (found is Verdict.PARKED or not self.known.is_refusing(now)):
                 self.known.problems.pop(client, None)
 
     def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
@@ -215,16 +191,15 @@ class Present:
             wants=self.wants(),
             coming={uuid: max(0, size - self._here(uuid, listed)) for uuid, size in by_gpu.items()} if moves else {},
             parks=self.parks,
+            came=known.came,
             has_returned=known.has_returned,
             is_new=not known.has_returned and known.is_young,
             is_half=known.is_half,
-            is_wished_away=not self.is_settled
-            or now < known.away_until
-            or any(slot.parking.is_wished_away for slot in self.slots),
+            is_wished_away=known.stays_away(now) or self._is_wished_away,
             weight=weight,
             stayed=known.stayed,
             change_seconds=known.change_seconds(self.total),
-            refused_until=known.refused_until if self.is_settled else float("inf"),
+            refused_until=known.refused_until if self.is_settled and not known.silent else float("inf"),
         )
 
     def _here(self, uuid: str, listed: Listed) -> int:

@@ -33,6 +33,10 @@ class Room:
     """ What was promised to hp, and hp has not taken yet. """
     promised: int = 0
     """ What tenants that never leave are sure of, beyond what they hold. """
+    rate: float = 0.0
+    """ What hp takes a second at this time. """
+    most: int = 0
+    """ What hp may still take. """
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Tenant:
     """ If it returns: what it has yet to take. """
     parks: bool = True
     is_hp: bool = False
+    came: float = float("-inf")
+    """ When it came back last; a person's wish ends what follows from it. """
     has_returned: bool = False
     """ It is here because it has come back, and not because it has just begun. """
     is_new: bool = False

@@ -185,6 +185,43 @@ def test_who_does_not_answer_is_passed_over(cards: Cards) -> None:
     assert (leaves.state, silent.park) == (ParkingState.PARKED, 2)
 
 
+def test_who_does_not_answer_is_not_asked_again_before_it_shows_life(cards: Cards) -> None:
+    silent, refuses = cards.be("be-0", 3000), cards.be("be-1", 4000)
+    hp = cards.hp()
+    assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER
+    eventually(lambda: cards.parking("be-0").state == "refused")
+    eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER and refuses.park == 1)
+    refuses.answer(ParkingState.REFUSED, ParkingReason.BUSY)
+    eventually(lambda: "ParkRefused" in cards.conditions("be-1"))
+    eventually(lambda: not cards.conditions("be-1"), "who has refused may be asked again")
+    assert "goes on" in cards.conditions("be-0")["ParkRefused"]
+    assert wait_for_room(hp, 5500 * MIB) is CreditAnswer.NO, "hp does not wait for it"
+    assert silent.park == 2
+    silent.shows_life()
+    eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER and silent.park == 3)
+
+
+def test_who_does_not_come_back_is_not_called_again_before_it_shows_life(cards: Cards) -> None:
+    tenant, hp = cards.be("be-0", 6000).obey(), cards.hp()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    tenant.reaches(ParkingState.PARKED)
+    tenant.rest()
+    assert cards.hold(hp, 0)
+    eventually(lambda: tenant.park == 2)
+    eventually(lambda: tenant.park == 3, "it does not answer, and stays away")
+    refuses = cards.be("be-1", 1000)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-1", away=True)
+        eventually(lambda: refuses.park == 1)
+        refuses.answer(ParkingState.REFUSED, ParkingReason.BUSY)
+        eventually(lambda: "ParkRefused" in cards.conditions("be-1"))
+        administrator.park_slot(GPU, "be-1", away=False)
+    eventually(lambda: not cards.conditions("be-1"), "so much time has passed")
+    assert tenant.park == 3
+    tenant.shows_life()
+    eventually(lambda: tenant.park == 4)
+
+
 def test_who_says_that_it_has_left_and_has_not_is_found_out(cards: Cards) -> None:
     liar = cards.be("be-0", 3000)
     with cards.administrator() as administrator:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.reserve import Reserve
 from orion.node_agent.parking.view import Place, Room, Tenant, View, Wishes
 
 GIB = 1 << 30
@@ -54,6 +55,27 @@ def test_who_has_just_returned_leaves_for_hp_that_waits_but_not_for_the_reserve(
     assert decide(view(0, returned, reserve=1)).leave == ()
     assert decide(view(0, returned, wished=1)).leave == ("a",)
     assert decide(view(0, replace(returned, change_seconds=1), reserve=1)).leave == ("a",)
+
+
+def test_who_has_just_returned_leaves_for_the_reserve_if_hp_will_need_the_room_before_it_has_stayed() -> None:
+    returned = tenant("a", Place.HERE, 3, has_returned=True, change_seconds=100)  # it has 1,000 s left of its stay
+    assert decide(view(1, returned, reserve=2, rate=0.002)).leave == ("a",)
+    assert decide(view(1, returned, reserve=2, rate=0.0005)).leave == ()
+    assert decide(view(2, returned, reserve=2, rate=1)).leave == (), "there is enough until somebody has left"
+
+
+def test_nobody_comes_back_to_room_that_hp_will_need_before_it_has_stayed() -> None:
+    away = tenant("away", Place.AWAY, 4, change_seconds=1)
+    assert decide(view(8.9, away, rate=0.25, most=80)).back == ()
+    assert decide(view(9, away, rate=0.25, most=80)).back == ("away",)
+    assert decide(view(5, away, rate=0.25, most=1)).back == ("away",), "hp may take no more"
+
+
+def test_who_had_to_leave_early_comes_back_when_its_stay_would_be_over() -> None:
+    away = tenant("away", Place.AWAY, 4, came=900.0, change_seconds=6)
+    assert decide(view(9, away)).back == ()
+    assert decide(view(9, replace(away, is_half=True))).back == ("away",)
+    assert decide(view(9, away, now=1020.0)).back == ("away",)
 
 
 def test_who_comes_back_needs_room_beside_reserve_margin_and_growth() -> None:
@@ -160,11 +182,13 @@ def tenants(draw: st.DrawFn) -> Tenant:
         weight=draw(st.floats(0.001, 1)),
         stayed=draw(st.floats(0, 1000)),
         change_seconds=draw(st.floats(0, 60)),
+        came=draw(st.just(float("-inf")) | st.floats(0, 1000)),
         refused_until=draw(st.sampled_from([-1.0, 1e9])),
     )
 
 
-CARDS = st.builds(Room, st.none() | AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS)
+RATES = st.just(0.0) | st.floats(0, 2 * GIB)
+CARDS = st.builds(Room, st.none() | AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, RATES, AMOUNTS)
 VIEWS = st.builds(
     View,
     now=st.floats(1000, 2000),
@@ -184,11 +208,12 @@ def test_what_holds_for_every_view(seen: View) -> None:
         assert not leaving.is_hp
         assert seen.now >= leaving.refused_until
         stayed = seen.now - leaving.since >= seen.stay_factor * leaving.change_seconds
-        waits = any(seen.cards[gpu].wished for gpu in leaving.gpus)
+        waits = any(seen.cards[gpu].wished or seen.cards[gpu].rate for gpu in leaving.gpus)
         assert not leaving.has_returned or stayed or waits or leaving.is_wished_away or leaving.is_new
     for name in wishes.back:
         assert named[name].place is Place.AWAY
         assert not named[name].is_wished_away
+        assert named[name].is_half or seen.now - named[name].came >= seen.stay_factor * named[name].change_seconds
     assert len({*wishes.leave, *wishes.back}) == len(wishes.leave) + len(wishes.back)
     for gpu, room in seen.cards.items():
         back = sum(named[name].held.get(gpu, 0) for name in wishes.back)
@@ -207,6 +232,7 @@ class Card:
     def __init__(self, size: float, *held: float, weights: tuple[float, ...] = ()) -> None:
         self.size, self.now = round(size * GIB), 0.0
         self.hp, self.wished = 0, 0
+        self.learnt, self.most = Reserve(GIB // 2), 0
         self.here: defaultdict[str, float] = defaultdict(float)
         self.moved: list[tuple[float, str, Place]] = []
         self.tenants = {
@@ -218,11 +244,24 @@ class Card:
         held = sum(each.held[A] for each in self.tenants.values() if each.place is not Place.AWAY)
         return self.size - self.hp - held
 
+    def room(self) -> Room:
+        if not self.most:
+            return Room(self.free(), wished=self.wished)
+        most = self.most - self.hp
+        reserve = self.learnt.look(self.now, self.hp, most, self.CHANGE)
+        return Room(self.free(), reserve, GIB // 4, self.wished, rate=self.learnt.rate, most=most)
+
+    def serve(self, wanted: int) -> int:
+        """Let hp hold so much, or as much as there is; return what it lacks."""
+        self.hp = min(wanted, self.hp + self.free())
+        self.wished = wanted - self.hp
+        return self.wished
+
     def move(self, name: str, place: Place) -> None:
         self.moved.append((self.now, name, place))
         back = place is Place.HERE
         changed = replace(self.tenants[name], place=place, since=self.now)
-        self.tenants[name] = replace(changed, has_returned=True) if back else changed
+        self.tenants[name] = replace(changed, has_returned=True, came=self.now) if back else changed
 
     def step(self, seconds: float) -> None:
         self.now += seconds
@@ -236,7 +275,7 @@ class Card:
                 self.tenants[name] = replace(each, stayed=each.stayed + seconds * waits)
         # What returns has taken its memory in this model at once, so nothing of it is still to come.
         seen = tuple(replace(each, coming={A: 0}) for each in self.tenants.values())
-        wishes = decide(View(self.now, {A: Room(self.free(), wished=self.wished)}, seen, FACTOR))
+        wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR))
         for name in wishes.leave:
             self.move(name, Place.LEAVING)
         for name in wishes.back:
@@ -258,6 +297,52 @@ def test_tenants_of_different_requests_have_parts_by_them() -> None:
     for _ in range(40_000):
         card.step(0.5)
     assert card.here["t0"] / card.here["t1"] == pytest.approx(3, rel=0.15)
+
+
+@pytest.mark.parametrize("pause", [5, 20, 45, 90])
+def test_hp_that_grows_again_finds_room_although_tenants_have_just_returned(pause: int) -> None:
+    """hp's cache grows by 1 GiB a second for 20 s on a full card, and is freed."""
+    card = Card(32, *[4.4] * 6)
+    card.most = 25 * GIB
+    card.hp = 4 * GIB
+    for _ in range(4_000):
+        card.step(0.05)
+    for round_ in range(6):
+        waits = 0
+        for step in range(1, 401):
+            waits += card.serve(4 * GIB + step * GIB // 20) > 0
+            card.step(0.05)
+        assert round_ == 0 or not waits, f"round {round_}: hp waited in {waits} of 400 steps"
+        card.serve(4 * GIB)
+        for _ in range(pause * 20):
+            card.step(0.05)
+    _assert_nobody_comes_and_goes(card)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(1, 10), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 18), st.integers(1, 40)), min_size=1, max_size=20),
+)
+def test_nobody_comes_and_goes_however_hp_grows_and_shrinks(held: list[int], hp: list[tuple[int, int]]) -> None:
+    card = Card(20, *held)
+    card.most = 20 * GIB
+    for amount, steps in hp:
+        begun = card.hp
+        for step in range(1, steps + 1):
+            card.serve(begun + (amount * GIB - begun) * step // steps)
+            card.step(0.5)
+    _assert_nobody_comes_and_goes(card)
+
+
+def _assert_nobody_comes_and_goes(card: Card) -> None:
+    """Assert that nobody comes back sooner after its last return than it should have stayed."""
+    last: dict[str, float] = {}
+    for when, name, place in card.moved:
+        if place is Place.RETURNING and name in last:
+            assert when - last[name] >= FACTOR * 4.0
+        elif place is Place.HERE:
+            last[name] = when
 
 
 @settings(max_examples=60, deadline=None)

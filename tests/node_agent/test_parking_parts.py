@@ -22,9 +22,11 @@ def test_the_reserve_is_what_hp_takes_while_somebody_leaves() -> None:
     for second in range(1, 20):  # hp grows by 1 GiB a second
         value = reserve.look(1 + second, second * GIB, 80 * GIB, 10)
     assert 10 * GIB <= value <= 13 * GIB
+    assert reserve.rate == pytest.approx(GIB, rel=0.2)
     assert reserve.look(21, 19 * GIB, 3 * GIB, 10) == 3 * GIB, "hp may take no more"
-    assert reserve.look(81, 19 * GIB, 80 * GIB, 10) == pytest.approx(value / 2, rel=0.1)
-    assert reserve.look(2000, 19 * GIB, 80 * GIB, 10) == GIB // 2
+    assert reserve.look(321, 19 * GIB, 80 * GIB, 10) == pytest.approx(value / 2, rel=0.1)
+    assert reserve.rate == 0
+    assert reserve.look(5000, 19 * GIB, 80 * GIB, 10) == GIB // 2
 
 
 def client(held_mib: int = 0) -> Any:

@@ -1,0 +1,35 @@
+"""One slot of what leaves and comes back as a whole, and what its processes hold."""
+
+from typing import NamedTuple
+
+from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.slots.slot import Slot
+
+_MIB = 1 << 20
+
+
+class Member(NamedTuple):
+    """A slot of a tenant."""
+
+    shared_gpu: SharedGpu
+    slot: Slot
+    clients: tuple[Client, ...]
+    is_awaited: bool
+    """ A client of the previous agent may still return to it. """
+
+    @property
+    def held(self) -> int:
+        """What its processes hold of the GPU, in bytes, the driver's own included."""
+        return min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients))
+
+    @property
+    def most(self) -> int:
+        """What its processes may hold of the GPU, in bytes, whatever they say."""
+        total = self.shared_gpu.gpu.memory_bytes
+        return min(total, self.slot.grant.memory_limit_bytes or total)
+
+
+def held(client: Client) -> int:
+    """Return what a client holds of its GPU, in bytes; while it is parked, without what the driver held for it."""
+    return (client.record.memory_mib + client.uncounted_mib) * _MIB
