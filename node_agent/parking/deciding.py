@@ -3,7 +3,8 @@
 Who leaves: where less is free than hp's reserve and what hp waits for, the tenant whose leaving costs least and
 suffices. A tenant that has come back stays for a minimum time, except if hp waits, or grows so fast that it will need
 the room before. A tenant that had to leave early stays away until its time would have been over, so however hp grows
-and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants together could not make free.
+and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants together could not make free,
+nor while the driver does not say what is free: the room may be there already.
 
 Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
@@ -107,6 +108,8 @@ class _Deciding:
 
     def _make_room(self, gpu: str) -> None:
         room = self._view.cards[gpu]
+        if room.free is None:
+            return
         movable = [each for each in self._here() if self._may_leave(each)]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
         most = self._soon(gpu) + sum(each.held.get(gpu, 0) for each in [*movable, *self._returning()])
@@ -114,9 +117,8 @@ class _Deciding:
             self._hopeless.add(gpu)
             self._wished[gpu] = 0
         wished = self._wished[gpu]
-        if room.free is not None:
-            due = [each for each in movable if self._is_due(gpu, each)]
-            self._until(gpu, wished + room.reserve + room.promised, due)
+        due = [each for each in movable if self._is_due(gpu, each)]
+        self._until(gpu, wished + room.reserve + room.promised, due)
         if wished:
             self._until(gpu, wished, movable)
 

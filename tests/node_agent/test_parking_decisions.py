@@ -40,6 +40,13 @@ def test_nobody_leaves_for_what_cannot_be() -> None:
     assert found == Wishes(hopeless=frozenset({A}))
 
 
+def test_nobody_leaves_for_hp_while_the_driver_does_not_say_what_is_free() -> None:
+    here = tenant("a", Place.HERE, 3)
+    unknown = View(1000.0, {A: Room(None, reserve=GIB, wished=GIB)}, (here,), FACTOR)
+    assert decide(unknown) == Wishes()
+    assert decide(replace(unknown, tenants=(replace(here, is_wished_away=True),))).leave == ("a",)
+
+
 def test_room_that_is_already_being_made_is_not_made_twice() -> None:
     assert decide(view(0, tenant("a", Place.LEAVING, 3), tenant("b", Place.HERE, 3), wished=2)).leave == ()
 
@@ -210,6 +217,7 @@ def test_what_holds_for_every_view(seen: View) -> None:
         stayed = seen.now - leaving.since >= seen.stay_factor * leaving.change_seconds
         waits = any(seen.cards[gpu].wished or seen.cards[gpu].rate for gpu in leaving.gpus)
         assert not leaving.has_returned or stayed or waits or leaving.is_wished_away or leaving.is_new
+        assert leaving.is_wished_away or any(seen.cards[gpu].free is not None for gpu in seen.cards)
     for name in wishes.back:
         assert named[name].place is Place.AWAY
         assert not named[name].is_wished_away
