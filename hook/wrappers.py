@@ -248,6 +248,18 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     ]
 
 
+def _creates_context(function: Function, kind: str, device: str) -> list[str]:
+    return [
+        f"orion_context_creating({device});",
+        "CUresult result;",
+        "uint64_t until = 0;",
+        f"do result = {_real(function)};",
+        f"while (result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_for_context({device}, &until));",
+        *([f"orion_primary_retained({device}, result);"] if kind == "retains_primary" else []),
+        "return result;",
+    ]
+
+
 def _creates_stream(function: Function, priority: str) -> list[str]:
     if priority != "NULL":
         return [f"{priority} = orion_stream_priority({priority});", f"return {_real(function)};"]
@@ -276,12 +288,9 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = _only_call(declaration)
     if kind == "creates_stream":
         return _creates_stream(function, handle)
+    if kind in ("creates_context", "retains_primary"):
+        return _creates_context(function, kind, handle)
     around: dict[str, tuple[list[str], list[str]]] = {
-        "creates_context": ([f"orion_context_creating({handle});"], []),
-        "retains_primary": (
-            [f"orion_context_creating({handle});"],
-            [f"orion_primary_retained({handle}, result);"],
-        ),
         "releases_primary": (
             [f"const bool may_end = orion_primary_releasing({handle});"],
             ["if (may_end) orion_context_ended();"],

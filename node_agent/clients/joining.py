@@ -224,8 +224,6 @@ class Joining:
         return self.credit.asked(client, -(-wish.bytes // _MIB))
 
     def _may_take(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
-        if slot.role is not layout.Role.HP:
-            return join.CreditAnswer.NO
         client = self._wishing(slot, wish)
         if client is None or slot.room_wishes.take():
             return join.CreditAnswer.LATER

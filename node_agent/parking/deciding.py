@@ -12,6 +12,9 @@ has had the least of the time that it is due. If not all fit, it takes the place
 these have stayed for the minimum time. Nobody overtakes it meanwhile: small tenants would keep a large one away for
 ever.
 
+A tenant whose allocation finds no room leaves itself, and comes back in its turn with room for it. If there can never
+be so much, the allocation fails.
+
 A tenant that has just begun may take all that its limit allows. If that is more than there is room for, the newest one
 leaves again at once, and waits for its turn: its first large allocation would fail.
 """
@@ -36,6 +39,7 @@ class _Deciding:
         self._back: dict[str, Mapping[str, int]] = {}
         """ How much room those need that come back, by GPU. """
         self._hopeless: set[str] = set()
+        self._helpless: set[str] = set()
         self._wished = {gpu: room.wished for gpu, room in view.cards.items()}
 
     def wishes(self) -> Wishes:
@@ -44,9 +48,11 @@ class _Deciding:
                 self._choose(tenant)
         for gpu in self._view.cards:
             self._make_room(gpu)
+            self._make_wait(gpu)
             self._turn_away(gpu)
         self._let_back()
-        return Wishes(tuple(each.name for each in self._leave), tuple(self._back), frozenset(self._hopeless))
+        leave = tuple(each.name for each in self._leave)
+        return Wishes(leave, tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
 
     def _choose(self, tenant: Tenant) -> None:
         self._leave.append(tenant)
@@ -85,12 +91,12 @@ class _Deciding:
         return begun + sum(size.get(gpu, 0) for size in self._back.values())
 
     def _growth(self, gpu: str, tenants: Iterable[Tenant]) -> int:
-        return sum(each.needs(gpu) - each.held.get(gpu, 0) for each in tenants)
+        return sum(each.needs(gpu) - each.frees(gpu) for each in tenants)
 
     def _soon(self, gpu: str) -> int:
         """Return what will be free once those who move have moved."""
         free = self._view.cards[gpu].free or 0
-        return free - self._coming(gpu) + sum(each.held.get(gpu, 0) for each in self._leaving())
+        return free - self._coming(gpu) + sum(each.frees(gpu) for each in self._leaving())
 
     def _for_return(self, gpu: str) -> int:
         """Return what those who come back may take at this moment."""
@@ -112,7 +118,7 @@ class _Deciding:
             return
         movable = [each for each in self._here() if self._may_leave(each)]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
-        most = self._soon(gpu) + sum(each.held.get(gpu, 0) for each in [*movable, *self._returning()])
+        most = self._soon(gpu) + sum(each.frees(gpu) for each in [*movable, *self._returning()])
         if self._wished[gpu] > most:
             self._hopeless.add(gpu)
             self._wished[gpu] = 0
@@ -136,6 +142,21 @@ class _Deciding:
             best = min(left, key=_cost(gpu, short))
             left.remove(best)
             self._choose(best)
+
+    def _make_wait(self, gpu: str) -> None:
+        """Let those whose allocations find no room wait for their turn, until there is room for those of the others."""
+        room = self._view.cards[gpu]
+        if room.free is None:
+            return
+        kept = room.reserve + room.promised + room.kept + self._wished[gpu]
+        cramped = [each for each in self._here() if each.lacks.get(gpu)]
+        for tenant in sorted(cramped, key=lambda each: (-each.clock, -each.since, each.name)):
+            if self._soon(gpu) - kept >= sum(each.lacks.get(gpu, 0) for each in self._here()):
+                return
+            if self._may_leave(tenant) and self._is_possible(tenant.held):
+                self._choose(tenant)
+            else:
+                self._helpless.add(tenant.name)
 
     def _turn_away(self, gpu: str) -> None:
         """Let the newest tenants leave again if all together may need more than there is."""
@@ -187,9 +208,11 @@ class _Deciding:
         What hp takes meanwhile is part of it.
         """
         part = 1 + self._view.margin_part
-        wanted = {gpu: math.ceil(tenant.needs(gpu) * part) for gpu in tenant.gpus}
-        least = {gpu: math.ceil(tenant.held.get(gpu, 0) * part) for gpu in tenant.gpus}
-        size = wanted if self._is_possible(wanted) else least
+        sizes = [
+            {gpu: math.ceil(amount(gpu) * part) for gpu in tenant.gpus}
+            for amount in (tenant.needs, lambda gpu: tenant.held.get(gpu, 0), tenant.frees)
+        ]
+        size = next((each for each in sizes if self._is_possible(each)), sizes[-1])
         return {gpu: amount + self._hp_takes(gpu, self._stay(tenant)) for gpu, amount in size.items()}
 
     def _is_possible(self, size: Mapping[str, int]) -> bool:

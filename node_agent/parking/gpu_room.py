@@ -1,7 +1,7 @@
 """What is free on one GPU, what hp may need of it, and what hp waits for."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
@@ -36,13 +36,16 @@ class GpuRoom:
 
     def __init__(self, shared_gpu: SharedGpu, settings: AgentSettings) -> None:
         self._shared_gpu, self._settings = shared_gpu, settings
-        self.wishes = RoomWishes()
+        self.wishes, self.cramped = RoomWishes(), RoomWishes()
+        """ What clients of hp wait for, and what those of tenants do. """
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float] = None, float("-inf")
         """ What is free, and when the driver was asked. """
         self._hp_held = self._most = 0
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what those who come back have yet to take. """
+        self.free_for_tenants: int | None = None
+        """ The same less what is kept for hp. """
         before = shared_gpu.parking
         self._counts, self._seconds = defaultdict(int, before.counts), defaultdict(float, before.seconds)
 
@@ -78,6 +81,7 @@ class GpuRoom:
     def look(self, now: float, tenants: Iterable[Present]) -> None:
         """Learn how much hp needs."""
         self.wishes.forget(now)
+        self.cramped.forget(now)
         self._hp_held = self._held_by_hp()
         uuid = self._shared_gpu.gpu.uuid
         here = [each for each in tenants if any(slot.gpu == uuid for slot in each.slots)]
@@ -100,13 +104,25 @@ class GpuRoom:
             most=self._most,
         )
 
-    def decided(self, asked: float, coming: int, hopeless: bool) -> None:
-        """Note the result of a decision, for hp clients that ask again."""
+    def decided(self, asked: float, coming: int, seen: Room, hopeless: bool, helpless: Collection[Client]) -> None:
+        """Note the result of a decision, for clients that ask again.
+
+        Args:
+            asked: when the driver was asked, in seconds.
+            coming: what those who come back have yet to take, in bytes.
+            seen: what was decided upon.
+            hopeless: nobody can make the room that hp waits for.
+            helpless: the clients of tenants whose allocations can never find room.
+        """
         free, answered = self._answer
         self.free_for_hp = None if free is None else free - coming
-        self.wishes.decided = asked if answered >= asked else self.wishes.decided
+        kept = seen.reserve + seen.promised + seen.kept + seen.wished
+        self.free_for_tenants = None if free is None else free - coming - kept
+        if answered >= asked:
+            self.wishes.decided = self.cramped.decided = asked
         if hopeless:
             self.wishes.give_up()
+        self.cramped.refuse(helpless)
 
     def _held_by_hp(self) -> int:
         return sum(held(each) for each in self._shared_gpu.clients.values() if each.role is layout.Role.HP)

@@ -48,6 +48,8 @@ class Known:
     """ What it held when it was asked to leave, by GPU. """
     silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
     """ Clients that have not answered, each with the words in its record by which it will show life. """
+    lacks: dict[str, int] = field(default_factory=dict)
+    """ What it has not got because its allocations found no room, by GPU; what it holds counts as if it had. """
     parked: dict[Client, float] = field(default_factory=dict)
     """ Since when each client says that it has left. """
     happened: list[tuple[str, float]] = field(default_factory=list)

@@ -131,32 +131,46 @@ class Parking:
         self._count()
         for room in self._cards.values():
             room.look(now, present.values())
+        lacking = {client: size for room in self._cards.values() for client, size in room.cramped.lacking().items()}
+        for each in present.values():
+            each.note_lacks(lacking)
         cards = {uuid: room.seen(now, present.values()) for uuid, room in self._cards.items()}
         views = self.tenants.views(now, self._listed)
         wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
         for uuid, room in self._cards.items():
             coming = sum(each.coming.get(uuid, 0) for each in views)
             coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)
-            room.decided(asked, coming, uuid in wishes.hopeless)
+            helpless = {client for name in wishes.helpless for client in present[name].clients}
+            room.decided(asked, coming, cards[uuid], uuid in wishes.hopeless, helpless)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
             self._tell(present[name], away, now)
         showing.show(now, self._cards, present.values(), gpus)
 
     def room(self, client: Client, size: int) -> CreditAnswer:
-        """Answer an hp client that found no room on its GPU for an allocation of so many bytes."""
+        """Answer a client that found no room on its GPU for an allocation of so many bytes."""
         room = self._cards.get(client.slot.gpu)
         if room is None and self._concerned():
             room = self._room(client.slot.gpu)
         total = self._gpus[client.slot.gpu].shared_gpu.gpu.memory_bytes
-        if room is None or client.role is not layout.Role.HP or size > total or not client.slot.grant.memory_wait_ns:
+        if room is None or size > total or not room.is_granted(client, size):
             return CreditAnswer.NO
-        if not room.is_granted(client, size):
+        is_hp = client.role is layout.Role.HP
+        if not (client.slot.grant.memory_wait_ns if is_hp else client.slot.memory_sharing.parks):
             return CreditAnswer.NO
+        if not is_hp and self._moves(client):
+            return CreditAnswer.LATER
+        wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
         now = time.monotonic()
-        wish, is_new = room.wishes.note(client, size, now)
+        wish, is_new = wishes.note(client, size, now)
         if is_new:
             self.wake()
-        return room.wishes.answer(wish, room.free_for_hp, now)
+        return wishes.answer(wish, free, now)
+
+    def _moves(self, client: Client) -> bool:
+        """Return whether a tenant's client is about to leave, away, or about to come back."""
+        return any(
+            each.known.place is not Place.HERE and client.slot in each.slots for each in self.tenants.present.values()
+        )
 
     def wish(self, uuid: str, slot: Slot, away: bool) -> None:
         """Note that a person wants a slot's processes away, or no longer."""
@@ -178,7 +192,7 @@ class Parking:
         return []
 
     def _seconds(self) -> float:
-        if any(room.wishes.wished for room in self._cards.values()):
+        if any(room.wishes.wished or room.cramped.wished for room in self._cards.values()):
             return _WAITING_SECONDS
         moves = any(each.known.place in (Place.LEAVING, Place.RETURNING) for each in self.tenants.present.values())
         return _MOVING_SECONDS if moves else _LOOK_SECONDS
@@ -239,6 +253,8 @@ class Parking:
             return
         if away and present.known.place is Place.HERE:
             present.known.left = present.by_gpu()
+        for room in self._cards.values():
+            room.cramped.drop(present.clients)
         present.known.asked = now
         if away or present.known.place is not Place.HERE:
             present.known.move(Place.LEAVING if away else Place.RETURNING, now)

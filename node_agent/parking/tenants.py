@@ -70,6 +70,8 @@ class Present:
         for member in self.members:
             if not self.known.is_lost:
                 found[member.slot.gpu] += member.held
+        for uuid in found:
+            found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
         if self.known.place is not Place.HERE:
             for uuid in found:
                 found[uuid] = max(found[uuid], self.known.left.get(uuid) or self._parked(uuid))
@@ -169,6 +171,15 @@ class Present:
         )
         return verdict(answer, asked)
 
+    def note_lacks(self, lacking: Mapping[Client, int]) -> None:
+        """Note which clients' allocations found no room; while it is away, what it lacked when it left."""
+        if self.known.place is Place.HERE:
+            found = {client.slot.gpu: 0 for client in self.clients if client in lacking}
+            for client in self.clients:
+                if client in lacking:
+                    found[client.slot.gpu] += lacking[client]
+            self.known.lacks = found
+
     def note(self, now: float, passed: float, waits: bool) -> None:
         """Note how long the tenant was here, and what it held there at most."""
         if self.known.place is not Place.HERE:
@@ -189,6 +200,7 @@ class Present:
             since=known.since,
             held=by_gpu,
             wants=self.wants(),
+            lacks=known.lacks,
             coming={uuid: max(0, size - self._here(uuid, listed)) for uuid, size in by_gpu.items()} if moves else {},
             parks=self.parks,
             came=known.came,

@@ -51,6 +51,8 @@ class Tenant:
     """ What it holds; if it is away, what it held when it left. """
     wants: Mapping[str, int] = field(default_factory=dict)
     """ What it may hold soon, if that is more. """
+    lacks: Mapping[str, int] = field(default_factory=dict)
+    """ What of that it has not got: its allocations found no room. """
     coming: Mapping[str, int] = field(default_factory=dict)
     """ If it returns: what it has yet to take. """
     parks: bool = True
@@ -82,6 +84,10 @@ class Tenant:
     def needs(self, gpu: str) -> int:
         """Return what it may need of a GPU while it is here."""
         return max(self.held.get(gpu, 0), self.wants.get(gpu, 0))
+
+    def frees(self, gpu: str) -> int:
+        """Return what becomes free on a GPU when it leaves."""
+        return self.held.get(gpu, 0) - self.lacks.get(gpu, 0)
 
     @property
     def gpus(self) -> frozenset[str]:
@@ -116,5 +122,7 @@ class Wishes:
     """ The tenants that shall leave, by name. """
     back: tuple[str, ...] = ()
     """ The tenants that may come back. """
+    helpless: frozenset[str] = field(default_factory=frozenset)
+    """ The tenants whose allocations can never find room. """
     hopeless: frozenset[str] = field(default_factory=frozenset)
     """ The GPUs on which nobody can make the room that hp waits for. """

@@ -1,5 +1,6 @@
-"""What hp clients wait for: an allocation found no room on the GPU, although the client's credit suffices (ROOM)."""
+"""What clients wait for: an allocation found no room on the GPU, although the client's credit suffices (ROOM)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from orion.hook.join import CreditAnswer
@@ -41,7 +42,7 @@ class Wish:
 
 
 class RoomWishes:
-    """The wishes of the hp clients of one GPU: at most one for each."""
+    """The wishes of clients of one GPU, those of hp or those of tenants: at most one for each client."""
 
     def __init__(self) -> None:
         self._wishes: dict[Client, Wish] = {}
@@ -86,6 +87,21 @@ class RoomWishes:
         waiting = [each for each in self._wishes.values() if not each.given and not each.is_hopeless]
         if waiting:
             max(waiting, key=lambda each: each.needed).is_hopeless = True
+
+    def refuse(self, clients: Collection[Client]) -> None:
+        """Note that these clients can never get what they wait for."""
+        for client in clients:
+            if client in self._wishes and not self._wishes[client].given:
+                self._wishes[client].is_hopeless = True
+
+    def drop(self, clients: Collection[Client]) -> None:
+        """Forget what these clients wait for: they leave, and take it when they come back."""
+        for client in clients:
+            self._wishes.pop(client, None)
+
+    def lacking(self) -> dict[Client, int]:
+        """Return what each client waits for or has yet to take, in bytes."""
+        return {client: each.needed for client, each in self._wishes.items() if not each.is_hopeless}
 
     def forget(self, now: float) -> None:
         """Forget clients that ask no more, and those that have left."""

@@ -1,4 +1,7 @@
-"""hp gets memory on a GPU that best-effort processes fill: they leave, and come back when hp has freed it."""
+"""hp gets memory on a GPU that best-effort processes fill: they leave, and come back when hp has freed it.
+
+A best-effort process that finds no room itself leaves, and comes back in its turn.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -91,3 +94,69 @@ def test_hp_that_grows_never_fails(full: Machine) -> None:
     hp.kill()
     for each in tenants:
         each.must("run 2 100", 60)
+
+
+CONTEXT = 300
+""" What each context takes on a `crowded` GPU, in MiB. """
+
+
+@pytest.fixture
+def crowded(c_build: Path) -> Iterator[Machine]:
+    """The same, where contexts take memory and tenants stay for a short time."""
+    with Machine(c_build) as machine:
+        shutil.rmtree(machine.state)
+        machine.environment |= {"ORION_SIM_MEMORY": str(GPU * MIB), "ORION_SIM_CONTEXT_MEMORY": str(CONTEXT * MIB)}
+        stays = ("--parking-stay-factor", "0.5")
+        machine.start_agent("--parking-reserve-mib", "0", "--parking-margin-mib", "0", *stays)
+        for slot in ("be-0", "be-1"):
+            machine.agent.set_grant(machine.uuids[0], slot, memory_parks=True)
+        yield machine
+
+
+def test_an_allocation_of_be_that_finds_no_room_waits_for_its_turn(crowded: Machine) -> None:
+    one, other = crowded.start("be-0"), crowded.start("be-1")
+    one.must(f"alloc {2000 * MIB}")
+    other.must(f"alloc {1000 * MIB}")
+    one.must(f"alloc {1200 * MIB}", 60)
+    one.must("run 2 100", 60)
+    other.must("run 2 100", 60)
+    one.must("run 2 100", 60)
+
+
+def test_two_that_find_no_room_at_the_same_time_both_get_it(crowded: Machine) -> None:
+    both = crowded.start("be-0"), crowded.start("be-1")
+    for each in both:
+        each.must(f"alloc {1500 * MIB}")
+    for each in both:
+        each.send(f"alloc {1500 * MIB}")
+    for each in both:
+        assert each.answer(60).result == 0
+        each.must("run 2 100", 60)
+
+
+def test_a_be_program_whose_context_finds_no_room_waits_for_its_turn(crowded: Machine) -> None:
+    one = crowded.start("be-0")
+    one.must(f"alloc {3700 * MIB}")
+    other = crowded.start_in(crowded.client_root("be-1"))
+    other.must("init 0", 60)
+    other.must(f"alloc {2000 * MIB}", 60)
+    for each in (one, other):
+        each.must("run 2 100", 60)
+
+
+def test_what_be_can_never_have_fails_soon(crowded: Machine) -> None:
+    be = crowded.start("be-0")
+    be.must(f"alloc {2000 * MIB}")
+    assert be.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
+    assert state(be) == ParkingState.RUNNING
+    be.must("run 2 100")
+
+
+def test_a_be_program_that_waits_for_room_can_be_killed(crowded: Machine) -> None:
+    one, other = crowded.start("be-0"), crowded.start("be-1")
+    one.must(f"alloc {2000 * MIB}")
+    other.must(f"alloc {1000 * MIB}")
+    one.send(f"alloc {1200 * MIB}")
+    eventually(lambda: state(one) != ParkingState.RUNNING, "it leaves to wait for its turn")
+    one.kill()
+    other.must(f"alloc {2500 * MIB}", 60)

@@ -144,7 +144,28 @@ def test_hp_gets_no_room_beyond_its_limit(cards: Cards, held: int, size: int) ->
 def test_who_does_not_wait_for_room_gets_none(cards: Cards) -> None:
     tenant, hp = cards.be("be-0", 8000).obey(), cards.hp(wait_ms=0)
     assert ask_for_room(hp, GIB) is CreditAnswer.NO
-    assert ask_for_room(tenant, GIB) is CreditAnswer.NO, "only hp gets room from others"
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=False)
+    assert ask_for_room(tenant, GIB) is CreditAnswer.NO, "it cannot leave to wait for room"
+
+
+def test_a_tenant_that_finds_no_room_comes_back_in_its_turn_with_room_for_it(cards: Cards) -> None:
+    large, small = cards.be("be-0", 5000).obey(), cards.be("be-1", 2500).obey()
+    large.says(6500)  # with what it wants
+    assert ask_for_room(large, 1500 * MIB) is CreditAnswer.LATER
+    large.reaches(ParkingState.PARKED)
+    assert small.state is ParkingState.RUNNING
+    assert ask_for_room(large, 1500 * MIB) is CreditAnswer.LATER, "it waits for its turn"
+    small.reaches(ParkingState.PARKED)
+    large.reaches(ParkingState.RUNNING)
+    assert wait_for_room(large, 10) is CreditAnswer.YES
+
+
+def test_a_tenant_learns_that_it_can_never_have_so_much(cards: Cards) -> None:
+    tenant = cards.be("be-0", 6000).obey()
+    tenant.says(9000)
+    assert wait_for_room(tenant, 3000 * MIB) is CreditAnswer.NO
+    assert tenant.park == 0
 
 
 def test_only_a_slot_that_parks_is_asked(cards: Cards) -> None:

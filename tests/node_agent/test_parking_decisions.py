@@ -124,6 +124,25 @@ def test_who_has_had_least_of_what_it_is_due_comes_back_first() -> None:
     assert decide(view(5, had_much, had_little)).back == ("much",)  # 111 s of its due against 500 s
 
 
+def test_who_finds_no_room_waits_for_its_turn() -> None:
+    cramped = tenant("cramped", Place.HERE, 5, lacks={A: 2 * GIB}, stayed=1.0)
+    other = tenant("other", Place.HERE, 4, change_seconds=1e3)
+    assert decide(view(1, cramped, other)).leave == ("cramped",)
+    assert decide(view(2, cramped, other)) == Wishes(), "the room is there"
+    assert decide(view(1, cramped, tenant("leaving", Place.LEAVING, 1))) == Wishes(), "the room is coming"
+    assert decide(view(1, cramped)).helpless == {"cramped"}, "nobody else can leave"
+    assert decide(view(1, replace(cramped, refused_until=1e9), other)).helpless == {"cramped"}
+    second = replace(cramped, name="second", stayed=2.0)
+    assert decide(view(1, cramped, second, other)).leave == ("second",), "what it leaves is enough for the first"
+
+
+def test_who_found_no_room_comes_back_with_room_for_it_or_without_if_that_can_never_be() -> None:
+    away, other = tenant("away", Place.AWAY, 5, lacks={A: 2 * GIB}), tenant("other", Place.HERE, 2, change_seconds=1e3)
+    assert decide(view(4, away, other)).back == ()
+    assert decide(view(5, away, other)).back == ("away",)
+    assert decide(view(4, away)).back == ("away",)
+
+
 def test_the_next_takes_the_place_of_one_that_has_stayed() -> None:
     away = tenant("away", Place.AWAY, 4)
     here = tenant("here", Place.HERE, 4, stayed=60.0, change_seconds=3.0)
@@ -178,7 +197,8 @@ def tenants(draw: st.DrawFn) -> Tenant:
         name=str(draw(st.integers(0, 10**9))),
         place=draw(st.sampled_from(Place)),
         since=draw(st.floats(0, 1000)),
-        held={gpu: draw(AMOUNTS) for gpu in gpus},
+        held=(held := {gpu: draw(AMOUNTS) for gpu in gpus}),
+        lacks={gpu: draw(st.integers(0, amount)) for gpu, amount in held.items() if draw(st.booleans())},
         wants={gpu: draw(AMOUNTS) for gpu in gpus},
         parks=draw(st.booleans()),
         is_hp=draw(st.booleans()),
@@ -224,7 +244,7 @@ def test_what_holds_for_every_view(seen: View) -> None:
         assert named[name].is_half or seen.now - named[name].came >= seen.stay_factor * named[name].change_seconds
     assert len({*wishes.leave, *wishes.back}) == len(wishes.leave) + len(wishes.back)
     for gpu, room in seen.cards.items():
-        back = sum(named[name].held.get(gpu, 0) for name in wishes.back)
+        back = sum(named[name].frees(gpu) for name in wishes.back)
         coming = sum(each.held.get(gpu, 0) for each in seen.tenants if each.place is Place.RETURNING)
         if back:
             assert room.free is not None

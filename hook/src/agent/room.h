@@ -1,4 +1,6 @@
-/* Room for hp on a full GPU: the agent has best-effort processes leave (parking/parking.h), and the allocation waits for it. */
+/* Room on a full GPU, for an allocation that the driver has refused for lack of memory although the grant allows it: the agent
+ * has best-effort processes leave (parking/parking.h) for hp. A best-effort process that may be parked leaves itself, and comes
+ * back in its turn, with room for what it needs; the allocation waits meanwhile, outside of the driver. */
 #ifndef ORION_ROOM_H
 #define ORION_ROOM_H
 
@@ -6,8 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* After the driver has refused an allocation for lack of memory, although the grant allows it. True: try again, there may be
- * room now. Waits for at most the grant's memory_wait_ns in all; *until is 0 before the first call of an allocation. */
+/* True: try again, there may be room now. hp waits for at most the grant's memory_wait_ns in all, a best-effort process for 30 s
+ * of the time in which it is on the GPU. *until is 0 before the first call of an allocation. */
 bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until);
+
+/* The same for a context, of which nobody knows how much it takes. Waits until the process has joined the agent. */
+bool orion_room_for_context(CUdevice device, uint64_t *until);
 
 #endif
