@@ -92,8 +92,15 @@ class AgentService(agent_pb2_grpc.AgentServicer):
 
     @_answering
     async def CloseSlot(self, request: Any, context: Context) -> agent_pb2.Empty:  # noqa: N802
-        """Close a slot."""
+        """Close a slot, unless its processes are away: without the slot nobody could let them back."""
         asked = requests.check(requests.SlotRequest, request)
+        shared_gpu = self._agent.gpu(asked.gpu).shared_gpu
+        slot = shared_gpu.slot(asked.name)
+        if slot.parking.state in ("leaving", "parked", "returning") and shared_gpu.has_clients(slot):
+            raise Conflict(
+                f"slot {slot.name} has processes that are {slot.parking.state}, and could not come back without it; "
+                f"let them back with `orion unpark {slot.name}`, or end them"
+            )
         self._agent.close_slot(asked.gpu, asked.name)
         return agent_pb2.Empty()
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -64,6 +65,14 @@ class ParkingSlot:
 @pytest.fixture
 def parking(machine: Machine) -> ParkingSlot:
     return ParkingSlot(machine)
+
+
+@pytest.fixture
+def costly(bare_machine: Machine) -> ParkingSlot:
+    """A slot whose processes take about 16 ms to leave and as long to come back."""
+    bare_machine.environment |= {"ORION_SIM_OUT_MS_PER_GIB": "64", "ORION_SIM_BACK_MS_PER_GIB": "64"}
+    bare_machine.start_agent()
+    return ParkingSlot(bare_machine)
 
 
 def test_a_parked_process_holds_nothing_and_computes_on_when_it_is_back(parking: ParkingSlot) -> None:
@@ -141,6 +150,28 @@ def test_a_parked_program_can_end(parking: ParkingSlot, end: str | signal.Signal
     eventually(lambda: parking.free_mib == before, "nothing is held")
     parking.wish(False)
     parking.start().must("run 2 100")
+
+
+@pytest.mark.parametrize("end", ["exit", signal.SIGKILL])
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_program_can_end_at_any_moment_of_leaving_and_returning(
+    costly: ParkingSlot, returns: bool, end: str | signal.Signals
+) -> None:
+    before = costly.free_mib
+    for moment in range(0, 40, 4):
+        be = costly.start()
+        if returns:
+            costly.leaves(be)
+        costly.wish(not returns)
+        time.sleep(moment / 1e3)  # no condition names these moments
+        if isinstance(end, str):
+            be.send(end)
+        else:
+            os.kill(be.pid, end)
+        be.process.wait(20)
+        eventually(lambda: costly.free_mib == before, f"nothing is held, {moment} ms after the wish")
+        costly.wish(False)
+    costly.start().must("run 2 100")
 
 
 def test_a_parked_process_forks(parking: ParkingSlot) -> None:

@@ -354,6 +354,19 @@ def test_a_slot_whose_holder_ends_while_parked_begins_again(cards: Cards) -> Non
     assert (shown.parking.state, shown.parking.wished, shown.memory_parks) == ("", False, False)
 
 
+def test_a_slot_whose_processes_are_away_is_not_closed_by_hand(cards: Cards) -> None:
+    tenant = cards.be("be-0", 1024).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        tenant.reaches(ParkingState.PARKED)
+        with pytest.raises(RequestRefused, match="orion unpark be-0"):
+            administrator.close_slot(GPU, "be-0")
+        administrator.park_slot(GPU, "be-0", away=False)
+        tenant.reaches(ParkingState.RUNNING)
+        eventually(cards.is_in("be-0", ""))
+        administrator.close_slot(GPU, "be-0")
+
+
 def test_the_last_process_of_a_parked_slot_ends(cards: Cards) -> None:
     tenant = cards.be("be-0", 1024).obey()
     with cards.administrator() as administrator:
