@@ -161,6 +161,7 @@ class GrantPage(_AgentPage):
     _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
     _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
     _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
+    _returning: ClassVar[int] = layout.offset(layout.GrantPage, "returning_mib") // 4
     _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
 
     def __init__(self, gpu: str) -> None:
@@ -198,6 +199,10 @@ class GrantPage(_AgentPage):
     def set_leaving(self, mib: int) -> None:
         """Write how much of what is not free on the GPU others would leave to an hp slot."""
         self._words[self._leaving] = max(0, min(mib, _WORD_MAX))
+
+    def set_returning(self, mib: int) -> None:
+        """Write how much of what is free others have been let back into; an hp slot asks before it takes any."""
+        self._words[self._returning] = max(0, min(mib, _WORD_MAX))
 
     def announce_plan(self) -> None:
         """Wake the clients that wait for their turn: the plan has changed."""

@@ -124,6 +124,12 @@ class GpuRoom:
             self.wishes.give_up()
         self.cramped.refuse(helpless)
 
+    def announce(self, coming: int) -> None:
+        """Tell hp what those who come back have yet to take, in bytes: hp asks before it takes anything meanwhile."""
+        for slot in self._shared_gpu.slots.values():
+            if slot.role is layout.Role.HP:
+                slot.page.set_returning(-(-coming // _MIB) if slot.grant.memory_wait_ns else 0)
+
     def _held_by_hp(self) -> int:
         return sum(held(each) for each in self._shared_gpu.clients.values() if each.role is layout.Role.HP)
 

@@ -140,6 +140,7 @@ class Parking:
         for uuid, room in self._cards.items():
             coming = sum(each.coming.get(uuid, 0) for each in views)
             coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)
+            room.announce(coming)
             helpless = {client for name in wishes.helpless for client in present[name].clients}
             room.decided(asked, coming, cards[uuid], uuid in wishes.hopeless, helpless)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:

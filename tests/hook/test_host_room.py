@@ -3,7 +3,9 @@
 A best-effort process that finds no room itself leaves, and comes back in its turn.
 """
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +85,25 @@ def test_only_as_many_leave_as_hp_needs(full: Machine) -> None:
     hp = hp_that_waits(full, limit=1000)  # it may not grow further, so nothing is kept free for it
     hp.must(f"alloc {1000 * MIB}")
     eventually(lambda: [state(each) for each in tenants].count(ParkingState.PARKED) == 1, "one is away")
+
+
+def test_hp_does_not_take_the_room_of_those_who_come_back(full: Machine) -> None:
+    be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000)
+    full.agent.park_slot(full.uuids[0], "be-0", away=True)
+    eventually(lambda: state(be) == ParkingState.PARKED, "it has left")
+    os.kill(be.pid, signal.SIGSTOP)
+    full.agent.park_slot(full.uuids[0], "be-0", away=False)
+    eventually(lambda: parking_of(full, "be-0") == "returning", "it may come back")
+    hp.send(f"alloc {2000 * MIB}")
+    assert not hp.heard_something(0.3), "hp asks first"
+    os.kill(be.pid, signal.SIGCONT)
+    assert hp.answer(60).result == 0
+    hp.kill()
+    be.must("run 2 100", 60)
+
+
+def parking_of(machine: Machine, name: str) -> str:
+    return next(slot.parking.state for slot in machine.agent.snapshot().gpus[0].slots if slot.name == name)
 
 
 def test_hp_that_grows_never_fails(full: Machine) -> None:

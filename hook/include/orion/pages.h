@@ -117,12 +117,13 @@ struct orion_grant {
 struct orion_grant_page {
     struct orion_page_header header;
     _Atomic uint32_t current;
-    _Atomic uint32_t plan;         /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
-    _Atomic uint32_t credit_epoch; /* differs between the pages of successive agents; 0: the agent gives no credit */
-    _Atomic uint32_t used_mib;     /* what the slot's processes hold together, lately, in MiB */
-    _Atomic uint32_t park;         /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
-    _Atomic uint32_t leaving_mib;  /* hp: how much of what is not free on the GPU others would leave to the slot, in MiB */
-    uint32_t spare[10];
+    _Atomic uint32_t plan;          /* grows with each change of the turns, after the change; a futex: the agent wakes clients */
+    _Atomic uint32_t credit_epoch;  /* differs between the pages of successive agents; 0: the agent gives no credit */
+    _Atomic uint32_t used_mib;      /* what the slot's processes hold together, lately, in MiB */
+    _Atomic uint32_t park;          /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
+    _Atomic uint32_t leaving_mib;   /* hp: how much of what is not free on the GPU others would leave to the slot, in MiB */
+    _Atomic uint32_t returning_mib; /* hp: how much of what is free others have been let back into, in MiB */
+    uint32_t spare[9];
     struct orion_grant copy[2];
     uint8_t unused[1664];
     /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead

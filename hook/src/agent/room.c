@@ -68,3 +68,10 @@ bool orion_room_for_context(CUdevice device, uint64_t *until)
     orion_gpu_await_join(gpu);
     return orion_room_may_come(device, CONTEXT_BYTES, until);
 }
+
+void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
+{
+    struct orion_gpu *gpu = waiting_gpu(orion_process_if_managed(), device);
+    if (gpu != NULL && atomic_load(&gpu->role) == ORION_ROLE_HP && atomic_load(&gpu->grant->returning_mib) != 0)
+        orion_room_may_come(device, bytes, until);
+}

@@ -15,4 +15,8 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until);
 /* The same for a context, of which nobody knows how much it takes. Waits until the process has joined the agent. */
 bool orion_room_for_context(CUdevice device, uint64_t *until);
 
+/* Before the driver is asked: while others come back, hp asks the agent first. They have been let back into room that is free until
+ * they take it, and would be lost without it. */
+void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until);
+
 #endif
