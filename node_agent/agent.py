@@ -386,6 +386,7 @@ class Agent:
         gpu.unsaved = True
         self.looking.wake()
         self.parking.wake()
+        self.driver_memory.wake()
         if not self._share_soon:
             self._share_soon = True
             self._loop.call_soon(self._share_out)

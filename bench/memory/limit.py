@@ -21,7 +21,7 @@ def measure(stage: Stage, setting: Limit) -> dict[str, Any]:
     """
     limit = round(setting.limit_gib * (1 << 30))
     environment = stage.slot("be", memory_limit_bytes=limit)
-    sampler = stage.outside("sampler", {"simulated": stage.simulated})
+    sampler = stage.sampler()
     end = time.monotonic() + setting.seconds
 
     def start(seed: int) -> Tenant:

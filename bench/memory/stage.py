@@ -60,8 +60,10 @@ class Stage:
         options = ["--parking-stay-factor", f"{setting.stay_factor:g}"]
         self.gpu = stack.enter_context(ManagedGPU(self._base, simulated, options=options))
         self.crew = stack.enter_context(Crew())
+        self._ballast = 0
         if not simulated:
             ballast = self.outside("ballast", {"leave_mib": round(setting.gpu_gib * 1024)})
+            self._ballast = ballast.process_id
             self.say(f"a ballast holds {ballast.about['details']['mib']} MiB")
 
     def say(self, text: str) -> None:
@@ -73,6 +75,10 @@ class Stage:
         worker = self.crew.start(f"{self._name} {kind}", kind, options, self._base, module=_MODULE)
         self.crew.ready(worker)
         return worker
+
+    def sampler(self) -> Worker:
+        """Start a process that asks the driver what the tenants hold."""
+        return self.outside("sampler", {"simulated": self.simulated, "but": self._ballast})
 
     def slot(self, role: str, **memory: Any) -> dict[str, str]:
         """Open a slot; return the environment of its processes. Fields are those of OpenSlotRequest."""

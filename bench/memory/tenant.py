@@ -39,15 +39,21 @@ class Ballast:
 
 
 class Sampler:
-    """Asks the driver what is in use, without being a client of the GPU."""
+    """Asks the driver what is in use, without being a client of the GPU.
+
+    Args:
+        simulated: asks the simulated driver.
+        but: a process that does not count, the ballast.
+    """
 
     unit, amount, gpu = "", 0.0, ""
 
-    def __init__(self, simulated: bool) -> None:
+    def __init__(self, simulated: bool, but: int = 0) -> None:
         from orion.node_agent.gpus import factory
 
         self.trace: Trace = NoTrace()
         self.details: dict[str, Any] = {}
+        self._but = but
         self._source = factory.choose("simulated" if simulated else "nvml", hook.simulated_driver())
         self._gpu = self._source.find()[0]
 
@@ -56,7 +62,7 @@ class Sampler:
         rows = []
         while (now := time.monotonic()) < end:
             listed = self._source.memory_of_processes(self._gpu) or {}
-            held = [size for size in listed.values() if size]
+            held = [size for process, size in listed.items() if size and process != self._but]
             rows.append((round(now, 4), sum(held), len(held)))
             time.sleep(every)
         return {"rows": rows}

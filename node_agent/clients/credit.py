@@ -17,6 +17,7 @@ A process that dies holds its memory until the kernel has closed its files, whic
 So what it held is free when it is a zombie or gone, and the driver lists it no longer.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -111,6 +112,13 @@ class Credit:
     def has_limits(self) -> bool:
         """Whether credits depend on what the driver says."""
         return any(slot.grant.memory_limit_bytes for slot in self._shared_gpu.slots.values())
+
+    def has_young(self, seconds: float) -> bool:
+        """Return whether a client of a slot with a limit has joined within so many seconds."""
+        since = time.monotonic_ns() - seconds * 1e9
+        return any(
+            each.joined_ns > since and each.slot.grant.memory_limit_bytes for each in self._shared_gpu.clients.values()
+        )
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""

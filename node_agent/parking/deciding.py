@@ -88,7 +88,7 @@ class _Deciding:
 
     def _coming(self, gpu: str) -> int:
         begun = sum(each.coming.get(gpu, each.held.get(gpu, 0)) for each in self._returning())
-        return begun + sum(size.get(gpu, 0) for size in self._back.values())
+        return max(0, begun - self._view.cards[gpu].restored) + sum(size.get(gpu, 0) for size in self._back.values())
 
     def _growth(self, gpu: str, tenants: Iterable[Tenant]) -> int:
         return sum(each.needs(gpu) - each.frees(gpu) for each in tenants)

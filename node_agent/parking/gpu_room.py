@@ -1,7 +1,7 @@
 """What is free on one GPU, what hp may need of it, and what hp waits for."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
@@ -9,7 +9,7 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
 from orion.node_agent.parking.reserve import Reserve
 from orion.node_agent.parking.tenants import Present
-from orion.node_agent.parking.view import Room
+from orion.node_agent.parking.view import Place, Room
 from orion.node_agent.parking.wishes import RoomWishes
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.parking_state import GpuParking
@@ -41,6 +41,11 @@ class GpuRoom:
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float] = None, float("-inf")
         """ What is free, and when the driver was asked. """
+        self._unlisted: int | None = None
+        """ What is used and not listed for any process: the driver's own, and what is being restored. """
+        self._usual: int | None = None
+        """ The same while nobody came back. """
+        self._restored = 0
         self._hp_held = self._most = 0
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what those who come back have yet to take. """
@@ -54,8 +59,18 @@ class GpuRoom:
         """What is kept free for hp, in bytes."""
         return self._reserve.value
 
-    def answered(self, free: int | None, asked: float) -> None:
-        """Note what the driver says; any thread may call."""
+    def answered(self, free: int | None, listed: Mapping[int, int | None] | None, asked: float) -> None:
+        """Note what the driver says; any thread may call.
+
+        Args:
+            free: of the GPU.
+            listed: what each process holds, by its id; None: the driver was not asked, or does not say.
+            asked: when the driver was asked, in seconds.
+        """
+        sizes = list((listed or {}).values())
+        known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
+        used = self._shared_gpu.gpu.memory_bytes - (free or 0)
+        self._unlisted = used - sum(filter(None, sizes)) if known else None
         self._answer = free, asked
 
     def count(self, what: str, seconds: float) -> None:
@@ -85,10 +100,19 @@ class GpuRoom:
         self._hp_held = self._held_by_hp()
         uuid = self._shared_gpu.gpu.uuid
         here = [each for each in tenants if any(slot.gpu == uuid for slot in each.slots)]
+        self._look_at_restored(any(each.known.place is Place.RETURNING for each in here))
         seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
         slots = self._hp_slots()
         self._most = self._hp_may_take(slots)
         self._reserve.look(now, self._hp_held if slots else None, self._most, seconds)
+
+    def _look_at_restored(self, returning: bool) -> None:
+        """Learn what those who come back have taken: the driver lists a process only when its restore is done."""
+        unlisted, usual = self._unlisted, self._usual
+        if not returning:
+            self._usual = unlisted
+        known = returning and unlisted is not None and usual is not None
+        self._restored = max(0, (unlisted or 0) - (usual or 0)) if known else 0
 
     def seen(self, now: float, tenants: Iterable[Present]) -> Room:
         """Return the room as `decide` sees it."""
@@ -99,6 +123,7 @@ class GpuRoom:
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,
             kept=self.wishes.kept(),
+            restored=self._restored,
             promised=self._promised(tenants),
             rate=self._reserve.rate,
             most=self._most,

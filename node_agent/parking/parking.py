@@ -138,7 +138,7 @@ class Parking:
         views = self.tenants.views(now, self._listed)
         wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
         for uuid, room in self._cards.items():
-            coming = sum(each.coming.get(uuid, 0) for each in views)
+            coming = max(0, sum(each.coming.get(uuid, 0) for each in views) - cards[uuid].restored)
             coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)
             room.announce(coming)
             helpless = {client for name in wishes.helpless for client in present[name].clients}
@@ -229,7 +229,7 @@ class Parking:
             if found is not None:
                 listed[gpu.uuid] = found
             if (room := self._cards.get(gpu.uuid)) is not None:
-                room.answered(free, now)
+                room.answered(free, found, now)
         self._listed, self._answered = listed, now
 
     def _end(self) -> None:

@@ -31,6 +31,8 @@ class Room:
     """ What hp waits for now. """
     kept: int = 0
     """ What was promised to hp, and hp has not taken yet. """
+    restored: int = 0
+    """ What those who come back have taken already, although the driver does not list it for them yet. """
     promised: int = 0
     """ What tenants that never leave are sure of, beyond what they hold. """
     rate: float = 0.0

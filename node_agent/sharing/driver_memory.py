@@ -1,11 +1,13 @@
 """Asks the driver what each process holds of each GPU's memory, for the credits of the slots (`clients/credit.py`).
 
-The driver is asked in a thread of its own, once a second where a slot has a limit. Elsewhere people only look at the
-answers, so it is asked seldom: an answer takes locks of the driver, for which programs may wait. If answers take much
-time, the agent asks less often.
+The driver is asked in a thread of its own, once a second where a slot has a limit, and ten times a second while a
+client is young: it makes its contexts and loads its code, hundreds of MiB that its hook does not count, and others of
+its slot must not spend them. Elsewhere people only look at the answers, so the driver is asked seldom: an answer takes
+locks of the driver, for which programs may wait. If answers take much time, the agent asks less often.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 
@@ -15,10 +17,14 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 1.0
+_YOUNG_SECONDS, _LOOK_AT_YOUNG_SECONDS = 3.0, 0.1
+""" For how long a client is young, and the time between two looks meanwhile. """
 _SELDOM_SECONDS = 10.0
 """ Between two looks at a GPU on which no slot has a limit. """
 _LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
 """ The maximum part of a CPU core that the questions may use, and of the time that they may take. """
+_YOUNG_MORE = 4.0
+""" So many times as much while a client is young. """
 
 
 class DriverMemory:
@@ -36,6 +42,11 @@ class DriverMemory:
         self._asked: dict[str, float] = {}
         """ When each GPU was asked about last, by UUID; monotonic seconds. """
         self._thread = thread
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look sooner if a client is young: clients have joined."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -43,7 +54,21 @@ class DriverMemory:
         while True:
             with tolerating:
                 await self.look()
-            await asyncio.sleep(max(_LOOK_SECONDS, self._pause_seconds))
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until it is time for the next look, which is earlier if a client joins meanwhile."""
+        began = time.monotonic()
+        while True:
+            self._woken.clear()
+            young = any(served.joining.credit.has_young(_YOUNG_SECONDS) for served in self._gpus.values())
+            shortest, part = (_LOOK_AT_YOUNG_SECONDS, _YOUNG_MORE) if young else (_LOOK_SECONDS, 1.0)
+            left = began + max(shortest, self._pause_seconds / part) - time.monotonic()
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._woken.wait()
 
     async def look(self) -> None:
         """Ask once about each GPU for which it is time. A driver that hangs blocks only this call."""

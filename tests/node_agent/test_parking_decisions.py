@@ -78,6 +78,14 @@ def test_nobody_comes_back_to_room_that_hp_will_need_before_it_has_stayed() -> N
     assert decide(view(5, away, rate=0.25, most=1)).back == ("away",), "hp may take no more"
 
 
+def test_what_is_restored_is_not_counted_twice() -> None:
+    returns = tenant("returns", Place.RETURNING, 4, coming={A: 4 * GIB})
+    stays = tenant("stays", Place.HERE, 3)
+    assert decide(view(2, returns, stays, reserve=2)).leave == ("stays",)
+    assert decide(view(2, returns, stays, reserve=2, restored=4)).leave == ()
+    assert decide(view(2, returns, stays, reserve=2, restored=9)).leave == (), "no more than what comes"
+
+
 def test_who_had_to_leave_early_comes_back_when_its_stay_would_be_over() -> None:
     away = tenant("away", Place.AWAY, 4, came=900.0, change_seconds=6)
     assert decide(view(9, away)).back == ()

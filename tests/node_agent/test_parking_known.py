@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.tenants import Present, Tenants
 from orion.node_agent.parking.view import Place
 from orion.node_agent.slots.memory_sharing import MemorySharing
-from orion.node_agent.slots.parking_state import SlotParking
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 
 GIB, GPU = 1 << 30, "GPU-1"
 
@@ -44,3 +46,25 @@ def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> N
     tenant.known.move(then, 2.0)
     assert tenants.moved_since(1.9)
     assert not tenants.moved_since(2.1)
+
+
+def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
+    gpu: Any = SimpleNamespace(
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), clients={}, slots={}, parking=GpuParking()
+    )
+    room, tenant = GpuRoom(gpu, AgentSettings()), present(4 * GIB, 3072)
+
+    def restored(place: Place, free_gib: float, listed: dict[int, int | None] | None) -> int:
+        tenant.known.place = place
+        room.answered(round(free_gib * GIB), listed, 1.0)
+        room.look(1.0, [tenant])
+        return room.seen(1.0, [tenant]).restored
+
+    assert restored(Place.AWAY, 5, {7: 2 * GIB}) == 0, "1 GiB is the driver's own"
+    assert restored(Place.RETURNING, 5, {7: 2 * GIB}) == 0
+    assert restored(Place.RETURNING, 2, {7: 2 * GIB}) == 3 * GIB
+    assert restored(Place.RETURNING, 1, {7: 3 * GIB}) == 3 * GIB, "hp's growth is listed"
+    assert restored(Place.RETURNING, 1, {7: 3 * GIB, 1: 3 * GIB}) == 0
+    assert restored(Place.RETURNING, 2, {}) == 0, "a driver that lists nobody does not say"
+    assert restored(Place.RETURNING, 2, {7: None}) == 0
+    assert restored(Place.HERE, 1, {7: 3 * GIB, 1: 3 * GIB}) == 0

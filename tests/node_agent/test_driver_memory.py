@@ -1,0 +1,58 @@
+"""The driver is asked often what processes hold while a client is young, and seldom otherwise."""
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.sharing import driver_memory
+from orion.node_agent.sharing.driver_memory import DriverMemory
+
+GPU = "GPU-1"
+
+
+class Source:
+    """In place of the driver."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def memory_of_processes(self, gpu: object) -> dict[int, int | None]:
+        self.asked += 1
+        return {}
+
+
+def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_memory, "_LOOK_SECONDS", 1e6)
+    monkeypatch.setattr(driver_memory, "_LOOK_AT_YOUNG_SECONDS", 0.001)
+    monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1.0)
+    credit = SimpleNamespace(
+        has_clients=True, has_limits=True, young=False, asks=lambda: None, answered=lambda held: None
+    )
+    credit.has_young = lambda seconds: credit.young
+    served: Any = SimpleNamespace(
+        shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=GPU)), joining=SimpleNamespace(credit=credit)
+    )
+    source: Any = Source()
+
+    async def run() -> None:
+        memory = DriverMemory(source, {GPU: served}, AskingThread("a test asks"))
+        running = asyncio.create_task(memory.run())
+
+        async def until(count: int) -> None:
+            async with asyncio.timeout(20):
+                while source.asked < count:
+                    await asyncio.sleep(0)
+
+        await until(1)
+        credit.young = True
+        memory.wake()
+        await until(5)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(run())
