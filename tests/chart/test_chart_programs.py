@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import typer
+from annotated_types import Ge, Le
 
 from orion.cli.commands import app
 from orion.crds.node_configuration import (
@@ -28,6 +29,13 @@ POLICY_FIELDS = {
     "windowMicroseconds": "window_us",
     "overlapSMs": "overlap_sms",
     "longKernelMicroseconds": "long_kernel_us",
+}
+PARKING_FIELDS = {
+    "reserveMiB": "parking_reserve_mib",
+    "marginMiB": "parking_margin_mib",
+    "stayFactor": "parking_stay_factor",
+    "answerSeconds": "parking_answer_seconds",
+    "retrySeconds": "parking_retry_seconds",
 }
 
 pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
@@ -72,6 +80,25 @@ def test_large_numbers_are_written_as_programs_read_them() -> None:
     assert "--resync-seconds=86400000" in chart.container(found, "orion-operator/operator")["args"]
 
 
+@pytest.mark.parametrize(("key", "value", "option"), [
+    ("reserveMiB", 16777216, "--parking-reserve-mib=16777216"),
+    ("marginMiB", 0, "--parking-margin-mib=0"),
+    ("stayFactor", 2.5, "--parking-stay-factor=2.5"),
+    ("answerSeconds", 3600, "--parking-answer-seconds=3600"),
+    ("retrySeconds", 0.5, "--parking-retry-seconds=0.5"),
+])  # fmt: skip
+def test_the_values_of_parking_reach_the_agent(key: str, value: float, option: str) -> None:
+    found = chart.objects({"node": {"agent": {"parking": {key: value}}}})
+    arguments = [each for each in chart.container(found, "orion-node/agent")["args"] if each.startswith("--parking-")]
+    assert option in arguments
+    assert len(arguments) == len(PARKING_FIELDS)
+
+
+def test_values_of_an_older_release_leave_parking_to_the_agent() -> None:
+    found = chart.objects({"node": {"agent": {"parking": None}}})
+    assert "--parking-" not in " ".join(chart.container(found, "orion-node/agent")["args"])
+
+
 def test_the_charts_nodes_configuration_equals_the_defaults_of_the_model() -> None:
     text = chart.one(chart.objects(), "ConfigMap", "orion-nodes")["data"]["nodes.yaml"]
     assert parse(text, "values").for_labels({"any": "label"}) == NodeSettings()
@@ -92,6 +119,11 @@ def test_the_schema_accepts_what_the_programs_accept() -> None:
     for key, field in POLICY_FIELDS.items():
         row = ROWS[field]
         assert (policy[key]["minimum"], policy[key]["maximum"]) == (row.least, row.most), key
+    parking = SCHEMA["properties"]["node"]["properties"]["agent"]["properties"]["parking"]["properties"]
+    assert parking.keys() == PARKING_FIELDS.keys()
+    for key, name in PARKING_FIELDS.items():
+        bounds = {type(each): each for each in AgentSettings.model_fields[name].metadata}
+        assert (parking[key]["minimum"], parking[key]["maximum"]) == (bounds[Ge].ge, bounds[Le].le), key
 
 
 def test_settings_of_some_nodes_are_rendered() -> None:
@@ -118,3 +150,4 @@ def test_the_charts_defaults_for_the_agent_equal_the_agents_own() -> None:
     }
     assert agent["recoverySeconds"] == AgentSettings().recovery_seconds
     assert agent["driverMemoryLimits"] is AgentSettings().driver_memory_limits
+    assert agent["parking"] == {key: getattr(AgentSettings(), field) for key, field in PARKING_FIELDS.items()}
