@@ -187,13 +187,14 @@ class Giving:
         slots = [slot for slot in gpu.slots if slot.role == share.role]
         if before is None and (other := self._waiting.why):
             raise Invalid(f"{other}: delete the pod, so that it starts on another node")
-        free = [_Candidate(slot) for slot in slots if self._is_free(gpu, slot)]
+        known = self._known()
+        free = [_Candidate(slot) for slot in slots if _is_free(gpu, slot) and slot not in known]
         # The configuration may have taken the slot away. A claim that the agent knows keeps it, whatever slot is named.
         had = [before] if before is not None and before.slot in gpu.slots and gpu.healthy else []
         if had or free:
             return [*had, *free]
         why = _why_none(gpu, share.role)
-        unexplained = [slot for slot in slots if slot in gpu.held and not self._is_known(slot)]
+        unexplained = [slot for slot in slots if slot in gpu.held and slot not in known]
         if not unexplained:
             raise Unavailable(why)
         return [_Candidate(unexplained[0], why_taken=why)]
@@ -204,13 +205,9 @@ class Giving:
         had = next((each for each in record.shares if each.key == share.key), None) if record is not None else None
         return None if had is None or record is None else _Candidate(had.slot, record.boot == self._boot)
 
-    def _is_free(self, gpu: AdvertisedGPU, slot: Slot) -> bool:
-        return gpu.usable_for_allocated(slot) and slot not in gpu.held and not self._is_known(slot)
-
-    def _is_known(self, slot: Slot) -> bool:
-        """Return whether a slot was or is being given to a claim that is known here."""
-        recorded = (share.slot for each in self._records.all() for share in each.shares)
-        return slot in self._being_given or slot in recorded
+    def _known(self) -> set[Slot]:
+        """Return the slots that were or are being given to a claim that is known here."""
+        return self._being_given.union(share.slot for each in self._records.all() for share in each.shares)
 
 
 def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:
@@ -218,6 +215,10 @@ def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:
     if found is not None:
         return found
     raise Unavailable(why_not_offered(share.device, snapshot))
+
+
+def _is_free(gpu: AdvertisedGPU, slot: Slot) -> bool:
+    return gpu.usable_for_allocated(slot) and slot not in gpu.held
 
 
 def _why_none(gpu: AdvertisedGPU, role: str) -> str:

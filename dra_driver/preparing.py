@@ -93,8 +93,7 @@ class Preparer:
             claim = claims.read(await self._reader.read(namespace, name, deadline), uid)
             async with self._giving.giving(claim, deadline) as given:
                 record = self._record(claim, given)
-                await asyncio.to_thread(self._records.save, record)
-            await asyncio.to_thread(self._make_files, record)
+                await asyncio.to_thread(self._keep, record)
             return record
 
     async def unprepare(self, namespace: str, name: str, uid: str) -> None:
@@ -104,16 +103,13 @@ class Preparer:
             Exhausted, Invalid, Unavailable: a step failed; the kubelet tries again.
         """
         async with self._locks.of(uid):
-            await asyncio.to_thread(self._records.refresh)
-            known = self._records.of(uid) or Record(
-                boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=()
-            )
-            await asyncio.to_thread(self._files.remove, uid)
+            known = await asyncio.to_thread(self._take_file, uid)
             self._held.discard(uid)
             if await self._link.release(uid, RELEASE_SECONDS):
                 await asyncio.to_thread(self._records.remove, uid)
             else:
                 _log.warning("claims: %s/%s is given back; the next agent will learn it", namespace, name)
+                known = known or Record(boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=())
                 await asyncio.to_thread(self._records.save, known.model_copy(update={"released": True}))
 
     def restore(self) -> None:
@@ -193,6 +189,25 @@ class Preparer:
             specification=cdi.specification(CLAIM_KIND, devices),
             cdi_names={request: each.cdi_names for request, each in described.items() if each.cdi_names},
         )
+
+    def _keep(self, record: Record) -> None:
+        """Write the record, then the files.
+
+        Raises:
+            Exhausted: the node's disk is full.
+        """
+        self._records.save(record)
+        self._make_files(record)
+
+    def _take_file(self, uid: str) -> Record | None:
+        """Remove a claim's CDI file; return the claim's record, if there is one.
+
+        Raises:
+            Exhausted: the file system rejects it.
+        """
+        self._records.refresh()
+        self._files.remove(uid)
+        return self._records.of(uid)
 
     def _make_files(self, record: Record) -> None:
         """Make the sources of the mounts, then the CDI file.

@@ -10,7 +10,9 @@ bad byte in it would lose all claims.
 """
 
 import contextlib
+import functools
 import logging
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +25,13 @@ from orion.errors import Exhausted, Invalid
 from orion.injection.replacing import UNFINISHED, replace_file
 from orion.injection.slots import Slot, parse
 
-_VERSION = 1
+_VERSION, _SUFFIX = 1, ".json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _UNFINISHED_SECONDS = 60.0
 """ A file that is so old and not finished belongs to a driver that was killed. """
+
+_Identity = tuple[int, int]
+""" A file's inode and the time of its last change. """
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +41,7 @@ class GivenShare(Share):
 
     slot_id: str
 
-    @property
+    @functools.cached_property
     def slot(self) -> Slot:
         """The slot that the claim was given."""
         return parse(self.slot_id)
@@ -85,8 +90,8 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, Record] = {}
-        self._files: dict[str, tuple[int, int]] = {}
-        """ By claim, the inode and the time of the file that was read or written last. """
+        self._files: dict[str, _Identity] = {}
+        """ By claim, the file that was read or written last. """
 
     def load(self) -> None:
         """Read all records. A file that cannot be read counts as no record, and is replaced or removed with its claim.
@@ -106,16 +111,30 @@ class Records:
         Raises:
             Exhausted: the file system rejects the records.
         """
+        before = dict(self._known)
+        found = self._found()
+        for uid in before.keys() - found.keys():
+            if self._known.get(uid) is before[uid]:  # else another call has saved it meanwhile
+                self._known.pop(uid, None)
+        for uid in sorted(found):
+            if found[uid] != self._files.get(uid):
+                self._read(self._path(uid))
+        self._files = found
+
+    def _found(self) -> dict[str, _Identity]:
+        """Return each claim's file. Every call of the kubelet needs them, so this is one pass over the folder.
+
+        Raises:
+            Exhausted: the file system rejects the records, or their folder cannot be read.
+        """
         if not self._folder.is_dir():
             self._write_all()
-        found = {path.stem: path for path in sorted(self._folder.glob("*.json"))}
-        for uid in self._known.keys() - found.keys():
-            del self._known[uid]
-        for uid, path in found.items():
-            if (identity := _identity(path)) != self._files.get(uid):
-                self._files[uid] = identity
-                self._read(path)
-        self._files = {uid: each for uid, each in self._files.items() if uid in found}
+        try:
+            with os.scandir(self._folder) as entries:
+                records = [each for each in entries if each.name.endswith(_SUFFIX) and not each.name.startswith(".")]
+            return {each.name.removesuffix(_SUFFIX): _identity(each) for each in records}
+        except OSError as error:
+            raise Exhausted(f"the records of claims cannot be read: {error}") from None
 
     def _read(self, path: Path) -> None:
         try:
@@ -185,12 +204,12 @@ class Records:
     def _path(self, uid: str) -> Path:
         if not uid or "/" in uid or uid.startswith("."):
             raise Invalid(f"{uid!r} is not the uid of a claim")
-        return self._folder / f"{uid}.json"
+        return self._folder / f"{uid}{_SUFFIX}"
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _identity(file: Path | os.DirEntry[str]) -> _Identity:
     try:
-        found = path.stat()
+        found = file.stat()
     except OSError:
         return (0, 0)
     return (found.st_ino, found.st_mtime_ns)

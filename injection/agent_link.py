@@ -68,6 +68,7 @@ class AgentLink:
         self._complaint, self._shape = "", ""
         self.connected = False
         self._channel: grpc.aio.Channel | None = None
+        self._agent: agent_pb2_grpc.AgentStub | None = None
 
     def recall(self) -> None:
         """Use the last snapshot that a program saved on this node; log an error if the file is invalid."""
@@ -191,10 +192,11 @@ class AgentLink:
         Raises:
             OSError: the root directory does not exist yet, and its path is too long for a socket address.
         """
-        if self._channel is None:
+        if self._agent is None:
             self._address = SocketAddress(self._root)
             self._channel = grpc.aio.insecure_channel(self._address.target, options=CHANNEL_OPTIONS)
-        return agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
+            self._agent = agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._agent
 
     def _take(self, message: agent_pb2.Devices) -> None:
         if not self.connected:

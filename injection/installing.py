@@ -31,6 +31,9 @@ _OLD_SECONDS = 3600.0
 
 _FOLDER = re.compile(r"[A-Za-z0-9.+_~!-]+-[0-9a-f]{12}")
 
+_Identity = tuple[int, int, int, int, int]
+""" A file's device, inode, size, and the times of its last changes; a file that is edited in place gets another. """
+
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,8 @@ class HookFolder:
             self._contents[SIMULATED_DRIVER] = driver
         digest = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in self._contents.values())).hexdigest()
         self.base = base.absolute()
+        self._checked: dict[Path, _Identity] = {}
+        """ The files whose content was found to be right, so that it is read again only after a change. """
         self.current = self.base / f"{_version()}-{digest[:12]}"
 
     def install(self) -> None:
@@ -111,23 +116,28 @@ class HookFolder:
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o755)
             for name, content in self._contents.items():
-                if not _is_there(folder / name, content if replace else None):
+                if not self._is_there(folder / name, content if replace else None):
                     _put(folder / name, content)
         except OSError as error:
             raise Exhausted(f"the hook cannot be put into {folder}: {error}") from None
 
-
-def _is_there(path: Path, content: bytes | None) -> bool:
-    """Return whether a file exists and has this content; if `content` is None, whether it is not empty."""
-    try:
-        found = path.lstat()
-        if not path.is_file():
+    def _is_there(self, path: Path, content: bytes | None) -> bool:
+        """Return whether a file exists and has this content; if `content` is None, whether it is not empty."""
+        try:
+            found = path.lstat()
+            identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            if content is not None and self._checked.get(path) == identity:
+                return True
+            if not path.is_file():
+                return False
+            if content is None:
+                return found.st_size > 0
+            if found.st_size != len(content) or path.read_bytes() != content:
+                return False
+        except FileNotFoundError:
             return False
-        if content is None:
-            return found.st_size > 0
-        return found.st_size == len(content) and path.read_bytes() == content
-    except FileNotFoundError:
-        return False
+        self._checked[path] = identity
+        return True
 
 
 def _put(path: Path, content: bytes) -> None:

@@ -12,6 +12,8 @@ def make_folder(root: Path, folder: Path, what: str) -> None:
     Raises:
         Exhausted: the file system rejects the folder. The error's text begins with `what`.
     """
+    if folder.is_dir():
+        return
     try:
         for each in (root, folder.parent.parent, folder.parent, folder):
             if not each.is_dir():

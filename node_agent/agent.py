@@ -225,8 +225,13 @@ class Agent:
         self.save(gpu)
         _log.info("slot: %s %s closed", uuid, name)
 
-    def prepare_slot(self, uuid: str, name: str) -> Slot:
+    def prepare_slot(self, uuid: str, name: str, *, saves: bool = True) -> Slot:
         """Reset a slot for another container.
+
+        Args:
+            uuid: the GPU.
+            name: the slot.
+            saves: write the state file; False: the caller does, after further changes.
 
         Raises:
             NotFound: there is no such GPU or slot.
@@ -237,7 +242,8 @@ class Agent:
         slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
         slot.begin_again()
         self.parking.wake()
-        self.save(gpu)
+        if saves:
+            self.save(gpu)
         _log.info("slot: %s %s reset for another container", uuid, name)
         return slot
 

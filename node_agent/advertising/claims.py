@@ -39,8 +39,8 @@ class HoldsSlots(ServesGpus, Protocol):
     def gpu(self, uuid: str) -> ServedGpu:
         """Return one GPU."""
 
-    def prepare_slot(self, uuid: str, name: str) -> Slot:
-        """Reset a slot for another container."""
+    def prepare_slot(self, uuid: str, name: str, *, saves: bool = True) -> Slot:
+        """Reset a slot for another container, and write the state file if `saves`."""
 
     def save(self, gpu: ServedGpu) -> None:
         """Write the state file after a change of a GPU."""
@@ -79,7 +79,7 @@ class Claims:
             slot = served.shared_gpu.slot(name)
             self._refuse_unless_free(slot, had_it)
             if not had_it:
-                self._agent.prepare_slot(uuid, name)
+                self._agent.prepare_slot(uuid, name, saves=False)  # `_changed` saves
             _log.info("slot: %s %s is now held by %s", uuid, name, claim.title)
         if slot.claim != claim:
             slot.claim = claim

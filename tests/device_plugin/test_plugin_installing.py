@@ -64,6 +64,14 @@ def test_a_broken_file_is_replaced_and_never_overwritten(files: HookFolder) -> N
     assert library(files.current).read_bytes() == hook.library().read_bytes()
 
 
+def test_a_file_that_somebody_edits_between_two_checks_is_replaced(files: HookFolder) -> None:
+    files.install()
+    with library(files.current).open("r+b") as edited:
+        edited.write(b"other")  # the same size
+    files.install()
+    assert library(files.current).read_bytes() == hook.library().read_bytes()
+
+
 def test_folders_that_a_runtime_made_of_files_become_files(files: HookFolder) -> None:
     for name in ("liborion_hook.so", "ld.so.preload"):
         (files.current / name).unlink()

@@ -53,7 +53,7 @@ class StandInApiServer:
         self.reads = 0
         """ How often somebody has asked for a claim. """
         handler = type("Handler", (_Handler,), {"stand_in": self})
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._http = _Server(("127.0.0.1", 0), handler)
         self._http.daemon_threads = True
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         self.kubeconfig = folder / "kubeconfig"
@@ -73,6 +73,10 @@ class StandInApiServer:
     def stop(self) -> None:
         self._http.shutdown()
         self._http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # by default 5: further connections of one moment wait a second
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -53,6 +53,22 @@ def test_records_are_read_again_only_if_they_have_changed(folder: Path, monkeypa
     assert records.of("a") == record("a")
 
 
+def test_a_record_that_another_call_saves_while_the_folder_is_read_stays_known(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = loaded(folder)
+    (tmp_path / "empty").mkdir()
+    before = os.scandir(tmp_path / "empty")
+
+    def listed(_: Path) -> object:
+        records.save(record("a"))
+        return before
+
+    monkeypatch.setattr(os, "scandir", listed)
+    records.refresh()
+    assert records.of("a") == record("a")
+
+
 def test_a_folder_that_somebody_removes_is_written_again(folder: Path) -> None:
     records = loaded(folder)
     records.save(record("a"))
