@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from orion.dra_driver.claims import AllocatedClaim, Share
@@ -55,6 +55,7 @@ class Giving:
         holding: decides which pods must not start without an agent.
         patience: seconds to wait for an agent, if the pod may start without one.
         boot: the id of this boot.
+        untold: called after a claim got a slot and no agent answered: one that is only slow has to learn it.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class Giving:
         holding: Holding,
         patience: float,
         boot: str,
+        untold: Callable[[], None],
     ) -> None:
         self._link, self._current, self._waiting, self._records = link, current, waiting, records
-        self._holding, self._patience, self._boot = holding, patience, boot
+        self._holding, self._patience, self._boot, self._untold = holding, patience, boot, untold
         self._being_given: set[Slot] = set()
         """ Slots that are about to be given, and are in no record yet. """
 
@@ -81,11 +83,14 @@ class Giving:
         """
         taken: set[Slot] = set()
         try:
-            given = []
+            given, all_known = [], True
             for share in claim.shares:
-                slot = await self._give(claim, share, taken, deadline)
+                slot, is_known = await self._give(claim, share, taken, deadline)
                 given.append(GivenShare(**share.model_dump(), slot_id=str(slot)))
+                all_known &= is_known
             yield given
+            if not all_known:
+                self._untold()
         finally:
             self._being_given -= taken
 
@@ -106,7 +111,12 @@ class Giving:
         if refused is not None:
             raise refused
 
-    async def _give(self, claim: AllocatedClaim, share: Share, taken: set[Slot], deadline: float) -> Slot:
+    async def _give(self, claim: AllocatedClaim, share: Share, taken: set[Slot], deadline: float) -> tuple[Slot, bool]:
+        """Return the slot that the share gets, and whether an agent knows it.
+
+        Raises:
+            Unavailable: a slot or the agent was not there in time.
+        """
         message, why = _message(claim, share), ""
         while True:
             changed = self._current.changed.next
@@ -144,8 +154,8 @@ class Giving:
         message: agent_pb2.ClaimOfSlot,
         taken: set[Slot],
         deadline: float,
-    ) -> Slot:
-        """Tell the agent that the claim has the slot; return the slot that it has.
+    ) -> tuple[Slot, bool]:
+        """Tell the agent that the claim has the slot; return the slot that it has, and whether an agent answered.
 
         Raises:
             Conflict: the slot is not free.
@@ -164,11 +174,11 @@ class Giving:
             if why_wait:
                 raise Unavailable(f"the node's agent does not answer for {slot}, and {why_wait}")
             _log.warning("claims: %s/%s gets %s while no agent answers", claim.namespace, claim.name, slot)
-            return slot
+            return slot, False
         held = parse(f"{slot.gpu}::{answer.name}")
         self._being_given.add(held)
         taken.add(held)
-        return held
+        return held, True
 
     def _candidates(self, claim: AllocatedClaim, share: Share) -> list[_Candidate]:
         """Return the slots that the share can get.

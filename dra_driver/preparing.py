@@ -52,6 +52,7 @@ class Preparer:
         settings: returns the settings now in force.
         boot: the id of this boot.
         locks: of the claims.
+        untold: called after a claim was given back and no agent answered: one that is only slow has to learn it.
     """
 
     def __init__(
@@ -67,11 +68,12 @@ class Preparer:
         settings: Callable[[], NodeSettings],
         boot: str,
         locks: ClaimLocks,
+        untold: Callable[[], None],
     ) -> None:
         self._reader, self._link, self._current = reader, link, current
         self._giving, self._holding = giving, holding
         self._records, self._files, self._places = records, files, places
-        self._settings, self._boot, self._locks = settings, boot, locks
+        self._settings, self._boot, self._locks, self._untold = settings, boot, locks, untold
         self._held: set[str] = set()
         """ The claims whose CDI file holds their containers' restarts. """
 
@@ -111,6 +113,7 @@ class Preparer:
                 _log.warning("claims: %s/%s is given back; the next agent will learn it", namespace, name)
                 known = known or Record(boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=())
                 await asyncio.to_thread(self._records.save, known.model_copy(update={"released": True}))
+                self._untold()
 
     def restore(self) -> None:
         """Make the files of all prepared claims again, and remove those of no claim.

@@ -89,13 +89,14 @@ class Driver:
         places = Places(root, settings.host, HookFolder(settings.hook_folder))
         holding = Holding(places, fail_closed, lambda: self.configuration.settings)
         giving = Giving(
-            self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot
-        )
+            self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot,
+            self._untold,
+        )  # fmt: skip
         self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
         reader, locks = ClaimReader(self._server, settings.node), ClaimLocks()
         self._preparer = Preparer(
             reader, self._link, self.current, giving, holding, self._records, files, places,
-            lambda: self.configuration.settings, self._boot, locks,
+            lambda: self.configuration.settings, self._boot, locks, self._untold,
         )  # fmt: skip
         self._reconciling = Reconciling(reader, self._link, giving, self._records, self._preparer, locks)
         self._claims = ClaimsService(self._preparer, self.metrics)
@@ -158,6 +159,11 @@ class Driver:
     def _agent_connected(self, connected: bool) -> None:
         self.metrics.agent_connected.set(connected)
         if connected:
+            self._connected.set()
+
+    def _untold(self) -> None:
+        """Let an agent that is connected and did not answer in time learn what was given or taken back."""
+        if self._link.connected:
             self._connected.set()
 
     async def _tell_agents(self) -> None:

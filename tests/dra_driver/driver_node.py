@@ -89,6 +89,10 @@ class DriverNode:
         process.send_signal(number)
         process.wait(DEADLINE)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a process a signal that does not end it, such as SIGSTOP."""
+        self._processes[name].send_signal(number)
+
     def limit_files(self, name: str, bytes_: int = resource.RLIM_INFINITY) -> None:
         """Let a process write no file, its log included, beyond a size; it gets an error as from a full disk."""
         resource.prlimit(self._processes[name].pid, resource.RLIMIT_FSIZE, (bytes_, resource.RLIM_INFINITY))

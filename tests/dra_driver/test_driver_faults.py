@@ -277,3 +277,15 @@ def test_a_driver_that_ends_answers_the_calls_that_wait(node: DriverNode) -> Non
     answers = node.kubelet.prepare("one", "two")
     assert not any(answer.error for answer in answers.values())
     assert len(set(node.slots().values())) == 3
+
+
+def test_an_agent_that_answers_too_late_learns_what_was_given_and_taken_back(node: DriverNode) -> None:
+    prepare(node, "old")
+    node.server.put(claim("new", result(node.gpus()[0])))
+    node.signal("agent", signal.SIGSTOP)
+    node.kubelet.prepared("new")
+    node.kubelet.unprepare("old")
+    assert "while no agent answers" in node.log("driver")
+    node.signal("agent", signal.SIGCONT)
+    eventually(lambda: [each.partition(" ")[0] for each in node.slots()] == ["new"])
+    eventually(lambda: not (node.records / "old.json").exists())
