@@ -65,6 +65,9 @@ class DeviceMemory(Model):
     borrowed: Memory | None = None
     """ The sum of what held slots have on the GPU beyond their memory requests. Unit: bytes. """
 
+    returnable: Memory | None = None
+    """ The part of `borrowed` in slots that may be parked: they give it back when others need it. Unit: bytes. """
+
 
 class DeviceTime(Model):
     """The time of the GPU."""

@@ -114,6 +114,7 @@ class ReportedMemory:
     total: int
     used: int | None
     reserved: int | None
+    returnable: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,12 @@ def _memory(state: State, pod: PodRecord) -> int | None:
 
 
 def _fits(gpu: DeviceRecord, needed: int) -> bool:
-    """Return whether a GPU has room for a second model. Without a share's request, nobody knows what the pod needs."""
+    """Return whether a GPU has room for a second model. Without a share's request, nobody knows what the pod needs.
+
+    What slots give back when others need it is no obstacle. What hp has beyond its request is, since hp keeps it.
+    """
     memory = gpu.status.memory
     if memory is None or not needed:
         return True
-    taken = max(memory.reserved or 0, memory.used or 0)
+    taken = max(memory.reserved or 0, (memory.used or 0) - (memory.returnable or 0))
     return memory.total - taken >= needed

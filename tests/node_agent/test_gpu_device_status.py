@@ -128,7 +128,8 @@ def test_holders_and_clients_of_a_slot_are_reported() -> None:
         {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
          "memoryRequest": "6Gi", "computeRequest": 0.4, "computeLimit": 0.5, "clients": 1}
     ]  # fmt: skip
-    assert status["memory"] == {"total": "141Gi", "used": "9Mi", "reserved": "6Gi", "reserve": "0", "borrowed": "0"}
+    memory = {"total": "141Gi", "used": "9Mi", "reserved": "6Gi", "reserve": "0", "borrowed": "0", "returnable": "0"}
+    assert status["memory"] == memory
     assert status["slots"] == {"hp": {"total": 1, "held": 0}, "be": {"total": 8, "held": 1}}
     (row,) = status["clients"]
     assert row == {

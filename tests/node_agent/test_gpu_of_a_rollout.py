@@ -9,9 +9,22 @@ from orion.node_agent.advertising.advertising import FINE, Verdict
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.holders.rollouts import Rollouts
 from orion.node_agent.slots.holders import Holder
+from orion.node_agent.slots.memory_sharing import MemorySharing
+from orion.node_agent.slots.parking_state import SlotParking
 
 CORDONED = Verdict(cordoned=True, reason="Cordoned", message="its GPUDevice is cordoned")
 OLD, NEW = Revision("web", "old"), Revision("web", "new")
+
+
+MIB = 1 << 20
+
+
+def shared_gpu(gpu: str, parks: bool = False, sure: int = 0, has: int = 0) -> SimpleNamespace:
+    """A GPU with 10 MiB and a be slot."""
+    slot = SimpleNamespace(memory_sharing=MemorySharing(sure * MIB, parks), parking=SlotParking())
+    client = SimpleNamespace(record=SimpleNamespace(memory_mib=has), uncounted_mib=0)
+    card = SimpleNamespace(uuid=gpu, memory_bytes=10 * MIB)
+    return SimpleNamespace(gpu=card, slots={"be-0": slot}, of_slot=lambda _: [client])
 
 
 def choosing(
@@ -19,6 +32,7 @@ def choosing(
     revisions: Mapping[str, Revision] | None = None,
     both: Sequence[str] = (),
     used: Mapping[str, int] | None = None,
+    parks: Mapping[str, tuple[bool, int, int]] | None = None,
 ) -> list[str]:
     """The GPUs that offer a slot to the new revision, if each of these GPUs has a pod in its only hp slot.
 
@@ -26,7 +40,8 @@ def choosing(
         verdicts: by GPU.
         revisions: of the GPUs' pods; the old one unless given.
         both: GPUs that have a pod of the new revision besides.
-        used: how much memory of a GPU with 10 bytes is used.
+        used: how many MiB of a GPU with 10 MiB are used.
+        parks: by GPU, whether its be slot may be parked, the MiB that it is sure of, and those that it has.
     """
     pods: Any = SimpleNamespace(rollout=NEW, known={})
     identity: Any = SimpleNamespace(holders={})
@@ -36,12 +51,9 @@ def choosing(
     for gpu in both:
         identity.holders[gpu, "hp-1"] = ResolvedHolder(Holder("n", f"{gpu}-new", "main", f"{gpu}-new"))
         pods.known["n", f"{gpu}-new"] = SimpleNamespace(uid=f"{gpu}-new", revision=NEW)
-    gpus = {
-        gpu: SimpleNamespace(shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=gpu, memory_bytes=10)))
-        for gpu in verdicts
-    }
+    gpus = {gpu: SimpleNamespace(shared_gpu=shared_gpu(gpu, *(parks or {}).get(gpu, ()))) for gpu in verdicts}
     advertising = SimpleNamespace(verdict=verdicts.__getitem__, slots=SimpleNamespace(count_hp=lambda _: 1))
-    usage = SimpleNamespace(known=lambda gpu: (used or {}).get(gpu.uuid, 0))
+    usage = SimpleNamespace(known=lambda gpu: (used or {}).get(gpu.uuid, 0) * MIB)
     agent: Any = SimpleNamespace(gpus=gpus, advertising=advertising, usage=usage)
     grants: Any = SimpleNamespace(held=lambda _: [])
     rollouts = Rollouts(pods, identity, grants, agent)
@@ -72,3 +84,11 @@ def test_a_gpu_with_an_old_and_a_new_pod_offers_none_and_another_does() -> None:
 def test_the_gpu_with_the_most_unused_memory_offers_the_slot() -> None:
     assert choosing({"a": FINE, "b": FINE}, used={"a": 6, "b": 5}) == ["b"]
     assert choosing({"a": FINE, "b": FINE}, used={"a": 5, "b": 6}) == ["a"]
+
+
+def test_memory_that_best_effort_gives_back_counts_as_unused() -> None:
+    gpus = {"a": FINE, "b": FINE}
+    assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 1, 8)}) == ["a"]
+    assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (False, 1, 8)}) == ["b"]
+    assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 0, 8)}) == ["b"], "nobody knows what it needs"
+    assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 7, 8)}) == ["b"]

@@ -1,6 +1,6 @@
 """What an agent says of slots that have left a GPU's memory: in the GPUDevice's status, and in Events of their pods."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -20,10 +20,13 @@ from orion.node_agent.pages import pages, policy_words
 from orion.node_agent.slots.holders import Holder
 from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import SlotParking
-from orion.node_agent.snapshots import GpuView, SlotView
+from orion.node_agent.snapshots import ClientView, GpuView, SlotView
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 MIB = 1 << 20
+EMPTY = pages.Record(
+    **{each.name: 0 for each in fields(pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
+)
 AWAY = SlotParking(number=1, state="parked", began=1_770_000_000.0, held_bytes=512 * MIB + 1)
 
 
@@ -156,3 +159,32 @@ def test_nothing_is_said_about_what_has_not_happened(parking: SlotParking) -> No
 
 def test_a_slot_without_a_pod_gets_no_event() -> None:
     assert posted(seen(AWAY, held=0)) == []
+
+
+def having(of: Seen, request: int, held: int) -> Seen:
+    """The same GPU, each of whose slots is sure of so many MiB and has so many."""
+    process = ClientView(1, 1, 1001, "python", "idle", (), 5.0, 0, 0, 0, replace(EMPTY, memory_bytes=held * MIB))
+    slots = tuple(replace(each, clients=(process,)) for each in of.view.slots)
+    holders = tuple(replace(each, memory_request_bytes=request * MIB) for each in of.state.held)
+    return replace(of, view=replace(of.view, slots=slots), state=replace(of.state, held=holders))
+
+
+@pytest.mark.parametrize(
+    ("of", "borrowed", "returnable"),
+    [
+        (having(seen(SlotParking()), 100, 300), 200, 200),
+        (having(seen(SlotParking(), parks=False), 100, 300), 200, 0),
+        (having(seen(SlotParking(), AWAY), 100, 300), 200, 200),
+        (having(seen(SlotParking()), 300, 100), 0, 0),
+        (having(seen(SlotParking()), 0, 300), 0, 0),
+    ],
+    ids=["may park", "may not park", "one is away", "within its request", "sure of nothing"],
+)
+def test_what_slots_have_beyond_their_requests_is_borrowed_and_given_back_if_they_park(
+    of: Seen, borrowed: int, returnable: int
+) -> None:
+    memory = status_of(of, []).memory
+    assert memory is not None
+    assert memory.borrowed is not None
+    assert memory.returnable is not None
+    assert (memory.borrowed.bytes, memory.returnable.bytes) == (borrowed * MIB, returnable * MIB)

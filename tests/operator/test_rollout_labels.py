@@ -31,14 +31,14 @@ class Cluster:
         meta: dict[str, Any] = {"name": name, "uid": name, "labels": labels}
         self.state.put_node(node_record({"metadata": meta, "status": status}))
 
-    def gpu(self, *pods: str, number: int = 0, node: str = "node", used: str = "1Gi") -> None:
+    def gpu(self, *pods: str, number: int = 0, node: str = "node", used: str = "1Gi", returnable: str = "0") -> None:
         """A GPU with one hp slot, and the pods that hold hp slots of it."""
         held = [
             {"name": f"hp-{place}", "priority": "hp", "pod": {"namespace": "n", "name": pod, "container": "main"}}
             for place, pod in enumerate(pods)
         ]
         status = {"node": node, "uuid": UUID.format(number), "heldSlots": held, "slots": {"hp": {"total": 1}}}
-        status["memory"] = {"total": "80Gi", "used": used}
+        status["memory"] = {"total": "80Gi", "used": used, "returnable": returnable}
         meta = {"name": UUID.format(number).lower(), "uid": str(number)}
         self.state.put_device(device_record({"metadata": meta, "status": status}))
 
@@ -215,6 +215,16 @@ def test_a_new_pod_without_room_opens_no_node_and_gets_an_event() -> None:
     cluster.pod("new", "b")
     assert (cluster.label(), cluster.complains("new")) == ("", REASON_MEMORY)
     cluster.gpu("old", used="30Gi")
+    assert (cluster.label(), cluster.complains("new")) == ("open", "")
+
+
+def test_memory_that_best_effort_gives_back_is_room_for_a_new_pod() -> None:
+    cluster = full()
+    cluster.share("40Gi")
+    cluster.gpu("old", used="70Gi", returnable="29Gi")
+    cluster.pod("new", "b")
+    assert (cluster.label(), cluster.complains("new")) == ("", REASON_MEMORY)
+    cluster.gpu("old", used="70Gi", returnable="30Gi")
     assert (cluster.label(), cluster.complains("new")) == ("open", "")
 
 

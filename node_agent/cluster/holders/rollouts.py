@@ -11,12 +11,14 @@ from orion.crds.workloads import NO_REVISION, Revision
 from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
+from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.cluster.holders.grants import Grants
 from orion.node_agent.cluster.holders.identity import Identity
 from orion.node_agent.cluster.holders.pods import Pods
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey, role_of
 from orion.node_agent.gpus.usage import MemoryUsage
+from orion.node_agent.parking.member import held
 from orion.node_agent.sharing.served import ServesGpus
 
 
@@ -89,9 +91,10 @@ class Rollouts:
             is_whole = verdict.healthy and not verdict.cordoned
             is_old = any(rollout.replaces(self._revision(each)) for each in holders.values())
             if is_whole and is_old and len(holders) == count:
-                gpu = self._agent.gpus[uuid].shared_gpu.gpu
+                shared_gpu = self._agent.gpus[uuid].shared_gpu
                 reserved = sum(row.memory_request_bytes for row in self._grants.held(uuid))
-                full[uuid] = gpu.memory_bytes - max(reserved, self._agent.usage.known(gpu))
+                used = self._agent.usage.known(shared_gpu.gpu) - _returnable(shared_gpu)
+                full[uuid] = shared_gpu.gpu.memory_bytes - max(reserved, used)
         revision, chosen = self._choice
         if revision != rollout or chosen not in full:
             chosen = max(sorted(full), key=lambda uuid: full[uuid], default=None)
@@ -108,3 +111,13 @@ class Rollouts:
     def _revision(self, holder: ResolvedHolder) -> Revision:
         pod = self._pods.known.get(holder.key)
         return pod.revision if pod is not None and pod.uid == holder.holder.uid else NO_REVISION
+
+
+def _returnable(shared_gpu: SharedGpu) -> int:
+    """Return what slots have beyond their requests and give back when others need it, in bytes."""
+    returnable = 0
+    for slot in shared_gpu.slots.values():
+        sharing = slot.memory_sharing
+        if sharing.parks and sharing.request_bytes and slot.parking.state != "parked":
+            returnable += max(0, sum(map(held, shared_gpu.of_slot(slot))) - sharing.request_bytes)
+    return returnable

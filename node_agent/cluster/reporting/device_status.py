@@ -110,17 +110,19 @@ def _memory(seen: Seen) -> DeviceMemory:
         used=_bytes(seen.view.memory_used_bytes),
         reserved=_bytes(seen.state.memory_reserved_bytes),
         reserve=_bytes(seen.view.parking.reserve_bytes),
-        borrowed=_bytes(sum(max(0, held - request) for held, request in _held_and_requested(seen))),
+        borrowed=_bytes(sum(borrowed for _, borrowed in _borrowed(seen))),
+        returnable=_bytes(sum(borrowed for view, borrowed in _borrowed(seen) if view.memory_sharing.parks)),
     )
 
 
-def _held_and_requested(seen: Seen) -> Iterator[tuple[int, int]]:
-    """Yield what each held slot has on the GPU, and what it is sure of, in bytes."""
+def _borrowed(seen: Seen) -> Iterator[tuple[SlotView, int]]:
+    """Yield what each held slot that is sure of some memory has beyond that on the GPU, in bytes."""
     views = {slot.name: slot for slot in seen.view.slots}
     for slot in seen.state.held:
         view = views.get(slot.name)
         if view is not None and view.parking.state != "parked" and slot.memory_request_bytes:
-            yield sum(client.record.memory_bytes for client in view.clients), slot.memory_request_bytes
+            held = sum(client.record.memory_bytes for client in view.clients)
+            yield view, max(0, held - slot.memory_request_bytes)
 
 
 def _policy(state: GpuState) -> AppliedPolicy:

@@ -11,7 +11,7 @@ from typing import Any
 
 from orion.crds.figures import clients_moved, memory_moved, ratio_moved, usage_moved
 
-_MEMORY_FIGURES = ("used", "reserve", "borrowed")
+_MEMORY_FIGURES = ("used", "reserve", "borrowed", "returnable")
 
 
 class Urgency(IntEnum):
