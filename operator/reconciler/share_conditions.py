@@ -13,7 +13,7 @@ from orion.crds.share_rules import BORROWS_FOR_GOOD, borrows_for_good
 from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
-from orion.operator.reconciler.records import DeviceRecord, PodRecord, ShareRecord
+from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
 from orion.operator.reconciler.reports import ReportedClient, ReportedPolicy, ReportedSlot
 from orion.operator.reconciler.usage import STOPPED, Usage
 from orion.planning.sharing.due import Claim, due
@@ -223,12 +223,16 @@ def _slowed(spec: GPUShareSpec, rows: Sequence[ReportedClient], before: str) -> 
 
 
 def _scaled(found: Usage) -> Finding | None:
-    """Return the finding that requests on a GPU add up to more than the GPU, for the pod that loses most."""
+    """Return the finding that requests on a GPU add up to more than the GPU, for the pod that loses most.
+
+    Pods that end do not count: after a rolling update, the old one still has its slot while it ends.
+    """
     rows = []
     for device, row in found.slots:
-        if row.pod is None or row.compute_request is None:
+        if row.pod is None or row.compute_request is None or _ends(row, found):
             continue
-        held = [each for each in device.status.held_slots or () if each.priority is Priority.BE]
+        rest = [each for each in device.status.held_slots or () if not _ends(each, found)]
+        held = [each for each in rest if each.priority is Priority.BE]
         asked = sum(each.compute_request.milli for each in held if each.compute_request)
         if asked > 1_000:
             gets = due({each.name: _claim(each) for each in held})[row.name]
@@ -241,6 +245,10 @@ def _scaled(found: Usage) -> Finding | None:
     gets_less = f"it gets {gets:.3g} of the time that hp leaves, while all of them want it"
     action = "lower compute.request, or delete the pod so that it can start on another GPU"
     return Finding(True, "RequestsScaled", f"{what}: {gets_less}; {action}")
+
+
+def _ends(row: ReportedSlot, found: Usage) -> bool:
+    return row.pod is not None and Named(row.pod.namespace, row.pod.name) in found.leaving
 
 
 def _claim(row: ReportedSlot) -> Claim:

@@ -299,7 +299,10 @@ class State:
         """Return what the node agents report about pods."""
         wanted = list(pods)
         names = sorted({name for pod in wanted for name in self._devices_of_pod.get(pod.at, ())})
-        return usage(wanted, [self.devices[name] for name in names])
+        found = usage(wanted, [self.devices[name] for name in names])
+        beside = {at for device in found.devices.values() for at in named_pods(device)}
+        found.leaving = {at for at in beside if (pod := self.pod(at)) is not None and pod.leaving}
+        return found
 
     def devices_of_node(self, node: str) -> list[DeviceRecord]:
         """Return a node's GPUs."""

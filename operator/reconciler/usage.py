@@ -22,6 +22,8 @@ class Usage:
     slots: list[Slot] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
     unmanaged: list[tuple[DeviceRecord, ReportedProcess]] = field(default_factory=list)
+    leaving: set[Named] = field(default_factory=set)
+    """ The pods on these GPUs that end, whatever share governed them. """
 
     @property
     def processes(self) -> int:

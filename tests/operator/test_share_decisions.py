@@ -289,6 +289,15 @@ def test_a_share_is_degraded_while_requests_on_its_gpu_are_scaled() -> None:
     assert condition(cluster, "Degraded")[:2] == ("False", "AsAsked")
 
 
+def test_an_old_pod_that_ends_beside_its_successor_does_not_degrade_a_share() -> None:
+    rows = [slot("old") | {"computeRequest": 0.6}, slot("new", "be-1") | {"computeRequest": 0.6}]
+    cluster = reconciled(share(compute={"request": 0.6}), pod("old"), pod("new"), device(heldSlots=rows))
+    assert condition(cluster, "Degraded")[:2] == ("True", "RequestsScaled")
+    cluster.put(pod("old", deletionTimestamp="2026-01-01T00:00:00Z"))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Degraded")[:2] == ("False", "AsAsked")
+
+
 @pytest.mark.parametrize(
     ("memory", "says"),
     [
