@@ -10,8 +10,8 @@ from orion.node_agent.parking.known import YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.tenants import Present, Tenants
 from orion.node_agent.parking.view import Place
-from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 
 GIB, GPU = 1 << 30, "GPU-1"
