@@ -74,6 +74,16 @@ def rows(run: dict[str, Any]) -> list[Row]:
         Row("samples of the driver", f"{len(run['driver'])}"),
         Row("most by the driver over the limit, MiB", f"{driver / 2**20:.0f} / {limit >> 20}"),
         Row("bytes above the limit by the driver", f"{over}", slack, over),
+        Row("longest time above that, s", f"{(longest := _longest(run['driver'], limit + slack)):.2f}", 1.0, longest),
         Row("most as the agent shows it, MiB", f"{hook / 2**20:.0f}"),
         Row("bytes above the limit as the agent shows it", f"{shown_over}", slack, shown_over),
     ]
+
+
+def _longest(samples: list[Any], most: int) -> float:
+    """Return for how long, in seconds, the samples were above a figure without a break."""
+    longest, since = 0.0, None
+    for at, held, _ in samples:
+        since = None if held <= most else at if since is None else since
+        longest = max(longest, 0.0 if since is None else at - since)
+    return longest

@@ -10,8 +10,9 @@ stopped one delays nobody.
 
 A process holds more than its hook counts: the driver's own memory for contexts, code and the stacks of kernels. The
 driver says what each process holds in all. What the hook does not count is part of the slot's sum, so it lowers what
-the slot's clients get as credit. A client that says too little is charged in the same way: it takes from its own slot,
-and from nobody else.
+the slot's clients get as credit. A client that has just joined is about to make a context: at first it is charged what
+the driver holds at least for others. A client that says too little is charged in the same way: it takes from its own
+slot, and from nobody else.
 
 A process that dies holds its memory until the kernel has closed its files, which comes after the death of its threads.
 So what it held is free when it is a zombie or gone, and the driver lists it no longer.
@@ -30,6 +31,8 @@ from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
 _MIB = 1 << 20
+_YOUNG_NS = 3_000_000_000
+""" For so long after it has joined a client makes its contexts and loads its code. """
 _EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -53,12 +56,16 @@ class Credit:
         self._shared_gpu = shared_gpu
         self._past: dict[str, list[_Past]] = {}
         """ By slot. """
+        self._usual_mib: int | None = None
+        """ The least that the driver holds for a client that is no longer young; None: nobody knows. """
         self._listed: Collection[int] = ()
         """ The processes that the driver has last said to hold memory. """
 
     def joined(self, client: Client) -> None:
         """Give a client its first credit. Call this before it can have the slot's page."""
         client.program = Program.of(client.process_id)
+        if not client.returned:
+            client.uncounted_mib = self._usual_mib or 0
         client.slot.page.set_credit(client.key[0], client.record.memory_mib)
         self.look_at(client.slot)
 
@@ -113,12 +120,10 @@ class Credit:
         """Whether credits depend on what the driver says."""
         return any(slot.grant.memory_limit_bytes for slot in self._shared_gpu.slots.values())
 
-    def has_young(self, seconds: float) -> bool:
-        """Return whether a client of a slot with a limit has joined within so many seconds."""
-        since = time.monotonic_ns() - seconds * 1e9
-        return any(
-            each.joined_ns > since and each.slot.grant.memory_limit_bytes for each in self._shared_gpu.clients.values()
-        )
+    @property
+    def has_young(self) -> bool:
+        """Whether a client of a slot with a limit may be making its context."""
+        return any(_is_young(each) and each.slot.grant.memory_limit_bytes for each in self._shared_gpu.clients.values())
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
@@ -142,6 +147,10 @@ class Credit:
             now = max(0, -(-holds // _MIB) - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
+            if _is_young(client):
+                client.uncounted_mib = max(client.uncounted_mib, self._usual_mib or 0)
+            elif client.uncounted_mib:
+                self._usual_mib = min(client.uncounted_mib, self._usual_mib or client.uncounted_mib)
         self.look()
 
     def look(self) -> None:
@@ -211,6 +220,10 @@ class Credit:
         return waits or any(
             each.returned and each.keeps_credit and each.record.credit_epoch != slot.page.epoch for each in clients
         )
+
+
+def _is_young(client: Client) -> bool:
+    return time.monotonic_ns() - client.joined_ns < _YOUNG_NS
 
 
 def _limit(slot: Slot) -> int:

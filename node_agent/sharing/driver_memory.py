@@ -17,8 +17,7 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 1.0
-_YOUNG_SECONDS, _LOOK_AT_YOUNG_SECONDS = 3.0, 0.1
-""" For how long a client is young, and the time between two looks meanwhile. """
+_LOOK_AT_YOUNG_SECONDS = 0.1
 _SELDOM_SECONDS = 10.0
 """ Between two looks at a GPU on which no slot has a limit. """
 _LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
@@ -61,7 +60,7 @@ class DriverMemory:
         began = time.monotonic()
         while True:
             self._woken.clear()
-            young = any(served.joining.credit.has_young(_YOUNG_SECONDS) for served in self._gpus.values())
+            young = any(served.joining.credit.has_young for served in self._gpus.values())
             shortest, part = (_LOOK_AT_YOUNG_SECONDS, _YOUNG_MORE) if young else (_LOOK_SECONDS, 1.0)
             left = began + max(shortest, self._pause_seconds / part) - time.monotonic()
             if left <= 0:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,7 +59,7 @@ class Slots:
         index = len(self.clients)
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
-            keeps_credit=True, returned=False, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
+            keeps_credit=True, returned=False, joined_ns=0, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
         )  # fmt: skip
         self.clients[index] = client
         self.credit.joined(client)  # type: ignore[arg-type]
@@ -145,6 +146,20 @@ def test_what_the_driver_holds_for_a_process_is_part_of_the_slots_sum() -> None:
     assert slots.used() == 130
     assert slots.credit.asked(alone, LIMIT - 29) is CreditAnswer.NO
     assert slots.credit.asked(alone, LIMIT - 30) is CreditAnswer.YES
+
+
+def test_a_client_that_makes_its_context_is_charged_what_others_need_for_theirs() -> None:
+    slots = Slots()
+    slots.join(100)
+    says(slots, 130)
+    new = slots.join(0)
+    assert slots.used() == 100 + 30 + 30
+    new.joined_ns = time.monotonic_ns()
+    says(slots, 0)
+    assert new.uncounted_mib == 30
+    new.joined_ns = 0
+    says(slots, 0)
+    assert new.uncounted_mib == 0
 
 
 def test_a_client_that_says_too_little_lowers_the_credit_of_its_slot() -> None:

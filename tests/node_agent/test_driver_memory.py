@@ -30,9 +30,8 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
     monkeypatch.setattr(driver_memory, "_LOOK_AT_YOUNG_SECONDS", 0.001)
     monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1.0)
     credit = SimpleNamespace(
-        has_clients=True, has_limits=True, young=False, asks=lambda: None, answered=lambda held: None
+        has_clients=True, has_limits=True, has_young=False, asks=lambda: None, answered=lambda held: None
     )
-    credit.has_young = lambda seconds: credit.young
     served: Any = SimpleNamespace(
         shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=GPU)), joining=SimpleNamespace(credit=credit)
     )
@@ -48,7 +47,7 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
                     await asyncio.sleep(0)
 
         await until(1)
-        credit.young = True
+        credit.has_young = True
         memory.wake()
         await until(5)
         running.cancel()
