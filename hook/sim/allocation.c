@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "allocation.h"
+#include "paging.h"
 
 #define GRANULE (UINT64_C(2) << 20) /* allocations of at least half a granule are charged whole granules */
 #define SMALL 512u
+#define MANAGED_MOST (UINT64_C(1) << 46) /* of one allocation of managed memory: address space */
 
 static struct sim_allocation *table;
 static size_t count, capacity;
@@ -118,7 +120,7 @@ bool sim_memory_take(struct CUctx_st *context, uint64_t bytes)
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];
         struct sim_gpu *gpu = &sim_state()->gpus[sim_device_gpu(context->device)];
-        fits = bytes <= sim_machine->parameters.memory - gpu->memory;
+        fits = sim_paging_make_room(of->gpu, bytes);
         if (fits) {
             SIM_PUT(gpu->memory, gpu->memory + bytes);
             SIM_PUT(of->memory, of->memory + bytes);
@@ -165,6 +167,26 @@ CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memor
     return CUDA_SUCCESS;
 }
 
+CUresult sim_managed_memory(struct CUctx_st *context, size_t size, uintptr_t *start)
+{
+    SIM_REFUSE(size > MANAGED_MOST, CUDA_ERROR_OUT_OF_MEMORY);
+    size_t charged = sim_charge(size);
+    void *pages = sim_pages(charged);
+    struct sim_allocation allocation = {.start = (uintptr_t)pages,
+                                        .size = size,
+                                        .charged = charged,
+                                        .memory = SIM_MANAGED,
+                                        .context = context};
+    SIM_REFUSE(!pages, CUDA_ERROR_OUT_OF_MEMORY);
+    if (!sim_allocation_add(&allocation)) {
+        sim_pages_free(pages, charged);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_managed_take(context, charged);
+    *start = allocation.start;
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t size)
 {
     struct sim_allocation allocation = {.start = start,
@@ -185,5 +207,6 @@ void sim_device_memory_free(const struct sim_allocation *allocation)
     if (allocation->file) close(allocation->file);
     if (!sim_handle_is(allocation->context, SIM_CONTEXT) || allocation->context->dead) return;
     if (allocation->memory == SIM_OF_GRAPH) sim_graphs_give(allocation->context, allocation->charged);
+    else if (allocation->memory == SIM_MANAGED) sim_managed_return(allocation->context, allocation->charged);
     else sim_memory_return(allocation->context, allocation->charged);
 }

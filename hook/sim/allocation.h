@@ -46,6 +46,9 @@ size_t sim_charge(size_t size);
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, uintptr_t *start);
 void sim_device_memory_free(const struct sim_allocation *allocation);
 
+/* Allocate managed memory, which may exceed the device (paging.c). */
+CUresult sim_managed_memory(struct CUctx_st *context, size_t size, uintptr_t *start);
+
 /* Charge `context` for `size` bytes at an address that stays reserved; sim_device_memory_free ends that, too. */
 CUresult sim_device_memory_at(struct CUctx_st *context, uintptr_t start, size_t size);
 

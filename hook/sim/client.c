@@ -145,6 +145,8 @@ void sim_drop_context(uint64_t context)
         }
     SIM_PUT(gpu->memory, gpu->memory - of->memory);
     SIM_PUT(of->memory, 0);
+    SIM_PUT(of->managed, 0);
+    SIM_PUT(of->resident, 0);
     SIM_PUT(of->away, 0);
     SIM_PUT(of->used, 0);
     if (gpu->group == context + 1) {

@@ -19,6 +19,7 @@
  * others); whole waves (the images do not contain the duration of a block); several kernels on one SM. */
 #include "dispatch.h"
 #include "engine.h"
+#include "paging.h"
 #include "state.h"
 
 struct sim_sms sim_all_sms(void)
@@ -58,7 +59,7 @@ static struct sim_sms highest(const struct sim_sms *sms, uint64_t most)
     return chosen;
 }
 
-static bool anywhere(const struct sim_op *op) { return op->b == 1; }
+static bool anywhere(const struct sim_op *op) { return op->b & SIM_ANYWHERE; }
 
 static bool spins(const struct sim_op *op) { return op->kind == SIM_KERNEL && op->end_ns == SIM_NEVER; }
 
@@ -117,6 +118,7 @@ static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struc
         const struct sim_op *op = sim_head_of(state, stream);
         if (op->kind != SIM_KERNEL || sim_gpu_of(state, stream) != gpu || sim_group_of(state, stream) != state->gpus[gpu].group)
             continue;
+        if (!op->end_ns && sim_paging_waits(state, stream)) continue;
         if (best != SIM_NEVER && !before(&state->streams[stream], &state->streams[best])) continue;
         struct sim_sms possible = available(state, stream, unused);
         if (!is_empty(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms)) best = stream;
@@ -160,6 +162,7 @@ void sim_dispatch(uint64_t gpu)
     struct sim_state *state = sim_state();
     struct sim_sms unused = sim_all_sms();
     if (state->now_ns < state->gpus[gpu].switched_ns) return;
+    sim_paging_bring(gpu);
     for (unsigned i = 0; i < SIM_SM_WORDS; i++) unused.word[i] &= ~state->gpus[gpu].held.word[i];
     while (!is_empty(&unused)) {
         uint64_t stream = first_in_line(state, gpu, &unused);

@@ -12,6 +12,7 @@
  * random contention between kernels. */
 #include "dispatch.h"
 #include "engine.h"
+#include "paging.h"
 #include "state.h"
 #include "trace.h"
 
@@ -40,6 +41,7 @@ static void stop(struct sim_state *state, uint64_t stream)
     SIM_PUT(op->remaining_ns, sim_remaining_ns(state, stream));
     if (op->kind == SIM_KERNEL) {
         sim_dispatch_release(stream);
+        if (op->b & SIM_PAGED) SIM_PUT(op->b, op->b & ~(uint64_t)SIM_PAGED); /* what is left of it needs its pages again */
         sim_trace_piece(state, stream, op->a, op->name);
     } else if (op->kind == SIM_COPY) {
         SIM_PUT(state->gpus[sim_gpu_of(state, stream)].copying[op->sms], 0);
@@ -193,8 +195,9 @@ static void start_copies(struct sim_state *state, uint64_t gpu)
         uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_copy(state, gpu, engine);
         if (stream == SIM_NEVER) continue;
         struct sim_op *op = sim_head_of(state, stream);
+        uint64_t duration = op->b ? sim_paging_prefetch(stream, engine, op->c) : op->remaining_ns;
         SIM_PUT(state->gpus[gpu].copying[engine], stream + 1);
-        SIM_PUT(op->end_ns, state->now_ns + op->remaining_ns);
+        SIM_PUT(op->end_ns, state->now_ns + duration);
         sim_commit_if_full();
     }
 }
@@ -204,7 +207,9 @@ static uint64_t next_change(struct sim_state *state)
     uint64_t next = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         const struct sim_op *op = sim_head_of(state, state->busy[at]);
+        uint64_t pages = op->kind == SIM_KERNEL ? state->contexts[state->streams[state->busy[at]].context].pages_ns : 0;
         if (op->end_ns && op->end_ns < next) next = op->end_ns;
+        if (pages > state->now_ns && pages < next) next = pages;
     }
     for (uint64_t gpu = 0; gpu < sim_machine->parameters.gpus; gpu++) {
         const struct sim_gpu *of = &state->gpus[gpu];

@@ -172,7 +172,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *pointer, size_t size, unsigned f
     SIM_REFUSE(!pointer || !size || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_unsafe());
     uintptr_t start;
-    SIM_TRY(sim_device_memory(context, size, SIM_MANAGED, &start));
+    SIM_TRY(sim_managed_memory(context, size, &start));
     *pointer = start;
     return CUDA_SUCCESS;
 }

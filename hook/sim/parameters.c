@@ -84,6 +84,7 @@ struct sim_parameters sim_parameters_from_environment(void)
     parameters.lock_ns = number("ORION_SIM_LOCK_US", 0, 0, 10000000) * 1000;
     parameters.out_ns = number("ORION_SIM_OUT_MS_PER_GIB", 0, 0, 100000) * 1000000;
     parameters.back_ns = number("ORION_SIM_BACK_MS_PER_GIB", 0, 0, 100000) * 1000000;
+    parameters.fault_ns = UINT64_C(1000000000) / number("ORION_SIM_FAULT_GIB_PER_S", 12, 1, 1000);
     parameters.listed_ns = number("ORION_SIM_LISTED_MS", 0, 0, 100000) * 1000000;
     const char *mode = getenv("ORION_SIM_MODE"), *clock = getenv("ORION_SIM_CLOCK"), *seed = getenv("ORION_SIM_SEED");
     parameters.mode = mode && !strcmp(mode, "mps") ? SIM_MPS : SIM_TIMESLICE;

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 8u
+#define SIM_LAYOUT 9u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -34,6 +34,7 @@
 #define SIM_SM_WORDS 4u
 #define SIM_SMS (SIM_SM_WORDS * 64u) /* SMs of one GPU, at most */
 #define SIM_NEVER UINT64_MAX
+#define SIM_HOST_BYTES_PER_US 50000u     /* 50 GB/s between host and device */
 #define SIM_TOGETHER (SIM_CONTEXTS + 1u) /* the group of the contexts of all MPS clients, which run together */
 
 enum sim_mode { SIM_TIMESLICE = 0, SIM_MPS = 1 };
@@ -55,6 +56,9 @@ enum sim_kind {
     SIM_EFFECT = 6,     /* waits until the owning process has run the host function or memory operation */
 };
 
+#define SIM_ANYWHERE 1u /* the kernel may use SMs outside `allowed` */
+#define SIM_PAGED 2u    /* the missing pages of its context were asked for; it may begin once they have come */
+
 /* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
 
@@ -64,8 +68,8 @@ struct sim_op {
     uint64_t remaining_ns; /* valid while the operation does not run; a kernel: its time on `sms` SMs */
     uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
-    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b = 1: may use SMs outside `allowed`;
-                            * c: enum sim_spin */
+    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b: SIM_ANYWHERE, SIM_PAGED; c: enum
+                            * sim_spin; a copy: b = 1: moves c bytes of managed memory, which takes what is missing then */
     uint64_t name;         /* valid in the owning process only */
 };
 
@@ -84,8 +88,10 @@ struct sim_stream {
 
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
-    uint64_t away;  /* bytes that a checkpoint has taken off the GPU */
-    uint64_t group; /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */
+    uint64_t managed, resident; /* managed memory, and the part of it on the GPU, which `memory` contains, too (paging.c) */
+    uint64_t pages_ns;          /* until then pages come in, and no kernel of the context begins */
+    uint64_t away;              /* bytes that a checkpoint has taken off the GPU */
+    uint64_t group;             /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */
 };
 struct sim_client {
     uint64_t used, number, trace;
@@ -100,6 +106,7 @@ struct sim_piece { uint64_t client, start_ns, end_ns, name; };
 
 struct sim_gpu {
     uint64_t memory;                       /* bytes in use */
+    uint64_t link_ns;                      /* until then pages come in over the link to the host */
     uint64_t group;                        /* the group that uses the compute engine; 0: none */
     uint64_t last_group, switched_ns;      /* the last group that used it; from when on its kernels may run */
     uint64_t slice_start_ns, slice_end_ns; /* the end is 0 while no other group waits for the engine */
@@ -143,6 +150,7 @@ struct sim_parameters {
     uint64_t gpus, sms, memory, slice_ns, switch_ns, mode, virtual_clock;
     uint64_t context_memory;           /* bytes of each GPU that a context takes for itself */
     uint64_t lock_ns, out_ns, back_ns; /* time of a checkpoint's lock; of each GiB that leaves the GPU and returns */
+    uint64_t fault_ns;                 /* time in which page faults bring in a GiB of managed memory */
     uint64_t listed_ns;                /* for so long NVML lists a process that is checkpointed */
     uint64_t mig;                      /* GPUs with MIG enabled, one bit each */
     uint64_t linked[SIM_GPUS];         /* for each GPU, the GPUs that NVLink joins to it, one bit each */

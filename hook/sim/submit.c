@@ -6,7 +6,6 @@
 #include "graph.h"
 #include "trace.h"
 
-#define HOST_BYTES_PER_US 50000u     /* 50 GB/s between host and device */
 #define DEVICE_BYTES_PER_US 2000000u /* 2 TB/s within the device */
 #define COPY_START_NS 1000u
 
@@ -151,7 +150,7 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
                         .remaining_ns = duration ? duration : 1,
                         .name = kernel->label,
                         .sms = sms > most && !kernel->barrier ? most : sms,
-                        .b = launch->anywhere,
+                        .b = launch->anywhere ? SIM_ANYWHERE : 0,
                         .c = kernel->barrier ? SIM_SPINS_FOR_SMS : SIM_SPINS_NEVER};
     if (kernel->meets_parameter < 0) SIM_TRY(sim_submit(stream, &op, NULL));
     else
@@ -163,8 +162,14 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
 
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes)
 {
-    uint64_t rate = engine == SIM_DEVICE_TO_DEVICE ? DEVICE_BYTES_PER_US : HOST_BYTES_PER_US;
+    uint64_t rate = engine == SIM_DEVICE_TO_DEVICE ? DEVICE_BYTES_PER_US : SIM_HOST_BYTES_PER_US;
     struct sim_op op = {.kind = SIM_COPY, .remaining_ns = COPY_START_NS + bytes * 1000 / rate, .sms = engine};
+    return sim_submit(stream, &op, NULL);
+}
+
+CUresult sim_submit_prefetch(struct CUstream_st *stream, enum sim_engine engine, size_t bytes)
+{
+    struct sim_op op = {.kind = SIM_COPY, .sms = engine, .b = 1, .c = bytes};
     return sim_submit(stream, &op, NULL);
 }
 

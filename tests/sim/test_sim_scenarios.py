@@ -10,7 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 ENTRIES = HERE.parents[1] / "hook" / "sim" / "generated" / "entries.inc"
 # Exact times, because no real time passes.
-VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py", "scenario_pieces.py")
+VIRTUAL = ("scenario_work.py", "scenario_capture.py", "scenario_green.py", "scenario_pieces.py", "scenario_paging.py")
 
 
 def scenarios() -> list[tuple[str, str]]:

@@ -1,0 +1,136 @@
+"""Managed memory that exceeds the GPU: its pages come when a kernel needs them, and leave for others."""
+
+from typing import Any
+
+from cuda.bindings import driver as cuda
+
+from tests.sim.cuda_client import Device, main, ok
+
+GIB = 1 << 30
+CARD = 80
+FAULT_US = 1e6 / 12
+""" In which page faults bring in a GiB. """
+COPY_US = GIB / 50_000
+""" In which a prefetch does. """
+
+
+def managed(gib: int) -> Any:
+    return ok(cuda.cuMemAllocManaged(gib * GIB, 1))
+
+
+def free_gib() -> float:
+    return float(ok(cuda.cuMemGetInfo())[0]) / GIB
+
+
+def duration(device: Device, stream: Any) -> float:
+    """How long the stream takes for a kernel of 100 us."""
+    before = device.mark(stream)
+    device.launch(stream, 100)
+    return device.between(before, device.mark(stream))
+
+
+def close(took: float, expected_us: float) -> bool:
+    return abs(took - expected_us) < 5
+
+
+def prefetch(pointer: Any, gib: int, stream: Any, to_gpu: bool = True) -> None:
+    kinds = cuda.CUmemLocationType
+    place = cuda.CUmemLocation()
+    place.type = kinds.CU_MEM_LOCATION_TYPE_DEVICE if to_gpu else kinds.CU_MEM_LOCATION_TYPE_HOST
+    ok(cuda.cuMemPrefetchAsync(pointer, gib * GIB, place, 0, stream))
+
+
+def other_context(device: Device) -> Any:
+    return ok(cuda.cuCtxCreate(None, 0, device.device))
+
+
+def what_fits_costs_nothing() -> None:
+    device = Device()
+    stream, pointer = device.stream(), managed(60)
+    assert free_gib() == CARD - 60
+    assert close(duration(device, stream), 100)
+    ok(cuda.cuMemFree(pointer))
+    assert free_gib() == CARD
+
+
+def a_kernel_waits_for_what_has_no_room_each_time() -> None:
+    device = Device()
+    stream, pointer = device.stream(), managed(CARD + 12)
+    assert free_gib() == 0
+    for _ in range(2):
+        assert close(duration(device, stream), 12 * FAULT_US + 100)
+    ok(cuda.cuMemFree(pointer))
+    assert close(duration(device, stream), 100)
+    assert free_gib() == CARD
+
+
+def pages_of_the_longest_unused_context_leave_first() -> None:
+    device = Device()
+    stream, mine = device.stream(), managed(40)
+    duration(device, stream)
+    other = other_context(device)
+    theirs = managed(40)
+    their_stream = device.stream()
+    assert close(duration(device, their_stream), 100)
+    third = other_context(device)
+    more = managed(30)
+    assert free_gib() == 0
+    third_stream = device.stream()
+    assert close(duration(device, third_stream), 30 * FAULT_US + 100)  # from the first one
+    ok(cuda.cuCtxSetCurrent(other))
+    assert close(duration(device, their_stream), 100)
+    ok(cuda.cuCtxSetCurrent(device.context))
+    assert close(duration(device, stream), 30 * FAULT_US + 100)
+    for context, pointer in ((device.context, mine), (other, theirs), (third, more)):
+        ok(cuda.cuCtxSetCurrent(context))
+        ok(cuda.cuMemFree(pointer))
+    assert free_gib() == CARD
+
+
+def a_prefetch_moves_pages_at_the_rate_of_copies() -> None:
+    device = Device()
+    copies, stream, pointer = device.stream(), device.stream(), managed(20)
+    prefetch(pointer, 20, copies, to_gpu=False)
+    ok(cuda.cuStreamSynchronize(copies))
+    assert free_gib() == CARD
+    before = device.mark(copies)
+    prefetch(pointer, 20, copies)
+    took = device.between(before, device.mark(copies))
+    assert close(took, 20 * COPY_US), took
+    assert free_gib() == CARD - 20
+    assert close(duration(device, stream), 100)
+
+
+def a_kernel_waits_for_a_prefetch_under_way() -> None:
+    device = Device()
+    copies, stream, pointer = device.stream(), device.stream(), managed(20)
+    prefetch(pointer, 20, copies, to_gpu=False)
+    ok(cuda.cuStreamSynchronize(copies))
+    prefetch(pointer, 20, copies)
+    took = duration(device, stream)
+    assert close(took, 20 * COPY_US + 100), took
+
+
+def ordinary_memory_drives_pages_out() -> None:
+    device = Device()
+    stream, pointer = device.stream(), managed(50)
+    ordinary = ok(cuda.cuMemAlloc(60 * GIB))
+    assert free_gib() == 0
+    assert close(duration(device, stream), 30 * FAULT_US + 100)
+    ok(cuda.cuMemFree(ordinary))
+    assert close(duration(device, stream), 30 * FAULT_US + 100)
+    assert close(duration(device, stream), 100)
+    ok(cuda.cuMemFree(pointer))
+
+
+def a_context_that_ends_takes_its_pages_along() -> None:
+    device = Device()
+    context = other_context(device)
+    managed(CARD + 10)
+    ok(cuda.cuCtxDestroy(context))
+    ok(cuda.cuCtxSetCurrent(device.context))
+    assert free_gib() == CARD
+
+
+if __name__ == "__main__":
+    main(globals())
