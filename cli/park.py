@@ -106,12 +106,12 @@ def _complain(slots: "list[agent_pb2.Slot]", left: "list[agent_pb2.Slot]", away:
 
 
 def sentence(slot: "agent_pb2.Slot") -> str:
-    """Return where the memory of a slot is, for people; empty: on the GPU."""
+    """Return where the memory of a slot is, for people; empty: all of it stays on the GPU."""
     from orion.cli.sizes import format_size
 
     parking = slot.parking
     if not parking.state:
-        return ""
+        return "its memory moves page by page" if slot.memory_unified else ""
     text = f"{parking.state} {parking.seconds:.0f} s"
     if parking.state == "parked":
         text += f", {format_size(parking.bytes)} in host memory"

@@ -46,12 +46,20 @@ OF_RUN = {
             help="be: may leave the GPU's memory, and wait, while others need the room. Its memory moves to the host.",
         ),
     ],
+    "unified": Annotated[
+        bool | None,
+        typer.Option(
+            "--unified",
+            help="be: its device memory becomes managed memory, which the driver moves page by page. With --memory; "
+            "beyond the GPU's memory on the simulated GPU only.",
+        ),
+    ],
     "memory_request": Annotated[
         int | None,
         typer.Option(
             parser=sizes.of_option,
             metavar="SIZE",
-            help="Device memory that it is sure of; below --memory only with --park, or for hp.",
+            help="Device memory that it is sure of; below --memory only with --park or --unified, or for hp.",
             show_default="none",
         ),
     ],
@@ -74,18 +82,31 @@ def for_run(given: dict[str, Any], is_hp: bool, limit: int | None, has_rule: boo
     Raises:
         Invalid: an option does not fit the priority or another option.
     """
-    request, parks = given.get("memory_request"), bool(given.get("park"))
+    request, parks, unified = given.get("memory_request"), bool(given.get("park")), bool(given.get("unified"))
     for name in given if has_rule else ():
         raise Invalid(f"--{name.replace('_', '-')} cannot be given with --id: the rule decides the memory")
     if has_rule:
         return {}
     if is_hp and parks:
         raise Invalid("--park is for --priority be: hp gets the room that others make")
+    if is_hp and unified:
+        raise Invalid("--unified is for --priority be: hp's memory stays on the GPU")
+    if parks and unified:
+        raise Invalid("--park and --unified exclude each other: the driver does not copy managed memory out")
+    if unified and not limit:
+        raise Invalid("--unified needs --memory: the GPU does not bound memory that moves")
     if not is_hp and "memory_wait" in given:
         raise Invalid("--memory-wait is for --priority hp: only hp waits for others to leave the GPU's memory")
     if request and limit and request > limit:
         raise Invalid("--memory-request is above --memory: lower the request or raise the limit")
-    if request and limit and request < limit and not is_hp and not parks:
-        raise Invalid("--memory-request below --memory borrows memory, which must be given back: add --park")
+    if request and limit and request < limit and not is_hp and not (parks or unified):
+        raise Invalid(
+            "--memory-request below --memory borrows memory, which must be given back: add --park or --unified"
+        )
     wait = given.get("memory_wait", _HP_WAIT_SECONDS) if is_hp else 0.0
-    return {"memory_request_bytes": request or 0, "memory_parks": parks, "memory_wait_ms": round(wait * 1_000)}
+    return {
+        "memory_request_bytes": request or 0,
+        "memory_parks": parks,
+        "memory_unified": unified,
+        "memory_wait_ms": round(wait * 1_000),
+    }

@@ -1,7 +1,6 @@
 """Bounds of durations, numbers, quantities and words: CEL and Python report a wrong value in the same sentence."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -59,33 +58,3 @@ class Between:
         most = kind.cel_compare(kind.cel("self"), "<=", self.most.cel_literal)
         cel = " && ".join(filter(None, (kind.cel_valid("self"), least, most)))
         return add_rules(schema, Rule(cel, f"{FIELD} {self.must}"))
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """The words that a `StrEnum` allows, for ``Annotated``, where the error sentence must say more than their list.
-
-    Args:
-        kind: the words.
-        advice: the end of the error sentence, such as why another word is not allowed.
-    """
-
-    kind: type[StrEnum]
-    advice: str
-
-    @property
-    def must(self) -> str:
-        """The rule in words; the error sentence."""
-        return f"must be {' or '.join(self.kind)}: {self.advice}"
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def check(value: object) -> object:
-            if value not in set(self.kind):
-                raise ValueError(f"{self.must}; not {value!r}")
-            return value
-
-        return core_schema.no_info_before_validator_function(check, handler(source))
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        words = ", ".join(f"'{word}'" for word in self.kind)
-        return add_rules({"type": "string", "maxLength": 32}, Rule(f"self in [{words}]", f"{FIELD} {self.must}"))

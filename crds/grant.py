@@ -43,6 +43,9 @@ class ContainerGrant(Model):
     memory_parks: bool | None = None
     """ be: whether the agent may park the slot. All slots of a pod have the same value. """
 
+    memory_unified: bool | None = None
+    """ be: whether device allocations become managed memory. """
+
     memory_wait_ms: Annotated[int, Field(ge=0, le=600_000)] | None = None
     """ hp: for how long an allocation that finds the GPU full waits for others to park. Unit: milliseconds. """
 
@@ -124,6 +127,11 @@ def may_park(spec: GPUShareSpec, probed: bool) -> bool:
     return not probed or bool(memory.park_with_liveness_probe)
 
 
+def _is_unified(spec: GPUShareSpec) -> bool:
+    memory = spec.memory
+    return spec.priority is Priority.BE and memory is not None and memory.oversubscribe is Oversubscribe.UNIFIED
+
+
 def _wait_ms(spec: GPUShareSpec) -> int | None:
     if spec.priority is not Priority.HP:
         return None
@@ -139,6 +147,7 @@ def _container(spec: GPUShareSpec, slots: int, probed: bool) -> ContainerGrant:
         memory_limit_bytes=limit,
         memory_request_bytes=request,
         memory_parks=may_park(spec, probed) or None,
+        memory_unified=_is_unified(spec) or None,
         memory_wait_ms=_wait_ms(spec),
         compute_request_milli=_milli(compute.request if compute else None),
         compute_limit_milli=_milli(compute.limit if compute else None),

@@ -25,15 +25,14 @@ class PolicyName(StrEnum):
 
 
 class Oversubscribe(StrEnum):
-    """How a be slot gives back device memory that it has beyond its request.
-
-    `unified`, by memory that the driver moves page by page, is absent until it is built.
-    """
+    """How a be slot gives back device memory that it has beyond its request."""
 
     NONE = "none"
     """ Not at all: it has no more than its request. """
     PARK = "park"
     """ Its processes leave the GPU's memory, wait, and return. """
+    UNIFIED = "unified"
+    """ Its device memory is managed memory, which the driver moves page by page. """
 
 
 class Mode(StrEnum):

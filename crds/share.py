@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, create_model
 
 from orion.crds import policy_fields
-from orion.crds.bounds import Between, OneOf
+from orion.crds.bounds import Between
 from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.kinds import AGE, Column, Kind, condition_column
@@ -63,8 +63,8 @@ class DeviceMemory(Model):
 
     request: MemoryAmount | None = None
     """ The device memory that counts as reserved on the GPU when pods are placed, so the slot is sure of it. Between
-    request and limit the slot borrows what is free. A be request under the limit needs oversubscribe: park. Unit:
-    bytes. Default: the limit. """
+    request and limit the slot borrows what is free. A be request under the limit needs oversubscribe: park
+    or unified. Unit: bytes. Default: the limit. """
 
     limit: MemoryAmount | None = None
     """ The device memory that all processes of the slot may hold together: what they allocate, what their memory pools
@@ -73,11 +73,12 @@ class DeviceMemory(Model):
     allocated. Unit: bytes. Default: no limit.
     """
 
-    oversubscribe: Annotated[Oversubscribe, OneOf(Oversubscribe, "unified is not built yet")] | None = None
+    oversubscribe: Oversubscribe | None = None
     """ How a slot gives back what it borrows; priority be only. none: not at all, so its request is its limit. park:
     when hp needs the memory, or others have waited for their turn, the processes of the slot leave the GPU: what they
-    hold there moves to the host memory of the pod, and they wait until there is room again. It needs a limit. Default:
-    none. """
+    hold there moves to the host memory of the pod, and they wait until there is room again. unified: what they allocate
+    becomes managed memory, which the driver moves page by page; beyond the memory of the GPU on simulated GPUs only;
+    what cannot move must not exceed the request. park and unified need a limit. Default: none. """
 
     wait: Annotated[Duration, _time("0s", "10m", "30s")] | None = None
     """ For how long an allocation within the limit that finds the GPU full waits for be slots to park, instead of

@@ -127,6 +127,7 @@ _HP_REQUEST = Rule(
 
 
 PARKS = "(has(self.oversubscribe) && self.oversubscribe == 'park')"
+UNIFIED = "(has(self.oversubscribe) && self.oversubscribe == 'unified')"
 MEMORY = (
     _ordered("spec.memory", "request", "limit", Memory, "lower the request or raise the limit"),
     Rule(
@@ -135,6 +136,13 @@ MEMORY = (
         "host memory of its pod: set spec.memory.limit",
         "oversubscribe",
         lambda memory: memory.oversubscribe is not Oversubscribe.PARK or memory.limit is not None,
+    ),
+    Rule(
+        f"!{UNIFIED} || has(self.limit)",
+        "spec.memory.oversubscribe unified needs spec.memory.limit, because the GPU does not bound memory that moves: "
+        "set spec.memory.limit",
+        "oversubscribe",
+        lambda memory: memory.oversubscribe is not Oversubscribe.UNIFIED or memory.limit is not None,
     ),
     Rule(
         f"!has(self.parkWithLivenessProbe) || !self.parkWithLivenessProbe || {PARKS}",
@@ -149,7 +157,8 @@ MEMORY = (
 def borrows_for_good(spec: "GPUShareSpec") -> bool:
     """Return whether a be slot could have more memory than its request without ever giving it back."""
     memory = spec.memory
-    if spec.priority is not Priority.BE or memory is None or memory.oversubscribe is Oversubscribe.PARK:
+    gives_back = memory is not None and memory.oversubscribe in (Oversubscribe.PARK, Oversubscribe.UNIFIED)
+    if spec.priority is not Priority.BE or memory is None or gives_back:
         return False
     return memory.request is not None and memory.limit is not None and memory.request.value < memory.limit.value
 
@@ -160,9 +169,9 @@ def _borrowing() -> Rule:
     formed = f"{Memory.cel_valid(request)} && {Memory.cel_valid(limit)}"
     both = f"has(self.memory) && has({request}) && has({limit}) && {formed}"
     less = Memory.cel_compare(Memory.cel(request), "<", Memory.cel(limit))
-    parks = "(has(self.memory.oversubscribe) && self.memory.oversubscribe == 'park')"
+    gives_back = "(has(self.memory.oversubscribe) && self.memory.oversubscribe in ['park', 'unified'])"
     return Rule(
-        f"self.priority != 'be' || !({both}) || {parks} || !({less})",
+        f"self.priority != 'be' || !({both}) || {gives_back} || !({less})",
         BORROWS_FOR_GOOD,
         "memory.request",
         lambda spec: not borrows_for_good(spec),
@@ -172,7 +181,7 @@ def _borrowing() -> Rule:
 
 BORROWS_FOR_GOOD = (
     "spec.memory.request of priority be is under spec.memory.limit, but nothing says how a slot gives back what it "
-    "borrows: set spec.memory.oversubscribe to park, or set request and limit to the same amount"
+    "borrows: set spec.memory.oversubscribe to park or unified, or set request and limit to the same amount"
 )
 
 

@@ -57,6 +57,14 @@ class Role(IntEnum):
     BE = 2
 
 
+class Unified(IntEnum):
+    """Whether device allocations of a slot become managed memory: while the GPU has room, or also beyond."""
+
+    NONE = 0
+    WITHIN = 1
+    BEYOND = 2
+
+
 class PolicyKind(IntEnum):
     """The policies that Python code treats specially; `policy_table` has all policies."""
 
@@ -162,7 +170,9 @@ class Grant(LittleEndianStructure):
         ("cycle_ns", c_uint64),
         ("plan_until_ns", c_uint64),
         ("memory_wait_ns", c_uint64),
-        ("spare", c_uint64 * 2),
+        ("unified", c_uint32),
+        ("unused", c_uint32),
+        ("memory_request_bytes", c_uint64),
     ]
 
 

@@ -204,6 +204,16 @@ _OF_POOLS = {
 }
 
 
+def _kind_of_memory(declaration: Declaration) -> str:
+    """Return the kind of what a function allocates (memory/memory.h)."""
+    if "managed" in declaration.words:
+        return "ORION_MEMORY_MANAGED"
+    if "unified" not in declaration.options:
+        return "ORION_MEMORY_RESIDENT"
+    kind, condition = "orion_unified_kind(device)", declaration.options.get("if")
+    return f"{condition} ? {kind} : ORION_MEMORY_RESIDENT" if condition else kind
+
+
 def _memory(function: Function, declaration: Declaration) -> list[str]:
     kind, arguments = _only_call(declaration)
     device = declaration.options.get("device")
@@ -233,19 +243,22 @@ def _memory(function: Function, declaration: Declaration) -> list[str]:
     if kind != "allocates":
         known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains, shares or informs"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
+    kind = _kind_of_memory(declaration)
+    moved = declaration.options.get("unified")
+    allocate = f"kind == ORION_MEMORY_UNIFIED ? {moved} : {_real(function)}" if moved else _real(function)
     key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
     return [
         *joins,
         f"const CUdevice device = {place};",
         f"const uint64_t reserved = {arguments};",
-        "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        f"const enum orion_memory_kind kind = {kind};",
+        "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;",
         "CUresult result;",
         "uint64_t until = 0;",
         "orion_room_ask_first(device, reserved, &until);",
-        f"do result = {_real(function)};",
+        f"do result = {allocate};",
         f"while ({_room_may_come('device', 'reserved')});",
-        f"orion_memory_reserved(device, reserved, {key}, result);",
-        *(_on_success(f"orion_memory_managed({declaration.options['key']})") if "managed" in declaration.words else []),
+        f"orion_memory_reserved(device, reserved, kind, {key}, result);",
         "return result;",
     ]
 

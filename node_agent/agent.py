@@ -20,6 +20,7 @@ from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pages import descriptors, policy_words
 from orion.node_agent.pages.policy_words import Policy
+from orion.node_agent.parking.answers import why_it_stays
 from orion.node_agent.parking.parking import Parking
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.resource_files.applying import Rules
@@ -280,11 +281,7 @@ class Agent:
         shared_gpu = self.gpu(uuid).shared_gpu
         slot = shared_gpu.slot(name)
         if away and not slot.memory_sharing.parks:
-            raise Conflict(
-                f"slot {name} of GPU {uuid} may not leave the GPU's memory: "
-                + ("it is for hp" if slot.role is layout.Role.HP else "start its program with `orion run --park`, or "
-                   "set spec.memory.oversubscribe: park in its GPUShare")
-            )  # fmt: skip
+            raise Conflict(f"slot {name} of GPU {uuid} may not leave the GPU's memory: {why_it_stays(slot)}")
         if away and not shared_gpu.has_clients(slot):
             raise Conflict(f"no process uses slot {name} of GPU {uuid}, so nothing can leave: start its program first")
         self.parking.wish(uuid, slot, away)
@@ -325,7 +322,9 @@ class Agent:
                 request_milli=each.request_milli,
                 limit_milli=each.limit_milli,
             )
-            slot.share_memory(MemorySharing(each.memory_request_bytes, each.memory_parks, each.memory_wait_ms))
+            slot.share_memory(
+                MemorySharing(each.memory_request_bytes, each.memory_parks, each.memory_unified, each.memory_wait_ms)
+            )
             slot.parking.number, slot.parking.is_wished_away = each.park, each.wished_away
             slot.write_park()  # before its clients return
             slot.holder_text = each.holder
@@ -349,6 +348,7 @@ class Agent:
     def _open(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
         uuid = gpu.shared_gpu.gpu.uuid
         slot = Slot(uuid, name, role, self.root.slot(uuid, name), self.root.knowledge(uuid) / name, permanent)
+        slot.pages_cost_time_only = gpu.shared_gpu.gpu.simulated
         try:
             gpu.joining.open(slot)
         except OSError:

@@ -165,9 +165,8 @@ static void some_memory_keeps_it(void)
 {
     CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_NONE);
     struct orion_wish unused;
-    CHECK(orion_memory_reserve(0, 100, &unused) == ORION_RESERVED);
-    orion_memory_reserved(0, 100, 0x7000, CUDA_SUCCESS);
-    orion_memory_managed(0x7000);
+    CHECK(orion_memory_reserve(0, 100, ORION_MEMORY_MANAGED, &unused) == ORION_RESERVED);
+    orion_memory_reserved(0, 100, ORION_MEMORY_MANAGED, 0x7000, CUDA_SUCCESS);
     SAYS(wish(11), NOTHING_BUT(MANAGED), ORION_PARKING_REFUSED);
     struct orion_release release = orion_memory_releasing(0x7000);
     orion_memory_released(&release, CUDA_SUCCESS);

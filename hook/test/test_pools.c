@@ -203,7 +203,7 @@ static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
     CHECK(orion_pool_may_begin(&promised) && !promised.claims);
     CHECK(orion_pool_ended(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
     CHECK(counted() == 480 * MIB);
-    CHECK(!orion_allocation_may_begin(0, 64 * MIB));
+    CHECK(!orion_allocation_may_begin(0, 64 * MIB, ORION_MEMORY_RESIDENT));
     CHECK(orion_pool_ended(&claiming, &at, take(&at, claiming.bytes)) == CUDA_SUCCESS);
     CHECK(held == 480 * MIB && counted() == held);
     release(at);
@@ -266,8 +266,8 @@ static void an_address_that_the_driver_gives_again_counts_once(void)
     struct orion_wish wish;
     uint64_t before = counted();
     for (unsigned i = 0; i < 2; i++) {
-        CHECK(orion_memory_reserve(0, STEP, &wish) == ORION_RESERVED);
-        orion_memory_reserved(0, STEP, UINT64_C(0x7000000000), CUDA_SUCCESS);
+        CHECK(orion_memory_reserve(0, STEP, ORION_MEMORY_RESIDENT, &wish) == ORION_RESERVED);
+        orion_memory_reserved(0, STEP, ORION_MEMORY_RESIDENT, UINT64_C(0x7000000000), CUDA_SUCCESS);
     }
     CHECK(counted() == before + STEP);
     struct orion_release released = orion_memory_releasing(UINT64_C(0x7000000000));

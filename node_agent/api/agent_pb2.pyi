@@ -36,7 +36,7 @@ class SnapshotRequest(_message.Message):
     def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
 
 class OpenSlotRequest(_message.Message):
-    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit", "rule", "memory_request_bytes", "memory_parks", "memory_wait_ms")
+    __slots__ = ("gpu", "name", "role", "memory_limit_bytes", "owner_process_id", "request", "limit", "rule", "memory_request_bytes", "memory_parks", "memory_wait_ms", "memory_unified")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class OpenSlotRequest(_message.Message):
     MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_UNIFIED_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -59,7 +60,8 @@ class OpenSlotRequest(_message.Message):
     memory_request_bytes: int
     memory_parks: bool
     memory_wait_ms: int
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ...) -> None: ...
+    memory_unified: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., memory_limit_bytes: _Optional[int] = ..., owner_process_id: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., rule: _Optional[str] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ...) -> None: ...
 
 class SlotRequest(_message.Message):
     __slots__ = ("gpu", "name")
@@ -250,7 +252,7 @@ class Rule(_message.Message):
     def __init__(self, id: _Optional[str] = ..., line: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class SetGrantRequest(_message.Message):
-    __slots__ = ("gpu", "name", "memory_limit_bytes", "request", "limit", "memory_request_bytes", "memory_parks", "memory_wait_ms")
+    __slots__ = ("gpu", "name", "memory_limit_bytes", "request", "limit", "memory_request_bytes", "memory_parks", "memory_wait_ms", "memory_unified")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +261,7 @@ class SetGrantRequest(_message.Message):
     MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_UNIFIED_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     memory_limit_bytes: int
@@ -267,7 +270,8 @@ class SetGrantRequest(_message.Message):
     memory_request_bytes: int
     memory_parks: bool
     memory_wait_ms: int
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ...) -> None: ...
+    memory_unified: bool
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ...) -> None: ...
 
 class ParkSlotRequest(_message.Message):
     __slots__ = ("gpu", "name", "away")
@@ -395,7 +399,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., memory_reserve_bytes: _Optional[int] = ..., parkings: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim", "memory_request_bytes", "memory_parks", "memory_wait_ms", "parking")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim", "memory_request_bytes", "memory_parks", "memory_wait_ms", "memory_unified", "parking")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -415,6 +419,7 @@ class Slot(_message.Message):
     MEMORY_REQUEST_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PARKS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_UNIFIED_FIELD_NUMBER: _ClassVar[int]
     PARKING_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
@@ -435,8 +440,9 @@ class Slot(_message.Message):
     memory_request_bytes: int
     memory_parks: bool
     memory_wait_ms: int
+    memory_unified: bool
     parking: Parking
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ...) -> None: ...
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ...) -> None: ...
 
 class Parking(_message.Message):
     __slots__ = ("state", "seconds", "bytes", "reason", "wished", "total_seconds")

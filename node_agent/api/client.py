@@ -84,6 +84,7 @@ class AgentClient:
         memory_request_bytes: int = 0,
         memory_parks: bool = False,
         memory_wait_ms: int = 0,
+        memory_unified: bool = False,
     ) -> agent_pb2.Slot:
         """Open a slot, or find the open slot of that name; see `OpenSlotRequest`."""
         asked = agent_pb2.OpenSlotRequest(
@@ -98,6 +99,7 @@ class AgentClient:
             memory_request_bytes=memory_request_bytes,
             memory_parks=memory_parks,
             memory_wait_ms=memory_wait_ms,
+            memory_unified=memory_unified,
         )
         return self._ask(self._stub.OpenSlot, asked, agent_pb2.Slot)
 
@@ -145,6 +147,7 @@ class AgentClient:
         memory_request_bytes: int | None = None,
         memory_parks: bool | None = None,
         memory_wait_ms: int | None = None,
+        memory_unified: bool | None = None,
     ) -> agent_pb2.Slot:
         """Change a slot's grant; running clients follow it. Values that are not given do not change."""
         asked = agent_pb2.SetGrantRequest(
@@ -156,6 +159,7 @@ class AgentClient:
             memory_request_bytes=memory_request_bytes,
             memory_parks=memory_parks,
             memory_wait_ms=memory_wait_ms,
+            memory_unified=memory_unified,
         )
         return self._ask(self._stub.SetGrant, asked, agent_pb2.Slot)
 

@@ -23,7 +23,7 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
 _HEADER = struct.Struct("<QII48s")
-_GRANT = struct.Struct("<QII2Q4I2I7Q")
+_GRANT = struct.Struct("<QII2Q4I2I7Q2IQ")
 _PLACE = struct.Struct("<II")
 _NO_PLAN = (0,) * 6
 _MIB_MAX, _WORD_MAX = 2**31, 2**32 - 1
@@ -73,12 +73,17 @@ class Grant(NamedTuple):
     """ How long an allocation waits for others to leave a full GPU. """
     parks: bool = False
     """ be: the agent may ask the slot's processes to leave the GPU's memory. """
+    unified: layout.Unified = layout.Unified.NONE
+    """ be: whether device allocations become managed memory. """
+    memory_request_bytes: int = 0
+    """ unified: the most of each process that is not managed. """
 
 
 def _grant_structure(grant: Grant, sequence: int) -> bytes:
     limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
     plan = grant.plan.words if grant.plan else _NO_PLAN
-    return _GRANT.pack(sequence, grant.role, grant.parks, *limits, 0, 0, *plan, grant.memory_wait_ns)
+    moving = (grant.unified, 0, grant.memory_request_bytes)
+    return _GRANT.pack(sequence, grant.role, grant.parks, *limits, 0, 0, *plan, grant.memory_wait_ns, *moving)
 
 
 class _AgentPage:

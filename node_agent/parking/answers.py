@@ -6,9 +6,10 @@ The words are the client's own, and may say anything. What they decide concerns 
 from enum import Enum
 from typing import NamedTuple
 
-from orion.hook.layout import ParkingReason, ParkingState
+from orion.hook.layout import ParkingReason, ParkingState, Role
 from orion.node_agent.clients.client import Client
 from orion.node_agent.pages.parking_words import ParkingAnswer
+from orion.node_agent.slots.slot import Slot
 
 LIE_SECONDS = 2.0
 """ The driver may list a process for so long after it has left. """
@@ -100,6 +101,15 @@ _REASONS = {
     ParkingReason.RESTORE: "the driver did not copy its memory back",
     ParkingReason.SLOTS: "it uses another GPU whose slot may not park; allow it for all of its slots",
 }
+
+
+def why_it_stays(slot: Slot) -> str:
+    """Return why a slot that does not park may not be asked to leave."""
+    if slot.role is Role.HP:
+        return "it is for hp"
+    if slot.memory_sharing.unified:
+        return "its memory is managed (unified), which the driver does not copy out"
+    return "start its program with `orion run --park`, or set spec.memory.oversubscribe: park in its GPUShare"
 
 
 def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str, str] | None:

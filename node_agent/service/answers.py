@@ -78,6 +78,7 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         claim=_claim(view.claim),
         memory_request_bytes=view.memory_sharing.request_bytes,
         memory_parks=view.memory_sharing.parks,
+        memory_unified=view.memory_sharing.unified,
         memory_wait_ms=view.memory_sharing.wait_ms,
         parking=agent_pb2.Parking(
             state=view.parking.state,

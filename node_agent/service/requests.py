@@ -65,6 +65,7 @@ class _Sharing(_Request):
 
     memory_request_bytes: int | None = Field(default=None, ge=0, le=_U64)
     memory_parks: bool | None = None
+    memory_unified: bool | None = None
     memory_wait_ms: int | None = Field(default=None, ge=0, le=3_600_000)
 
     def sharing(self, role: layout.Role, before: MemorySharing, limit_bytes: int) -> MemorySharing:
@@ -81,10 +82,17 @@ class _Sharing(_Request):
         sharing = MemorySharing(
             before.request_bytes if self.memory_request_bytes is None else self.memory_request_bytes,
             before.parks if self.memory_parks is None else self.memory_parks,
+            before.unified if self.memory_unified is None else self.memory_unified,
             before.wait_ms if self.memory_wait_ms is None else self.memory_wait_ms,
         )
         if self.memory_parks and role is layout.Role.HP:
             raise Invalid("memory_parks: only be leaves the GPU's memory, and hp gets the room; give it for be")
+        if self.memory_unified and role is layout.Role.HP:
+            raise Invalid("memory_unified: hp's memory never leaves the GPU; give it for be")
+        if sharing.parks and sharing.unified:
+            raise Invalid("memory_unified: managed memory cannot be parked; give memory_parks or memory_unified")
+        if sharing.unified and not limit_bytes:
+            raise Invalid("memory_unified: needs memory_limit_bytes, because the GPU does not bound such memory")
         if self.memory_wait_ms and role is layout.Role.BE:
             raise Invalid("memory_wait_ms: only hp waits for others to leave the GPU's memory; give it for hp")
         if limit_bytes and self.memory_request_bytes and self.memory_request_bytes > limit_bytes:

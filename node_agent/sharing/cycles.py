@@ -46,21 +46,23 @@ class Cycles:
         self.shortest_ns = lengths.shortest_ns
         self.joint_ns = 0
         """ The length of joint cycles. """
+        self._average_ns = 0
         self._together = False
         self._between_ns = 0.0
         """ The time between checks: the longest of late. """
         self._varied = 0.5
 
-    def look(self, between_ns: float, together: bool, joint_ns: int) -> None:
+    def look(self, between_ns: float, together: bool, joint_ns: int, average_ns: int = 0) -> None:
         """Note what holds from this check on.
 
         Args:
             between_ns: the time since the previous check.
             together: the contexts of the clients run together (MPS).
             joint_ns: the length of joint cycles.
+            average_ns: how long turns are at least on average.
         """
         self._between_ns = max(between_ns, self._between_ns * _FORGOTTEN)
-        self._together, self.joint_ns = together, joint_ns
+        self._together, self.joint_ns, self._average_ns = together, joint_ns, average_ns
         self._varied = (self._varied + _GOLDEN) % 1
 
     def plan(self, order: Sequence[str], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> Planned:
@@ -119,6 +121,7 @@ class Cycles:
             account.expect_handover(handover)
         pieces = {name: self._accounts[name].piece_ns for name in shares}
         usual = self._bounds.cycle(shares, pieces, handover) if shares else CYCLE_NS
+        usual = max(usual, len(shares) * self._average_ns)
         varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         cycle = self.joint_ns if self._accounts.taken() else varied
         for account in self._accounts.values():

@@ -11,7 +11,7 @@ from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.joining import Counters, Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.policy_words import Policy
-from orion.node_agent.sharing import policies
+from orion.node_agent.sharing import moving, policies
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.conditions import Conditions
 from orion.node_agent.sharing.joint import Agreement
@@ -198,7 +198,9 @@ class ServedGpu:
         agreed = self._agreement.windows(uuid, look.now_ns) if jobs else {}
         windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
         demands = look.demands | self.activity.limited(look)
-        self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns)
+        clients = self.shared_gpu.clients.values()
+        average_ns = moving.shortest_average_ns(self.shared_gpu.gpu.memory_bytes, clients, demands)
+        self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns, average_ns)
         accounts = self.turns.accounts
         # Where hp leaves nothing a job cannot pay, and need not wait elsewhere for that.
         debts = accounts.debts_of_jobs(jobs) if look.left >= _LEFT_NOTHING else {}

@@ -67,6 +67,7 @@ class Turns:
         together: bool = False,
         windows: Mapping[str, Window] = _NONE,
         joint_ns: int = 0,
+        average_ns: int = 0,
     ) -> None:
         """Charge the slots, and plan their next turns.
 
@@ -77,6 +78,7 @@ class Turns:
             together: the contexts of the clients run together (MPS).
             windows: of the slots of jobs that use several GPUs.
             joint_ns: the length of joint cycles.
+            average_ns: how long turns are at least on average.
         """
         between = min(now_ns - self._looked_ns, PLAN_NS) if self.competing else 0
         self._looked_ns = now_ns
@@ -85,7 +87,7 @@ class Turns:
         learn_ns = self._planned.length_ns if part > _UNDISTURBED and not together else 0
         self._accounts.charge(now_ns, part, demands, between, learn_ns)
         self._accounts.windows = windows
-        self._cycles.look(between, together, joint_ns)
+        self._cycles.look(between, together, joint_ns, average_ns)
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))

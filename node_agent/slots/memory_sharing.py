@@ -11,5 +11,7 @@ class MemorySharing:
     """ What it is sure to get; 0: nothing. """
     parks: bool = False
     """ be: its processes may have to leave the GPU's memory, and wait, while others need the room. """
+    unified: bool = False
+    """ be: its device allocations become managed memory, which the driver moves page by page (memory/unified.h). """
     wait_ms: int = 0
     """ hp: how long an allocation waits for others to leave a full GPU; 0: it fails at once. """

@@ -68,6 +68,8 @@ class Slot:
         self.room_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.views = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.memory_sharing = MemorySharing()
+        self.pages_cost_time_only = False
+        """ The GPU is simulated, so managed memory beyond it harms nothing but its owner. """
         self.parking = SlotParking()
         """ Where the memory of its processes is. """
         self.page = pages.GrantPage(gpu)
@@ -109,9 +111,21 @@ class Slot:
             return False
         self.memory_sharing = sharing
         wait_ns = sharing.wait_ms * 1_000_000
-        if (wait_ns, sharing.parks) != (self.grant.memory_wait_ns, self.grant.parks):
-            self._write(self.grant._replace(memory_wait_ns=wait_ns, parks=sharing.parks))
+        shared: dict[str, Any] = {
+            "memory_wait_ns": wait_ns,
+            "parks": sharing.parks,
+            "unified": self._unified(sharing),
+            "memory_request_bytes": sharing.request_bytes if sharing.unified else 0,
+        }
+        if any(value != getattr(self.grant, name) for name, value in shared.items()):
+            self._write(self.grant._replace(**shared))
         return True
+
+    def _unified(self, sharing: MemorySharing) -> layout.Unified:
+        """Return how managed memory takes the place of device memory."""
+        if not sharing.unified:
+            return layout.Unified.NONE
+        return layout.Unified.BEYOND if self.pages_cost_time_only else layout.Unified.WITHIN
 
     def begin_again(self) -> None:
         """Forget how an earlier holder shared memory, and whether its processes were away."""
@@ -165,6 +179,7 @@ class Slot:
                 "claim": self.claim.model_dump_json() if self.claim is not None else "",
                 "memory_request_bytes": self.memory_sharing.request_bytes,
                 "memory_parks": self.memory_sharing.parks,
+                "memory_unified": self.memory_sharing.unified,
                 "memory_wait_ms": self.memory_sharing.wait_ms,
                 "park": self.parking.number,
                 "wished_away": self.parking.is_wished_away,

@@ -64,6 +64,7 @@ class RememberedSlot(BaseModel):
     """ JSON of the claim that has the slot (slots/claim.py). """
     memory_request_bytes: int = Field(default=0, ge=0)
     memory_parks: bool = False
+    memory_unified: bool = False
     memory_wait_ms: int = Field(default=0, ge=0)
     park: int = Field(default=0, ge=0, lt=2**32)
     """ The number of the last wish that its processes leave the GPU's memory. """

@@ -97,6 +97,16 @@ def test_a_slot_that_gives_nothing_back_is_not_parked() -> None:
         assert granted(Priority.BE, made, {"a": 1}).containers["a"].memory_parks is None
 
 
+def test_memory_that_moves_is_granted_to_be_only_and_is_not_parked() -> None:
+    made = share(
+        "{metadata: {name: a}, spec: {priority: be, memory: {request: 1Gi, limit: 8Gi, oversubscribe: unified}}}"
+    )
+    granted_be = granted(Priority.BE, made, {"a": 1}).containers["a"]
+    assert (granted_be.memory_unified, granted_be.memory_parks) == (True, None)
+    assert (granted_be.memory_request_bytes, granted_be.memory_limit_bytes) == (2**30, 2**33)
+    assert granted(Priority.BE, share(BE), {"a": 1}).containers["a"].memory_unified is None
+
+
 @pytest.mark.parametrize(("wait", "milliseconds"), [("0s", 0), ("1us", 1), ("250ms", 250), ("10m", 600_000)])
 def test_hp_waits_as_long_as_its_share_says(wait: str, milliseconds: int) -> None:
     made = share(f"{{metadata: {{name: a}}, spec: {{priority: hp, memory: {{wait: {wait}}}}}}}")

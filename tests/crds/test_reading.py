@@ -25,17 +25,16 @@ def test_a_share_from_before_a_rule_is_read_and_not_written_again() -> None:
     plain = {"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}}
     assert GPUShare.read(plain).spec.plain()["memory"] == memory
     with pytest.raises(
-        Unreadable, match=r"set spec\.memory\.oversubscribe to park, or set request and limit to the same"
+        Unreadable, match=r"set spec\.memory\.oversubscribe to park or unified, or set request and limit to the same"
     ):
         GPUShare.read_strictly(plain)
 
 
-def test_a_way_to_oversubscribe_that_is_not_built_is_refused_in_a_sentence() -> None:
-    memory = {"limit": "2Gi", "oversubscribe": "unified"}
+def test_an_unknown_way_to_oversubscribe_is_refused_in_a_sentence() -> None:
+    memory = {"limit": "2Gi", "oversubscribe": "swap"}
     with pytest.raises(Unreadable) as refused:
         GPUShare.read_strictly({"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}})
-    said = "spec.memory.oversubscribe: must be none or park: unified is not built yet; not 'unified'"
-    assert str(refused.value) == said
+    assert str(refused.value) == ("spec.memory.oversubscribe: Input should be 'none', 'park' or 'unified', not 'swap'")
 
 
 def test_metadata_keeps_unknown_fields() -> None:

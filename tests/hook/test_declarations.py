@@ -131,7 +131,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuEventRecord", ".event = hEvent, .stream = {hStream, false}"),
         ("cuStreamQuery", ".blocks = false"),
         ("cuStreamEndCapture", "orion_capture_changed(ORION_CAPTURE_ENDED, result);"),
-        ("cuMemAlloc_v2", "if (!orion_allocation_may_begin(device, reserved)) return CUDA_ERROR_OUT_OF_MEMORY;"),
+        ("cuMemAlloc_v2", "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;"),
         ("cuMemAllocAsync_ptsz", "{.pool = NULL, .stream = {hStream, true}, .bytes = bytesize};"),
         ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
         ("cuGraphInstantiateWithFlags", "if (result == CUDA_SUCCESS) orion_graph_copy_made(*phGraphExec, hGraph);"),

@@ -62,6 +62,7 @@ ENUMERATIONS: list[tuple[str, type[IntEnum]]] = [
     ("ORION_REPORT_", join.ReportCode),
     ("ORION_TURN_", join.TurnWish),
     ("ORION_CREDIT_", join.CreditAnswer),
+    ("ORION_UNIFIED_", layout.Unified),
     ("ORION_PARKING_REASON_", layout.ParkingReason),
     ("ORION_PARKING_", layout.ParkingState),
 ]

@@ -243,6 +243,18 @@ def test_turns_end_when_one_slot_is_left() -> None:
     assert not turns.plans
 
 
+def test_turns_are_longer_while_memory_moves() -> None:
+    demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "abc"}
+    turns, now, lengths = Turns(), 1_000 * MS, {0: set[int](), 300 * MS: set[int]()}
+    for average_ns in lengths:
+        for _ in range(40):
+            turns.look(now, 1.0, demands, average_ns=average_ns)
+            lengths[average_ns] |= {end - begin for begin, end in (plan.next for plan in turns.plans.values())}
+            now += 100 * MS
+    assert max(lengths[0]) < 20 * MS
+    assert any(270 * MS < length < 330 * MS for length in lengths[300 * MS])
+
+
 def test_a_turn_that_lasts_ends_the_turns_of_others() -> None:
     both = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
     turns, now = Turns(), 1_000 * MS

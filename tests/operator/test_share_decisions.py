@@ -329,7 +329,7 @@ def test_a_share_from_before_oversubscribe_keeps_its_grants_and_says_what_to_wri
     assert condition(cluster, "Ready")[:2] == ("True", "Granted")
     status, reason, message = condition(cluster, "Degraded")
     assert (status, reason) == ("True", "MemoryNotGivenBack")
-    assert "set spec.memory.oversubscribe to park" in message
+    assert "set spec.memory.oversubscribe to park or unified" in message
 
 
 PARKS = {"request": "1Gi", "limit": "8Gi", "oversubscribe": "park"}

@@ -60,6 +60,11 @@ enum orion_page_kind {
     ORION_PAGE_JOB = 5
 };
 enum orion_role { ORION_ROLE_NONE = 0, ORION_ROLE_HP = 1, ORION_ROLE_BE = 2 };
+/* Whether device allocations of the slot become managed memory (hook/src/memory/unified.h).
+ *   NONE    they do not
+ *   WITHIN  they do, while there is free memory on the GPU for them
+ *   BEYOND  they do, also beyond the GPU's memory: on the simulated GPU only */
+enum orion_unified { ORION_UNIFIED_NONE = 0, ORION_UNIFIED_WITHIN = 1, ORION_UNIFIED_BEYOND = 2 };
 /* What limits a kernel's speed. Two kernels of the same class slow each other down more than kernels of different
  * classes. */
 enum orion_kernel_class { ORION_CLASS_UNKNOWN = 0, ORION_CLASS_COMPUTE = 1, ORION_CLASS_MEMORY = 2 };
@@ -111,7 +116,9 @@ struct orion_grant {
     uint64_t next_begin_ns, next_end_ns, cycle_ns;
     uint64_t plan_until_ns;  /* from then on the slot does not wait, so that it never waits for a dead agent; 0: no turns */
     uint64_t memory_wait_ns; /* how long an allocation waits for others to leave a full GPU; 0: it does not wait */
-    uint64_t spare[2];
+    uint32_t unified;        /* be: enum orion_unified: device allocations become managed memory */
+    uint32_t unused;
+    uint64_t memory_request_bytes; /* unified: the most of each process that is not managed; 0: no limit */
 };
 
 struct orion_grant_page {

@@ -4,33 +4,33 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 
-static bool reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish, struct orion_credit_wait *wait)
+static bool reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish, struct orion_credit_wait *wait)
 {
     enum orion_reservation reservation;
-    while ((reservation = orion_memory_reserve(device, bytes, wish)) == ORION_BEYOND_CREDIT)
+    while ((reservation = orion_memory_reserve(device, bytes, kind, wish)) == ORION_BEYOND_CREDIT)
         if (orion_credit_request(wish->gpu, wish->bytes, wait) == ORION_CREDIT_NO) break;
     return reservation == ORION_RESERVED;
 }
 
 /* Without the agent. */
-static bool reserve_at_once(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+static bool reserve_at_once(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish)
 {
-    if (orion_memory_reserve(device, bytes, wish) == ORION_RESERVED) return true;
-    return orion_pools_look(device) && orion_memory_reserve(device, bytes, wish) == ORION_RESERVED;
+    if (orion_memory_reserve(device, bytes, kind, wish) == ORION_RESERVED) return true;
+    return orion_pools_look(device) && orion_memory_reserve(device, bytes, kind, wish) == ORION_RESERVED;
 }
 
 /* Trimming comes last: the program's next allocations would have found that memory in its pools. */
-static bool find_room(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+static bool find_room(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish)
 {
     struct orion_credit_wait wait = {0};
-    if (reserve_at_once(device, bytes, wish) || reserve(device, bytes, wish, &wait)) return true;
-    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, wish, &wait);
+    if (reserve_at_once(device, bytes, kind, wish) || reserve(device, bytes, kind, wish, &wait)) return true;
+    return orion_pools_trim(device, wish->lacks) && reserve(device, bytes, kind, wish, &wait);
 }
 
-bool orion_allocation_may_begin(CUdevice device, uint64_t bytes)
+bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind)
 {
     struct orion_wish wish;
-    if (find_room(device, bytes, &wish)) return true;
+    if (find_room(device, bytes, kind, &wish)) return true;
     orion_memory_refused(wish.gpu);
     return false;
 }
@@ -39,12 +39,12 @@ bool orion_pool_may_begin(struct orion_pooling *pooling)
 {
     struct orion_wish wish;
     if (!orion_pool_begin(pooling)) return true;
-    if (reserve_at_once(pooling->device, pooling->growth, &wish)) {
+    if (reserve_at_once(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, &wish)) {
         orion_pool_promised(pooling);
         return true;
     }
     if (orion_pool_claim(pooling, true)) return true;
-    if (find_room(pooling->device, pooling->growth, &wish)) {
+    if (find_room(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, &wish)) {
         orion_pool_promised(pooling);
         return true;
     }
@@ -60,8 +60,8 @@ static bool may_keep(CUdevice device)
     struct orion_credit_wait wait = {0};
     uint64_t excess = orion_memory_excess(device);
     if (excess == 0 || (orion_pools_trim(device, excess) && orion_memory_excess(device) == 0)) return true;
-    if (!reserve(device, 1, &wish, &wait)) return false;
-    orion_memory_reserved(device, 1, 0, CUDA_ERROR_OUT_OF_MEMORY);
+    if (!reserve(device, 1, ORION_MEMORY_RESIDENT, &wish, &wait)) return false;
+    orion_memory_reserved(device, 1, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
     return true;
 }
 

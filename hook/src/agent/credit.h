@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "memory/memory.h"
+
 /* Reserves memory for an allocation (memory/memory.h). Waits, for a bounded time, for the agent's answer. False: the
  * allocation would exceed the limit of the slot, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. */
-bool orion_allocation_may_begin(CUdevice device, uint64_t bytes);
+bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind);
 
 /* The same for an allocation from a pool (memory/pools.h). */
 struct orion_pooling;

@@ -80,12 +80,17 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuKernelGetFunction);
     FILL(cuKernelGetName);
     FILL(cuKernelGetParamInfo);
+    FILL(cuMemAdvise_v2);
+    FILL(cuMemAllocManaged);
     FILL(cuMemFreeAsync);
     FILL(cuMemFreeAsync_ptsz);
+    FILL(cuMemFree_v2);
+    FILL(cuMemGetInfo_v2);
     FILL(cuMemHostGetDevicePointer_v2);
     FILL(cuMemHostRegister_v2);
     FILL(cuMemPoolGetAttribute);
     FILL(cuMemPoolTrimTo);
+    FILL(cuMemPrefetchAsync_v2);
     FILL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
     FILL(cuPointerGetAttribute);
     FILL(cuStreamCreate);

@@ -80,12 +80,17 @@ struct orion_driver {
     __typeof__(cuKernelGetFunction) *cuKernelGetFunction;
     __typeof__(cuKernelGetName) *cuKernelGetName;
     __typeof__(cuKernelGetParamInfo) *cuKernelGetParamInfo;
+    __typeof__(cuMemAdvise_v2) *cuMemAdvise_v2;
+    __typeof__(cuMemAllocManaged) *cuMemAllocManaged;
     __typeof__(cuMemFreeAsync) *cuMemFreeAsync;
     __typeof__(cuMemFreeAsync) *cuMemFreeAsync_ptsz;
+    __typeof__(cuMemFree_v2) *cuMemFree_v2;
+    __typeof__(cuMemGetInfo_v2) *cuMemGetInfo_v2;
     __typeof__(cuMemHostGetDevicePointer_v2) *cuMemHostGetDevicePointer_v2;
     __typeof__(cuMemHostRegister_v2) *cuMemHostRegister_v2;
     __typeof__(cuMemPoolGetAttribute) *cuMemPoolGetAttribute;
     __typeof__(cuMemPoolTrimTo) *cuMemPoolTrimTo;
+    __typeof__(cuMemPrefetchAsync_v2) *cuMemPrefetchAsync_v2;
     __typeof__(cuOccupancyMaxActiveBlocksPerMultiprocessor) *cuOccupancyMaxActiveBlocksPerMultiprocessor;
     __typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
     __typeof__(cuStreamCreate) *cuStreamCreate;

@@ -29,6 +29,7 @@
 #include "memory/graph_memory.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
+#include "memory/unified.h"
 #include "streams/capture.h"
 #include "streams/priorities.h"
 #include "threads/redirect.h"

@@ -11,9 +11,7 @@ void orion_account_lock(struct orion_memory *memory)
 }
 void orion_account_unlock(struct orion_memory *memory) { atomic_store_explicit(&memory->lock, 0, memory_order_release); }
 
-/* The first client that this process has on the device; with threads as clients it may have several. `awaits`: waits
- * until its join has succeeded or failed. */
-static struct orion_gpu *client_on(struct orion_process *process, CUdevice device, bool awaits)
+struct orion_gpu *orion_account_client(struct orion_process *process, CUdevice device, bool awaits)
 {
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
@@ -27,14 +25,14 @@ static struct orion_gpu *client_on(struct orion_process *process, CUdevice devic
 /* The limit is unknown until the join has succeeded or failed, so the caller waits for the join. */
 static struct orion_gpu *limiting_gpu(struct orion_process *process, CUdevice device)
 {
-    return client_on(process, device, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);
+    return orion_account_client(process, device, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);
 }
 
 static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_grant(gpu)->memory_limit_bytes; }
 
 bool orion_account_is_limited(struct orion_process *process, CUdevice device)
 {
-    return limit_of(client_on(process, device, false)) != 0;
+    return limit_of(orion_account_client(process, device, false)) != 0;
 }
 
 /* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
@@ -57,12 +55,14 @@ void orion_memory_publish(struct orion_process *process, struct orion_gpu *gpu)
 void orion_account_change(struct orion_process *process, CUdevice device, uint64_t used)
 {
     orion_memory(process)->used[device] = used;
-    struct orion_gpu *gpu = client_on(process, device, false);
+    struct orion_gpu *gpu = orion_account_client(process, device, false);
     if (gpu != NULL) publish_to(gpu, used);
 }
 
-void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes)
+void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes, enum orion_memory_kind kind)
 {
+    uint64_t *movable = &orion_memory(process)->movable[device];
+    if (kind != ORION_MEMORY_RESIDENT) *movable -= bytes < *movable ? bytes : *movable;
     uint64_t used = orion_memory(process)->used[device];
     orion_account_change(process, device, used > bytes ? used - bytes : 0);
 }
@@ -76,17 +76,29 @@ static uint64_t credit_of(const struct orion_gpu *gpu)
 }
 static bool is_within_credit(const struct orion_gpu *gpu, uint64_t used) { return used <= credit_of(gpu); }
 
+/* What is not managed can be on the GPU only, so in a slot whose memory moves it must not be more than the slot is sure of. */
+static uint64_t resident_most(const struct orion_gpu *gpu)
+{
+    const struct orion_grant *grant = gpu == NULL ? NULL : orion_gpu_grant(gpu);
+    bool moves = grant != NULL && grant->unified != ORION_UNIFIED_NONE && grant->memory_request_bytes != 0;
+    return moves ? grant->memory_request_bytes : UINT64_MAX;
+}
+
+static uint64_t above(uint64_t bytes, uint64_t most) { return bytes > most ? bytes - most : 0; }
+
+static uint64_t greatest(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 uint64_t orion_memory_excess(CUdevice device)
 {
     struct orion_process *process = orion_the_process;
-    struct orion_gpu *gpu = client_on(process, device, false);
+    struct orion_gpu *gpu = orion_account_client(process, device, false);
     uint64_t most = limit_of(gpu);
     if (most == 0) return 0;
     orion_account_lock(orion_memory(process));
-    uint64_t used = orion_memory(process)->used[device];
+    uint64_t used = orion_memory(process)->used[device], movable = orion_memory(process)->movable[device];
     orion_account_unlock(orion_memory(process));
     if (credit_of(gpu) < most) most = credit_of(gpu);
-    return used > most ? used - most : 0;
+    return greatest(above(used, most), above(used - movable, resident_most(gpu)));
 }
 
 void orion_memory_refused(struct orion_gpu *gpu)
@@ -94,31 +106,35 @@ void orion_memory_refused(struct orion_gpu *gpu)
     atomic_fetch_add_explicit(&gpu->record->memory_refusals, 1, memory_order_relaxed);
 }
 
-enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish)
+/* Counts the memory if the client has the credit for it. The caller has the lock. */
+static enum orion_reservation take(struct orion_process *process, struct orion_gpu *gpu, CUdevice device, uint64_t after,
+                                   bool needs_credit)
+{
+    uint64_t before = orion_memory(process)->used[device];
+    /* Without a word in the page: the agent would count it as held. */
+    if (needs_credit && !is_within_credit(gpu, after)) return ORION_BEYOND_CREDIT;
+    orion_account_change(process, device, after);
+    if (!needs_credit || is_within_credit(gpu, after)) return ORION_RESERVED;
+    orion_account_change(process, device, before); /* the credit was lowered meanwhile */
+    return ORION_BEYOND_CREDIT;
+}
+
+enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish)
 {
     bytes = orion_account_countable(bytes);
     struct orion_process *process = orion_the_process;
     if (process == NULL || !orion_account_counts(device)) return ORION_RESERVED;
     struct orion_gpu *gpu = limiting_gpu(process, device);
     struct orion_memory *memory = orion_memory(process);
-    enum orion_reservation result = ORION_RESERVED;
+    enum orion_reservation result = ORION_BEYOND_LIMIT;
     orion_account_lock(memory);
-    uint64_t limit = limit_of(gpu), before = memory->used[device];
-    bool needs_credit = limit != 0 && bytes != 0;
-    if (limit != 0 && (bytes > limit || before > limit - bytes)) {
-        result = ORION_BEYOND_LIMIT;
-    } else if (needs_credit && !is_within_credit(gpu, before + bytes)) {
-        result = ORION_BEYOND_CREDIT; /* without a word in the page: the agent would count it as held */
-    } else {
-        orion_account_change(process, device, before + bytes);
-        if (needs_credit && !is_within_credit(gpu, before + bytes)) { /* it was lowered meanwhile */
-            orion_account_change(process, device, before);
-            result = ORION_BEYOND_CREDIT;
-        }
-    }
+    uint64_t limit = limit_of(gpu), after = memory->used[device] + bytes;
+    uint64_t resident = kind == ORION_MEMORY_RESIDENT ? above(after - memory->movable[device], resident_most(gpu)) : 0;
+    if ((limit == 0 || after <= limit) && resident == 0) result = take(process, gpu, device, after, limit != 0 && bytes != 0);
+    if (result == ORION_RESERVED && kind != ORION_MEMORY_RESIDENT) memory->movable[device] += bytes;
     orion_account_unlock(memory);
     uint64_t most = gpu == NULL || credit_of(gpu) > limit ? limit : credit_of(gpu);
-    *wish = (struct orion_wish){gpu, before + bytes, before + bytes > most ? before + bytes - most : 0};
+    *wish = (struct orion_wish){gpu, after, greatest(above(after, most), resident)};
     return result;
 }
 
@@ -142,8 +158,10 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     uint64_t own = credit_of(gpu);
     if (own > limit) own = limit;
     if (own > used && left < own - used) left = own - used;
-    if (total_bytes != NULL && *total_bytes > limit) *total_bytes = limit;
+    bool beyond = orion_gpu_grant(gpu)->unified == ORION_UNIFIED_BEYOND; /* the GPU bounds neither */
+    if (total_bytes != NULL && (beyond || *total_bytes > limit)) *total_bytes = limit;
     if (free_bytes == NULL) return;
+    if (beyond) *free_bytes = left;
     /* hp waits for others to leave a full GPU (agent/room.h), so what they would leave is as good as free. */
     if (orion_gpu_grant(gpu)->memory_wait_ns != 0) *free_bytes += (uint64_t)atomic_load(&gpu->grant->leaving_mib) << 20;
     if (*free_bytes > left) *free_bytes = left;

@@ -58,7 +58,7 @@ static struct orion_allocation *find_free(struct orion_memory *memory, uint64_t 
 
 static void clear(struct orion_memory *memory, struct orion_allocation *allocation)
 {
-    if (allocation->managed) atomic_fetch_sub_explicit(&memory->managed, 1, memory_order_relaxed);
+    if (allocation->kind != ORION_MEMORY_RESIDENT) atomic_fetch_sub_explicit(&memory->managed, 1, memory_order_relaxed);
     *allocation = (struct orion_allocation){0};
 }
 
@@ -69,17 +69,22 @@ static struct orion_allocation *enter(struct orion_process *process, uint64_t ke
     struct orion_memory *memory = orion_memory(process);
     struct orion_allocation *before = find(memory, key);
     if (before != NULL && before->mapped == NULL && before->mappings == 0) {
-        if (before->pool == 0) orion_account_give_back(process, before->device, before->bytes);
+        if (before->pool == 0) orion_account_give_back(process, before->device, before->bytes, before->kind);
         clear(memory, before);
     }
     return find_free(memory, key);
+}
+
+static struct orion_allocation entry_of(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key)
+{
+    return (struct orion_allocation){.key = key, .bytes = bytes, .device = (unsigned)device & 15, .kind = kind & 3, .handles = 1};
 }
 
 /* Frees the entry if nothing holds its memory; returns what is to be given back. Memory that is only mapped keeps its entry
  * without a handle, because the driver may give the same handle to other memory. The caller has the lock. */
 static struct orion_release drop(struct orion_memory *memory, struct orion_allocation *allocation)
 {
-    struct orion_release release = {.device = allocation->device};
+    struct orion_release release = {.device = allocation->device, .kind = allocation->kind};
     if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
     if (allocation->handles != 0 || allocation->mappings != 0) return release;
     release.bytes = allocation->pool == 0 ? allocation->bytes : 0;
@@ -87,20 +92,28 @@ static struct orion_release drop(struct orion_memory *memory, struct orion_alloc
     return release;
 }
 
-void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result)
+/* Managed memory without an entry keeps the process on the GPU for good. */
+static void count_managed(struct orion_memory *memory, enum orion_memory_kind kind)
+{
+    if (kind != ORION_MEMORY_RESIDENT) atomic_fetch_add_explicit(&memory->managed, 1, memory_order_relaxed);
+}
+
+void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result)
 {
     bytes = orion_account_countable(bytes);
     struct orion_process *process = orion_the_process;
-    if (process == NULL || !orion_account_counts(device)) return;
+    if (process == NULL) return;
     struct orion_memory *memory = orion_memory(process);
+    if (result == CUDA_SUCCESS) count_managed(memory, kind);
+    if (!orion_account_counts(device)) return;
     struct orion_allocation *entry = NULL;
     orion_account_lock(memory);
     if (result == CUDA_SUCCESS && key != 0) {
         entry = enter(process, key);
-        if (entry != NULL) *entry = (struct orion_allocation){.key = key, .bytes = bytes, .device = (unsigned)device, .handles = 1};
+        if (entry != NULL) *entry = entry_of(device, bytes, kind, key);
     }
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
-        orion_account_give_back(process, device, bytes);
+        orion_account_give_back(process, device, bytes, kind);
     orion_account_unlock(memory);
 }
 
@@ -128,17 +141,6 @@ uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device)
     }
     orion_account_unlock(memory);
     return bytes;
-}
-
-void orion_memory_managed(uint64_t key)
-{
-    if (orion_the_process == NULL) return;
-    struct orion_memory *memory = orion_memory(orion_the_process);
-    orion_account_lock(memory);
-    struct orion_allocation *entry = find(memory, key);
-    if (entry == NULL || !entry->managed) atomic_fetch_add_explicit(&memory->managed, 1, memory_order_relaxed);
-    if (entry != NULL) entry->managed = 1;
-    orion_account_unlock(memory);
 }
 
 void orion_memory_shared(void)
@@ -174,12 +176,10 @@ void orion_memory_released(const struct orion_release *release, CUresult result)
     orion_account_lock(memory);
     struct orion_allocation *entry = result == CUDA_SUCCESS ? NULL : find_free(memory, release->key);
     if (entry != NULL) {
-        *entry = (struct orion_allocation){.key = release->key,
-                                           .bytes = release->bytes,
-                                           .device = (unsigned)release->device,
-                                           .handles = 1};
+        *entry = entry_of(release->device, release->bytes, release->kind, release->key);
+        count_managed(memory, release->kind);
     } else {
-        orion_account_give_back(process, release->device, release->bytes);
+        orion_account_give_back(process, release->device, release->bytes, release->kind);
     }
     orion_account_unlock(memory);
 }
@@ -213,7 +213,7 @@ void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result)
         at += mapping->bytes;
         mapping->mapped->mappings--;
         struct orion_release release = drop(memory, mapping->mapped);
-        if (release.bytes != 0) orion_account_give_back(process, release.device, release.bytes);
+        if (release.bytes != 0) orion_account_give_back(process, release.device, release.bytes, release.kind);
         *mapping = (struct orion_allocation){0};
     }
     orion_account_unlock(memory);

@@ -29,18 +29,20 @@
 #define ORION_ALLOCATION_TABLES 16u
 
 struct orion_allocation {
-    uint64_t key;                                           /* address or handle; 0: the entry is free */
-    uint64_t bytes : 50, device : 4, managed : 1, pool : 9; /* pool: 0, or the number + 1 of the pool that counts it (pools.h) */
-    struct orion_allocation *mapped;                        /* of a mapping: the memory that is mapped; else NULL */
-    uint32_t handles, mappings;                             /* the memory exists until both are 0 */
+    uint64_t key; /* address or handle; 0: the entry is free */
+    /* kind: enum orion_memory_kind; pool: 0, or the number + 1 of the pool that counts it (pools.h) */
+    uint64_t bytes : 49, device : 4, kind : 2, pool : 9;
+    struct orion_allocation *mapped; /* of a mapping: the memory that is mapped; else NULL */
+    uint32_t handles, mappings;      /* the memory exists until both are 0 */
 };
 
 struct orion_memory {
     _Atomic uint32_t lock;
-    uint32_t tables;           /* that have entries */
-    _Atomic uint32_t managed;  /* allocations of managed memory */
-    _Atomic uint32_t shared;   /* 1: has had memory of another process, or has given another one a handle of its memory */
-    uint64_t used[ORION_GPUS]; /* by device */
+    uint32_t tables;              /* that have entries */
+    _Atomic uint32_t managed;     /* allocations of managed memory */
+    _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given another one a handle of its memory */
+    uint64_t used[ORION_GPUS];    /* by device */
+    uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
@@ -55,17 +57,22 @@ CUdevice orion_memory_device_of(struct orion_stream_name stream);
 
 /* Called before an allocation. Memory on a device that the hook does not manage, and on none (-1), does not count.
  * ORION_BEYOND_CREDIT: `wish` says which client wants how much in all. */
+enum orion_memory_kind {
+    ORION_MEMORY_RESIDENT = 0, /* stays on the GPU */
+    ORION_MEMORY_MANAGED = 1,  /* the program allocated it as managed memory */
+    ORION_MEMORY_UNIFIED = 2   /* the program allocated device memory, and the hook made it managed (unified.h) */
+};
 enum orion_reservation { ORION_RESERVED, ORION_BEYOND_LIMIT, ORION_BEYOND_CREDIT };
 struct orion_wish {
     struct orion_gpu *gpu;
     uint64_t bytes, lacks; /* lacks: how much less this client must hold so that the allocation may begin */
 };
-enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, struct orion_wish *wish);
+enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish);
 uint64_t orion_memory_excess(CUdevice device);    /* how much more the process holds than it may */
 void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
 
 /* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. */
-void orion_memory_reserved(CUdevice device, uint64_t bytes, uint64_t key, CUresult result);
+void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result);
 
 /* After an allocation from a pool, which counts the memory: notes whose memory is at the address. The second function
  * returns what such allocations of a pool still hold; from then on each of them counts by itself, or with device -1 none. */
@@ -77,6 +84,7 @@ uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device);
 struct orion_release {
     uint64_t key, bytes;
     CUdevice device;
+    enum orion_memory_kind kind;
 };
 struct orion_release orion_memory_releasing(uint64_t key);
 void orion_memory_released(const struct orion_release *release, CUresult result);
@@ -86,9 +94,8 @@ void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult
 void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
 void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result);
 
-/* Some kinds of memory keep the process on the GPU (parking/steps.h). After an allocation of managed memory, which is counted;
- * after a call by which processes share memory. */
-void orion_memory_managed(uint64_t key);
+/* Some kinds of memory keep the process on the GPU (parking/steps.h): managed memory, and shared memory. After a call by which
+ * processes share memory: */
 void orion_memory_shared(void);
 static inline bool orion_memory_is_managed(const struct orion_process *process)
 {

@@ -89,7 +89,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char durations[524416];
     _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
-    _Alignas(128) unsigned char memory[8388864];
+    _Alignas(128) unsigned char memory[8388992];
     _Alignas(128) unsigned char pools[36096];
     _Alignas(128) unsigned char graph_memory[8320];
     _Alignas(128) unsigned char collectives[8192];
@@ -99,6 +99,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char views[1280];
     _Alignas(128) unsigned char parking[256];
     _Alignas(128) unsigned char credit_requests[512];
+    _Alignas(128) unsigned char pagers[1024];
 };
 
 #define ORION_PART(name) \

@@ -92,14 +92,16 @@ static CUresult as_levels(size_t bytes)
     return cuMipmappedArrayCreate(&array, &flat, 1);
 }
 
+static CUdeviceptr last; /* of the ways 0 and 2 */
+
 double allocate(const struct arguments *at)
 {
     CUdeviceptr pointer;
     size_t bytes = (size_t)at->a;
     switch ((int)at->b) {
-    case 0: return cuMemAlloc(&pointer, bytes);
+    case 0: return cuMemAlloc(&last, bytes);
     case 1: return by_pitch(bytes);
-    case 2: return cuMemAllocManaged(&pointer, bytes, CU_MEM_ATTACH_GLOBAL);
+    case 2: return cuMemAllocManaged(&last, bytes, CU_MEM_ATTACH_GLOBAL);
     case 3: return cuMemAllocAsync(&pointer, bytes, NULL);
     case 4: return from_pool(bytes);
     case 5: return without_address(bytes);
@@ -108,6 +110,28 @@ double allocate(const struct arguments *at)
     case 8: return only_mapped(bytes, false);
     default: return only_mapped(bytes, true);
     }
+}
+
+/* Of the last allocation: whether it is managed memory; what the driver says when another process shall have it, and when the
+ * program frees it. */
+double is_managed(const struct arguments *at)
+{
+    unsigned managed = 0;
+    (void)at;
+    return cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, last) ? -1 : (double)managed;
+}
+
+double share_last(const struct arguments *at)
+{
+    CUipcMemHandle handle;
+    (void)at;
+    return cuIpcGetMemHandle(&handle, last);
+}
+
+double free_last(const struct arguments *at)
+{
+    (void)at;
+    return cuMemFree(last);
 }
 
 double information(const struct arguments *at)

@@ -87,6 +87,7 @@ def sharing_of(slot: Slot, limits: ContainerGrant) -> MemorySharing:
     return MemorySharing(
         limits.memory_request_bytes or 0,
         is_be and bool(limits.memory_parks),
+        is_be and bool(limits.memory_unified),
         0 if is_be else limits.memory_wait_ms or 0,
     )
 

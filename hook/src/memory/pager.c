@@ -1,0 +1,173 @@
+#include "memory/pager.h"
+
+#include <sys/prctl.h>
+
+#include "generated/driver.h"
+#include "memory/account.h"
+#include "process/gpu.h"
+#include "process/plan.h"
+#include "streams/capture.h"
+#include "system/spawn.h"
+#include "system/system.h"
+
+#define POLL_NS (250 * ORION_MILLISECOND)
+#define LOOK_NS (200 * ORION_MICROSECOND) /* how often it looks whether a step has ended */
+#define STEP_BYTES (UINT64_C(1) << 30)
+#define PIECES 64u
+#define ENTRIES 1024u /* so many of a table are looked at under one lock */
+#define EARLY_NS ORION_MILLISECOND
+
+/* -- What is to come ------------------------------------------------------------------------------------------------- */
+
+struct piece {
+    CUdeviceptr at;
+    size_t bytes;
+};
+struct step {
+    uint32_t entry; /* where the next step begins: an entry of the tables, and what of it has been taken */
+    uint64_t taken;
+    uint32_t count;
+    uint64_t bytes;
+    struct piece piece[PIECES];
+};
+
+static void take_from(struct step *step, const struct orion_allocation *entry)
+{
+    uint64_t left = entry->bytes > step->taken ? entry->bytes - step->taken : 0;
+    uint64_t part = left < STEP_BYTES - step->bytes ? left : STEP_BYTES - step->bytes;
+    if (part != 0) step->piece[step->count++] = (struct piece){entry->key + step->taken, (size_t)part};
+    step->bytes += part;
+    step->taken += part;
+    if (part < left) return;
+    step->entry++;
+    step->taken = 0;
+}
+
+/* Finds the memory of the next step. False: there is no more. Memory that the program frees meanwhile does no harm: the driver
+ * refuses to move it. */
+static bool next_step(struct orion_memory *memory, CUdevice device, struct step *step)
+{
+    step->count = 0;
+    step->bytes = 0;
+    uint32_t end = memory->tables * ORION_ALLOCATIONS;
+    while (step->entry < end && step->bytes < STEP_BYTES && step->count < PIECES) {
+        uint32_t until = step->entry + ENTRIES;
+        orion_account_lock(memory);
+        while (step->entry < end && step->entry < until && step->bytes < STEP_BYTES && step->count < PIECES) {
+            const struct orion_allocation *entry =
+                &memory->allocation[step->entry / ORION_ALLOCATIONS][step->entry % ORION_ALLOCATIONS];
+            bool moves = entry->key != 0 && entry->kind == ORION_MEMORY_UNIFIED && (CUdevice)entry->device == device;
+            if (moves) take_from(step, entry);
+            else step->entry++, step->taken = 0;
+        }
+        orion_account_unlock(memory);
+    }
+    return step->count != 0;
+}
+
+/* -- Moving ---------------------------------------------------------------------------------------------------------- */
+
+static uint32_t epoch_of(const struct orion_process *process) { return atomic_load(&process->context_epoch) + 1; }
+
+/* Whether the noted context surely exists; called between orion_touch and orion_touched. */
+static bool is_valid(const struct orion_process *process, const struct orion_pager *pager)
+{
+    return atomic_load(&pager->epoch) == epoch_of(process);
+}
+
+static bool make_stream(struct orion_pager *pager)
+{
+    if (pager->stream != NULL && pager->stream_epoch == atomic_load(&pager->epoch)) return true;
+    pager->stream = NULL;
+    if (orion_driver.cuStreamCreate(&pager->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
+    pager->stream_epoch = atomic_load(&pager->epoch);
+    return true;
+}
+
+static bool begin_step(struct orion_process *process, struct orion_pager *pager, CUdevice device, const struct step *step)
+{
+    const CUmemLocation there = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    CUcontext popped;
+    if (!orion_touch(process)) return false;
+    bool begun = is_valid(process, pager) && orion_driver.cuCtxPushCurrent_v2(atomic_load(&pager->context)) == CUDA_SUCCESS;
+    if (begun) {
+        begun = make_stream(pager);
+        for (uint32_t i = 0; i < step->count && begun; i++)
+            orion_driver.cuMemPrefetchAsync_v2(step->piece[i].at, step->piece[i].bytes, there, 0, pager->stream);
+        orion_driver.cuCtxPopCurrent_v2(&popped);
+    }
+    orion_touched(process);
+    return begun;
+}
+
+/* Waits until the step has ended. */
+static bool await_step(struct orion_process *process, const struct orion_pager *pager)
+{
+    for (;;) {
+        CUresult result = CUDA_ERROR_NOT_READY;
+        if (orion_touch(process)) {
+            result = is_valid(process, pager) ? orion_driver.cuStreamQuery(pager->stream) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+            orion_touched(process);
+        }
+        if (result != CUDA_ERROR_NOT_READY) return result == CUDA_SUCCESS;
+        orion_sleep_precisely(LOOK_NS);
+    }
+}
+
+static void bring(struct orion_process *process, struct orion_pager *pager, CUdevice device, struct orion_turn_time turn)
+{
+    struct step step = {0};
+    uint64_t began = orion_now();
+    pager->begin_ns = turn.begin;
+    pager->end_ns = turn.end;
+    while (next_step(orion_memory(process), device, &step))
+        if (orion_now() >= turn.end || !begin_step(process, pager, device, &step) || !await_step(process, pager)) return;
+    pager->took_ns = orion_now() - began;
+}
+
+/* -- When ------------------------------------------------------------------------------------------------------------ */
+
+/* When the pages for a turn are to be fetched, or when to look again; *turn: that turn. */
+static uint64_t due_at(const struct orion_gpu *gpu, const struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
+    *turn = orion_plan_turn(grant, now);
+    if (turn->begin == ORION_NO_TURN || turn->begin == pager->begin_ns) return turn->end;
+    uint64_t lead = pager->took_ns + pager->took_ns / 8 + EARLY_NS;
+    uint64_t due = turn->begin > lead ? turn->begin - lead : 0;
+    /* Not in the turn before: its pages are on the GPU, as far as there is room. */
+    return due < pager->end_ns && pager->end_ns < turn->begin ? pager->end_ns : due;
+}
+
+static void *page(void *argument)
+{
+    struct orion_gpu *gpu = argument;
+    struct orion_process *process = orion_the_process;
+    struct orion_pager *pager = &orion_pagers(process)->of[gpu->device];
+    prctl(PR_SET_NAME, "orion-pages", 0, 0, 0);
+    for (;;) {
+        struct orion_turn_time turn;
+        uint32_t plan = atomic_load_explicit(&gpu->grant->plan, memory_order_acquire); /* before the plan: see orion_plan_sleep */
+        uint64_t now = orion_now(), due = due_at(gpu, pager, now, &turn);
+        if (due <= now) bring(process, pager, gpu->device, turn);
+        else orion_futex_wait(&gpu->grant->plan, plan, due - now < POLL_NS ? due - now : POLL_NS, true);
+    }
+    return NULL;
+}
+
+void orion_pager_start(struct orion_process *process, CUdevice device)
+{
+    uint32_t none = 0;
+    struct orion_gpu *gpu = orion_account_client(process, device, false);
+    struct orion_pager *pager = &orion_pagers(process)->of[device];
+    CUcontext context;
+    if (gpu == NULL || orion_driver.cuMemPrefetchAsync_v2 == NULL || orion_driver.cuStreamQuery == NULL) return;
+    if (orion_driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != NULL &&
+        atomic_load(&pager->epoch) != epoch_of(process)) {
+        atomic_store(&pager->context, context);
+        atomic_store(&pager->epoch, epoch_of(process));
+    }
+    if (atomic_compare_exchange_strong(&pager->runs, &none, 1) && orion_thread_spawn(page, gpu) != 0)
+        atomic_store(&pager->runs, 0); /* the next allocation tries again */
+}
