@@ -26,19 +26,24 @@ def take() -> tuple[str, ctypes.c_void_p]:
     return name.value.decode(), context
 
 
-def allocate(size: int) -> tuple[int, int]:
-    """Allocate bytes; return the CUresult and the address."""
+def allocate(size: int, managed: bool = False) -> tuple[int, int]:
+    """Allocate bytes, of managed memory if wanted; return the CUresult and the address."""
     address = ctypes.c_uint64()
-    status: int = driver.library().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
+    if managed:
+        everywhere = ctypes.c_uint(1)  # CU_MEM_ATTACH_GLOBAL
+        status: int = driver.library().cuMemAllocManaged(ctypes.byref(address), ctypes.c_size_t(size), everywhere)
+    else:
+        status = driver.library().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))
     return status, address.value
 
 
-def blocks(mib: int, patience: float = 0.0) -> list[tuple[int, int]]:
+def blocks(mib: int, patience: float = 0.0, managed: bool = False) -> list[tuple[int, int]]:
     """Allocate memory in blocks; return address and MiB of each.
 
     Args:
         mib: how much.
         patience: for how many seconds to try again while there is no room.
+        managed: of managed memory.
 
     Raises:
         Unavailable: there is not so much.
@@ -46,12 +51,12 @@ def blocks(mib: int, patience: float = 0.0) -> list[tuple[int, int]]:
     found, deadline = [], time.monotonic() + patience
     while mib > 0:
         part = min(mib, BLOCK_MIB)
-        status, address = allocate(part * MIB)
+        status, address = allocate(part * MIB, managed)
         if status == 0:
             found.append((address, part))
             mib -= part
         elif time.monotonic() > deadline:
-            raise Unavailable(f"cuMemAlloc_v2 answered {status}")
+            raise Unavailable(f"an allocation of {part} MiB answered {status}")
         else:
             time.sleep(_AGAIN_SECONDS)
     return found

@@ -4,10 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import changes, density, growth, limit
+from orion.bench.memory import changes, density, growth, limit, moving
 from orion.errors import Unreadable
 
-_ROWS = {"changes": changes.rows, "growth": growth.rows, "density": density.rows, "limit": limit.rows}
+_ROWS = {
+    "changes": changes.rows,
+    "growth": growth.rows,
+    "density": density.rows,
+    "limit": limit.rows,
+    "moving": moving.rows,
+}
 
 
 def analysed(folder: Path) -> list[dict[str, Any]]:

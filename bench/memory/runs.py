@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import changes, density, growth, limit
+from orion.bench.memory import changes, density, growth, limit, moving
 from orion.bench.memory.scenario import Scenario
 from orion.bench.memory.stage import Stage
 
@@ -16,6 +16,7 @@ _KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
     "growth": growth.measure,
     "density": density.measure,
     "limit": limit.measure,
+    "moving": moving.measure,
 }
 
 
@@ -36,6 +37,9 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):
+            continue
+        if setting.kind == "moving" and not simulated:
+            say(f"{setting.name}: left out: managed memory beyond a real GPU may hang the host; use --simulated")
             continue
         began = time.monotonic()
         with ExitStack() as stack:

@@ -107,7 +107,19 @@ class Limit(Setting):
     """ Between two kills. """
 
 
-Kind = Annotated[Changes | Growth | Density | Limit, Field(discriminator="kind")]
+class Moving(Setting):
+    """Trainers that do not fit together share a card in three ways, without hp."""
+
+    kind: Literal["moving"]
+    tenants: int = Field(ge=2, le=32)
+    gib: Gib
+    turn_ms: float = Field(default=100.0, gt=0, le=100)
+    """ The agent's --longest-turn-ms, for all ways; where memory moves with turns, the agent makes them longer. """
+    seconds: Seconds
+    settle_seconds: float = Field(default=5.0, ge=0)
+
+
+Kind = Annotated[Changes | Growth | Density | Limit | Moving, Field(discriminator="kind")]
 
 
 class Scenario(_Strict):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench.managed import ManagedGPU, machine
-from orion.bench.memory.scenario import Driver, Server, Setting
+from orion.bench.memory.scenario import Driver, Moving, Server, Setting
 from orion.bench.workers.crew import Crew, Worker
 from orion.errors import Unavailable
 from orion.node_agent.api import agent_pb2
@@ -58,6 +58,8 @@ class Stage:
             "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # torch's deterministic algorithms need it
         }
         options = ["--parking-stay-factor", f"{setting.stay_factor:g}"]
+        if isinstance(setting, Moving):
+            options += ["--longest-turn-ms", f"{setting.turn_ms:g}"]
         self.gpu = stack.enter_context(ManagedGPU(self._base, simulated, options=options))
         self.crew = stack.enter_context(Crew())
         self._ballast = 0
@@ -113,13 +115,20 @@ class Stage:
                 raise tenant.worker.failure("did not begin")
             time.sleep(_LOOK_SECONDS)
 
-    def trainer(self, gib: float, torch: bool = False) -> Tenant:
-        """Start a be trainer that may be parked, without waiting for it."""
+    def trainer(self, gib: float, torch: bool = False, way: str = "park") -> Tenant:
+        """Start a be trainer without waiting for it.
+
+        Args:
+            gib: the memory that it holds.
+            torch: a trainer of PyTorch.
+            way: how it makes room: park, unified, or plain: it allocates managed memory itself.
+        """
         mib = round(gib * 1024)
-        environment = self.slot("be", memory_parks=True, memory_limit_bytes=self.limit(mib))
+        shares = {"memory_parks": way == "park", "memory_unified": way == "unified"}
+        environment = self.slot("be", **shares, memory_limit_bytes=self.limit(mib))
         if torch:
             return self.start("torch-trainer", {"mib": mib}, environment)
-        options = {"kernels": self._kernels, "kernel_ms": self._step_ms / self._kernels}
+        options = {"kernels": self._kernels, "kernel_ms": self._step_ms / self._kernels, "managed": way == "plain"}
         return self.start("trainer", {"simulated": self.simulated, "mib": mib, **options}, environment)
 
     def server(self, hp: Server, grows_mib: float = 0.0) -> Tenant:

@@ -28,11 +28,12 @@ class Trainer:
         mib: the memory that it holds.
         kernels: of a step.
         kernel_ms: how long each takes.
+        managed: its memory is managed memory.
     """
 
     unit, amount = "steps", 1.0
 
-    def __init__(self, simulated: bool, mib: int, kernels: int, kernel_ms: float) -> None:
+    def __init__(self, simulated: bool, mib: int, kernels: int, kernel_ms: float, managed: bool = False) -> None:
         self.gpu, _ = gpu.take()
         self.trace: Trace = NoTrace()
         self.details: dict[str, Any] = {"mib": mib, "step_ms": kernels * kernel_ms}
@@ -40,7 +41,7 @@ class Trainer:
         time.sleep(_START_SECONDS)
         self._launch()
         self.finish()
-        blocks = gpu.blocks(mib, _PATIENCE_SECONDS)
+        blocks = gpu.blocks(mib, _PATIENCE_SECONDS, managed)
         self._pages = [address + number * gpu.MIB for address, size in blocks for number in range(size)]
         for number, page in enumerate(self._pages):
             self._fill(page, number)

@@ -7,7 +7,7 @@
  * its kernels waits for what has no room, again and again.
  *
  * A prefetch is a copy at the rate of copies, without a kernel that waits. Memory is born on the GPU while it has room, and
- * else on the host. What leaves is of the contexts that have not run for longest; a context's own pages leave last. The way out
+ * else on the host. What leaves is of the contexts that have neither run nor got pages for longest; a context's own pages leave last. The way out
  * costs no time: it runs beside the way in. Ordinary memory drives pages out, too, as in NVIDIA's driver.
  *
  * Not simulated: pages that the CPU touches, copies that fault, advice, and pages that stay on the host and are read over the
@@ -40,10 +40,11 @@ static void leave(struct sim_state *state, struct sim_context *of, uint64_t byte
     SIM_PUT(of->resident, of->resident - bytes);
 }
 
-/* When the context last ran; one that runs now is the newest. */
+/* When the context last ran or got pages; one that runs now is the newest. */
 static uint64_t used_ns(const struct sim_state *state, const struct sim_context *of)
 {
-    return state->gpus[of->gpu].group == of->group ? SIM_NEVER : of->last_ran_ns;
+    if (state->gpus[of->gpu].group == of->group) return SIM_NEVER;
+    return of->fetched_ns > of->last_ran_ns ? of->fetched_ns : of->last_ran_ns;
 }
 
 static struct sim_context *longest_unused(struct sim_state *state, uint64_t gpu, const struct sim_context *spared)
@@ -86,6 +87,7 @@ static uint64_t bring(struct sim_state *state, struct sim_context *of, uint64_t 
     evict(state, of->gpu, bytes, of);
     uint64_t found = least(bytes, free_on(state, of->gpu));
     come(state, of, found);
+    if (found) SIM_PUT(of->fetched_ns, state->now_ns);
     return found;
 }
 

@@ -89,6 +89,7 @@ struct sim_stream {
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
     uint64_t managed, resident; /* managed memory, and the part of it on the GPU, which `memory` contains, too (paging.c) */
+    uint64_t fetched_ns;        /* when pages of it last came */
     uint64_t pages_ns;          /* until then pages come in, and no kernel of the context begins */
     uint64_t away;              /* bytes that a checkpoint has taken off the GPU */
     uint64_t group;             /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */

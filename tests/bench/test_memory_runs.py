@@ -53,6 +53,21 @@ def test_a_slot_never_exceeds_its_limit(tmp_path: Path) -> None:
     assert any(name.endswith(" 2") for name in run["results"])
 
 
+def test_trainers_that_do_not_fit_compute_in_each_way(tmp_path: Path) -> None:
+    run = measured("moving", tmp_path)
+    for way, count in (("alone", 1), ("plain", 3), ("unified", 3)):
+        assert [bool(ends) for ends in run[way]["steps"]] == [True] * count, way
+    assert any(run["park"]["steps"])  # a stay may be longer than the run
+
+
+def test_no_managed_memory_beyond_a_real_gpu(tmp_path: Path) -> None:
+    said: list[str] = []
+    runs.run(SMOKE, tmp_path, simulated=False, only="moving", say=said.append)
+    assert len(said) == 1
+    assert "may hang the host; use --simulated" in said[0]
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) -> None:
     for setting in SMOKE.settings:
         raw_data.write(tmp_path / f"{setting.name}.json.gz", {})
@@ -64,11 +79,11 @@ def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) 
 @pytest.mark.parametrize("path", sorted(scenario.SHIPPED.parent.glob("memory*.yaml")), ids=lambda path: path.stem)
 def test_installed_scenarios_have_one_setting_of_each_kind(path: Path) -> None:
     settings = scenario.read(path).settings
-    assert [setting.kind for setting in settings] == ["changes", "growth", "density", "limit"]
+    assert [setting.kind for setting in settings] == ["changes", "growth", "density", "limit", "moving"]
     assert len({setting.name for setting in settings}) == len(settings)
 
 
 def test_a_setting_can_be_named_instead_of_a_file() -> None:
     found, only = scenario.chosen("growth", None)
-    assert (len(found.settings), only) == (4, "growth")
+    assert (len(found.settings), only) == (5, "growth")
     assert scenario.chosen(str(scenario.SHIPPED), "limit")[1] == "limit"

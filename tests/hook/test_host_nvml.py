@@ -28,6 +28,17 @@ def test_a_client_sees_the_sum_of_its_slot(limited: Machine, start: Start) -> No
     eventually(lambda: abs(monitor.memory()[2] - 212 * MIB) < MIB, "the slot's sum is shown")
 
 
+def test_memory_that_moves_may_exceed_the_gpu(limited: Machine, start: Start) -> None:
+    limit = GPU + (1 << 30)
+    limited.agent.set_grant(limited.uuids[0], "be-0", memory_unified=True, memory_limit_bytes=limit)
+    monitor = client(start)
+    assert monitor.do(f"allocate {GPU + 100 * MIB}") == 0
+    assert monitor.memory() == (limit, GPU + 100 * MIB, limit - GPU - 100 * MIB)
+    assert monitor.do("info") == [limit - GPU - 100 * MIB, limit]
+    only = start("be-0")  # a monitor that is no client
+    eventually(lambda: only.memory()[:2] == (limit, GPU + 100 * MIB), "it sees the grant, too")
+
+
 def test_what_the_gpu_lacks_is_not_free(limited: Machine, start: Start) -> None:
     unmanaged = limited.start_in(None)
     unmanaged.must("open 0")

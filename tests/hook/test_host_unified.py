@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,3 +126,16 @@ def test_the_next_agent_goes_on_with_it(small: Machine) -> None:
     small.until_joined(be)
     be.must(f"alloc {2000 * MIB}")
     assert be.do("ismanaged").result == 1
+
+
+@pytest.mark.parametrize(
+    ("slot", "grant", "sentence"),
+    [
+        ("hp-0", {"memory_limit_bytes": MIB}, "hp's memory never leaves the GPU"),
+        ("be-0", {"memory_limit_bytes": MIB, "memory_parks": True}, "managed memory cannot be parked"),
+        ("be-0", {}, "needs memory_limit_bytes"),
+    ],
+)
+def test_a_slot_that_cannot_have_it_is_refused(small: Machine, slot: str, grant: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RequestRefused, match=sentence):
+        small.agent.set_grant(small.uuids[0], slot, memory_unified=True, **grant)

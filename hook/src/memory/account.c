@@ -138,6 +138,12 @@ enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enu
     return result;
 }
 
+bool orion_memory_is_beyond(CUdevice device)
+{
+    struct orion_gpu *gpu = orion_the_process == NULL ? NULL : orion_account_client(orion_the_process, device, false);
+    return gpu != NULL && orion_gpu_grant(gpu)->unified == ORION_UNIFIED_BEYOND;
+}
+
 /* Other processes of the slot hold a part of its limit: what they used lately. What is left of this client's own credit is
  * surely free. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
@@ -158,7 +164,7 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     uint64_t own = credit_of(gpu);
     if (own > limit) own = limit;
     if (own > used && left < own - used) left = own - used;
-    bool beyond = orion_gpu_grant(gpu)->unified == ORION_UNIFIED_BEYOND; /* the GPU bounds neither */
+    bool beyond = orion_memory_is_beyond(device);
     if (total_bytes != NULL && (beyond || *total_bytes > limit)) *total_bytes = limit;
     if (free_bytes == NULL) return;
     if (beyond) *free_bytes = left;

@@ -108,5 +108,6 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
 
 /* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
+bool orion_memory_is_beyond(CUdevice device); /* the GPU bounds neither figure (unified.h) */
 
 #endif

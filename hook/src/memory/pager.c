@@ -16,6 +16,7 @@
 #define PIECES 64u
 #define ENTRIES 1024u /* so many of a table are looked at under one lock */
 #define EARLY_NS ORION_MILLISECOND
+#define SLOW_BYTES_PER_NS 12u /* a link of 12 GB/s */
 
 /* -- What is to come ------------------------------------------------------------------------------------------------- */
 
@@ -114,26 +115,30 @@ static bool await_step(struct orion_process *process, const struct orion_pager *
     }
 }
 
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 static void bring(struct orion_process *process, struct orion_pager *pager, CUdevice device, struct orion_turn_time turn)
 {
     struct step step = {0};
+    pager->took_ns = least(2 * pager->took_ns, turn.end - turn.begin); /* if it is late */
     uint64_t began = orion_now();
     pager->begin_ns = turn.begin;
     pager->end_ns = turn.end;
     while (next_step(orion_memory(process), device, &step))
         if (orion_now() >= turn.end || !begin_step(process, pager, device, &step) || !await_step(process, pager)) return;
-    pager->took_ns = orion_now() - began;
+    if (orion_now() <= turn.begin || began >= turn.begin) pager->took_ns = orion_now() - began;
 }
 
 /* -- When ------------------------------------------------------------------------------------------------------------ */
 
 /* When the pages for a turn are to be fetched, or when to look again; *turn: that turn. */
-static uint64_t due_at(const struct orion_gpu *gpu, const struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
+static uint64_t due_at(const struct orion_gpu *gpu, struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
     if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
     *turn = orion_plan_turn(grant, now);
     if (turn->begin == ORION_NO_TURN || turn->begin == pager->begin_ns) return turn->end;
+    if (pager->took_ns == 0) pager->took_ns = orion_memory(orion_the_process)->movable[gpu->device] / SLOW_BYTES_PER_NS;
     uint64_t lead = pager->took_ns + pager->took_ns / 8 + EARLY_NS;
     uint64_t due = turn->begin > lead ? turn->begin - lead : 0;
     /* Not in the turn before: its pages are on the GPU, as far as there is room. */

@@ -2,7 +2,8 @@
  * the turn need not fetch them by page faults.
  *
  * The turns are those of the plan in the slot's grant (process/plan.h). A prefetch begins so long before the turn as the last one
- * took. It moves memory in steps, and ends with the turn at the latest; what is then not on the GPU comes by page
+ * took; the first one as long as the slowest link takes. One that was late begins earlier the next time, so that page faults cannot
+ * keep the link busy for good. It moves memory in steps, and ends with the turn at the latest; what is then not on the GPU comes by page
  * faults. Launches never wait for it. A slot without a plan competes with nobody and needs no pager.
  *
  * The pager is a thread of its own for each GPU, because the thread that serves the agent makes no driver call (agent/thread.h).

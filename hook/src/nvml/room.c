@@ -22,14 +22,16 @@ static bool device_of(const char *uuid, CUdevice *device)
 }
 
 /* For a process that uses NVML only. */
-static void view(const char *uuid, size_t *left, size_t *limit)
+static void view(const char *uuid, size_t *left, size_t *limit, bool *beyond)
 {
     const struct orion_grant_page *page = orion_view_grant(uuid);
     if (page == NULL) return;
-    uint64_t granted = page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1].memory_limit_bytes;
+    const struct orion_grant *grant = &page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1];
+    uint64_t granted = grant->memory_limit_bytes;
     uint64_t used = (uint64_t)atomic_load(&page->used_mib) << 20;
     if (granted == 0) return;
     *limit = granted;
+    *beyond = grant->unified == ORION_UNIFIED_BEYOND;
     *left = used < granted ? granted - used : 0;
 }
 
@@ -37,11 +39,12 @@ bool orion_room_of(const char *uuid, struct orion_room *room)
 {
     CUdevice device;
     size_t left = SIZE_MAX, limit = SIZE_MAX;
+    bool beyond = false;
     int kept = errno;
-    if (device_of(uuid, &device)) orion_memory_info(device, &left, &limit);
-    else view(uuid, &left, &limit);
+    if (device_of(uuid, &device)) orion_memory_info(device, &left, &limit), beyond = orion_memory_is_beyond(device);
+    else view(uuid, &left, &limit, &beyond);
     errno = kept;
-    *room = (struct orion_room){.limit = limit, .left = left < limit ? left : limit};
+    *room = (struct orion_room){.limit = limit, .left = left < limit ? left : limit, .beyond = beyond};
     return limit != SIZE_MAX;
 }
 
@@ -49,8 +52,8 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 void orion_room_show(const struct orion_room *room, struct orion_nvml_memory *memory)
 {
-    memory->total = least(memory->total, room->limit);
-    memory->free = least(memory->total, least(memory->free, room->left));
+    memory->total = room->beyond ? room->limit : least(memory->total, room->limit);
+    memory->free = room->beyond ? room->left : least(memory->total, least(memory->free, room->left));
     memory->used = memory->total - memory->free;
 }
 
