@@ -35,6 +35,10 @@ def _run(stage: Stage, setting: Moving, way: str, count: int) -> dict[str, Any]:
     return {"steps": [raw_data.rounded(reply["ends"]) for reply in replies]}
 
 
+def _over(rate: float, other: float) -> float:
+    return rate / other if other else float("inf")
+
+
 def rows(run: dict[str, Any]) -> list[Row]:
     """Return the figures."""
     setting = run["setting"]
@@ -49,8 +53,8 @@ def rows(run: dict[str, Any]) -> list[Row]:
     for way, rate in rates.items():
         parts = ", ".join(f"{each / alone:.2f}" for each in each_second(way))
         found.append(Row(f"{way}: steps a second; each over one alone", f"{rate:.2f}; {parts}"))
-    gain = rates["unified"] / rates["plain"] if rates["plain"] else float("inf")
+    gain = _over(rates["unified"], rates["plain"])
     found.append(Row("unified over plain", f"{gain:.2f}", 1.0, gain, at_least=True))
-    over = rates["park"] / rates["unified"]
+    over = _over(rates["park"], rates["unified"])
     found.append(Row("park over unified", f"{over:.3f}", 1.0, over, at_least=True))
     return found

@@ -4,7 +4,8 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 
-static bool reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish, struct orion_credit_wait *wait)
+static bool reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish,
+                    struct orion_credit_wait *wait)
 {
     enum orion_reservation reservation;
     while ((reservation = orion_memory_reserve(device, bytes, kind, wish)) == ORION_BEYOND_CREDIT)
