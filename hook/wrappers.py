@@ -168,7 +168,7 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _room_may_come(device: str, size: str) -> str:
-    """Return the condition under which an allocation is tried again: others leave a full GPU (agent/room.h)."""
+    """Return the condition under which an allocation is tried again: others leave a full GPU (parking/room.h)."""
     return f"result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_may_come({device}, {size}, &until)"
 
 

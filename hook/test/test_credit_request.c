@@ -18,6 +18,7 @@ static struct orion_gpu *gpu;
 static _Atomic unsigned asked;
 static _Atomic uint64_t inside_since; /* 0: no thread asks */
 static _Atomic bool ends_thread;
+static _Atomic unsigned held_turns; /* 1: the next thread that asks keeps its turn; 2: it does; 0: it ends it */
 static _Atomic enum orion_credit_answer answers;
 
 /* In place of the agent. */
@@ -26,6 +27,11 @@ enum orion_credit_answer orion_memory_ask(const struct orion_gpu *of, enum orion
     CHECK(of == gpu && type == ORION_MEMORY && bytes != 0);
     unsigned number = atomic_fetch_add(&asked, 1);
     if (atomic_load(&ends_thread)) pthread_exit(NULL);
+    unsigned one = 1;
+    if (atomic_compare_exchange_strong(&held_turns, &one, 2)) {
+        while (atomic_load(&held_turns) != 0) orion_sleep_precisely(ORION_MILLISECOND);
+        return atomic_load(&answers);
+    }
     uint64_t before = atomic_exchange(&inside_since, orion_now());
     CHECK(before == 0 || orion_now() - before > TURN_LEAST_NS); /* on a machine that let the other thread wait so long */
     if (number % 64 == 0) orion_sleep_precisely(ORION_MILLISECOND);
@@ -93,6 +99,22 @@ static void a_thread_that_ends_while_it_asks_delays_the_others_only(void)
     CHECK(answer == ORION_CREDIT_YES);
 }
 
+static void a_thread_that_never_had_its_turn_asks_once(void)
+{
+    pthread_t thread;
+    struct orion_credit_wait wait = {0};
+    atomic_store(&answers, ORION_CREDIT_YES);
+    CHECK(requests_of(1, &wait, ORION_CREDIT_YES) == 1);
+    atomic_store(&held_turns, 1);
+    CHECK(pthread_create(&thread, NULL, ask_once, NULL) == 0);
+    while (atomic_load(&held_turns) != 2) orion_sleep_precisely(ORION_MILLISECOND);
+    wait = (struct orion_credit_wait){orion_now(), wait.begun, false};
+    CHECK(requests_of(1, &wait, ORION_CREDIT_YES) == 1);
+    CHECK(requests_of(1, &wait, ORION_CREDIT_NO) == 0);
+    atomic_store(&held_turns, 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void *ask_often(void *unused)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -119,6 +141,7 @@ int main(void)
     a_refusal_holds_for_those_that_waited();
     an_allocation_waits_for_a_bounded_time();
     a_thread_that_ends_while_it_asks_delays_the_others_only();
+    a_thread_that_never_had_its_turn_asks_once();
     only_one_thread_asks_at_a_time();
     puts("credit requests: ok");
     return 0;

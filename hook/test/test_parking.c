@@ -11,6 +11,7 @@
 #include "fake_driver.h"
 #include "memory/memory.h"
 #include "parking/parking.h"
+#include "parking/room.h"
 #include "parking/steps.h"
 #include "process/parking_wish.h"
 #include "system/system.h"
@@ -183,18 +184,30 @@ static void some_memory_keeps_it(void)
     orion_driver.cuCheckpointProcessLock = fake_lock;
 }
 
-/* A launch that waits starts another parker, which undoes what the first one had begun. */
-static void the_program_ends_the_parker(void)
+static void allocate(void)
 {
-    atomic_store(&ends_parker, 1);
-    wish(13);
-    UNTIL(atomic_load(&state) == CU_PROCESS_STATE_LOCKED && !atomic_load(&ends_parker));
+    uint64_t until = 0;
+    CHECK(orion_room_may_come(0, 100, &until));
+}
+
+static void launch_once(void)
+{
     uint32_t before = atomic_load(&launched);
     launch(NULL);
-    CHECK(atomic_load(&launched) == before + 1 && atomic_load(&state) == CU_PROCESS_STATE_RUNNING);
-    SAYS(13, NOTHING, ORION_PARKING_REFUSED); /* else the agent would wait for an answer for ever */
-    wish(14);
-    SAYS(14, NOTHING, ORION_PARKING_RUNNING);
+    CHECK(atomic_load(&launched) == before + 1);
+}
+
+/* A launch or an allocation that waits starts another parker, which undoes what the first one had begun. */
+static void the_program_ends_the_parker(uint32_t number, void (*waits)(void))
+{
+    atomic_store(&ends_parker, 1);
+    wish(number);
+    UNTIL(atomic_load(&state) == CU_PROCESS_STATE_LOCKED && !atomic_load(&ends_parker));
+    waits();
+    CHECK(atomic_load(&state) == CU_PROCESS_STATE_RUNNING);
+    SAYS(number, NOTHING, ORION_PARKING_REFUSED); /* else the agent would wait for an answer for ever */
+    wish(number + 1);
+    SAYS(number + 1, NOTHING, ORION_PARKING_RUNNING);
     CHECK(atomic_load(&process->untouchable) == 0);
 }
 
@@ -264,8 +277,9 @@ int main(void)
     the_driver_refuses();
     it_stops_half_way();
     some_memory_keeps_it();
-    the_program_ends_the_parker();
-    it_stays_away_until_a_new_agent_knows(15);
+    the_program_ends_the_parker(13, launch_once);
+    the_program_ends_the_parker(15, allocate);
+    it_stays_away_until_a_new_agent_knows(17);
     it_is_lost(5);
     shared_memory_keeps_it();
     return 0;

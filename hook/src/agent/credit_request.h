@@ -1,11 +1,8 @@
-/* Asks the agent for credit: one thread of the process at a time for each GPU, the others use its answer.
- *
- * The agent serves a slot's socket at a limited rate, and processes join on the same socket. Threads that each asked for
- * themselves made the queue so long that new processes joined seconds later. So the queue has at most one request of each process. */
+/* Asks the agent for credit: one thread of the process at a time for each GPU (agent/asking.h), the others use its answer. */
 #ifndef ORION_CREDIT_REQUEST_H
 #define ORION_CREDIT_REQUEST_H
 
-#include <cuda.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "orion/join.h"
@@ -16,6 +13,7 @@ struct orion_gpu;
 struct orion_credit_wait {
     uint64_t until; /* when it ends to wait for an agent */
     uint32_t begun; /* the process's requests for the GPU until then: later answers hold for it, too */
+    bool has_asked; /* itself */
 };
 
 /* Asks for credit to hold `bytes` in all, or waits until the thread that asks now has its answer. ORION_CREDIT_NO: there is

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "agent/credit.h"
-#include "agent/room.h"
+#include "parking/room.h"
 #include "be/graph_copies.h"
 #include "be/graph_updates.h"
 #include "core/core.h"

@@ -168,7 +168,7 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     if (total_bytes != NULL && (beyond || *total_bytes > limit)) *total_bytes = limit;
     if (free_bytes == NULL) return;
     if (beyond) *free_bytes = left;
-    /* hp waits for others to leave a full GPU (agent/room.h), so what they would leave is as good as free. */
+    /* hp waits for others to leave a full GPU (parking/room.h), so what they would leave is as good as free. */
     if (orion_gpu_grant(gpu)->memory_wait_ns != 0) *free_bytes += (uint64_t)atomic_load(&gpu->grant->leaving_mib) << 20;
     if (*free_bytes > left) *free_bytes = left;
 }

@@ -213,14 +213,19 @@ static void revive(struct orion_process *process)
     errno = kept;
 }
 
-void orion_parking_stay(struct orion_process *process, struct orion_gpu *gpu)
+void orion_parking_await(struct orion_process *process)
 {
-    uint64_t began = orion_now();
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     for (uint32_t errands; (errands = atomic_load(&process->errands)) & ORION_ERRAND_STAY;) {
         revive(process);
         orion_futex_wait(&process->errands, errands, POLL_NS, false);
     }
+}
+
+void orion_parking_stay(struct orion_process *process, struct orion_gpu *gpu)
+{
+    uint64_t began = orion_now();
+    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    orion_parking_await(process);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     orion_waits_note(gpu, orion_now() - began);
 }

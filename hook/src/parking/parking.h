@@ -28,7 +28,11 @@ void orion_parking_start(struct orion_process *process, const struct orion_gpu *
 /* The same when the GPU's join is still under way: decides when it has succeeded or failed. */
 void orion_parking_start_once_joined(struct orion_process *process, struct orion_gpu *gpu);
 
-/* Waits while the process is away, or leaves. Called by a thread of the program before a launch. */
+/* Waits while the process is away, or leaves. Called by a thread of the program. If the program has ended the parker, which
+ * alone lets waiting threads go, starts another one. */
+void orion_parking_await(struct orion_process *process);
+
+/* The same before a launch, which counts as waiting. */
 void orion_parking_stay(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Called when the process exits: it does not leave from now on. */

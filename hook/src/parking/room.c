@@ -1,0 +1,116 @@
+#include "parking/room.h"
+
+#include <errno.h>
+#include <poll.h>
+
+#include "agent/asking.h"
+#include "agent/memory_wish.h"
+#include "parking/parking.h"
+#include "process/gpu.h"
+#include "process/process.h"
+#include "system/system.h"
+
+#define PATIENCE_NS (2 * ORION_SECOND) /* in which an agent can be replaced */
+#define PAUSE_MS 5
+#define BE_WAIT_NS (30 * ORION_SECOND)
+#define STAY_COST_NS (3 * ORION_SECOND) /* an allocation that fails although there is room fails after ten stays */
+#define CONTEXT_BYTES (UINT64_C(512) << 20)
+
+struct orion_room_request {
+    struct orion_asking asking;
+    _Atomic uint64_t silent; /* the words of the grant page for which no agent has answered (returning_words); 0: none */
+};
+struct orion_room_requests { struct orion_room_request of[ORION_GPUS]; /* by device */ };
+ORION_PART(room_requests)
+
+/* For how long an allocation waits on this GPU at most; 0: not at all. */
+static uint64_t patience(const struct orion_gpu *gpu)
+{
+    uint32_t role = atomic_load(&gpu->role);
+    if (role == ORION_ROLE_HP) return orion_gpu_grant(gpu)->memory_wait_ns;
+    return role == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks ? BE_WAIT_NS : 0;
+}
+
+static struct orion_gpu *waiting_gpu(struct orion_process *process, CUdevice device)
+{
+    struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
+    return gpu != NULL && gpu->client == 0 && patience(gpu) != 0 ? gpu : NULL;
+}
+
+/* Waits while the process leaves, is away or comes back. Returns whether it did so. */
+static bool stayed_away(struct orion_process *process, uint64_t *until)
+{
+    uint64_t began = orion_now();
+    if (!(atomic_load(&process->errands) & ORION_ERRAND_STAY)) return false;
+    orion_parking_await(process);
+    *until += orion_now() - began;
+    *until -= STAY_COST_NS;
+    return true;
+}
+
+/* Asks in turn with the other threads of the process. */
+static enum orion_credit_answer ask(struct orion_room_request *request, const struct orion_gpu *gpu, uint64_t bytes, uint64_t until)
+{
+    uint64_t turn;
+    if (!orion_asking_begin(&request->asking, until, &turn)) return ORION_CREDIT_LATER;
+    enum orion_credit_answer answer = orion_asking_ask(&request->asking, gpu, ORION_ROOM, bytes);
+    orion_asking_end(&request->asking, turn);
+    return answer;
+}
+
+/* Whether the agent says that there is room. *until is not 0. Keeps errno. */
+static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until)
+{
+    struct orion_room_request *request = &orion_room_requests(process)->of[gpu->device % (CUdevice)ORION_GPUS];
+    for (uint64_t now = orion_now(), began = now; now < *until; now = orion_now()) {
+        if (stayed_away(process, until)) return true;
+        enum orion_credit_answer answer = ask(request, gpu, bytes, *until);
+        if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer == ORION_CREDIT_YES;
+        uint64_t answered = atomic_load(&request->asking.answered_ns);
+        if (orion_now() >= (answered > began ? answered : began) + PATIENCE_NS) return false;
+    }
+    return false;
+}
+
+bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
+{
+    struct orion_process *process = orion_process_if_managed();
+    struct orion_gpu *gpu = waiting_gpu(process, device);
+    if (gpu == NULL) return false;
+    int kept = errno;
+    if (*until == 0) *until = orion_now() + patience(gpu);
+    else poll(NULL, 0, PAUSE_MS); /* the driver refused again after a yes: another allocation took the room */
+    errno = kept;
+    return await(process, gpu, bytes, until);
+}
+
+bool orion_room_for_context(CUdevice device, uint64_t *until)
+{
+    struct orion_process *process = orion_process_if_managed();
+    struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
+    if (gpu == NULL) return false;
+    orion_gpu_await_limit(gpu);
+    return orion_room_may_come(device, CONTEXT_BYTES, until);
+}
+
+/* What the page of an agent says of those who come back. 0: nobody does. */
+static uint64_t returning_words(const struct orion_gpu *gpu)
+{
+    uint64_t returning = atomic_load(&gpu->grant->returning_mib);
+    return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
+}
+
+/* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. */
+void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
+{
+    struct orion_process *process = orion_process_if_managed();
+    struct orion_gpu *gpu = waiting_gpu(process, device);
+    if (gpu == NULL || atomic_load(&gpu->role) != ORION_ROLE_HP) return;
+    uint64_t words = returning_words(gpu);
+    struct orion_room_request *request = &orion_room_requests(process)->of[device % (CUdevice)ORION_GPUS];
+    if (words == 0 || words == atomic_load(&request->silent)) return;
+    uint64_t began = orion_now();
+    *until = began + patience(gpu);
+    await(process, gpu, bytes, until);
+    if (atomic_load(&request->asking.answered_ns) < began) atomic_store(&request->silent, words);
+}

@@ -1,0 +1,90 @@
+/* The threads of a process that wait for room ask one after the other, and an agent that has died delays hp once. */
+#include "check.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/memory_wish.h"
+#include "fake_driver.h"
+#include "parking/room.h"
+#include "system/system.h"
+
+#define THREADS 8u
+#define ROUNDS 200u
+#define TURN_LEAST_NS (400 * ORION_MILLISECOND) /* less than a thread's turn may last */
+
+static struct orion_gpu *gpu;
+static struct orion_grant_page *grant;
+static _Atomic unsigned asked;
+static _Atomic uint64_t inside_since; /* 0: no thread asks */
+static _Atomic enum orion_credit_answer answers;
+
+/* In place of the agent. */
+enum orion_credit_answer orion_memory_ask(const struct orion_gpu *of, enum orion_message_type type, uint64_t bytes)
+{
+    CHECK(of == gpu && type == ORION_ROOM && bytes != 0);
+    unsigned number = atomic_fetch_add(&asked, 1);
+    uint64_t before = atomic_exchange(&inside_since, orion_now());
+    CHECK(before == 0 || orion_now() - before > TURN_LEAST_NS); /* on a machine that let the other thread wait so long */
+    if (number % 64 == 0) orion_sleep_precisely(ORION_MILLISECOND);
+    atomic_store(&inside_since, 0);
+    return atomic_load(&answers);
+}
+
+static void *wait_often(void *unused)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t until = 0;
+        CHECK(orion_room_may_come(0, 1 + i, &until));
+    }
+    return unused;
+}
+
+static void only_one_thread_asks_at_a_time(void)
+{
+    pthread_t threads[THREADS];
+    atomic_store(&answers, ORION_CREDIT_LATER);
+    for (unsigned i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, wait_often, NULL) == 0);
+    for (unsigned before = atomic_load(&asked); atomic_load(&asked) < before + 2 * THREADS;)
+        orion_sleep_precisely(ORION_MILLISECOND);
+    atomic_store(&answers, ORION_CREDIT_YES);
+    for (unsigned i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static unsigned asks_first(void)
+{
+    uint64_t until = 0;
+    unsigned before = atomic_load(&asked);
+    orion_room_ask_first(0, 100, &until);
+    return atomic_load(&asked) - before;
+}
+
+static void an_agent_that_has_died_delays_one_allocation(uint64_t wait_ns, uint32_t epoch)
+{
+    grant->copy[0].memory_wait_ns = wait_ns;
+    atomic_store(&grant->returning_mib, 0);
+    atomic_store(&answers, ORION_CREDIT_YES);
+    CHECK(asks_first() == 0); /* nobody comes back */
+    atomic_store(&grant->returning_mib, 7);
+    CHECK(asks_first() == 1);
+    atomic_store(&answers, ORION_NO_ANSWER);
+    CHECK(asks_first() > 1);
+    CHECK(asks_first() == 0);
+    atomic_store(&answers, ORION_CREDIT_YES);
+    atomic_store(&grant->credit_epoch, epoch); /* another agent */
+    CHECK(asks_first() == 1);
+}
+
+int main(void)
+{
+    gpu = fake_gpu(ORION_ROLE_BE);
+    grant = (struct orion_grant_page *)(uintptr_t)gpu->grant;
+    grant->copy[0].parks = 1;
+    only_one_thread_asks_at_a_time();
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    an_agent_that_has_died_delays_one_allocation(60 * ORION_SECOND, 2);
+    an_agent_that_has_died_delays_one_allocation(100 * ORION_MILLISECOND, 3);
+    puts("room: ok");
+    return 0;
+}
