@@ -114,11 +114,11 @@ class GpuRoom:
         known = returning and unlisted is not None and usual is not None
         self._restored = max(0, (unlisted or 0) - (usual or 0)) if known else 0
 
-    def seen(self, now: float, tenants: Iterable[Present]) -> Room:
-        """Return the room as `decide` sees it."""
+    def seen(self, now: float, tenants: Iterable[Present], is_stale: bool = False) -> Room:
+        """Return the room as `decide` sees it. `is_stale`: somebody has moved since the driver answered last."""
         free, asked = self._answer
         return Room(
-            free=free if now - asked <= _STALE_SECONDS else None,
+            free=None if is_stale or now - asked > _STALE_SECONDS else free,
             reserve=self.reserve,
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,

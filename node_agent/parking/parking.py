@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from typing import Protocol
 
 from orion.hook import layout
@@ -75,7 +74,7 @@ class Parking:
         self.tenants = Tenants()
         self._cards: dict[str, GpuRoom] = {}
         self._woken = asyncio.Event()
-        self._asking: Future[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
         self._listed: Listed = {}
         self._asked = self._answered = float("-inf")
         """ When the driver was last asked, and when it was asked before its last answer. """
@@ -122,7 +121,8 @@ class Parking:
         gpus = [each.shared_gpu for each in self._gpus.values()]
         for name, away in self.tenants.look(now, gpus, self._listed, self._settings).items():
             self._tell(self.tenants.present[name], away, now)
-        if self.tenants.moved_since(self._answered) and self._repeated < _REPEATS:
+        has_moved = self.tenants.moved_since(self._answered)
+        if has_moved and self._repeated < _REPEATS:
             self._repeated += 1
             self.wake()
             return
@@ -134,7 +134,8 @@ class Parking:
         lacking = {client: size for room in self._cards.values() for client, size in room.cramped.lacking().items()}
         for each in present.values():
             each.note_lacks(lacking)
-        cards = {uuid: room.seen(now, present.values()) for uuid, room in self._cards.items()}
+        is_stale = has_moved and self._answered < self._asked  # else somebody who always moves would stop all others
+        cards = {uuid: room.seen(now, present.values(), is_stale) for uuid, room in self._cards.items()}
         views = self.tenants.views(now, self._listed)
         wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
         for uuid, room in self._cards.items():
@@ -216,8 +217,8 @@ class Parking:
         }
         if self._asking is None or self._asking.done():
             gpus = [each.shared_gpu.gpu for each in self._gpus.values()]
-            self._asking = self._thread.submit(self._answer, gpus, moving, now)
-        await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_ANSWER_SECONDS)
+            self._asking = asyncio.wrap_future(self._thread.submit(self._answer, gpus, moving, now))
+        await asyncio.wait([self._asking], timeout=_ANSWER_SECONDS)
 
     def _answer(self, gpus: list[Gpu], moving: set[str], now: float) -> None:
         """Run in the asking thread."""
@@ -235,6 +236,8 @@ class Parking:
     def _end(self) -> None:
         """Forget everything: nobody parks any more."""
         if self._cards:
+            for room in self._cards.values():
+                room.announce(0)
             self._cards = {}
             self.tenants = Tenants()
             showing.show(time.monotonic(), {}, (), [each.shared_gpu for each in self._gpus.values()])

@@ -1,0 +1,162 @@
+"""What the agent does about parking while the driver answers late, and what it leaves when nobody parks any more."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orion.hook import layout
+from orion.hook.layout import ParkingState
+from orion.node_agent.api.client import AgentClient
+from orion.node_agent.parking import parking as module
+from orion.node_agent.parking import showing
+from orion.node_agent.parking.parking import Parking
+from orion.node_agent.parking.view import View, Wishes
+from orion.node_agent.settings import AgentSettings
+from orion.node_agent.slots.parking_state import GpuParking
+from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.fake_card import Card, Tenant
+from tests.node_agent.protocol_client import ProtocolClient
+
+GIB = 1 << 30
+
+
+class Answer(Future[None]):
+    """Counts who waits for it."""
+
+    waiting = 0
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        self.waiting += 1
+        super().add_done_callback(fn)
+
+
+class Thread:
+    """In place of the thread that asks the driver."""
+
+    def __init__(self) -> None:
+        self.hangs = False
+        self.answers: list[Answer] = []
+
+    def submit(self, ask: Callable[..., None], *arguments: Any) -> Answer:
+        answer = Answer()
+        self.answers.append(answer)
+        if not self.hangs:
+            ask(*arguments)
+            answer.set_result(None)
+        return answer
+
+
+class Moving:
+    """Tenants of which one has just moved whenever somebody looks."""
+
+    present: dict[str, Any] = {}  # noqa: RUF012
+
+    def look(self, *_: Any) -> dict[str, bool]:
+        return {}
+
+    def moved_since(self, _: float) -> bool:
+        return True
+
+    def views(self, *_: Any) -> tuple[()]:
+        return ()
+
+
+@pytest.fixture
+def thread() -> Thread:
+    return Thread()
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
+    """What was decided upon."""
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.001)
+    monkeypatch.setattr(showing, "show", lambda *_: None)
+    seen: list[View] = []
+
+    def decide(view: View) -> Wishes:
+        seen.append(view)
+        return Wishes()
+
+    monkeypatch.setattr(module, "decide", decide)
+    return seen
+
+
+@pytest.fixture
+def parking(thread: Any, tmp_path: Path) -> Parking:
+    slot: Any = SimpleNamespace(
+        role=layout.Role.HP,
+        parking=SimpleNamespace(is_asked=True, state=""),
+        grant=SimpleNamespace(memory_limit_bytes=0, memory_wait_ns=0),
+        page=SimpleNamespace(set_leaving=lambda mib: None, set_returning=lambda mib: None),
+        job="",
+        claim=None,
+    )
+    shared_gpu: Any = SimpleNamespace(
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), slots={"hp-0": slot}, clients={}, parking=GpuParking()
+    )
+    shared_gpu.of_slot = lambda slot: []
+    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: GIB, memory_of_processes=lambda gpu: {})
+    served: Any = SimpleNamespace(shared_gpu=shared_gpu)
+    made = Parking(source, {GPU: served}, thread, AgentSettings(root=tmp_path), lambda uuids: None)
+    tenants: Any = Moving()
+    made.tenants = tenants
+    return made
+
+
+def test_nobody_moves_by_an_answer_of_before_a_move_while_the_driver_is_slow(
+    parking: Parking, thread: Thread, views: list[View]
+) -> None:
+    async def look_until_decided() -> int | None:
+        before = len(views)
+        while len(views) == before:
+            await parking.look()
+        return views[-1].cards[GPU].free
+
+    async def run() -> None:
+        assert await look_until_decided() == GIB, "a tenant that always moves stops nobody else"
+        thread.hangs = True
+        assert await look_until_decided() is None
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_hangs_costs_no_memory(parking: Parking, thread: Thread, views: list[View]) -> None:
+    async def run() -> None:
+        thread.hangs = True
+        for _ in range(20):
+            await parking.look()
+
+    asyncio.run(run())
+    assert views
+    assert [answer.waiting for answer in thread.answers] == [1]
+
+
+def test_hp_asks_nobody_once_the_last_tenant_that_came_back_has_ended(
+    socket_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    card = Card(tmp_path)
+    monkeypatch.setenv("ORION_TEST_BOOKS", str(card.file))
+    agent = AgentProcess(socket_folder / "root", Card.library(tmp_path))
+    agent.start("--parking-reserve-mib", "0", "--parking-margin-mib", "0")
+    try:
+        with AgentClient(agent.root) as administrator:
+            administrator.set_grant(GPU, "hp-0", memory_wait_ms=30_000)
+            administrator.set_grant(GPU, "be-0", memory_parks=True)
+            hp = ProtocolClient(agent.slot("hp-0")).join()
+            be = Tenant.on(card, agent.slot("be-0"), 2048)
+            be.stops_before = ParkingState.RETURNING
+            be.obey()
+            administrator.park_slot(GPU, "be-0", away=True)
+            be.reaches(ParkingState.PARKED)
+            administrator.park_slot(GPU, "be-0", away=False)
+            eventually(lambda: hp.grant.get(layout.GrantPage, "returning_mib") == 2048, "it may come back")
+            be.close()
+            eventually(lambda: hp.grant.get(layout.GrantPage, "returning_mib") == 0, "nobody comes back any more")
+            hp.close()
+    finally:
+        agent.kill()
