@@ -267,9 +267,10 @@ def _creates_context(function: Function, kind: str, device: str) -> list[str]:
     return [
         f"orion_context_creating({device});",
         "CUresult result;",
-        "uint64_t until = 0;",
+        "struct orion_context_room room = {0};",
         f"do result = {_real(function)};",
-        f"while (result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_for_context({device}, &until));",
+        f"while (result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_for_context({device}, &room));",
+        f"orion_room_for_context_ends({device}, &room);",
         *([f"orion_primary_retained({device}, result);"] if kind == "retains_primary" else []),
         "return result;",
     ]

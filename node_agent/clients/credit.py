@@ -116,14 +116,14 @@ class Credit:
         return bool(self._shared_gpu.clients) or bool(self._past)
 
     @property
-    def has_limits(self) -> bool:
-        """Whether credits depend on what the driver says."""
-        return any(slot.grant.memory_limit_bytes for slot in self._shared_gpu.slots.values())
+    def needs_driver(self) -> bool:
+        """Whether it matters soon what the driver says: for credits, or for those who leave and come back."""
+        return any(map(_needs_driver, self._shared_gpu.slots.values()))
 
     @property
     def has_young(self) -> bool:
-        """Whether a client of a slot with a limit may be making its context."""
-        return any(_is_young(each) and each.slot.grant.memory_limit_bytes for each in self._shared_gpu.clients.values())
+        """Whether a client of such a slot may be making its context."""
+        return any(_is_young(each) and _needs_driver(each.slot) for each in self._shared_gpu.clients.values())
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
@@ -224,6 +224,10 @@ class Credit:
 
 def _is_young(client: Client) -> bool:
     return time.monotonic_ns() - client.joined_ns < _YOUNG_NS
+
+
+def _needs_driver(slot: Slot) -> bool:
+    return slot.grant.memory_limit_bytes != 0 or slot.memory_sharing.parks
 
 
 def _limit(slot: Slot) -> int:

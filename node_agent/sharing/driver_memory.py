@@ -1,9 +1,10 @@
 """Asks the driver what each process holds of each GPU's memory, for the credits of the slots (`clients/credit.py`).
 
-The driver is asked in a thread of its own, once a second where a slot has a limit, and ten times a second while a
-client is young: it makes its contexts and loads its code, hundreds of MiB that its hook does not count, and others of
-its slot must not spend them. Elsewhere people only look at the answers, so the driver is asked seldom: an answer takes
-locks of the driver, for which programs may wait. If answers take much time, the agent asks less often.
+The driver is asked in a thread of its own, once a second where a slot has a limit or may be parked, and ten times a
+second while a client is young: it makes its contexts and loads its code, hundreds of MiB that its hook does not count.
+Others of its slot must not spend them, and the client needs room for them when it comes back. Elsewhere people only
+look at the answers, so the driver is asked seldom: an answer takes locks of the driver, for which programs may wait.
+If answers take much time, the agent asks less often.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from orion.node_agent.sharing.served import ServedGpu
 _LOOK_SECONDS = 1.0
 _LOOK_AT_YOUNG_SECONDS = 0.1
 _SELDOM_SECONDS = 10.0
-""" Between two looks at a GPU on which no slot has a limit. """
+""" Between two looks at a GPU on which no slot has a limit or may be parked. """
 _LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
 """ The maximum part of a CPU core that the questions may use, and of the time that they may take. """
 _YOUNG_MORE = 4.0
@@ -86,7 +87,7 @@ class DriverMemory:
     def _is_due(self, uuid: str, served: ServedGpu) -> bool:
         credit = served.joining.credit
         seldom = time.monotonic() - self._asked.get(uuid, float("-inf")) >= _SELDOM_SECONDS
-        return credit.has_clients and (credit.has_limits or seldom)
+        return credit.has_clients and (credit.needs_driver or seldom)
 
     def _ask(self, gpus: list[Gpu]) -> list[dict[int, int | None] | None]:
         before, began = time.thread_time(), time.monotonic()

@@ -2,14 +2,17 @@
 
 import asyncio
 import contextlib
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orion.node_agent.clients.credit import Credit
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.sharing import driver_memory
 from orion.node_agent.sharing.driver_memory import DriverMemory
+from orion.node_agent.slots.memory_sharing import MemorySharing
 
 GPU = "GPU-1"
 
@@ -30,7 +33,7 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
     monkeypatch.setattr(driver_memory, "_LOOK_AT_YOUNG_SECONDS", 0.001)
     monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1.0)
     credit = SimpleNamespace(
-        has_clients=True, has_limits=True, has_young=False, asks=lambda: None, answered=lambda held: None
+        has_clients=True, needs_driver=True, has_young=False, asks=lambda: None, answered=lambda held: None
     )
     served: Any = SimpleNamespace(
         shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=GPU)), joining=SimpleNamespace(credit=credit)
@@ -55,3 +58,12 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
             await running
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("limit", "parks"), [(0, False), (1, False), (0, True)])
+def test_the_driver_matters_soon_where_a_slot_has_a_limit_or_parks(limit: int, parks: bool) -> None:
+    slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=limit), memory_sharing=MemorySharing(parks=parks))
+    client = SimpleNamespace(slot=slot, joined_ns=time.monotonic_ns())
+    shared_gpu: Any = SimpleNamespace(slots={"be-0": slot}, clients={0: client})
+    credit = Credit(shared_gpu)
+    assert (credit.needs_driver, credit.has_young) == (bool(limit) or parks,) * 2

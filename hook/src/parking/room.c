@@ -4,7 +4,9 @@
 #include <poll.h>
 
 #include "agent/asking.h"
+#include "agent/credit.h"
 #include "agent/memory_wish.h"
+#include "memory/memory.h"
 #include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -84,13 +86,21 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     return await(process, gpu, bytes, until);
 }
 
-bool orion_room_for_context(CUdevice device, uint64_t *until)
+bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
     if (gpu == NULL) return false;
     orion_gpu_await_limit(gpu);
-    return orion_room_may_come(device, CONTEXT_BYTES, until);
+    if (waiting_gpu(process, device) == NULL) return false;
+    if (!room->is_counted && !orion_allocation_may_begin(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT)) return false;
+    room->is_counted = true;
+    return orion_room_may_come(device, CONTEXT_BYTES, &room->until);
+}
+
+void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room)
+{
+    if (room->is_counted) orion_memory_reserved(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* What the page of an agent says of those who come back. 0: nobody does. */

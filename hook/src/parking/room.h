@@ -12,8 +12,17 @@
  * of the time in which it is on the GPU. *until is 0 before the first call of an allocation. */
 bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until);
 
-/* The same for a context, of which nobody knows how much it takes. Waits until the process has joined the agent. */
-bool orion_room_for_context(CUdevice device, uint64_t *until);
+/* The waiting of one context; all zero: it has not begun. */
+struct orion_context_room {
+    uint64_t until;
+    bool is_counted; /* as memory of the process */
+};
+
+/* The same for a context, of which nobody knows how much it takes. Waits until the process has joined the agent. Until the
+ * call's end the most that a context takes counts as held: else the agent would let the slot's processes come back without
+ * room for it, and the context would take the room of one that the driver still brings back. */
+bool orion_room_for_context(CUdevice device, struct orion_context_room *room);
+void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room);
 
 /* Before the driver is asked: while others come back, hp asks the agent first. They have been let back into room that is free until
  * they take it, and would be lost without it. */
