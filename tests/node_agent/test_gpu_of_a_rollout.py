@@ -19,9 +19,9 @@ OLD, NEW = Revision("web", "old"), Revision("web", "new")
 MIB = 1 << 20
 
 
-def shared_gpu(gpu: str, parks: bool = False, sure: int = 0, has: int = 0) -> SimpleNamespace:
+def shared_gpu(gpu: str, parks: bool = False, sure: int = 0, has: int = 0, state: str = "") -> SimpleNamespace:
     """A GPU with 10 MiB and a be slot."""
-    slot = SimpleNamespace(memory_sharing=MemorySharing(sure * MIB, parks), parking=SlotParking())
+    slot = SimpleNamespace(memory_sharing=MemorySharing(sure * MIB, parks), parking=SlotParking(state=state))
     client = SimpleNamespace(record=SimpleNamespace(memory_mib=has), uncounted_mib=0)
     card = SimpleNamespace(uuid=gpu, memory_bytes=10 * MIB)
     return SimpleNamespace(gpu=card, slots={"be-0": slot}, of_slot=lambda _: [client])
@@ -32,7 +32,7 @@ def choosing(
     revisions: Mapping[str, Revision] | None = None,
     both: Sequence[str] = (),
     used: Mapping[str, int] | None = None,
-    parks: Mapping[str, tuple[bool, int, int]] | None = None,
+    parks: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> list[str]:
     """The GPUs that offer a slot to the new revision, if each of these GPUs has a pod in its only hp slot.
 
@@ -41,7 +41,7 @@ def choosing(
         revisions: of the GPUs' pods; the old one unless given.
         both: GPUs that have a pod of the new revision besides.
         used: how many MiB of a GPU with 10 MiB are used.
-        parks: by GPU, whether its be slot may be parked, the MiB that it is sure of, and those that it has.
+        parks: by GPU, whether its be slot may be parked, the MiB that it is sure of and has, and its state.
     """
     pods: Any = SimpleNamespace(rollout=NEW, known={})
     identity: Any = SimpleNamespace(holders={})
@@ -92,3 +92,5 @@ def test_memory_that_best_effort_gives_back_counts_as_unused() -> None:
     assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (False, 1, 8)}) == ["b"]
     assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 0, 8)}) == ["b"], "nobody knows what it needs"
     assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 7, 8)}) == ["b"]
+    for state in ("refused", "lost", "leaving", "returning", "parked"):
+        assert choosing(gpus, used={"a": 9, "b": 5}, parks={"a": (True, 1, 8, state)}) == ["b"], "it gives nothing back"

@@ -175,10 +175,12 @@ def having(of: Seen, request: int, held: int) -> Seen:
         (having(seen(SlotParking()), 100, 300), 200, 200),
         (having(seen(SlotParking(), parks=False), 100, 300), 200, 0),
         (having(seen(SlotParking(), AWAY), 100, 300), 200, 200),
+        (having(seen(replace(AWAY, state="refused")), 100, 300), 200, 0),
+        (having(seen(replace(AWAY, state="returning")), 100, 300), 200, 0),
         (having(seen(SlotParking()), 300, 100), 0, 0),
         (having(seen(SlotParking()), 0, 300), 0, 0),
     ],
-    ids=["may park", "may not park", "one is away", "within its request", "sure of nothing"],
+    ids=["may park", "may not park", "one is away", "refuses", "comes back", "within its request", "sure of nothing"],
 )
 def test_what_slots_have_beyond_their_requests_is_borrowed_and_given_back_if_they_park(
     of: Seen, borrowed: int, returnable: int

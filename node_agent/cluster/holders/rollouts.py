@@ -114,10 +114,13 @@ class Rollouts:
 
 
 def _returnable(shared_gpu: SharedGpu) -> int:
-    """Return what slots have beyond their requests and give back when others need it, in bytes."""
+    """Return what slots have beyond their requests and give back when others need it, in bytes.
+
+    Those that move or are away count as they are, and those that have refused to leave give nothing back.
+    """
     returnable = 0
     for slot in shared_gpu.slots.values():
         sharing = slot.memory_sharing
-        if sharing.parks and sharing.request_bytes and slot.parking.state != "parked":
+        if sharing.parks and sharing.request_bytes and not slot.parking.state:
             returnable += max(0, sum(map(held, shared_gpu.of_slot(slot))) - sharing.request_bytes)
     return returnable

@@ -111,8 +111,12 @@ def _memory(seen: Seen) -> DeviceMemory:
         reserved=_bytes(seen.state.memory_reserved_bytes),
         reserve=_bytes(seen.view.parking.reserve_bytes),
         borrowed=_bytes(sum(borrowed for _, borrowed in _borrowed(seen))),
-        returnable=_bytes(sum(borrowed for view, borrowed in _borrowed(seen) if view.memory_sharing.parks)),
+        returnable=_bytes(sum(borrowed for view, borrowed in _borrowed(seen) if _gives_back(view))),
     )
+
+
+def _gives_back(slot: SlotView) -> bool:
+    return slot.memory_sharing.parks and not slot.parking.state  # else it moves, or has refused to leave
 
 
 def _borrowed(seen: Seen) -> Iterator[tuple[SlotView, int]]:
