@@ -16,7 +16,7 @@ from orion.dra_driver.giving import Giving
 from orion.dra_driver.preparing import RELEASE_SECONDS, Preparer
 from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records
-from orion.errors import OrionError
+from orion.errors import OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 
 _READ_SECONDS = 5.0
@@ -65,6 +65,8 @@ class Reconciling:
                         await self._giving.tell_again(now)
                     elif await self._link.release(now.uid, RELEASE_SECONDS):
                         await asyncio.to_thread(self._records.remove, now.uid)
+                    else:
+                        raise Unavailable("it does not answer, and the claim was given back")
             except OrionError as error:
                 knows_all = False
                 _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
