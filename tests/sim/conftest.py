@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.worker_process import StartWorker, workers
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -39,3 +41,10 @@ def run_scenario(machine: dict[str, str]) -> Run:
         return done
 
     return run
+
+
+@pytest.fixture
+def start_worker(machine: dict[str, str]) -> Iterator[StartWorker]:
+    """Starts processes of worker.py on the machine."""
+    with workers("worker.py", machine) as start:
+        yield start

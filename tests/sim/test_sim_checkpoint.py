@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.worker_process import StartWorker, workers
 from tests.waiting import eventually
 
-HERE = Path(__file__).parent
 GIB = 1 << 30
 SUCCESS, OUT_OF_MEMORY, OPERATING_SYSTEM, ILLEGAL_STATE, NOT_SUPPORTED = 0, 2, 304, 401, 801
 FAILED = 3
@@ -23,53 +23,10 @@ print(json.dumps([nvml.nvmlDeviceGetMemoryInfo(handle).used, sorted(pids)]))
 """
 
 
-class Worker:
-    """A process of checkpoint_worker.py."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        command = [sys.executable, str(HERE / "checkpoint_worker.py")]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe)
-        self.pid = int(self.answer())
-
-    def answer(self) -> str:
-        assert self.process.stdout
-        answer = self.process.stdout.readline().strip()
-        assert answer
-        return answer
-
-    def do(self, *commands: str) -> list[str]:
-        """Send commands one after another, and return their answers."""
-        assert self.process.stdin
-        answers = []
-        for command in commands:
-            self.process.stdin.write(command + "\n")
-            self.process.stdin.flush()
-            answers.append(self.answer())
-        return answers
-
-    def codes(self, *commands: str) -> list[int]:
-        return [int(answer) for answer in self.do(*commands)]
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-StartWorker = Callable[..., Worker]
-
-
 @pytest.fixture
 def start_worker(machine: dict[str, str]) -> Iterator[StartWorker]:
-    workers: list[Worker] = []
-
-    def start(**settings: str) -> Worker:
-        workers.append(Worker({**machine, "ORION_SIM_MEMORY": "4GiB", **settings}))
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.end()
+    with workers("checkpoint_worker.py", {**machine, "ORION_SIM_MEMORY": "4GiB"}) as start:
+        yield start
 
 
 def on_gpu(environment: dict[str, str]) -> tuple[int, list[int]]:
@@ -129,8 +86,8 @@ def test_the_memory_of_contexts_is_free_too(start_worker: StartWorker) -> None:
 
 def test_memory_of_another_process_loses_the_process(start_worker: StartWorker) -> None:
     owner, user = start_worker(), start_worker()
-    [handle] = owner.do("share")
-    assert user.do(f"open {handle}") == ["word"]
+    handle = owner.do("share")
+    assert user.do(f"open {handle}") == "word"
     assert owner.codes("lock", "checkpoint", "unlock") == [SUCCESS, NOT_SUPPORTED, SUCCESS]
     assert user.codes("lock", "checkpoint", "restore") == [SUCCESS, SUCCESS, OPERATING_SYSTEM]
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.test_sim_sharing import StartWorker, pieces, start_worker
+from tests.sim.test_sim_sharing import pieces
+from tests.sim.worker_process import StartWorker
 from tests.waiting import eventually
-
-__all__ = ["start_worker"]  # a fixture
 
 
 @pytest.fixture

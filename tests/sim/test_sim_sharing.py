@@ -6,67 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.sim.worker_process import StartWorker
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.quiet
 
 HERE = Path(__file__).parent
 SLICE_NS = 2_000_000
-
-
-class Worker:
-    """A process of worker.py."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py")],
-            env=environment,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        self.pid = int(self.answer())
-
-    def begin(self, command: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def do(self, command: str) -> str:
-        self.begin(command)
-        answer = self.answer()
-        assert answer
-        return answer
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-StartWorker = Callable[..., Worker]
-
-
-@pytest.fixture
-def start_worker(machine: dict[str, str]) -> Iterator[StartWorker]:
-    workers: list[Worker] = []
-
-    def start(**settings: str) -> Worker:
-        workers.append(Worker({**machine, **settings}))
-        return workers[-1]
-
-    yield start
-    for worker in workers:
-        worker.end()
 
 
 def pieces(trace: Path) -> list[tuple[int, int, int, str]]:
