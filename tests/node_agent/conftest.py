@@ -9,7 +9,9 @@ import pytest
 
 from orion.node_agent.gpus.keeper import HealthKeeper
 from tests.node_agent.agent_in_cluster import Node
+from tests.node_agent.fake_card import Card
 from tests.node_agent.mps_daemon import MpsDaemon
+from tests.node_agent.parking_cards import QUICK, Cards
 from tests.node_agent.running_agent import GPU, AgentProcess
 from tests.node_agent.scripted_nvml import ScriptedGpu, ScriptedNvml
 from tests.waiting import eventually
@@ -104,3 +106,19 @@ def daemon(socket_folder: Path) -> Iterator[MpsDaemon]:
     yield made
     if made.process is not None and made.process.poll() is None:
         made.end()
+
+
+@pytest.fixture
+def cards(socket_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cards]:
+    """A running agent of a fake GPU; at the end, nobody may have come back where there was no room."""
+    card = Card(tmp_path)
+    monkeypatch.setenv("ORION_TEST_BOOKS", str(card.file))
+    agent = AgentProcess(socket_folder / "root", Card.library(tmp_path))
+    agent.start(*QUICK)
+    made = Cards(agent, card)
+    yield made
+    for client in made.clients:
+        client.close()
+    if agent.process is not None:
+        agent.kill()
+    assert not card.lost, "a tenant came back where there was no room"

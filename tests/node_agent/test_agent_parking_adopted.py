@@ -1,0 +1,59 @@
+"""The next agent finishes what the one before it began: tenants that are away come back."""
+
+import pytest
+
+from orion.hook.join import CreditAnswer
+from orion.hook.layout import ParkingState
+from tests.node_agent.conftest import eventually
+from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
+from tests.node_agent.parking_cards import QUICK, Cards
+
+PATH = [ParkingState.LEAVING, ParkingState.PARKED, ParkingState.RETURNING, ParkingState.RUNNING]
+
+
+@pytest.mark.parametrize("killed_before", PATH)
+def test_the_next_agent_finishes_what_a_killed_one_began(cards: Cards, killed_before: ParkingState) -> None:
+    hp, tenant = cards.hp(4096), cards.be("be-0", 4096)
+    tenant.stops_before = killed_before
+    tenant.obey()
+    ask_for_room(hp, 1024 * MIB)
+    eventually(lambda: tenant.park == 1)
+    if killed_before in (ParkingState.RETURNING, ParkingState.RUNNING):
+        tenant.reaches(ParkingState.PARKED)
+        assert cards.hold(hp, 0)
+        eventually(lambda: tenant.park == 2)
+    if killed_before is not ParkingState.LEAVING:
+        tenant.reaches(PATH[PATH.index(killed_before) - 1])
+    tenant.stops_before = None
+    cards.restart()
+    assert tenant.park % 2 == (1 if killed_before is not ParkingState.RUNNING else 0) or cards.card.held.get(hp) == 0
+    assert cards.hold(hp, 0)
+    tenant.reaches(ParkingState.RUNNING)
+    eventually(lambda: tenant.park % 2 == 0 and tenant.state is ParkingState.RUNNING)
+    assert cards.conditions("be-0") == {}
+
+
+def test_a_client_that_stays_away_is_let_back_by_an_agent_that_has_lost_its_state(cards: Cards) -> None:
+    hp, tenant = cards.hp(4096), cards.be("be-0", 4096).obey()
+    assert wait_for_room(hp, 1024 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 7000)
+    state = cards.agent.root / "state.json"
+    cards.agent.kill()
+    tenant.rest()
+    state.write_text(state.read_text().replace('"park": 1', '"park": 0'))  # as if the last write had failed
+    cards.agent.start(*QUICK)
+    for client in cards.clients:
+        client.return_to_agent()
+    assert tenant.park == 1
+    tenant.obey()
+    assert cards.hold(hp, 0)
+    tenant.reaches(ParkingState.RUNNING)
+
+
+def test_a_client_that_joins_as_a_new_one_while_it_is_away_comes_back_when_there_is_room(cards: Cards) -> None:
+    hp, tenant = cards.hp(7000), cards.be("be-0", 0)
+    tenant.says(4096)  # what it will take when it comes back
+    tenant.answer(ParkingState.PARKED)
+    eventually(lambda: tenant.park == 1)
+    assert cards.hold(hp, 0)
+    tenant.obey().reaches(ParkingState.RUNNING)

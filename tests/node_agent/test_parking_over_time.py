@@ -1,0 +1,156 @@
+"""Tenants that come and go on one GPU for hours: equal parts for all, and nobody who has just returned leaves."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.reserve import Reserve
+from orion.node_agent.parking.view import Place, Room, View
+from tests.node_agent.parking_views import FACTOR, GIB, A, tenant
+
+
+class Card:
+    """A GPU whose tenants move as they shall, each change in `CHANGE` seconds."""
+
+    CHANGE = 2.0
+
+    def __init__(self, size: float, *held: float, weights: tuple[float, ...] = ()) -> None:
+        self.size, self.now = round(size * GIB), 0.0
+        self.hp, self.wished = 0, 0
+        self.learnt, self.most = Reserve(GIB // 2), 0
+        self.here: defaultdict[str, float] = defaultdict(float)
+        self.moved: list[tuple[float, str, Place]] = []
+        self.tenants = {
+            f"t{i}": tenant(f"t{i}", Place.AWAY, each, weight=weights[i] if weights else 1.0, change_seconds=4.0)
+            for i, each in enumerate(held)
+        }
+
+    def free(self) -> int:
+        held = sum(each.held[A] for each in self.tenants.values() if each.place is not Place.AWAY)
+        return self.size - self.hp - held
+
+    def room(self) -> Room:
+        if not self.most:
+            return Room(self.free(), wished=self.wished)
+        most = self.most - self.hp
+        reserve = self.learnt.look(self.now, self.hp, most, self.CHANGE)
+        return Room(self.free(), reserve, GIB // 4, self.wished, rate=self.learnt.rate, most=most)
+
+    def serve(self, wanted: int) -> int:
+        """Let hp hold so much, or as much as there is; return what it lacks."""
+        self.hp = min(wanted, self.hp + self.free())
+        self.wished = wanted - self.hp
+        return self.wished
+
+    def move(self, name: str, place: Place) -> None:
+        self.moved.append((self.now, name, place))
+        back = place is Place.HERE
+        changed = replace(self.tenants[name], place=place, since=self.now)
+        self.tenants[name] = replace(changed, has_returned=True, came=self.now) if back else changed
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds
+        for name, each in self.tenants.items():
+            done = self.now - each.since >= self.CHANGE
+            if done and each.place in (Place.LEAVING, Place.RETURNING):
+                self.move(name, Place.AWAY if each.place is Place.LEAVING else Place.HERE)
+            elif each.place is Place.HERE:
+                self.here[name] += seconds
+                waits = any(other.place is Place.AWAY for other in self.tenants.values())
+                self.tenants[name] = replace(each, stayed=each.stayed + seconds * waits)
+        # What returns has taken its memory in this model at once, so nothing of it is still to come.
+        seen = tuple(replace(each, coming={A: 0}) for each in self.tenants.values())
+        wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR))
+        for name in wishes.leave:
+            self.move(name, Place.LEAVING)
+        for name in wishes.back:
+            self.move(name, Place.RETURNING)
+        assert self.free() >= 0
+
+
+def test_nine_tenants_where_three_fit_have_equal_parts_of_the_card() -> None:
+    card = Card(28, *[8] * 9)
+    for _ in range(18_000):
+        card.step(0.5)
+    stays = [card.here[name] for name in card.tenants]
+    assert max(stays) <= 1.2 * min(stays), stays
+    assert sum(stays) >= 0.9 * 3 * card.now
+
+
+def test_tenants_of_different_requests_have_parts_by_them() -> None:
+    card = Card(8, 8, 8, weights=(0.75, 0.25))
+    for _ in range(40_000):
+        card.step(0.5)
+    assert card.here["t0"] / card.here["t1"] == pytest.approx(3, rel=0.15)
+
+
+@pytest.mark.parametrize("pause", [5, 20, 45, 90])
+def test_hp_that_grows_again_finds_room_although_tenants_have_just_returned(pause: int) -> None:
+    """hp's cache grows by 1 GiB a second for 20 s on a full card, and is freed."""
+    card = Card(32, *[4.4] * 6)
+    card.most = 25 * GIB
+    card.hp = 4 * GIB
+    for _ in range(4_000):
+        card.step(0.05)
+    for round_ in range(6):
+        waits = 0
+        for step in range(1, 401):
+            waits += card.serve(4 * GIB + step * GIB // 20) > 0
+            card.step(0.05)
+        assert round_ == 0 or not waits, f"round {round_}: hp waited in {waits} of 400 steps"
+        card.serve(4 * GIB)
+        for _ in range(pause * 20):
+            card.step(0.05)
+    _assert_nobody_comes_and_goes(card)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(1, 10), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 18), st.integers(1, 40)), min_size=1, max_size=20),
+)
+def test_nobody_comes_and_goes_however_hp_grows_and_shrinks(held: list[int], hp: list[tuple[int, int]]) -> None:
+    card = Card(20, *held)
+    card.most = 20 * GIB
+    for amount, steps in hp:
+        begun = card.hp
+        for step in range(1, steps + 1):
+            card.serve(begun + (amount * GIB - begun) * step // steps)
+            card.step(0.5)
+    _assert_nobody_comes_and_goes(card)
+
+
+def _assert_nobody_comes_and_goes(card: Card) -> None:
+    """Assert that nobody comes back sooner after its last return than it should have stayed."""
+    last: dict[str, float] = {}
+    for when, name, place in card.moved:
+        if place is Place.RETURNING and name in last:
+            assert when - last[name] >= FACTOR * 4.0
+        elif place is Place.HERE:
+            last[name] = when
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=7), st.lists(st.integers(0, 18), max_size=12))
+def test_nobody_is_away_for_ever_and_nobody_comes_and_goes(held: list[int], hp: list[int]) -> None:
+    card = Card(20, *held)
+    for amount in [*hp, 0]:
+        card.hp = min(amount * GIB, card.hp + card.free())  # hp takes what is free
+        card.wished = max(0, amount * GIB - card.hp)
+        for _ in range(40):
+            card.step(0.5)
+        card.hp, card.wished = min(amount * GIB, card.hp + card.free()), 0
+    before = dict(card.here)
+    for _ in range(round(2 * 100 * len(held) / 0.5)):
+        card.step(0.5)
+    assert all(card.here[name] > before.get(name, 0.0) for name in card.tenants)
+    last: dict[str, float] = {}
+    for when, name, place in card.moved:
+        if place is Place.HERE:
+            last[name] = when
+        elif place is Place.LEAVING and name in last and last[name] > 20 * (len(hp) + 1):
+            assert when - last[name] >= FACTOR * 4.0

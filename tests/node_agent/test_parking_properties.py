@@ -1,0 +1,72 @@
+"""What holds of who leaves and who comes back, whatever is seen."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.view import Place, Room, Tenant, View
+from tests.node_agent.parking_views import GIB, A, B
+
+AMOUNTS = st.integers(0, 16).map(lambda gib: gib * GIB)
+
+
+@st.composite
+def tenants(draw: st.DrawFn) -> Tenant:
+    gpus = draw(st.sampled_from([(A,), (B,), (A, B)]))
+    return Tenant(
+        name=str(draw(st.integers(0, 10**9))),
+        place=draw(st.sampled_from(Place)),
+        since=draw(st.floats(0, 1000)),
+        held=(held := {gpu: draw(AMOUNTS) for gpu in gpus}),
+        lacks={gpu: draw(st.integers(0, amount)) for gpu, amount in held.items() if draw(st.booleans())},
+        wants={gpu: draw(AMOUNTS) for gpu in gpus},
+        parks=draw(st.booleans()),
+        is_hp=draw(st.booleans()),
+        has_returned=draw(st.booleans()),
+        is_new=draw(st.booleans()),
+        is_half=draw(st.booleans()),
+        is_wished_away=draw(st.booleans()),
+        weight=draw(st.floats(0.001, 1)),
+        stayed=draw(st.floats(0, 1000)),
+        change_seconds=draw(st.floats(0, 60)),
+        came=draw(st.just(float("-inf")) | st.floats(0, 1000)),
+        refused_until=draw(st.sampled_from([-1.0, 1e9])),
+    )
+
+
+RATES = st.just(0.0) | st.floats(0, 2 * GIB)
+CARDS = st.builds(Room, st.none() | AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS, RATES, AMOUNTS)
+VIEWS = st.builds(
+    View,
+    now=st.floats(1000, 2000),
+    cards=st.fixed_dictionaries({A: CARDS, B: CARDS}),
+    tenants=st.lists(tenants(), max_size=7, unique_by=lambda each: each.name).map(tuple),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(VIEWS)
+def test_what_holds_for_every_view(seen: View) -> None:
+    wishes, named = decide(seen), {each.name: each for each in seen.tenants}
+    for name in wishes.leave:
+        leaving = named[name]
+        assert leaving.place is Place.HERE
+        assert leaving.parks
+        assert not leaving.is_hp
+        assert seen.now >= leaving.refused_until
+        stayed = seen.now - leaving.since >= seen.stay_factor * leaving.change_seconds
+        waits = any(seen.cards[gpu].wished or seen.cards[gpu].rate for gpu in leaving.gpus)
+        assert not leaving.has_returned or stayed or waits or leaving.is_wished_away or leaving.is_new
+        assert leaving.is_wished_away or any(seen.cards[gpu].free is not None for gpu in seen.cards)
+    for name in wishes.back:
+        assert named[name].place is Place.AWAY
+        assert not named[name].is_wished_away
+        assert named[name].is_half or seen.now - named[name].came >= seen.stay_factor * named[name].change_seconds
+    assert len({*wishes.leave, *wishes.back}) == len(wishes.leave) + len(wishes.back)
+    for gpu, room in seen.cards.items():
+        back = sum(named[name].frees(gpu) for name in wishes.back)
+        coming = sum(each.held.get(gpu, 0) for each in seen.tenants if each.place is Place.RETURNING)
+        if back:
+            assert room.free is not None
+            assert back + coming + room.reserve + room.margin + room.kept <= room.free
+    assert decide(seen) == wishes
