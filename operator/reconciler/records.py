@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from orion.crds import annotations
 from orion.crds.allocation import Giver
-from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
+from orion.crds.device import GPUDeviceSpec
+from orion.crds.device_status import GPUDeviceStatus
 from orion.crds.policy import Mode, Priority
 from orion.crds.share import GPUShare
 from orion.crds.workloads import NO_REVISION, Owner, Revision, revision_of

@@ -14,7 +14,7 @@ from typing import Any
 from orion.crds.clients import ClientRow, PodReference
 from orion.crds.conditions import Condition
 from orion.crds.decimals import Number
-from orion.crds.device import (
+from orion.crds.device_status import (
     AppliedPolicy,
     DeviceMemory,
     GPUDeviceStatus,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.crds.conditions import Condition as DeviceCondition
-from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus
+from orion.crds.device import GPUDeviceSpec
+from orion.crds.device_status import GPUDeviceStatus
 from orion.crds.grant import GrantedPolicy
 from orion.crds.policy import Mode, Priority
 from orion.hook import layout

@@ -10,7 +10,8 @@ import pytest
 
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import ApiError
-from orion.crds.device import GPUDeviceStatus, device_name
+from orion.crds.device import device_name
+from orion.crds.device_status import GPUDeviceStatus
 from orion.node_agent.cluster.reporting import gpu_devices
 from orion.node_agent.cluster.reporting.cordons import Cordons
 from orion.node_agent.cluster.reporting.gpu_devices import Device, GpuDevices

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from orion.crds.conditions import ConditionType
-from orion.crds.device import GPUDeviceSpec, GPUDeviceStatus, SlotRow
+from orion.crds.device import GPUDeviceSpec
+from orion.crds.device_status import GPUDeviceStatus, SlotRow
 from orion.crds.policy import Mode, Priority
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Verdict

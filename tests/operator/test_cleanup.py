@@ -15,7 +15,7 @@ from orion.cli.main import main
 from orion.crds.annotations import ALLOCATION
 from orion.crds.claims import TEMPLATES
 from orion.crds.conditions import ConditionType
-from orion.crds.device import GPUDeviceStatus
+from orion.crds.device_status import GPUDeviceStatus
 from orion.crds.share_status import GPUShareStatus
 from orion.operator.cleanup import remains
 from orion.operator.cleanup.cleaning import Cleaned, Cleaning

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orion.crds.device import GPUDeviceStatus
+from orion.crds.device_status import GPUDeviceStatus
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.records import Named

@@ -1,7 +1,7 @@
 """Posts Events about a GPU and its pods: when a problem begins, and for a GPU also when the problem ends."""
 
 from orion.crds.conditions import Condition, ConditionType
-from orion.crds.device import GPUDeviceStatus
+from orion.crds.device_status import GPUDeviceStatus
 from orion.node_agent.advertising.advertising import Verdict
 from orion.node_agent.cluster.reporting.device_conditions import OVER_RESERVED, mib
 from orion.node_agent.cluster.reporting.events import Events, Subject, node, pod

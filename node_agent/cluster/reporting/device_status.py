@@ -7,7 +7,7 @@ from typing import Literal
 from orion.crds.clients import ClientRow, PodReference
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.decimals import Number
-from orion.crds.device import (
+from orion.crds.device_status import (
     ROWS_MAX,
     SHARING_MAX,
     SLOTS_MAX,

@@ -23,7 +23,8 @@ from orion.api_server.merging import merge_patch
 from orion.api_server.paths import DEVICES, NODES
 from orion.api_server.requests import ApiError, ApiServer
 from orion.api_server.watching import Watched
-from orion.crds.device import KIND, GPUDeviceSpec, GPUDeviceStatus, device_name
+from orion.crds.device import KIND, GPUDeviceSpec, device_name
+from orion.crds.device_status import GPUDeviceStatus
 from orion.crds.model import API_VERSION
 from orion.errors import Unreadable
 from orion.node_agent.advertising.advertising import Verdict

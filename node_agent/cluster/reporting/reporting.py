@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orion.crds.device import GPUDeviceStatus, device_name
+from orion.crds.device import device_name
+from orion.crds.device_status import GPUDeviceStatus
 from orion.crds.policy import Mode
 from orion.node_agent import snapshots
 from orion.node_agent.advertising.advertising import Verdict

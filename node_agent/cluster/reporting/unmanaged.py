@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orion.crds.clients import PodReference
-from orion.crds.device import UNMANAGED_MAX, UnmanagedProcess
+from orion.crds.device_status import UNMANAGED_MAX, UnmanagedProcess
 from orion.hook import switching
 from orion.node_agent.cluster.reporting import process_pods
 from orion.node_agent.cluster.reporting.events import Events, node, pod
