@@ -29,9 +29,10 @@ from orion.crds.claims import TEMPLATES, path_in
 from orion.crds.model import API_VERSION
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.missing_gpus import MissingGPUs
-from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.state import State
 from orion.operator.reconciler.work_queue import WorkQueue
 
 _LOG = logging.getLogger(__name__)

@@ -17,12 +17,13 @@ from orion.crds.figures import clients_moved, usage_moved
 from orion.operator.reconciler import records, writes
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.rollout_labels import rollout_complaint, rollout_label
 from orion.operator.reconciler.share_conditions import REASON_PENDING, names
 from orion.operator.reconciler.share_status import conditions_of, share_status
 from orion.operator.reconciler.starting_nodes import node_writes
-from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.state import State
 
 _LOOK_OFTEN_S, _LOOK_SELDOM_S = 10.0, 600.0
 

@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from orion.operator.reconciler.claims import discard_from
-from orion.operator.reconciler.governance import Governance, ShareRecords, govern
+from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern
 from orion.operator.reconciler.records import PodRecord, ShareRecord
+from orion.operator.reconciler.share_conditions import Governed
 
 
 class Namespace:
@@ -87,6 +88,21 @@ class Namespace:
         for share in after.shares:
             self.concerned[share].add(pod.at.name)
         return {*(before.shares if before else ()), *after.shares}
+
+    def governed(self, share: str) -> Governed:
+        """Return the pods of a share, as far as changes have been applied."""
+        found = Governed(too_many=self.shares.too_many(share))
+        for name in sorted(self.concerned.get(share, ())):
+            pod, governance = self.pods[name], self.governance[name]
+            if governance.how is How.UNMANAGED:
+                found.unannotated.append(name)
+            elif governance.how is How.KEPT:
+                found.refused.append((name, governance))
+            else:
+                found.pods.append(pod)
+                if not pod.slots:
+                    found.not_admitted.append(name)
+        return found
 
     def forget(self, pod: str) -> set[str]:
         """Drop a pod's claims and governance; return the shares that it concerned."""

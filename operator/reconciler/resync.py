@@ -22,9 +22,9 @@ from typing import Any
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
 from orion.api_server.requests import METADATA_LIST, ApiError, ApiServer
 from orion.crds.annotations import ON_PODS, PRIORITY_LABEL
+from orion.operator.reconciler.keys import Key
 from orion.operator.reconciler.listing import paths
 from orion.operator.reconciler.records import Named, PodRecord, pod_record
-from orion.operator.reconciler.state import Key
 from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)

@@ -9,46 +9,24 @@ governs only pods again that the change may concern (`claims`).
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from orion.crds.allocation import Allocation, Giver
 from orion.crds.workloads import NO_REVISION
 from orion.operator.reconciler.claims import discard_from
-from orion.operator.reconciler.governance import Governance, How, ShareRecords
+from orion.operator.reconciler.devices import Devices
+from orion.operator.reconciler.governance import Governance, ShareRecords
+from orion.operator.reconciler.keys import Key, Kind, device_key, node_key, share_keys
 from orion.operator.reconciler.namespaces import Namespace
 from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.rollouts import Rollouts
 from orion.operator.reconciler.share_conditions import Governed
 from orion.operator.reconciler.templates import Templates
-from orion.operator.reconciler.usage import Usage, named_pods, usage
+from orion.operator.reconciler.usage import Usage, named_pods
 
 _Value = TypeVar("_Value")
-
-
-class Kind(StrEnum):
-    """The kinds of objects in the queue."""
-
-    __hash__ = str.__hash__  # Enum's own takes most of the time of a look-up of a `Key`
-
-    POD = "pod"
-    SHARE = "share"
-    NODE = "node"
-    DEVICE = "device"
-    """ The operator changes or deletes a GPUDevice only if its node is gone: no agent writes its status then. """
-    NAMESPACE = "namespace"
-    """ Queued when a share of the namespace has changed, because pods of the namespace may then need other grants. """
-    TEMPLATE = "template"
-    """ A ResourceClaimTemplate that a pod waits for. """
-
-
-class Key(NamedTuple):
-    """An object that may need a write."""
-
-    kind: Kind
-    at: Named
 
 
 class State:
@@ -63,17 +41,20 @@ class State:
         self, shares_per_namespace: int | None = None, allocation: Allocation = Allocation.DEVICE_PLUGIN
     ) -> None:
         self.allocation, self.by_claims = allocation, allocation.by_claims
-        self.devices: dict[str, DeviceRecord] = {}
+        self._devices = Devices()
         self.nodes: dict[str, NodeRecord] = {}
         self._namespaces: dict[str, Namespace] = defaultdict(lambda: Namespace(shares_per_namespace))
-        self._devices_of_pod: dict[Named, set[str]] = defaultdict(set)
-        self._devices_of_node: dict[str, set[str]] = defaultdict(set)
         self._pods_of_node: dict[str, set[Named]] = defaultdict(set)
         self._deferred: dict[str, set[Key]] = defaultdict(set)
         """ By namespace, objects that wait until no change of its shares is left to apply. """
         self.rollouts, self.templates = Rollouts(), Templates()
         self._changed_nodes: set[str] = set()
         self._changed_namespaces: set[str] = set()
+
+    @property
+    def devices(self) -> Mapping[str, DeviceRecord]:
+        """The GPUs by name."""
+        return self._devices.records
 
     def pod(self, at: Named) -> PodRecord | None:
         """Return a pod."""
@@ -97,7 +78,7 @@ class State:
         """Add or replace a pod."""
         nodes = self._place(self.pod(record.at), record)
         shares = self._namespaces[record.at.namespace].put_pod(record)
-        return {Key(Kind.POD, record.at), *_share_keys(record.at.namespace, shares), *nodes}
+        return {Key(Kind.POD, record.at), *share_keys(record.at.namespace, shares), *nodes}
 
     def remember(self, at: Named, uid: str, complaint: Complaint | None) -> None:
         """Keep what was said about a pod or a node, if it still exists."""
@@ -114,7 +95,7 @@ class State:
         nodes = self._place(old, None)
         shares = space.forget(at.name)
         self._drop_empty(at.namespace)
-        return _share_keys(at.namespace, shares) | nodes
+        return share_keys(at.namespace, shares) | nodes
 
     def put_share(self, record: ShareRecord) -> set[Key]:
         """Add or replace a share. The time of this process's last write to the share is kept."""
@@ -144,19 +125,16 @@ class State:
 
     def put_device(self, record: DeviceRecord) -> set[Key]:
         """Add or replace a GPU."""
-        keys = self._forget_device(record.name)
-        self.devices[record.name] = record
-        for pod in named_pods(record):
-            self._devices_of_pod[pod].add(record.name)
-        if record.status.node:
-            self._devices_of_node[record.status.node].add(record.name)
-            if record.status.node not in self.nodes:
-                keys.add(_device_key(record.name))
+        keys = self.drop_device(record.name)
+        self._devices.put(record)
+        if self.is_orphan(record):
+            keys.add(device_key(record.name))
         return keys | self._device_keys(record)
 
     def drop_device(self, name: str) -> set[Key]:
         """Remove a GPU whose GPUDevice no longer exists."""
-        return self._forget_device(name)
+        record = self._devices.drop(name)
+        return set() if record is None else self._device_keys(record)
 
     def put_node(self, record: NodeRecord) -> set[Key]:
         """Add or replace a node. What this process said about the node is kept."""
@@ -167,12 +145,12 @@ class State:
         if before != (record.rollout, record.allocation):
             self._changed_nodes.add(record.name)
         self.nodes[record.name] = record
-        return {Key(Kind.NODE, Named("", record.name))}
+        return {node_key(record.name)}
 
     def drop_node(self, name: str) -> set[Key]:
         """Remove a node that no longer exists."""
         self.nodes.pop(name, None)
-        return {_device_key(device) for device in self._devices_of_node.get(name, ())}
+        return {device_key(device.name) for device in self._devices.of_node(name)}
 
     def moved(self, namespace: str, most: int = sys.maxsize) -> set[Key]:
         """Return objects that changes of a namespace's shares concern, and deferred ones; each is returned once.
@@ -191,7 +169,7 @@ class State:
         shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
         # Add shares that have lost a pod to another share or to no share: their status counts pods.
         shares |= _some(space.lost, most)
-        return deferred | {Key(Kind.POD, Named(namespace, name)) for name in moved} | _share_keys(namespace, shares)
+        return deferred | {Key(Kind.POD, Named(namespace, name)) for name in moved} | share_keys(namespace, shares)
 
     def behind(self, namespace: str) -> bool:
         """Return whether changes of a namespace's shares have not been applied yet."""
@@ -270,43 +248,29 @@ class State:
 
     def everything(self) -> Iterator[Key]:
         """Yield the keys of all objects that may be written to. The state may change between two of them."""
-        yield from (Key(Kind.NODE, Named("", name)) for name in tuple(self.nodes))
+        yield from (node_key(name) for name in tuple(self.nodes))
         yield from (Key(Kind.TEMPLATE, template) for template in self.templates.wanted() if self.by_claims)
-        yield from (_device_key(name) for name, device in tuple(self.devices.items()) if self.is_orphan(device))
+        yield from (device_key(name) for name, device in tuple(self.devices.items()) if self.is_orphan(device))
         for namespace, space in tuple(self._namespaces.items()):
             yield from (Key(Kind.POD, Named(namespace, name)) for name in tuple(space.pods))
-            yield from _share_keys(namespace, space.records)
+            yield from share_keys(namespace, space.records)
             if space.behind:
                 yield Key(Kind.NAMESPACE, Named(namespace, ""))
 
     def governed(self, record: ShareRecord) -> Governed:
         """Return the pods of a share."""
-        space = self._current(record.at.namespace)
-        found = Governed(too_many=space.shares.too_many(record.at.name))
-        for name in sorted(space.concerned.get(record.at.name, ())):
-            pod, governance = space.pods[name], space.governance[name]
-            if governance.how is How.UNMANAGED:
-                found.unannotated.append(name)
-            elif governance.how is How.KEPT:
-                found.refused.append((name, governance))
-            else:
-                found.pods.append(pod)
-                if not pod.slots:
-                    found.not_admitted.append(name)
-        return found
+        return self._current(record.at.namespace).governed(record.at.name)
 
     def usage(self, pods: Iterable[PodRecord]) -> Usage:
         """Return what the node agents report about pods."""
-        wanted = list(pods)
-        names = sorted({name for pod in wanted for name in self._devices_of_pod.get(pod.at, ())})
-        found = usage(wanted, [self.devices[name] for name in names])
+        found = self._devices.usage(pods)
         beside = {at for device in found.devices.values() for at in named_pods(device)}
         found.leaving = {at for at in beside if (pod := self.pod(at)) is not None and pod.leaving}
         return found
 
     def devices_of_node(self, node: str) -> list[DeviceRecord]:
         """Return a node's GPUs."""
-        return [self.devices[name] for name in sorted(self._devices_of_node.get(node, ()))]
+        return self._devices.of_node(node)
 
     def is_orphan(self, device: DeviceRecord) -> bool:
         """Return whether a GPU's node is gone. Valid only once all nodes have been read."""
@@ -318,29 +282,19 @@ class State:
         space.advance(float("inf"))
         return space
 
-    def _forget_device(self, name: str) -> set[Key]:
-        record = self.devices.pop(name, None)
-        if record is None:
-            return set()
-        for pod in named_pods(record):
-            discard_from(self._devices_of_pod, pod, name)
-        if record.status.node:
-            discard_from(self._devices_of_node, record.status.node, name)
-        return self._device_keys(record)
-
     def _device_keys(self, record: DeviceRecord) -> set[Key]:
-        keys = {Key(Kind.NODE, Named("", record.status.node))} if record.status.node else set()
+        keys = {node_key(record.status.node)} if record.status.node else set()
         for at in named_pods(record):
             space = self._namespaces.get(at.namespace)
             governance = space.governance.get(at.name) if space else None
             if governance:
-                keys |= _share_keys(at.namespace, set(governance.shares))
+                keys |= share_keys(at.namespace, set(governance.shares))
         unmanaged = (row.pod for row in record.status.unmanaged or ())
         return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
 
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:
         """Keep the indexes and what this process said about the pod; return nodes and templates that this concerns."""
-        nodes = {Key(Kind.NODE, Named("", node)) for node in self.rollouts.place(old, new)}
+        nodes = {node_key(node) for node in self.rollouts.place(old, new)}
         nodes |= {Key(Kind.TEMPLATE, template) for template in self.templates.place(old, new) if self.by_claims}
         if old is not None and new is not None and old.uid == new.uid:
             new.complaint = old.complaint
@@ -358,14 +312,6 @@ class State:
         space = self._namespaces[namespace]
         if not space.pods and not space.records:
             del self._namespaces[namespace]
-
-
-def _device_key(name: str) -> Key:
-    return Key(Kind.DEVICE, Named("", name))
-
-
-def _share_keys(namespace: str, names: Iterable[str]) -> set[Key]:
-    return {Key(Kind.SHARE, Named(namespace, name)) for name in names}
 
 
 def _some(values: set[_Value], most: int) -> set[_Value]:

@@ -22,8 +22,9 @@ from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import GROUP, VERSION
 from orion.operator.reconciler import records
 from orion.operator.reconciler.controller import Controller
+from orion.operator.reconciler.keys import Key
 from orion.operator.reconciler.records import Named
-from orion.operator.reconciler.state import Key, State
+from orion.operator.reconciler.state import State
 from orion.operator.reconciler.usage import named_pods
 
 _LOG = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from typing import Any
 from orion.crds.allocation import Allocation
 from orion.operator.reconciler import records
 from orion.operator.reconciler.decisions import decide
-from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.keys import Key, Kind
+from orion.operator.reconciler.state import State
 from orion.operator.reconciler.writes import (
     DeleteDevice,
     EvictPod,

@@ -7,9 +7,10 @@ import pytest
 from orion.crds.allocation import Allocation
 from orion.crds.annotations import ALLOCATION, STARTUP_TAINT
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.records import Named, device_record, node_record
-from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.state import State
 from orion.operator.reconciler.writes import RemoveTaints
 from tests.operator.fake_cluster import NOW
 

@@ -6,9 +6,9 @@ import pytest
 
 from orion.crds.device_status import GPUDeviceStatus
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.orphans import orphan_status
 from orion.operator.reconciler.records import Named
-from orion.operator.reconciler.state import Key, Kind
 from orion.operator.reconciler.writes import DeleteDevice, PatchDevice, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
 

@@ -14,10 +14,10 @@ import pytest
 from orion.api_server.paths import NODES
 from orion.api_server.requests import ApiServer
 from orion.operator.reconciler.controller import SETTLE, Controller
+from orion.operator.reconciler.keys import Kind
 from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.metrics import Metrics
 from orion.operator.reconciler.records import Named
-from orion.operator.reconciler.state import Kind
 from orion.operator.reconciler.writes import PatchNode, PatchShare
 from tests.operator.fake_cluster import Body, FakeCluster, state_of
 from tests.waiting import DEADLINE

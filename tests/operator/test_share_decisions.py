@@ -10,9 +10,9 @@ import yaml
 
 from orion.api_server.events import short_note
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.records import Named
-from orion.operator.reconciler.state import Key, Kind
 from orion.operator.reconciler.writes import EvictPod, PatchNode, PatchShare, PostEvent, Remember, RequeueAfter, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, forget, state_of, take
 

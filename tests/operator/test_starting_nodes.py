@@ -7,9 +7,9 @@ import pytest
 
 from orion.crds.annotations import STARTUP_TAINT
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.starting_nodes import PATIENCE_S
-from orion.operator.reconciler.state import Key, Kind
 from orion.operator.reconciler.writes import PatchNode, PostEvent, Remember, RemoveTaints, RequeueAfter, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
 

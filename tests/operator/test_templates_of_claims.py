@@ -8,9 +8,10 @@ from orion.crds.annotations import PINNED_SHARE
 from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.policy import Priority
 from orion.operator.reconciler.decisions import decide
+from orion.operator.reconciler.keys import Key, Kind
 from orion.operator.reconciler.pods_of_nodes import PodsOfNodes
 from orion.operator.reconciler.records import Named, pod_record
-from orion.operator.reconciler.state import Key, Kind, State
+from orion.operator.reconciler.state import State
 from orion.operator.reconciler.writes import MakeTemplate, RequeueAfter, SayWhatIsMissing, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, state_of, take
 from tests.operator.test_share_decisions import share
