@@ -3,11 +3,14 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TypeVar
 
 from orion.operator.reconciler.claims import discard_from
 from orion.operator.reconciler.governance import Governance, How, ShareRecords, govern
 from orion.operator.reconciler.records import PodRecord, ShareRecord
 from orion.operator.reconciler.share_conditions import Governed
+
+_Value = TypeVar("_Value")
 
 
 class Namespace:
@@ -70,6 +73,17 @@ class Namespace:
                     self.lost.update(before.shares)
             yield
 
+    def take_moved(self, most: int) -> tuple[set[str], set[str]]:
+        """Return pods that changed shares may concern, and shares whose pods are others now; each is returned once.
+
+        Args:
+            most: how many pods, and how many shares that have lost pods; further calls return the rest.
+        """
+        moved = take_some(self.moved, most)
+        shares = {name for pod in moved if pod in self.governance for name in self.governance[pod].shares}
+        # Add shares that have lost a pod to another share or to no share: their status counts pods.
+        return moved, shares | take_some(self.lost, most)
+
     def put_pod(self, pod: PodRecord) -> set[str]:
         """Add or replace a pod; return the shares that were concerned before or are now."""
         self.pods[pod.at.name] = pod
@@ -114,3 +128,8 @@ class Namespace:
         for share in governance.shares if governance else ():
             discard_from(self.concerned, share, pod)
         return set(governance.shares) if governance else set()
+
+
+def take_some(values: set[_Value], most: int) -> set[_Value]:
+    """Remove some values from a set, and return them."""
+    return {values.pop() for _ in range(min(most, len(values)))}

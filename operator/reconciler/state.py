@@ -11,22 +11,19 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from orion.crds.allocation import Allocation, Giver
 from orion.crds.workloads import NO_REVISION
-from orion.operator.reconciler.claims import discard_from
+from orion.operator.reconciler.changed_nodes import ChangedNodes
 from orion.operator.reconciler.devices import Devices
 from orion.operator.reconciler.governance import Governance, ShareRecords
 from orion.operator.reconciler.keys import Key, Kind, device_key, node_key, share_keys
-from orion.operator.reconciler.namespaces import Namespace
+from orion.operator.reconciler.namespaces import Namespace, take_some
 from orion.operator.reconciler.records import Complaint, DeviceRecord, Named, NodeRecord, PodRecord, ShareRecord
 from orion.operator.reconciler.rollouts import Rollouts
 from orion.operator.reconciler.share_conditions import Governed
 from orion.operator.reconciler.templates import Templates
 from orion.operator.reconciler.usage import Usage, named_pods
-
-_Value = TypeVar("_Value")
 
 
 class State:
@@ -44,12 +41,10 @@ class State:
         self._devices = Devices()
         self.nodes: dict[str, NodeRecord] = {}
         self._namespaces: dict[str, Namespace] = defaultdict(lambda: Namespace(shares_per_namespace))
-        self._pods_of_node: dict[str, set[Named]] = defaultdict(set)
         self._deferred: dict[str, set[Key]] = defaultdict(set)
         """ By namespace, objects that wait until no change of its shares is left to apply. """
         self.rollouts, self.templates = Rollouts(), Templates()
-        self._changed_nodes: set[str] = set()
-        self._changed_namespaces: set[str] = set()
+        self._changed = ChangedNodes(self._namespaces)
 
     @property
     def devices(self) -> Mapping[str, DeviceRecord]:
@@ -110,7 +105,7 @@ class State:
                 return keys
         space.records[record.at.name] = record
         space.changed[record.at.name] = None
-        self._changed_namespaces.add(record.at.namespace)
+        self._changed.add_nodes_of(record.at.namespace)
         return keys | {Key(Kind.NAMESPACE, Named(record.at.namespace, ""))}
 
     def drop_share(self, at: Named) -> set[Key]:
@@ -119,7 +114,7 @@ class State:
         if space.records.pop(at.name, None) is None:
             return set()
         space.changed[at.name] = None
-        self._changed_namespaces.add(at.namespace)
+        self._changed.add_nodes_of(at.namespace)
         self._drop_empty(at.namespace)
         return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
 
@@ -143,7 +138,7 @@ class State:
             record.complaint = old.complaint
         before = (old.rollout, old.allocation) if old is not None else (NO_REVISION, Giver.DEVICE_PLUGIN)
         if before != (record.rollout, record.allocation):
-            self._changed_nodes.add(record.name)
+            self._changed.add(record.name)
         self.nodes[record.name] = record
         return {node_key(record.name)}
 
@@ -163,12 +158,10 @@ class State:
             return set()
         space = self._current(namespace)
         waiting = self._deferred.pop(namespace, set())
-        moved, deferred = _some(space.moved, most), _some(waiting, most)
+        moved, shares = space.take_moved(most)
+        deferred = take_some(waiting, most)
         if waiting:
             self._deferred[namespace] = waiting
-        shares = {name for pod in moved if pod in space.governance for name in space.governance[pod].shares}
-        # Add shares that have lost a pod to another share or to no share: their status counts pods.
-        shares |= _some(space.lost, most)
         return deferred | {Key(Kind.POD, Named(namespace, name)) for name in moved} | share_keys(namespace, shares)
 
     def behind(self, namespace: str) -> bool:
@@ -185,8 +178,7 @@ class State:
 
     def pods_of_node(self, node: str) -> list[PodRecord]:
         """Return the pods of a node, sorted by namespace and name."""
-        found = sorted(self._pods_of_node.get(node, ()))
-        return [self._namespaces[at.namespace].pods[at.name] for at in found]
+        return self._changed.pods(node)
 
     def take_changed_nodes(self, until: float = float("inf")) -> set[str]:
         """Return the nodes whose pods, or the grants of these, may have changed. Each change is reported once.
@@ -195,22 +187,12 @@ class State:
             until: the monotonic time until which changes of shares are applied. Namespaces that are then still behind
                 come with a later call; `nodes_behind` says so.
         """
-        nodes, self._changed_nodes = self._changed_nodes, set()
-        for namespace in tuple(self._changed_namespaces):
-            space = self._namespaces.get(namespace)
-            if space is not None:
-                space.advance(until)
-                if space.behind:
-                    return nodes
-                nodes |= space.stale
-                space.stale = set()
-            self._changed_namespaces.discard(namespace)
-        return nodes
+        return self._changed.take(until)
 
     @property
     def nodes_behind(self) -> bool:
         """Whether the last `take_changed_nodes` left something for the next one."""
-        return bool(self._changed_namespaces)
+        return self._changed.behind
 
     def applied(self, pod: PodRecord) -> tuple[Governance, ShareRecords] | None:
         """Return what governs a pod, and the shares; None: the namespace is behind.
@@ -220,8 +202,7 @@ class State:
         """
         space = self._namespaces[pod.at.namespace]
         if space.behind:
-            space.stale.add(pod.node)
-            self._changed_namespaces.add(pod.at.namespace)
+            self._changed.wait_for(pod)
             return None
         return space.governance[pod.at.name], space.shares
 
@@ -300,20 +281,10 @@ class State:
             new.complaint = old.complaint
             if replace(new, version=old.version, running=old.running) == old:
                 return nodes
-        if old is not None and old.node:
-            discard_from(self._pods_of_node, old.node, old.at)
-            self._changed_nodes.add(old.node)
-        if new is not None and new.node:
-            self._pods_of_node[new.node].add(new.at)
-            self._changed_nodes.add(new.node)
+        self._changed.place(old, new)
         return nodes
 
     def _drop_empty(self, namespace: str) -> None:
         space = self._namespaces[namespace]
         if not space.pods and not space.records:
             del self._namespaces[namespace]
-
-
-def _some(values: set[_Value], most: int) -> set[_Value]:
-    """Remove some values from a set, and return them."""
-    return {values.pop() for _ in range(min(most, len(values)))}
