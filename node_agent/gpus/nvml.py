@@ -3,34 +3,26 @@
 The driver may be loaded after the agent starts, may be replaced while the agent runs, and may stop answering for one
 GPU. This source continues in all three cases, and it reports each GPU that does not answer as unhealthy. The next
 search initialises the library again.
-
-This source reads a GPU's NUMA node from its PCI slot, because that node has the nearest processors.
-`nvmlDeviceGetNumaNodeId` returns another node: the one of the GPU's own memory.
 """
 
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from orion.errors import Unavailable
-from orion.node_agent.gpus import xids
+from orion.node_agent.gpus import nvml_health, xids
 from orion.node_agent.gpus.asking import AskingThread
-from orion.node_agent.gpus.interface import GONE, HEALTHY, Gpu, Health, Kind
-from orion.node_agent.gpus.nvml_events import ErrorEvents, text
+from orion.node_agent.gpus.interface import GONE, Gpu, Health
+from orion.node_agent.gpus.nvml_descriptions import PCI_DEVICES, Descriptions
+from orion.node_agent.gpus.nvml_events import ErrorEvents
 
 _log = logging.getLogger(__name__)
 
-_PCI_DEVICES = Path("/sys/bus/pci/devices")
 _END_SECONDS = 1.0
-_REPLACED = Health(
-    False, "DriverReplaced", "the driver was replaced while the agent ran, so the agent must be restarted"
-)
-_RESET = Health(False, "ResetRequired", "the driver says that the GPU must be reset (nvidia-smi --gpu-reset)")
 
 
 class NvmlGpus:
@@ -45,12 +37,12 @@ class NvmlGpus:
 
     name = "nvml"
 
-    def __init__(self, pci_devices: Path = _PCI_DEVICES) -> None:
+    def __init__(self, pci_devices: Path = PCI_DEVICES) -> None:
         # Here, not above: most machines that import this module have no driver.
         import pynvml
 
         self._nvml: Any = pynvml
-        self._pci_devices = pci_devices
+        self._descriptions = Descriptions(pynvml, pci_devices)
         self._lock = threading.Lock()
         """ Held while the library is initialised or shut down. """
         self._begun = False
@@ -122,23 +114,19 @@ class NvmlGpus:
         if handle is None and self._begun:
             return GONE
         if handle is None and self._replaced:
-            return _REPLACED
+            return nvml_health.REPLACED
         if handle is None and self._mismatch:
-            return Health(
-                False,
-                "DriverMismatch",
-                "the driver's library and its kernel module are of two versions: reboot the node",
-            )
+            return nvml_health.MISMATCH
         if handle is None:
-            return Health(False, "DriverAway", "the NVIDIA driver does not answer: see that it is loaded (nvidia-smi)")
+            return nvml_health.AWAY
         try:
             xid = self._events.take(gpu.uuid, self._handles)
             if xid is not None:
                 return Health(False, f"Xid{xid}", xids.sentence(xid))
             nvml.nvmlDeviceGetMemoryInfo(handle)
-            return self._recovery(handle)
+            return nvml_health.recovery(nvml, handle)
         except nvml.NVMLError as error:
-            return self._trouble(error)
+            return nvml_health.trouble(nvml, error)
 
     def mig_enabled(self, gpu: Gpu) -> bool:
         """Return whether the GPU has MIG enabled; the last answer if the driver gives none."""
@@ -156,7 +144,7 @@ class NvmlGpus:
 
     def needs_restart(self) -> str:
         """Return a sentence if the driver was replaced, because this process keeps the old library; else empty."""
-        return _REPLACED.message if self._replaced else ""
+        return nvml_health.REPLACED.message if self._replaced else ""
 
     def close(self) -> None:
         """Shut the library down. If the driver hangs, the kernel ends the call with the process."""
@@ -180,7 +168,7 @@ class NvmlGpus:
         for index in range(count):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                found.append((self._gpu(index, handle), handle))
+                found.append((self._descriptions.gpu(index, handle), handle))
             except self._nvml.NVMLError as error:  # a lost GPU must not hide the others
                 failure = error
                 self._log_silent(index, str(error))
@@ -213,65 +201,10 @@ class NvmlGpus:
             _log.warning("gpus: the GPU with index %d does not answer: %s", index, why)
         self._silent[index] = why
 
-    def _gpu(self, index: int, handle: Any) -> Gpu:
-        return Gpu(
-            uuid=text(self._nvml.nvmlDeviceGetUUID(handle)),
-            index=index,
-            model=text(self._nvml.nvmlDeviceGetName(handle)),
-            memory_bytes=int(self._nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            minor=self._minor(handle, index),
-            numa_node=self._node(handle),
-            kind=Kind(
-                self._asked(lambda: "{}.{}".format(*self._nvml.nvmlDeviceGetCudaComputeCapability(handle))),
-                self._asked(lambda: text(self._nvml.nvmlSystemGetDriverVersion())),
-                self._asked(lambda: self._pci(handle).name),
-                self._asked(lambda: next(each for each in self._pci(handle).resolve().parts if each.startswith("pci"))),
-            ),
-        )
-
-    def _asked(self, ask: Callable[[], str]) -> str:
-        """Return an answer; empty if the driver or the kernel does not say."""
-        try:
-            return ask()
-        except (self._nvml.NVMLError, OSError, ValueError, StopIteration):
-            return ""
-
-    def _minor(self, handle: Any, index: int) -> int:
-        try:
-            return int(self._nvml.nvmlDeviceGetMinorNumber(handle))
-        except self._nvml.NVMLError as error:
-            if error.value != self._nvml.NVML_ERROR_NOT_SUPPORTED:
-                raise  # a wrong number would give the container another GPU
-            return index
-
     def _links(self, gpu: Gpu, handle: Any) -> tuple[str, ...]:
         """Return the GPUs that NVLink connects to this one, directly or by a switch."""
-        return tuple(uuid for uuid, peer in self._handles.items() if uuid != gpu.uuid and self._is_linked(handle, peer))
-
-    def _is_linked(self, handle: Any, peer: Any) -> bool:
-        nvml = self._nvml
-        try:
-            status = nvml.nvmlDeviceGetP2PStatus(handle, peer, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
-        except nvml.NVMLError:
-            return False
-        return bool(status == nvml.NVML_P2P_STATUS_OK)
-
-    def _node(self, handle: Any) -> int | None:
-        try:
-            node = int((self._pci(handle) / "numa_node").read_text())
-        except (self._nvml.NVMLError, OSError, ValueError):
-            return None
-        return node if node >= 0 else None
-
-    def _pci(self, handle: Any) -> Path:
-        """Return the folder in which the kernel shows the GPU's PCI device.
-
-        Raises:
-            NVMLError, ValueError: the driver does not say where the GPU is.
-        """
-        domain, _, rest = text(self._nvml.nvmlDeviceGetPciInfo(handle).busId).lower().partition(":")
-        # NVML writes PCI domains with eight digits, the kernel with at least four.
-        return self._pci_devices / f"{int(domain, 16):04x}:{rest}"
+        others = ((uuid, peer) for uuid, peer in self._handles.items() if uuid != gpu.uuid)
+        return tuple(uuid for uuid, peer in others if self._descriptions.is_linked(handle, peer))
 
     def _end(self) -> None:
         self._handles = {}
@@ -282,31 +215,3 @@ class NvmlGpus:
                 self._nvml.nvmlShutdown()
             except self._nvml.NVMLError as error:
                 _log.info("gpus: %s", error)
-
-    # -- Health --------------------------------------------------------------------------------------------------------
-
-    def _recovery(self, handle: Any) -> Health:
-        """Return what the driver says must be done to the GPU; older drivers do not report this."""
-        nvml = self._nvml
-        try:
-            value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
-        except (nvml.NVMLError, AttributeError):
-            return HEALTHY
-        if value.nvmlReturn != nvml.NVML_SUCCESS:
-            return HEALTHY
-        action = int(value.value.uiVal)
-        if action in (nvml.NVML_GPU_RECOVERY_ACTION_NONE, nvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P):
-            return HEALTHY
-        if action == nvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT:
-            return Health(False, "RebootRequired", "the driver says that the node must be rebooted for this GPU")
-        return _RESET
-
-    def _trouble(self, error: Exception) -> Health:
-        nvml, number = self._nvml, getattr(error, "value", None)
-        if number == nvml.NVML_ERROR_GPU_IS_LOST:
-            return Health(False, "GPULost", "the GPU has fallen off the bus: reboot the node, or reset its slot")
-        if number == nvml.NVML_ERROR_RESET_REQUIRED:
-            return _RESET
-        if number == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-            return _REPLACED
-        return Health(False, "DriverError", f"the NVIDIA driver answers with an error: {error}", critical=False)
