@@ -57,12 +57,12 @@ def agent_settings(gemini: dict[str, Any], own: dict[str, Any]) -> dict[str, Any
 
     Args:
         gemini: the flags of launch-backend.py that were given.
-        own: resource_config, longest_turn_ms and shortest_turn_ms; None: not given.
+        own: the agent's own options that were given.
 
     Raises:
         Invalid: two flags mean the same, or an argument is none of Gemini's.
     """
-    given = {name: value for name, value in own.items() if value is not None}
+    given = dict(own)
     quotas = {"base_quota": ("longest_turn_ms", _LONGEST_MS), "min_quota": ("shortest_turn_ms", _SHORTEST_MS)}
     for name, field in [("config", "resource_config"), *((name, field) for name, (field, _) in quotas.items())]:
         if name in gemini and field in given:
