@@ -10,8 +10,8 @@ from orion.errors import Conflict, NotFound, Unavailable
 from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.advertising.claims import Claims
+from orion.node_agent.clients.counters import Counters
 from orion.node_agent.clients.jobs import Jobs
-from orion.node_agent.clients.joining import Counters
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
-from orion.node_agent.clients.joining import Counters
+from orion.node_agent.clients.counters import Counters
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.pages import pages

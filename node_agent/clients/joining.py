@@ -2,42 +2,30 @@
 
 import asyncio
 import logging
-import socket
-from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 from orion.errors import Conflict, Exhausted, Invalid
 from orion.hook import join, layout
 from orion.node_agent.clients import messages, new_client, returning
 from orion.node_agent.clients.admission import JoinRefused, admit
+from orion.node_agent.clients.arrivals import Arrivals
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
+from orion.node_agent.clients.counters import Counters
 from orion.node_agent.clients.credit import Credit
-from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.neighbours import Neighbours
+from orion.node_agent.clients.requests import Requests
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages import descriptors, pages
 from orion.node_agent.processes import liveness
 from orion.node_agent.slots.knowledge import GPU_ENTRIES
-from orion.node_agent.slots.slot import SOCKET, Slot
+from orion.node_agent.slots.slot import Slot
 
 _log = logging.getLogger(__name__)
 
-_MIB = 1 << 20
-_HELLO_SECONDS = 5.0
 _READY_SECONDS = 10.0
 _STUCK_SECONDS = 10.0
-
-
-class Counters:
-    """Counters of joins, for the metrics."""
-
-    def __init__(self) -> None:
-        self.joins: Counter[str] = Counter()
-        self.refusals: Counter[str] = Counter()
-        self.adopted = 0
 
 
 class Joining:
@@ -68,25 +56,23 @@ class Joining:
         self._shared_gpu = shared_gpu
         self._counters = counters
         self._jobs = jobs
-        self._pending_max = pending_max
-        self._save, self._on_change, self._on_turn, self._on_room = save, on_change, on_turn, on_room
+        self._save, self._on_change = save, on_change
         self._loop = asyncio.get_running_loop()
         self._neighbours = Neighbours(shared_gpu)
         self.credit = Credit(shared_gpu)
         """ How much memory each client may hold. """
-        self._entrances: dict[str, Entrance] = {}
-        self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle | None]] = {}
+        self._arrivals = Arrivals(pending_max, self._received, self._ended, self._writable)
+        self._requests = Requests(shared_gpu, self.credit, on_turn, on_room)
         self._clients: dict[Connection, Client] = {}
 
     def open(self, slot: Slot) -> None:
         """Listen for a slot's clients."""
-        arrived = partial(self._arrived, slot)
-        self._entrances[slot.name] = Entrance(slot.directory, SOCKET, self._pending_max, arrived)
+        self._arrivals.open(slot)
 
     def close(self, slot: Slot) -> None:
         """Close a slot's socket and connections; remove its clients."""
         self.forget_all(slot)
-        self._entrances.pop(slot.name).close()
+        self._arrivals.close(slot)
 
     def held_by(self, slot: Slot, pod: str) -> None:
         """Note which pod holds a slot. Clients that have joined before belong to the pod's job from now on."""
@@ -97,12 +83,11 @@ class Joining:
 
     def gone(self) -> str | None:
         """Return the name of a slot whose socket file is gone; None: all exist."""
-        return next((name for name, entrance in self._entrances.items() if not entrance.is_there), None)
+        return self._arrivals.gone()
 
     def forget_all(self, slot: Slot) -> None:
         """Remove every client of a slot, including those of the previous agent."""
-        for connection in [each for each, (of, _) in self._undecided.items() if of is slot]:
-            self._end_undecided(connection)
+        self._arrivals.end_all(slot)
         for client in self._shared_gpu.of_slot(slot):
             self.forget(client, "its slot was closed or reset for another container")
         for client_index in [index for index, each in self._shared_gpu.awaited.items() if each.slot == slot.name]:
@@ -110,7 +95,7 @@ class Joining:
             self._shared_gpu.free_index(slot.name, client_index)
         self.credit.forget(slot)
         slot.joins.fill()
-        self._entrances[slot.name].refill()
+        self._arrivals.refill(slot)
 
     def forget(self, client: Client, why: str) -> None:
         """Remove a client, free its index and notify its neighbours."""
@@ -149,40 +134,9 @@ class Joining:
     def stop(self) -> None:
         """Close all sockets; clients continue under their last grants."""
         self._neighbours.close()
-        for entrance in self._entrances.values():
-            entrance.close()
-        for connection in list(self._undecided):
-            self._end_undecided(connection)
+        self._arrivals.stop()
         for client in list(self._clients.values()):
             client.release()
-
-    def _arrived(self, slot: Slot, sock: socket.socket) -> None:
-        try:
-            connection = Connection(sock, self._received, self._ended, self._writable)
-        except OSError:
-            sock.close()
-            self._entrances[slot.name].settled()
-            return
-        self._undecided[connection] = slot, None
-        try:
-            connection.begin()
-        except OSError:
-            connection.close()
-            self._ended(connection)
-        if connection in self._undecided:
-            timer = self._loop.call_later(_HELLO_SECONDS, self._end_undecided, connection)
-            self._undecided[connection] = slot, timer
-
-    def _decide(self, connection: Connection) -> Slot:
-        slot, timer = self._undecided.pop(connection)
-        if timer is not None:
-            timer.cancel()
-        self._entrances[slot.name].settled()
-        return slot
-
-    def _end_undecided(self, connection: Connection) -> None:
-        self._decide(connection)
-        connection.close()
 
     def _received(self, connection: Connection, data: bytes, fds: list[int]) -> None:
         try:
@@ -201,39 +155,12 @@ class Joining:
             else:
                 self._break_off(connection)
             return
-        slot = self._decide(connection)
+        slot = self._arrivals.settle(connection)
         if isinstance(message, join.Hello):
             self._hello(slot, connection, message, fds)
         else:
-            if isinstance(message, join.Suspect):
-                self._suspect(message.client_index, message.generation)
-            elif isinstance(message, join.Turn) and slot.role is layout.Role.BE and not slot.wishes.take():
-                # Beyond so many, the agent's next check sees what the clients want.
-                self._on_turn(slot, message.wish)
-            elif isinstance(message, join.MemoryWish):
-                answer = self._may_take if message.head.type == join.MessageType.ROOM else self._may_hold
-                connection.send(messages.credit(answer(slot, message)))
-            elif isinstance(message, join.View) and not slot.views.take():
-                connection.send(messages.shown(), [slot.page.descriptor])
+            self._requests.answer(slot, connection, message)
             connection.close()
-
-    def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
-        client = self._wishing(slot, wish)
-        if client is None or slot.memory_wishes.take():
-            return join.CreditAnswer.LATER
-        return self.credit.asked(client, -(-wish.bytes // _MIB))
-
-    def _may_take(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
-        client = self._wishing(slot, wish)
-        if client is None or slot.room_wishes.take():
-            return join.CreditAnswer.LATER
-        return self._on_room(client, wish.bytes)
-
-    def _wishing(self, slot: Slot, wish: join.MemoryWish) -> Client | None:
-        """Return the client that wants memory; None: it has not returned yet."""
-        client = self._shared_gpu.clients.get(wish.client_index)
-        is_its = client is not None and client.key[1] == wish.generation and client.slot is slot
-        return client if is_its else None
 
     def _hello(self, slot: Slot, connection: Connection, hello: join.Hello, fds: list[int]) -> None:
         try:
@@ -330,12 +257,6 @@ class Joining:
             self._neighbours.changed()
         self._on_change()
 
-    def _suspect(self, client_index: int, generation: int) -> None:
-        client = self._shared_gpu.clients.get(client_index)
-        if client is not None and client.key == (client_index, generation) and client.role is layout.Role.HP:
-            # The rate limit of the listening socket limits how often this runs.
-            self._shared_gpu.mark_stopped(client, liveness.is_stopped(client.process_id))
-
     def _break_off(self, connection: Connection) -> None:
         self._counters.refusals["malformed"] += 1
         connection.close()
@@ -345,8 +266,8 @@ class Joining:
         client = self._clients.get(connection)
         if client is not None:
             self.forget(client, "its connection ended")
-        elif connection in self._undecided:
-            self._decide(connection)
+        elif connection in self._arrivals:
+            self._arrivals.settle(connection)
 
     def _writable(self, connection: Connection) -> None:
         client = self._clients.get(connection)

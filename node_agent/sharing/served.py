@@ -7,8 +7,9 @@ from typing import Protocol
 from orion.errors import Conflict, Invalid
 from orion.hook import join, layout
 from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.counters import Counters
 from orion.node_agent.clients.jobs import Jobs
-from orion.node_agent.clients.joining import Counters, Joining
+from orion.node_agent.clients.joining import Joining
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import moving, policies

@@ -1,0 +1,95 @@
+"""The sockets of a GPU's slots, and the connections to them that have not sent their first message yet."""
+
+import asyncio
+import socket
+from functools import partial
+
+from orion.node_agent.clients.connections import Connection, OnEvent, OnMessage
+from orion.node_agent.clients.entrance import Entrance
+from orion.node_agent.slots.slot import SOCKET, Slot
+
+_HELLO_SECONDS = 5.0
+""" How long a connection may take for its first message. """
+
+
+class Arrivals:
+    """The listening sockets of one GPU.
+
+    Args:
+        pending_max: maximum number of connections of each slot that have not sent their first message.
+        on_message: of each connection, as `Connection` takes it; it must call `settle` at the first message.
+        on_end: of each connection; it must call `settle` if there was no first message.
+        on_writable: of each connection.
+    """
+
+    def __init__(self, pending_max: int, on_message: OnMessage, on_end: OnEvent, on_writable: OnEvent) -> None:
+        self._pending_max = pending_max
+        self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
+        self._loop = asyncio.get_running_loop()
+        self._entrances: dict[str, Entrance] = {}
+        self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle | None]] = {}
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection in self._undecided
+
+    def open(self, slot: Slot) -> None:
+        """Listen for a slot's clients.
+
+        Raises:
+            OSError: the socket cannot be opened.
+        """
+        arrived = partial(self._arrived, slot)
+        self._entrances[slot.name] = Entrance(slot.directory, SOCKET, self._pending_max, arrived)
+
+    def close(self, slot: Slot) -> None:
+        """Close a slot's socket."""
+        self._entrances.pop(slot.name).close()
+
+    def refill(self, slot: Slot) -> None:
+        """Reset the rate limit of a slot's socket for a new container."""
+        self._entrances[slot.name].refill()
+
+    def gone(self) -> str | None:
+        """Return the name of a slot whose socket file is gone; None: all exist."""
+        return next((name for name, entrance in self._entrances.items() if not entrance.is_there), None)
+
+    def settle(self, connection: Connection) -> Slot:
+        """Note that a connection has sent its first message or is closed; return its slot."""
+        slot, timer = self._undecided.pop(connection)
+        if timer is not None:
+            timer.cancel()
+        self._entrances[slot.name].settled()
+        return slot
+
+    def end_all(self, slot: Slot) -> None:
+        """Close the connections to a slot that have not sent their first message."""
+        for connection in [each for each, (of, _) in self._undecided.items() if of is slot]:
+            self._end(connection)
+
+    def stop(self) -> None:
+        """Close all sockets, and the connections that have not sent their first message."""
+        for entrance in self._entrances.values():
+            entrance.close()
+        for connection in list(self._undecided):
+            self._end(connection)
+
+    def _arrived(self, slot: Slot, sock: socket.socket) -> None:
+        try:
+            connection = Connection(sock, self._on_message, self._on_end, self._on_writable)
+        except OSError:
+            sock.close()
+            self._entrances[slot.name].settled()
+            return
+        self._undecided[connection] = slot, None
+        try:
+            connection.begin()
+        except OSError:
+            connection.close()
+            self._on_end(connection)
+        if connection in self._undecided:
+            timer = self._loop.call_later(_HELLO_SECONDS, self._end, connection)
+            self._undecided[connection] = slot, timer
+
+    def _end(self, connection: Connection) -> None:
+        self.settle(connection)
+        connection.close()
