@@ -16,6 +16,7 @@ from orion.hook import layout
 from orion.node_agent.advertising.advertising import Advertising
 from orion.node_agent.pacing.tolerating import periodically
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
+from orion.node_agent.sharing.slot_operations import SlotOperations
 from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.slot import Slot
@@ -39,8 +40,9 @@ class HoldsSlots(ServesGpus, Protocol):
     def gpu(self, uuid: str) -> ServedGpu:
         """Return one GPU."""
 
-    def prepare_slot(self, uuid: str, name: str, *, saves: bool = True) -> Slot:
-        """Reset a slot for another container, and write the state file if `saves`."""
+    @property
+    def slots(self) -> SlotOperations:
+        """The operations on slots."""
 
     def save(self, gpu: ServedGpu) -> None:
         """Write the state file after a change of a GPU."""
@@ -79,7 +81,7 @@ class Claims:
             slot = served.shared_gpu.slot(name)
             self._refuse_unless_free(slot, had_it)
             if not had_it:
-                self._agent.prepare_slot(uuid, name, saves=False)  # `_changed` saves
+                self._agent.slots.prepare(uuid, name, saves=False)  # `_changed` saves
             _log.info("slot: %s %s is now held by %s", uuid, name, claim.title)
         if slot.claim != claim:
             slot.claim = claim
@@ -109,7 +111,7 @@ class Claims:
     def _free(self, slot: Slot, claim: Claim) -> None:
         _log.info("slot: %s %s is free again after %s", slot.gpu, slot.name, claim.title)
         slot.claim = None
-        self._agent.prepare_slot(slot.gpu, slot.name)  # writes the state file, too
+        self._agent.slots.prepare(slot.gpu, slot.name)  # writes the state file, too
         self._notify()
 
     def _refuse_unless_free(self, slot: Slot, had_it: bool) -> None:

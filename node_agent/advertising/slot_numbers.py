@@ -20,6 +20,7 @@ from orion.hook import layout
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.served import Serves
+from orion.node_agent.sharing.slot_operations import SlotOperations
 from orion.node_agent.slots.slot import Slot
 
 if TYPE_CHECKING:  # so that an agent without a configuration does not load the API types
@@ -44,11 +45,9 @@ class OpensSlots(Serves, Protocol):
     def settings(self) -> AgentSettings:
         """The agent's settings."""
 
-    def open_permanent(self, uuid: str, name: str, role: layout.Role) -> None:
-        """Open a permanent slot."""
-
-    def close_slot(self, uuid: str, name: str) -> None:
-        """Close a slot."""
+    @property
+    def slots(self) -> SlotOperations:
+        """The operations on slots."""
 
 
 class SlotNumbers:
@@ -212,11 +211,11 @@ class SlotNumbers:
             since = self._withdrawn.setdefault(slot, time.monotonic())
             if time.monotonic() - since > _WITHDRAWN_SECONDS:
                 del self._withdrawn[slot]
-                self._agent.close_slot(slot.gpu, slot.name)
+                self._agent.slots.close(slot.gpu, slot.name)
 
     def _open(self, uuid: str, name: str, role: layout.Role) -> None:
         try:
-            self._agent.open_permanent(uuid, name, role)
+            self._agent.slots.open_permanent(uuid, name, role)
         except OSError as error:
             if (uuid, name) not in self._refused:
                 self._refused.add((uuid, name))

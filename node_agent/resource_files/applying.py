@@ -21,6 +21,7 @@ from orion.node_agent.resource_files.rules import Rule
 from orion.node_agent.resource_files.watching import Watching
 from orion.node_agent.sharing.looking import Looking
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
+from orion.node_agent.sharing.slot_operations import SlotOperations
 from orion.node_agent.slots.slot import Slot
 
 _log = logging.getLogger(__name__)
@@ -41,28 +42,9 @@ class GrantsSlots(ServesGpus, Protocol):
     def gpu(self, uuid: str) -> ServedGpu:
         """Return one GPU."""
 
-    def open_slot(
-        self,
-        uuid: str,
-        name: str,
-        role: layout.Role,
-        memory_limit_bytes: int,
-        owner_process_id: int,
-        request_milli: int = 0,
-        limit_milli: int = 0,
-        rule: str = "",
-    ) -> Slot:
-        """Open a slot, or find the open slot of that name."""
-
-    def set_grant(
-        self,
-        uuid: str,
-        name: str,
-        memory_limit_bytes: int | None = None,
-        request_milli: int | None = None,
-        limit_milli: int | None = None,
-    ) -> Slot:
-        """Change a slot's grant; None leaves a value unchanged."""
+    @property
+    def slots(self) -> SlotOperations:
+        """The operations on slots."""
 
 
 class Rules:
@@ -104,7 +86,7 @@ class Rules:
         shared_gpu = self._agent.gpu(uuid).shared_gpu
         rule = self._rule(uuid, rule_id)
         name = next((slot.name for slot in shared_gpu.slots.values() if slot.rule == rule_id), "")
-        return self._agent.open_slot(
+        return self._agent.slots.open(
             uuid, name, layout.Role.BE, rule.memory_limit_bytes, owner_process_id, rule.request_milli, rule.limit_milli,
             rule_id,
         )  # fmt: skip
@@ -157,7 +139,7 @@ class Rules:
             return False
         self._without.discard(slot)
         before = slot.grant
-        self._agent.set_grant(slot.gpu, slot.name, rule.memory_limit_bytes, rule.request_milli, rule.limit_milli)
+        self._agent.slots.set_grant(slot.gpu, slot.name, rule.memory_limit_bytes, rule.request_milli, rule.limit_milli)
         return slot.grant != before
 
 

@@ -78,7 +78,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         if asked.rule:
             slot = self._agent.rules.open(asked.gpu, asked.rule, asked.owner_process_id)
             return self._slot(slot.gpu, slot.name)
-        slot = self._agent.open_slot(
+        slot = self._agent.slots.open(
             asked.gpu,
             asked.name,
             role,
@@ -101,7 +101,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
                 f"slot {slot.name} has processes that are {slot.parking.state}, and could not come back without it; "
                 f"let them back with `orion unpark {slot.name}`, or end them"
             )
-        self._agent.close_slot(asked.gpu, asked.name)
+        self._agent.slots.close(asked.gpu, asked.name)
         return agent_pb2.Empty()
 
     @_answering
@@ -121,7 +121,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
             )
         if (ownership := self._agent.advertising.ownership) is not None:
             ownership.refuse(Giver.DEVICE_PLUGIN)
-        slot = self._agent.prepare_slot(asked.gpu, asked.name)
+        slot = self._agent.slots.prepare(asked.gpu, asked.name)
         prepared = await self._agent.holders.prepared(slot)
         return agent_pb2.PreparedSlot(
             slot=self._slot(asked.gpu, asked.name), fail_closed=prepared.fail_closed, pod=prepared.pod
@@ -152,7 +152,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
         asked.refuse_for(slot.role, slot.grant.request_milli, slot.grant.limit_milli)
         limit = slot.grant.memory_limit_bytes if asked.memory_limit_bytes is None else asked.memory_limit_bytes
         sharing = asked.sharing(slot.role, slot.memory_sharing, limit)
-        self._agent.set_grant(
+        self._agent.slots.set_grant(
             asked.gpu, asked.name, asked.memory_limit_bytes, asked.request_milli, asked.limit_milli, sharing
         )
         return self._slot(asked.gpu, asked.name)
@@ -161,7 +161,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
     async def ParkSlot(self, request: Any, context: Context) -> agent_pb2.Slot:  # noqa: N802
         """Want a slot's processes out of the GPU's memory, or no longer."""
         asked = requests.check(requests.ParkSlotRequest, request)
-        self._agent.park_slot(asked.gpu, asked.name, asked.away)
+        self._agent.slots.park(asked.gpu, asked.name, asked.away)
         return self._slot(asked.gpu, asked.name)
 
     @_answering

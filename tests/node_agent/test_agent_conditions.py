@@ -143,7 +143,7 @@ def test_a_condition_says_what_each_slot_gets_of_requests_that_are_scaled(agent:
 async def test_a_condition_names_a_limited_number_of_slots() -> None:
     with agent_of_one_gpu() as agent:
         for number in range(12):
-            agent.open_slot(GPU, "", layout.Role.BE, 0, os.getpid(), request_milli=100 + number)
+            agent.slots.open(GPU, "", layout.Role.BE, 0, os.getpid(), request_milli=100 + number)
         sentence = of_gpu(agent.gpus[GPU].shared_gpu, 0)["RequestsScaled"]
         assert "be-19 asks for 0.111 and gets 0.088, be-18 asks for" in sentence
         assert "be-12 asks for 0.104 and gets 0.082, and 4 more;" in sentence

@@ -62,7 +62,7 @@ class Case:
 
     def hold(self) -> None:
         """Let a living process hold a slot."""
-        self.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
+        self.agent.slots.open(GPU, "be-0", layout.Role.BE, 0, os.getpid())
 
     def release(self) -> None:
         self.agent.gpu(GPU).shared_gpu.slot("be-0").owner = None
@@ -120,7 +120,7 @@ async def test_a_change_begins_when_no_slot_is_held(case: Case) -> None:
 
 async def test_a_change_waits_for_a_claim_that_holds_a_slot_although_no_process_runs(case: Case) -> None:
     case.daemon_starts()
-    slot = case.agent.open_slot(GPU, "be-0", layout.Role.BE, 0, os.getpid())
+    slot = case.agent.slots.open(GPU, "be-0", layout.Role.BE, 0, os.getpid())
     slot.owner, slot.claim = None, Claim(uid="u", share="", namespace="team", name="train")
     case.modes.want(GPU, "mps")
     assert (case.modes.mode(GPU), case.pending, case.asked) == ("timeslice", "ClientsPresent", False)

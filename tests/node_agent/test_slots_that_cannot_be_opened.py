@@ -47,15 +47,15 @@ async def test_a_slot_without_a_socket_keeps_its_directory_and_is_opened_later(a
     before = held_open(agent.root.slot(GPU, "be-12"))
     for _ in range(3):
         with pytest.raises(OSError, match="directory"):
-            agent.open_permanent(GPU, "be-12", layout.Role.BE)
+            agent.slots.open_permanent(GPU, "be-12", layout.Role.BE)
     assert "be-12" not in agent.gpus[GPU].shared_gpu.slots
     assert agent.advertising.look().gpus[0].slots == slots_before
     assert held_open(agent.root.slot(GPU, "be-12")) <= before
     obstacle.rmdir()
-    agent.open_permanent(GPU, "be-12", layout.Role.BE)
+    agent.slots.open_permanent(GPU, "be-12", layout.Role.BE)
     assert obstacle.is_socket()
     assert obstacle.parent.stat().st_ino == inode  # a container may have it mounted
-    agent.close_slot(GPU, "be-12")
+    agent.slots.close(GPU, "be-12")
 
 
 def test_a_socket_that_cannot_be_made_keeps_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

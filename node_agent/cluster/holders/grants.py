@@ -32,7 +32,7 @@ from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import Asking, HolderState, PolicyState
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
-from orion.node_agent.slots.memory_sharing import MemorySharing
+from orion.node_agent.sharing.slot_operations import SlotOperations
 from orion.node_agent.slots.slot import Slot
 
 
@@ -42,19 +42,9 @@ class GrantsSlots(ServesGpus, Protocol):
     def gpu(self, uuid: str) -> ServedGpu:
         """Return one GPU."""
 
-    def prepare_slot(self, uuid: str, name: str) -> Slot:
-        """Reset a slot for another container."""
-
-    def set_grant(
-        self,
-        uuid: str,
-        name: str,
-        memory_limit_bytes: int | None = None,
-        request_milli: int | None = None,
-        limit_milli: int | None = None,
-        memory_sharing: MemorySharing | None = None,
-    ) -> Slot:
-        """Change a slot's grant; None leaves a value unchanged."""
+    @property
+    def slots(self) -> SlotOperations:
+        """The operations on slots."""
 
     def save(self, gpu: ServedGpu) -> None:
         """Write the state file after a change of a GPU."""
@@ -132,7 +122,7 @@ class Grants:
         if served is None or served.shared_gpu.slots.get(key[1]) is not granted.slot:
             return
         if not ready:
-            self._agent.prepare_slot(*key)
+            self._agent.slots.prepare(*key)
         granted.slot.holder = ""
         self._remember(granted.slot, "")
 
@@ -154,7 +144,7 @@ class Grants:
         ):
             limits = limits_of(grant, resolved)
             time = request_of(slot, limits), limits.compute_limit_milli or 0
-            self._agent.set_grant(*key, limits.memory_limit_bytes or 0, *time, sharing_of(slot, limits))
+            self._agent.slots.set_grant(*key, limits.memory_limit_bytes or 0, *time, sharing_of(slot, limits))
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, role_differs(slot, resolved, grant))
         problems = (*problems, *claim_reserves_less(resolved, grant))
