@@ -27,6 +27,8 @@ MIB = 1 << 20
 PINNED, DEVICE, READ_WRITE, DESCRIPTOR = 1, 1, 3, 1
 SOME = 16 * MIB
 """ Bytes of the memory whose kind a case is about. """
+CALL_S = 5.0
+""" Seconds after which a call counts as one that does not return. """
 
 
 def size_t(value: int) -> ctypes.c_size_t:
@@ -245,10 +247,24 @@ def room(gpu: Gpu, stay_s: float) -> None:
             for name in ("Restore", "Restore", "Unlock"):
                 change.step(name)
             other.stdin.close()
+        call_after(gpu)
         say(end="back" if change.codes[-1] == 0 else "lost")
         os._exit(0)
 
     in_thread(work)
+
+
+def call_after(gpu: Gpu) -> None:
+    """Say what a call does in a process that could not come back; it may never return."""
+
+    def call() -> None:
+        gpu.enter()
+        say(code_after=gpu.code("cuMemAlloc_v2", ctypes.byref(U64()), size_t(MIB)))
+
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(CALL_S)
+    say(call_returned=not caller.is_alive())
 
 
 def taker() -> None:

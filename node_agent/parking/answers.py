@@ -120,8 +120,8 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str
     later = f"it is asked again when it goes on, but not within {retry_seconds:g} s"
     if verdict is Verdict.LOST:
         return "ParkLost", (
-            f"could not come back to the GPU's memory{result}, and all of its CUDA calls fail: restart it; a larger "
-            "margin (--parking-margin-mib of the agent) makes this less likely"
+            f"could not come back to the GPU's memory{result}, and its CUDA calls fail or never return: restart it; a "
+            "larger margin (--parking-margin-mib of the agent) makes this less likely"
         )
     if verdict is Verdict.REFUSED:
         return "ParkRefused", f"did not leave the GPU's memory: {_reason(answer)}{result}; {again}"

@@ -153,7 +153,7 @@ class _Deciding:
         for tenant in sorted(cramped, key=lambda each: (-each.clock, -each.since, each.name)):
             if self._soon(gpu) - kept >= sum(each.lacks.get(gpu, 0) for each in self._here()):
                 return
-            if self._may_leave(tenant) and self._is_possible(tenant.held):
+            if self._may_leave(tenant) and self._is_possible(tenant.held, without_reserve=True):
                 self._choose(tenant)
             else:
                 self._helpless.add(tenant.name)
@@ -215,9 +215,15 @@ class _Deciding:
         size = next((each for each in sizes if self._is_possible(each)), sizes[-1])
         return {gpu: amount + self._hp_takes(gpu, self._stay(tenant)) for gpu, amount in size.items()}
 
-    def _is_possible(self, size: Mapping[str, int]) -> bool:
-        """Return whether there is the room once all others that can leave have left."""
-        return all(self._for_return(gpu) + self._others(gpu) >= amount for gpu, amount in size.items())
+    def _is_possible(self, size: Mapping[str, int], without_reserve: bool = False) -> bool:
+        """Return whether there is the room once all others that can leave have left.
+
+        Args:
+            size: what is needed, by GPU.
+            without_reserve: what is kept for hp counts as room, because hp may need less later.
+        """
+        reserves = {gpu: self._view.cards[gpu].reserve if without_reserve else 0 for gpu in size}
+        return all(self._for_return(gpu) + self._others(gpu) + reserves[gpu] >= amount for gpu, amount in size.items())
 
     def _others(self, gpu: str) -> int:
         leaving = sum(each.held.get(gpu, 0) for each in self._leaving())

@@ -164,7 +164,7 @@ class Parking:
         wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
         now = time.monotonic()
         wish, is_new = wishes.note(client, size, now)
-        if is_new:
+        if is_new and is_hp:  # a tenant waits for the next look, so that it cannot keep the agent busy
             self.wake()
         return wishes.answer(wish, free, now)
 

@@ -31,7 +31,7 @@ static const char *const words[ORION_SENTENCES] = {
     [ORION_SAY_WHOLE_GRAPH] =
         "a CUDA graph of this process cannot be stopped in between, so a high-priority process may wait for it",
     [ORION_SAY_PARKED] = "others need the GPU's memory, so this process has left it and waits; it goes on when there is room again",
-    [ORION_SAY_LOST] = "the driver could not bring this process back to the GPU: its CUDA calls fail from now on; start it again",
+    [ORION_SAY_LOST] = "the driver could not bring this process back: its CUDA calls fail or hang from now on; start it again",
 };
 
 static _Thread_local bool another_table;
