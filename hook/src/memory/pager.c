@@ -44,13 +44,29 @@ static void take_from(struct step *step, const struct orion_allocation *entry)
     step->taken = 0;
 }
 
+static uint32_t entries_of(struct orion_memory *memory)
+{
+    orion_account_lock(memory);
+    uint32_t entries = memory->tables * ORION_ALLOCATIONS;
+    orion_account_unlock(memory);
+    return entries;
+}
+
+static uint64_t movable_of(struct orion_memory *memory, CUdevice device)
+{
+    orion_account_lock(memory);
+    uint64_t bytes = memory->movable[device];
+    orion_account_unlock(memory);
+    return bytes;
+}
+
 /* Finds the memory of the next step. False: there is no more. Memory that the program frees meanwhile does no harm: the driver
  * refuses to move it. */
 static bool next_step(struct orion_memory *memory, CUdevice device, struct step *step)
 {
     step->count = 0;
     step->bytes = 0;
-    uint32_t end = memory->tables * ORION_ALLOCATIONS;
+    uint32_t end = entries_of(memory);
     while (step->entry < end && step->bytes < STEP_BYTES && step->count < PIECES) {
         uint32_t until = step->entry + ENTRIES;
         orion_account_lock(memory);
@@ -138,7 +154,7 @@ static uint64_t due_at(const struct orion_gpu *gpu, struct orion_pager *pager, u
     if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
     *turn = orion_plan_turn(grant, now);
     if (turn->begin == ORION_NO_TURN || turn->begin == pager->begin_ns) return turn->end;
-    if (pager->took_ns == 0) pager->took_ns = orion_memory(orion_the_process)->movable[gpu->device] / SLOW_BYTES_PER_NS;
+    if (pager->took_ns == 0) pager->took_ns = movable_of(orion_memory(orion_the_process), gpu->device) / SLOW_BYTES_PER_NS;
     uint64_t lead = pager->took_ns + pager->took_ns / 8 + EARLY_NS;
     uint64_t due = turn->begin > lead ? turn->begin - lead : 0;
     /* Not in the turn before: its pages are on the GPU, as far as there is room. */

@@ -27,8 +27,9 @@ struct orion_pager {
     _Atomic(CUcontext) context; /* written before the epoch */
     CUstream stream;            /* the thread's own; valid while stream_epoch is the epoch */
     uint32_t stream_epoch;
-    uint64_t begin_ns, end_ns; /* the turn for which the pages were fetched last */
-    uint64_t took_ns;          /* how long that took */
+    _Atomic uint64_t begin_ns; /* of the turn for which the pages were fetched last */
+    uint64_t end_ns;
+    _Atomic uint64_t took_ns; /* how long that took */
 };
 struct orion_pagers { struct orion_pager of[ORION_GPUS]; /* by device */ };
 ORION_PART(pagers)
