@@ -25,6 +25,8 @@ from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 from orion.node_agent.slots.slot import Slot
 
+_MOST = 2**64 - 1
+""" What the figures of the agent's API can hold. """
 _RUNNING_NS = 200_000_000
 
 
@@ -182,12 +184,17 @@ def _facts(served: ServedGpu, slot: Slot, clients: int) -> Facts:
     )
 
 
+def whole_memory(said: int, uncounted_mib: int) -> int:
+    """Return what a process holds, in bytes: what it says, which may be anything, and what its hook does not count."""
+    return min(said + (uncounted_mib << 20), _MOST)
+
+
 def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
     stopped = client in served.shared_gpu.stopped
     counted_ns = client.record.counted_ns
     record = client.record.read()
     if client.uncounted_mib:
-        record = replace(record, memory_bytes=record.memory_bytes + (client.uncounted_mib << 20))
+        record = replace(record, memory_bytes=whole_memory(record.memory_bytes, client.uncounted_mib))
     since = record.waiting_since_ns
     return ClientView(
         client_index=client.key[0],
