@@ -147,19 +147,23 @@ size_t sim_charge(size_t size)
     return (size + unit - 1) / unit * unit;
 }
 
+bool sim_allocation_make(struct sim_allocation *allocation, size_t bytes)
+{
+    void *pages = sim_pages(bytes);
+    allocation->start = (uintptr_t)pages;
+    if (!pages) return false;
+    if (sim_allocation_add(allocation)) return true;
+    sim_pages_free(pages, bytes);
+    return false;
+}
+
 CUresult sim_device_memory(struct CUctx_st *context, size_t size, enum sim_memory memory, uintptr_t *start)
 {
     SIM_REFUSE(size > sim_machine->parameters.memory, CUDA_ERROR_OUT_OF_MEMORY);
     size_t charged = sim_charge(size);
     SIM_REFUSE(!sim_memory_take(context, charged), CUDA_ERROR_OUT_OF_MEMORY);
-    void *pages = sim_pages(charged);
-    struct sim_allocation allocation = {.start = (uintptr_t)pages,
-                                        .size = size,
-                                        .charged = charged,
-                                        .memory = memory,
-                                        .context = context};
-    if (!pages || !sim_allocation_add(&allocation)) {
-        if (pages) sim_pages_free(pages, charged);
+    struct sim_allocation allocation = {.size = size, .charged = charged, .memory = memory, .context = context};
+    if (!sim_allocation_make(&allocation, charged)) {
         sim_memory_return(context, charged);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -171,17 +175,8 @@ CUresult sim_managed_memory(struct CUctx_st *context, size_t size, uintptr_t *st
 {
     SIM_REFUSE(size > MANAGED_MOST, CUDA_ERROR_OUT_OF_MEMORY);
     size_t charged = sim_charge(size);
-    void *pages = sim_pages(charged);
-    struct sim_allocation allocation = {.start = (uintptr_t)pages,
-                                        .size = size,
-                                        .charged = charged,
-                                        .memory = SIM_MANAGED,
-                                        .context = context};
-    SIM_REFUSE(!pages, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!sim_allocation_add(&allocation)) {
-        sim_pages_free(pages, charged);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    struct sim_allocation allocation = {.size = size, .charged = charged, .memory = SIM_MANAGED, .context = context};
+    SIM_REFUSE(!sim_allocation_make(&allocation, charged), CUDA_ERROR_OUT_OF_MEMORY);
     sim_managed_take(context, charged);
     *start = allocation.start;
     return CUDA_SUCCESS;

@@ -25,6 +25,8 @@ void sim_pages_free(void *pages, size_t size);
 
 /* Add a range. False: there is no memory for the entry. */
 bool sim_allocation_add(const struct sim_allocation *allocation);
+/* Reserve `bytes` for a range, set its start and add it. False: there is no memory. */
+bool sim_allocation_make(struct sim_allocation *allocation, size_t bytes);
 /* Copy the range that contains `address` to `found`. False: no range contains it. */
 bool sim_allocation_find(uintptr_t address, struct sim_allocation *found);
 /* Remove the range that starts at `start`. */

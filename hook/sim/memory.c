@@ -76,18 +76,9 @@ static CUresult host_alloc(struct CUctx_st *context, void **pointer, size_t size
 {
     SIM_REFUSE(!pointer || !size, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_unsafe());
-    void *pages = sim_pages(size);
-    struct sim_allocation allocation = {.start = (uintptr_t)pages,
-                                        .size = size,
-                                        .memory = SIM_PINNED,
-                                        .flags = flags,
-                                        .context = context};
-    SIM_REFUSE(!pages, CUDA_ERROR_OUT_OF_MEMORY);
-    if (!sim_allocation_add(&allocation)) {
-        sim_pages_free(pages, size);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *pointer = pages;
+    struct sim_allocation allocation = {.size = size, .memory = SIM_PINNED, .flags = flags, .context = context};
+    SIM_REFUSE(!sim_allocation_make(&allocation, size), CUDA_ERROR_OUT_OF_MEMORY);
+    *pointer = (void *)allocation.start;
     return CUDA_SUCCESS;
 }
 

@@ -89,11 +89,8 @@ static CUresult allocate(struct CUmemPoolHandle_st *pool, struct CUctx_st *conte
 {
     uint64_t charged = sim_charge(size);
     SIM_REFUSE(size > sim_machine->parameters.memory || !take(pool, context, charged), CUDA_ERROR_OUT_OF_MEMORY);
-    void *pages = sim_pages(charged);
-    struct sim_allocation allocation =
-        {.start = (uintptr_t)pages, .size = size, .charged = charged, .memory = SIM_POOLED, .context = context, .pool = pool};
-    if (!pages || !sim_allocation_add(&allocation)) {
-        if (pages) sim_pages_free(pages, charged);
+    struct sim_allocation allocation = {.size = size, .charged = charged, .memory = SIM_POOLED, .context = context, .pool = pool};
+    if (!sim_allocation_make(&allocation, charged)) {
         give(pool, context, charged);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -107,14 +107,10 @@ def main(arguments: list[str] | None = None) -> int:
             run = measure(name, options.batch, options.turns, options.seconds, options.simulated)
         except OrionError as error:
             say(f"{name}: {error}")
-            raw["runs"].append({"allocator": name, "error": str(error)})
-            failed = 1
-            continue
-        finally:
-            raw_data.write(options.output, raw)
+            run, failed = {"allocator": name, "error": str(error), "rates": []}, 1
         raw["runs"].append(run)
         raw_data.write(options.output, raw)
-        for other in ("no limit", "off"):
+        for other in ("no limit", "off") if run["rates"] else ():
             ratios = sorted(rates["limit"] / rates[other] for rates in run["rates"])
             say(f"{name}: limit / {other} {statistics.median(ratios):.4f} ({ratios[0]:.4f} to {ratios[-1]:.4f})")
     return failed

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -88,7 +88,7 @@ print(json.dumps({"pool_steps": steps}), flush=True)
 """
 
 IMPORTS = """
-import json, os, sys, time, torch, torch.multiprocessing as processes
+import json, os, sys, torch, torch.multiprocessing as processes
 def child(queue, done):
     import faulthandler; faulthandler.dump_traceback_later(25)
     held = queue.get(); held[:8].sum().item()
@@ -107,28 +107,37 @@ if __name__ == "__main__":
 """
 
 
+class Program(NamedTuple):
+    """What runs in the slot."""
+
+    name: str
+    text: str
+    words: tuple[str, ...] = ()
+    allocator: str = ""
+    """ PyTorch's setting of its allocator; empty: the native one. """
+    is_hooked: bool = True
+
+
 class Slot:
     """A slot with a limit, and what the agent counts in it."""
 
     def __init__(self, stack: ExitStack, base: dict[str, str], folder: Path) -> None:
         self._managed = stack.enter_context(ManagedGPU(base, simulated=False))
-        self.environment = self._managed.client_environment("be", memory={"memory_limit_bytes": LIMIT})
+        self._environment = self._managed.client_environment("be", memory={"memory_limit_bytes": LIMIT})
         self._folder, self._base = folder, base
 
     def counted(self) -> list[int]:
         """Return what the agent counts for each process, in bytes."""
         return [client.memory_bytes for slot in self._managed.snapshot().slots for client in slot.clients]
 
-    def run(
-        self, program: str, *words: str, allocator: str = "", hooked: bool = True
-    ) -> tuple[list[dict[str, Any]], str]:
+    def run(self, program: Program) -> tuple[list[dict[str, Any]], str]:
         """Run a program; after each of its lines note what the agent counts. Return the lines, and its error."""
         file = self._folder / "program.py"
-        file.write_text(program)
-        chosen = {"PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else {}
+        file.write_text(program.text)
+        chosen = {"PYTORCH_CUDA_ALLOC_CONF": program.allocator} if program.allocator else {}
         process = subprocess.Popen(
-            ["timeout", str(LONGEST), sys.executable, "-X", "faulthandler", str(file), *words],
-            env={**(self.environment if hooked else self._base), **chosen},
+            ["timeout", str(LONGEST), sys.executable, "-X", "faulthandler", str(file), *program.words],
+            env={**(self._environment if program.is_hooked else self._base), **chosen},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -167,15 +176,15 @@ def main() -> int:
         base = stack.enter_context(machine(simulated=False))
         slot = Slot(stack, base, options.output.parent)
         print(json.dumps({**raw_data.header("measurements.memory.view"), "limit": LIMIT}), file=file, flush=True)
-        programs: list[tuple[str, str, tuple[str, ...], str]] = [("sees", SEES, (), ""), ("pool", POOL, (), "")]
+        programs = [Program("sees", SEES), Program("pool", POOL)]
         for name, allocator in ALLOCATORS.items():
-            programs += [(f"takes {name} {piece >> 20}", TAKES, (str(piece),), allocator) for piece in (0, 64 * MIB)]
-        programs += [("imports", IMPORTS, (), ""), ("imports without the hook", IMPORTS, (), "")]
-        for name, program, words, allocator in programs:
-            hooked = "without" not in name
-            lines, error = slot.run(program, *words, allocator=allocator, hooked=hooked)
-            print(json.dumps({"program": name, "lines": lines, "error": error}), file=file, flush=True)
-            say(f"{name}: {error or 'done'}")
+            for piece in (0, 64 * MIB):
+                programs.append(Program(f"takes {name} {piece >> 20}", TAKES, (str(piece),), allocator))
+        programs += [Program("imports", IMPORTS), Program("imports without the hook", IMPORTS, is_hooked=False)]
+        for program in programs:
+            lines, error = slot.run(program)
+            print(json.dumps({"program": program.name, "lines": lines, "error": error}), file=file, flush=True)
+            say(f"{program.name}: {error or 'done'}")
     return 0
 
 

@@ -11,6 +11,8 @@
 
 #include "orion/join.h"
 
+#define ORION_ASKING_PATIENCE_NS (2 * ORION_SECOND) /* without an answer; an agent can be replaced in that time */
+
 struct orion_gpu;
 
 /* All zero: nobody asks, and nobody has. */

@@ -6,8 +6,6 @@
 #include "process/process.h"
 #include "system/system.h"
 
-#define PATIENCE_NS (2 * ORION_SECOND) /* in which an agent can be replaced */
-
 struct orion_credit_request {
     struct orion_asking asking;
     _Atomic uint64_t refused; /* bytes of the request that was refused last */
@@ -40,7 +38,7 @@ enum orion_credit_answer orion_credit_request(const struct orion_gpu *gpu, uint6
 {
     struct orion_credit_request *request = &orion_credit_requests(orion_the_process)->of[gpu->device % (CUdevice)ORION_GPUS];
     uint64_t now = orion_now(), turn = 0;
-    if (wait->until == 0) *wait = (struct orion_credit_wait){now + PATIENCE_NS, atomic_load(&request->begun), false};
+    if (wait->until == 0) *wait = (struct orion_credit_wait){now + ORION_ASKING_PATIENCE_NS, atomic_load(&request->begun), false};
     if (was_refused(request, bytes, wait->begun)) return ORION_CREDIT_NO;
     if (now >= wait->until && wait->has_asked) return ORION_CREDIT_NO;
     if (now < wait->until && !orion_asking_begin(&request->asking, wait->until, &turn)) return ORION_CREDIT_LATER;

@@ -12,7 +12,6 @@
 #include "process/process.h"
 #include "system/system.h"
 
-#define PATIENCE_NS (2 * ORION_SECOND) /* in which an agent can be replaced */
 #define PAUSE_MS 5
 #define BE_WAIT_NS (30 * ORION_SECOND)
 #define STAY_COST_NS (3 * ORION_SECOND) /* an allocation that fails although there is room fails after ten stays */
@@ -69,7 +68,7 @@ static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t
         enum orion_credit_answer answer = ask(request, gpu, bytes, *until);
         if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer == ORION_CREDIT_YES;
         uint64_t answered = atomic_load(&request->asking.answered_ns);
-        if (orion_now() >= (answered > began ? answered : began) + PATIENCE_NS) return false;
+        if (orion_now() >= (answered > began ? answered : began) + ORION_ASKING_PATIENCE_NS) return false;
     }
     return false;
 }
