@@ -16,12 +16,26 @@ from pathlib import Path
 
 from tests.waiting import eventually
 
-__all__ = ["DEADLINE", "MILLISECOND", "Answer", "Client", "ClientDied", "busy", "eventually", "warm"]
+__all__ = [
+    "DEADLINE",
+    "LONG_ENOUGH_TO_SEE",
+    "MILLISECOND",
+    "Answer",
+    "Client",
+    "ClientDied",
+    "busy",
+    "eventually",
+    "warm",
+]
 
 MILLISECOND = 1_000_000
 DEADLINE = 20.0
 """ Seconds after which a missing answer is a failure. No command takes nearly as long, so only a hang reaches this
 limit.
+"""
+LONG_ENOUGH_TO_SEE = 900
+""" Milliseconds. A state that a test waits to see lasts so long, so that a slow machine does not miss it. It may not be a
+second: the hook gives up an hp whose kernel takes longer.
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine, figure
-from tests.hook.scripted_client import MILLISECOND, Client, ClientDied, busy, eventually, warm
+from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, MILLISECOND, Client, ClientDied, busy, eventually, warm
 
 pytestmark = pytest.mark.quiet
 
@@ -119,7 +119,7 @@ def test_be_killed_at_any_point_of_its_launches_delays_no_client(machine: Machin
 
 def test_be_ends_while_it_waits_at_the_gate(pair: Pair, machine: Machine) -> None:
     hp, be = pair
-    with busy(hp, 300):
+    with busy(hp, LONG_ENOUGH_TO_SEE):
         be.send("run 1 10")
         machine.until(be, "gated")
         be.kill(signal.SIGTERM)
@@ -157,8 +157,8 @@ def test_a_new_agent_adopts_all_clients(machine: Machine) -> None:
     for be in others:
         assert be.answer().result == 0
     machine.agent.set_policy(machine.uuids[0], policy="none")  # the new agent's pages are valid
-    with busy(hp, 300) as launched:
-        assert others[0].must("run 1 10").ended < launched.began + 300 * MILLISECOND
+    with busy(hp, LONG_ENOUGH_TO_SEE) as launched:
+        assert others[0].must("run 1 10").ended < launched.began + LONG_ENOUGH_TO_SEE * MILLISECOND
     new = machine.start("be-2")
     assert indices()[new.pid] not in before.values()
     assert all(client.said == [] for client in clients)
@@ -171,8 +171,8 @@ def test_a_process_without_an_agent_says_so_once_and_joins_later(pair: Pair, mac
     new.must("run 5 10")
     assert len(new.said) == 1
     assert "no node agent answers" in new.said[0]
-    with busy(hp, 100) as launched:
-        assert new.must("run 1 10").ended < launched.began + 100 * MILLISECOND
+    with busy(hp, LONG_ENOUGH_TO_SEE) as launched:
+        assert new.must("run 1 10").ended < launched.began + LONG_ENOUGH_TO_SEE * MILLISECOND
     machine.start_agent()
     machine.until_joined(new, hp)
     machine.until_known(hp, new)

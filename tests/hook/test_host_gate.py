@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook.harness import Machine, figure, percentile
-from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually, warm
+from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, MILLISECOND, Client, busy, eventually, warm
 
 pytestmark = pytest.mark.quiet
 
@@ -161,8 +161,8 @@ def test_an_idle_hp_is_not_stalled(pair: Pair, machine: Machine) -> None:
 def test_policy_none_gates_no_launch_and_gate_holds_again(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     machine.agent.set_policy(machine.uuids[0], policy="none")
-    with busy(hp, 300) as launched:
-        assert be.must("run 1 10").ended < launched.began + 300 * MILLISECOND
+    with busy(hp, LONG_ENOUGH_TO_SEE) as launched:
+        assert be.must("run 1 10").ended < launched.began + LONG_ENOUGH_TO_SEE * MILLISECOND
     machine.agent.set_policy(machine.uuids[0], policy="gate")
     be.must("sync")
     with busy(hp, 30) as launched:
@@ -172,17 +172,17 @@ def test_policy_none_gates_no_launch_and_gate_holds_again(pair: Pair, machine: M
 
 def test_policy_none_frees_a_launch_that_waits_at_the_gate(pair: Pair, machine: Machine) -> None:
     hp, be = pair
-    with busy(hp, 900) as launched:
+    with busy(hp, LONG_ENOUGH_TO_SEE) as launched:
         be.send("run 1 10")
         machine.until(be, "gated")
         machine.agent.set_policy(machine.uuids[0], policy="none")
-        assert be.answer().ended < launched.began + 900 * MILLISECOND
+        assert be.answer().ended < launched.began + LONG_ENOUGH_TO_SEE * MILLISECOND
 
 
 def test_the_agent_shows_a_long_wait_to_its_end(pair: Pair, machine: Machine) -> None:
     # The kernel waits behind the valve and has no event: the hook must not take it for a kernel that ended long ago.
     hp, be = pair
-    with busy(hp, 900):
+    with busy(hp, LONG_ENOUGH_TO_SEE):
         be.send("run 1 10")
         machine.until(be, "gated")
         shown, end = [], time.monotonic() + 0.4

@@ -13,7 +13,15 @@ from itertools import pairwise
 import pytest
 
 from tests.hook.harness import Machine, figure, percentile
-from tests.hook.scripted_client import DEADLINE, MILLISECOND, Answer, Client, busy, eventually
+from tests.hook.scripted_client import (
+    DEADLINE,
+    LONG_ENOUGH_TO_SEE,
+    MILLISECOND,
+    Answer,
+    Client,
+    busy,
+    eventually,
+)
 
 Pair = tuple[Client, Client]
 
@@ -277,7 +285,7 @@ def test_nobody_hangs_when_be_is_killed_in_a_graph(pair: Pair, machine: Machine)
     for _ in range(3):
         make(be)
         be.must("play 2 -1")
-        with busy(hp, 50):
+        with busy(hp, LONG_ENOUGH_TO_SEE):
             be.send("play 20 2")
             machine.until(be, "gated")
             be.kill()
@@ -310,7 +318,7 @@ def test_a_context_with_a_graph_that_waits_can_end(pair: Pair, machine: Machine)
     for _ in range(3):
         make(be)
         be.must("play 3 -1")
-        with busy(hp, 100):
+        with busy(hp, LONG_ENOUGH_TO_SEE):
             be.send("play 1\nreset")
             machine.until(be, "gated")
         for _ in range(2):

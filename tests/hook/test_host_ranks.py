@@ -12,7 +12,7 @@ import pytest
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from tests.hook.harness import Machine, record_word
-from tests.hook.scripted_client import MILLISECOND, Client, busy, eventually
+from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, MILLISECOND, Client, busy, eventually
 
 pytestmark = pytest.mark.quiet
 
@@ -150,7 +150,7 @@ def test_compute_goes_on_where_hp_is_idle(job: Job) -> None:
     for _ in range(8):
         job.ranks[0].must("compute 0 20000")
     job.ranks[0].must("sync")
-    with busy(job.hps[1], 400) as launched:
+    with busy(job.hps[1], LONG_ENOUGH_TO_SEE) as launched:
         job.ranks[1].send("compute 1 200")  # the hook of this rank sees hp, and tells the other rank
         eventually(lambda: job.machine.state_of(job.ranks[1], gpu=1) == "gated", "the rank waits for hp")
         job.ranks[0].must("compute 0 20000")
@@ -158,7 +158,7 @@ def test_compute_goes_on_where_hp_is_idle(job: Job) -> None:
             rank.send("collective 200")
     assert [rank.answer().result for rank in (job.ranks[1], *job.ranks)] == [0, 0, 0]
     job.traced()
-    end = launched.began + 395 * MILLISECOND
+    end = launched.began + (LONG_ENOUGH_TO_SEE - 5) * MILLISECOND
     assert job.milliseconds("compute", 0, launched.began, end) > 19
     for gpu in range(2):
         assert job.milliseconds("collective", gpu, launched.began, end) == 0
