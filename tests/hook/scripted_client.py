@@ -34,8 +34,8 @@ DEADLINE = 20.0
 limit.
 """
 LONG_ENOUGH_TO_SEE = 900
-""" Milliseconds. A state that a test waits to see lasts so long, so that a slow machine does not miss it. It may not be a
-second: the hook gives up an hp whose kernel takes longer.
+""" Milliseconds. A state that a test waits to see lasts so long, so that a slow machine does not miss it. It may not be
+a second: the hook gives up an hp whose kernel takes longer.
 """
 
 
