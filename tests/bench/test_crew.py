@@ -98,8 +98,8 @@ def test_a_worker_that_reads_no_commands_is_an_error(
 
 def test_a_long_command_arrives_whole(crew: Crew, simulated: dict[str, str]) -> None:
     worker = started(crew, simulated, "inference", **INFERENCE)
-    begin = time.monotonic() + 0.1
-    worker.command(do="loop", begin=begin, end=begin + 0.05, note="x" * 1_000_000)
+    begin = time.monotonic() + 1.0  # a megabyte takes a busy machine a while
+    worker.command(do="loop", begin=begin, end=begin + 1.0, note="x" * 1_000_000)
     (reply,) = crew.gather(worker, seconds=30)
     assert reply["ends"]
 

@@ -173,9 +173,10 @@ def test_an_unknown_program_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_command_runs_a_program_in_both_roles_and_prints_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["bench", "programs", "cupy-fft", "--simulated", "--seconds", "0.5", "--output", str(tmp_path / "out")]
-    assert main(command) == 0
+    command = ["bench", "programs", "cupy-fft", "--simulated", "--seconds", "1", "--output", str(tmp_path / "out")]
+    status = main(command)
     shown = capsys.readouterr()
+    assert status == 0, shown.err
     assert "[8/8]" in shown.err
     head, as_hp, as_be, report = shown.out.splitlines()
     assert head.startswith("program   role  beside ")

@@ -135,8 +135,9 @@ def test_a_long_root_works(stopped_agent: AgentProcess) -> None:
         assert administrator.snapshot().agent_process_id == stopped_agent.pid
 
 
+@pytest.mark.quiet
 def test_a_killed_agent_is_replaced_quickly(agent: AgentProcess) -> None:
     agent.kill()
     began = time.monotonic()
     agent.start()
-    assert time.monotonic() - began < 10.0  # normally 0.3 s, and up to 1 s beside other tests
+    assert time.monotonic() - began < 10.0  # normally 0.3 to 1 s

@@ -153,11 +153,11 @@ async def test_an_operator_that_is_away_costs_the_api_server_only_a_few_requests
 async def test_a_replica_that_closes_each_connection_at_once_counts_as_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts = list[int]()
+    attempts = list[asyncio.StreamWriter]()
     monkeypatch.setattr(operator_link, "_BACKOFF_SECONDS", (0.0, 0.0))
 
     async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        attempts.append(1)
+        attempts.append(writer)
         await reader.read(4_096)
         writer.close()
 
@@ -177,6 +177,7 @@ async def test_a_replica_that_closes_each_connection_at_once_counts_as_away(
         assert link.error
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await asyncio.gather(*(writer.wait_closed() for writer in attempts), return_exceptions=True)
 
 
 def test_a_token_that_cannot_be_sent_is_reported_and_the_grants_stay(node: Node) -> None:
