@@ -4,7 +4,7 @@ from orion.crds.profile import SharedGpuRow
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2, profiles
 from tests.hook.harness import Machine, record_word
-from tests.hook.scripted_client import Client, eventually
+from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, Client, eventually
 
 ALIKE_US = 100
 """ Launches below have the grid of kernels of this many microseconds. """
@@ -18,10 +18,8 @@ def row(duration_ns: int) -> agent_pb2.ProfileRow:
 
 
 def in_flight_ms(machine: Machine, be: Client) -> float:
-    """Launch one kernel of 300 ms that looks like the profile's kernel; return the work that the hook expects to be in
-    flight.
-    """
-    be.must(f"launch 1 300000 1 {ALIKE_US}")
+    """Launch one long kernel that looks like the profile's kernel; return the work in flight that the hook expects."""
+    be.must(f"launch 1 {LONG_ENOUGH_TO_SEE * 1_000} 1 {ALIKE_US}")
     shown = machine.shown(be)
     assert shown is not None
     be.must("sync 1")
