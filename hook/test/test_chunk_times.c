@@ -19,6 +19,7 @@
 static uint64_t stream_ends[STREAMS], reached[EVENTS], now = 1000 * ORION_SECOND;
 static uintptr_t events;
 static unsigned recorded, destroyed;
+static bool beside_hp; /* the launches run beside a busy hp */
 static struct orion_gpu *gpu;
 static struct orion_stream_record *stream_record[STREAMS];
 
@@ -69,7 +70,7 @@ static struct orion_chunks *chunks_of(unsigned i) { return &orion_be_stream_reco
 /* A launch of work that takes `takes`, and is expected to take `cost`. */
 static void launch(unsigned stream, uint64_t takes, uint64_t cost)
 {
-    orion_chunks_launched(orion_the_process, stream_record[stream], cost, now);
+    orion_chunks_launched(orion_the_process, stream_record[stream], cost, now, beside_hp);
     stream_ends[stream] = (stream_ends[stream] > now ? stream_ends[stream] : now) + takes;
 }
 static void close_chunk(unsigned stream) { orion_chunks_close(orion_the_process, stream_record[stream]); }
@@ -159,6 +160,22 @@ static void streams_overlap(void)
     CHECK(is_about(until(began + 10 * MS), 2 * MS));
 }
 
+/* On a part of the SMs work takes longer; it counts as long as it would have taken on all of them. */
+static void work_beside_hp(void)
+{
+    uint64_t began = now;
+    beside_hp = true;
+    for (unsigned i = 0; i < 4; i++) launch(0, 2 * MS, MS), close_chunk(0);
+    CHECK(is_about(until(began + 9 * MS), 4 * MS));
+    began = now;
+    launch(0, 2 * MS, MS);
+    beside_hp = false;
+    launch(0, 3 * MS, 3 * MS), close_chunk(0); /* in the same chunk */
+    CHECK(is_about(until(began + 6 * MS), 4 * MS));
+    launch(0, 2 * MS, MS), close_chunk(0);
+    CHECK(is_about(until(began + 9 * MS), 2 * MS));
+}
+
 /* Work that runs on while the valve closes alternates with the work of others. */
 static void the_end_of_a_turn(void)
 {
@@ -215,8 +232,9 @@ int main(void)
         stream_record[i] = orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)((i + 1) << 12), false});
         CHECK(stream_record[i] != NULL);
     }
-    void (*const tests[])(void) = {work_without_a_break, an_idle_stream,           waits_at_the_valve,           streams_overlap,
-                                   the_end_of_a_turn,    streams_and_contexts_end, more_chunks_than_the_ring_has};
+    void (*const tests[])(
+        void) = {work_without_a_break, an_idle_stream,    waits_at_the_valve,       streams_overlap,
+                 work_beside_hp,       the_end_of_a_turn, streams_and_contexts_end, more_chunks_than_the_ring_has};
     for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++) {
         now += MS;
         tests[i]();

@@ -105,6 +105,28 @@ def test_waits_for_hp_do_not_count(machine: Machine, busy_us: int) -> None:
     assert record_word(be.client, "gated_ns") > 0
 
 
+def test_work_beside_hp_counts_by_the_sms_that_it_had(bare_machine: Machine) -> None:
+    """It is moved to half of the SMs, and so takes twice as long as it would take alone."""
+    bare_machine.run_contexts_together()
+    bare_machine.start_agent()
+    bare_machine.agent.set_policy(bare_machine.uuids[0], policy="orion", max_slowdown=100)
+    hp, be = bare_machine.start("hp-0"), Traced(bare_machine)
+    warm(be.client, 2000, 10)
+    hp.send("flood 40 1000")  # never idle
+    bare_machine.until(hp, "busy")
+    be.client.must("run 1 2000", 30)  # it ends once hp permits overlap, after some seconds
+    moved, before, began = record_word(be.client, "partitioned_launches"), be.reported(), time.monotonic_ns()
+    be.client.must("run 100 2000")
+    be.client.must("ctxsync")
+    reported, ended = be.reported() - before, time.monotonic_ns()
+    assert record_word(be.client, "partitioned_launches") > moved + 50
+    eventually(lambda: time.monotonic_ns() > ended + TRACED_NS, "the trace is complete")
+    _, traced = be.of_gpu(began, ended)
+    figure(f"work on half of the SMs: reported over the trace ({traced / 1e9:.3f} s)", [reported / traced], "x")
+    assert traced > 1.5 * reported
+    assert 180 * MILLISECOND < reported < 220 * MILLISECOND
+
+
 def test_waits_for_turns_do_not_count(machine: Machine) -> None:
     """Work that ran on into the turn of the other client counts as long as it would have taken alone."""
     clients = [Traced(machine, slot) for slot in ("be-0", "be-1")]

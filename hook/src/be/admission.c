@@ -110,6 +110,7 @@ static bool enter_overlapping(struct orion_process *process, struct orion_stream
     if (stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
     work->expected_ns = cost;
     if (go == ORION_GO_FREELY) return true;
+    work->flags |= ORION_ADMITTED_BESIDE_HP;
     if (orion_overlap_may_move(process, work)) work->flags |= ORION_ADMITTED_PARTITIONED;
     atomic_fetch_add_explicit(&gpu->record->overlapped_launches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->record->overlapped_ns, expected, memory_order_relaxed);

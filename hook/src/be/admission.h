@@ -18,8 +18,9 @@ struct orion_work;
 enum {
     ORION_ADMITTED_TIMED = 1u << 8,
     ORION_ADMITTED_PARTITIONED = 1u << 9,
-    ORION_ADMITTED_SPINS = 1u << 10,   /* it may wait for other GPUs once it runs, so its time says nothing */
-    ORION_ADMITTED_BRANCHES = 1u << 11 /* a graph whose nodes may run side by side */
+    ORION_ADMITTED_SPINS = 1u << 10,    /* it may wait for other GPUs once it runs, so its time says nothing */
+    ORION_ADMITTED_BRANCHES = 1u << 11, /* a graph whose nodes may run side by side */
+    ORION_ADMITTED_BESIDE_HP = 1u << 12
 };
 
 /* Whether anything can make the GPU's be launches wait: the policy, or turns, which hold under the policy `none`, too. */

@@ -65,7 +65,7 @@ static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, u
 
 /* The clock is read before the launch, as the launching thread may lose its CPU in the driver's call. */
 void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
-                           uint64_t launched_ns)
+                           uint64_t launched_ns, bool beside_hp)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (chunks->open_ns == 0) {
@@ -77,6 +77,7 @@ void orion_chunks_launched(struct orion_process *process, struct orion_stream_re
         orion_capture_unrelax(&relaxed);
         if (chunks->count == 0) chunks->open.pause = ORION_CHUNK_PAUSES; /* the open chunk may have been complete */
     }
+    if (beside_hp) chunks->open.pause = ORION_CHUNK_BESIDE;
     chunks->open_ns += cost_ns;
     if (launched_ns > chunks->until_ns) chunks->until_ns = launched_ns;
     if (cost_ns < ORION_WINDOW_ALONE) chunks->until_ns += cost_ns;

@@ -10,7 +10,8 @@
  * The events also measure the client's GPU time (usage.h): a chunk counts from the end of the chunk before it, or from its
  * launch if the stream was idle, to its own end. Where the stream waits for a stop, a chunk ends before the wait. The next
  * one begins behind it if the valve was closed when the wait was put there, or if the slots have turns. A chunk with a wait
- * inside, or whose stream may have been idle inside, counts no longer than expected. */
+ * inside, or whose stream may have been idle inside, counts no longer than expected. Nor does one whose work ran beside hp: on a
+ * part of the SMs it took longer, and the expected time is that of the whole GPU. */
 #ifndef ORION_CHUNKS_H
 #define ORION_CHUNKS_H
 
@@ -33,8 +34,9 @@ struct orion_process;
 /* The event at which the first work of a chunk may have begun. */
 enum orion_chunk_begin { ORION_CHUNK_BEGIN_UNKNOWN, ORION_CHUNK_BEGIN_WAITED, ORION_CHUNK_BEGIN_TIMED };
 
-/* Whether the stream may have done nothing between the begin and the end of a chunk. WAITS: if the valve was closed. */
-enum orion_chunk_pause { ORION_CHUNK_NO_PAUSE, ORION_CHUNK_WAITS, ORION_CHUNK_PAUSES };
+/* Whether the stream may have done nothing between the begin and the end of a chunk. WAITS: if the valve was closed. BESIDE: its
+ * work had a part of the SMs only. */
+enum orion_chunk_pause { ORION_CHUNK_NO_PAUSE, ORION_CHUNK_WAITS, ORION_CHUNK_PAUSES, ORION_CHUNK_BESIDE };
 
 /* What is known of a chunk's time on the GPU. */
 struct orion_chunk_bounds {
@@ -78,13 +80,13 @@ void orion_ledger_unlock(struct orion_gpu *gpu);
 void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
 
 /* For these calls, the caller holds the ledger and is in relaxed capture mode.
- *   launched  adds a launch to the open chunk; launched_ns: when it was passed to the driver
+ *   launched  adds a launch to the open chunk; launched_ns: when it was passed to the driver; beside_hp: while hp was busy
  *   close     puts an event behind the open chunk
  *   reap      removes completed chunks from the work in flight, returns how many
  *   drop      counts all chunks as complete
  *   forget    counts all chunks as complete and forgets their events */
 void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
-                           uint64_t launched_ns);
+                           uint64_t launched_ns, bool beside_hp);
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_chunks_drop(struct orion_stream_record *stream_record);

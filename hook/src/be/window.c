@@ -1,5 +1,6 @@
 #include "be/window.h"
 
+#include "be/admission.h"
 #include "be/chunk_times.h"
 #include "be/chunks.h"
 #include "be/gate.h"
@@ -187,16 +188,17 @@ bool orion_window_launching(struct orion_process *process, struct orion_stream_r
 }
 
 void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
-                           uint64_t launched_ns, bool timed)
+                           uint64_t launched_ns, uint32_t flags)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    bool timed = flags & ORION_ADMITTED_TIMED;
     if (!orion_ledger_try_lock(gpu)) {
         if (timed) atomic_store(&chunks->sampling, false); /* the sample is lost; while it was open, no chunk would end */
         orion_ledger_subtract(gpu, expected_ns);
         return;
     }
-    orion_chunks_launched(process, stream_record, expected_ns, launched_ns);
+    orion_chunks_launched(process, stream_record, expected_ns, launched_ns, flags & ORION_ADMITTED_BESIDE_HP);
     /* While running ahead, a chunk is one share of the window or several; else an eighth of one. */
     uint64_t share = orion_window_share(gpu);
     bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||

@@ -85,9 +85,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     }
     /* A failed launch took no time, but a sample that it opened must still be closed. */
     if (result != CUDA_SUCCESS && !(work->flags & ORION_ADMITTED_TIMED)) orion_window_leave(gpu, work->expected_ns);
-    else
-        orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->admitted_ns,
-                              work->flags & ORION_ADMITTED_TIMED);
+    else orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->admitted_ns, work->flags);
 }
 
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
