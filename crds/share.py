@@ -164,8 +164,8 @@ class GPUShareSpec(Model):
 
     policy: PolicyName | None = None
     """ The policy by which the GPUs of these pods are shared; priority hp only. orion: be waits while hp is busy,
-    except for the overlap that maxSlowdown allows. gate: be always waits while hp is busy. none: no process waits.
-    Default: orion. """
+    except for the overlap that maxSlowdown allows. gate: be always waits while hp is busy. none: be does not wait for
+    hp; requests and limits hold. Default: orion. """
 
     max_slowdown: Slowdown | None = None
     """ The slowdown of hp's work that the owner accepts so that be may run at the same time, relative to a GPU that
