@@ -104,6 +104,8 @@ class _Run:
             **header,
             "setting": self._setting.model_dump(exclude_none=True),
             "window": [settle, settle + seconds],
+            "monotonic_ns": round(begin * 1e9),
+            "processes": [[worker.process_id for worker in workers] for workers in self._workers],
             "alone": alone,
             "agent": agent,
             "ends": [[raw_data.rounded(next(ends)["ends"]) for _ in workers] for workers in self._workers],

@@ -18,16 +18,19 @@ class Timeline:
 
     Args:
         path: the file that ORION_SIM_TRACE names for the process.
+        process_id: the process, if others write into the same file.
     """
 
     path: Path
+    process_id: int | None = None
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Yield begin and end of each piece of work so far; a line that is half written does not count."""
         text = self.path.read_text() if self.path.exists() else ""
         for line in text.rpartition("\n")[0].splitlines():
-            begin, end = line.split(maxsplit=3)[1:3]
-            yield int(begin), int(end)
+            process_id, begin, end = line.split(maxsplit=3)[:3]
+            if self.process_id in (None, int(process_id)):
+                yield int(begin), int(end)
 
     def seconds(self, began: int, ended: int) -> float:
         """Return how long the process had the GPU between two times."""
