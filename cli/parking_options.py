@@ -1,5 +1,6 @@
 """Options about programs that leave a GPU's memory for others: those of the agent, and those of `orion run`."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,14 @@ OF_THE_AGENT = {
     ],
     "parking_retry_seconds": Annotated[
         float | None, typer.Option(help="Ask a slot again so long after it has refused.", show_default="60")
+    ],
+    "cgroups": Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the machine's cgroups are mounted: a slot leaves only if host memory can hold what it has on "
+            "the GPU. With simulated GPUs nothing moves there, and host memory is looked at only if this is given.",
+            show_default="/sys/fs/cgroup",
+        ),
     ],
 }
 OF_RUN = {

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from orion.crds.clients import ClientRow, Count, PodReference, Sentence, SlotName, Uuid
 from orion.crds.conditions import Conditions
@@ -105,6 +105,13 @@ class SlotRow(Model):
     park_refused: Sentence | None = None
     """ Why the slot could not leave the GPU's memory when the agent asked it last; absent: it could, or was not asked.
     """
+
+    park_refused_reason: Annotated[str | None, Field(max_length=64)] = None
+    """ The same in one word: ParkRefused, HostMemoryShort or ParkLost. """
+
+    keeps_room: StrictBool | None = None
+    """ If true, others still need the room that the slot should have left, and asking it again has been of no use. The
+    operator then evicts the pod if its GPUShare sets memory.evictUnparked. """
 
     compute_request: Number | None = None
     """ be: the part of the time that the slot gets at least, of the time that hp leaves; absent: no request. """

@@ -30,6 +30,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parking-stay-factor", type=float, default=fields["parking_stay_factor"].default)
     parser.add_argument("--parking-answer-seconds", type=float, default=fields["parking_answer_seconds"].default)
     parser.add_argument("--parking-retry-seconds", type=float, default=fields["parking_retry_seconds"].default)
+    parser.add_argument("--cgroups", type=Path, default=None, help="where the machine's cgroups are mounted")
     parser.add_argument("--node-name", default=os.environ.get("NODE_NAME", ""), help="node's name; empty: no cluster")
     parser.add_argument("--kubeconfig", type=Path, default=None, help="access to the API server")
     parser.add_argument("--operator", default="", help="NAMESPACE/NAME of the operator's Service and ConfigMap")

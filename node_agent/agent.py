@@ -14,11 +14,14 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.keeper import HealthKeeper
+from orion.node_agent.gpus.simulated import SimulatedGpus
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pages import descriptors, policy_words
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.parking.parking import Parking
+from orion.node_agent.processes.host_memory import HostMemory
+from orion.node_agent.processes.pod_cgroups import HIERARCHY
 from orion.node_agent.resource_files.applying import Rules
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.sharing.driver_memory import DriverMemory
@@ -70,7 +73,8 @@ class Agent:
         self.looking = Looking(self.gpus, self.save_all)
         self._memory_thread = AskingThread("memory")
         self.driver_memory = DriverMemory(source, self.gpus, self._memory_thread)
-        self.parking = Parking(source, self.gpus, self._memory_thread, settings, self._saved.save_some)
+        memory = _host_memory(settings, source)
+        self.parking = Parking(source, self.gpus, self._memory_thread, settings, self._saved.save_some, memory)
         self.slots = SlotOperations(self._saved, root, self.parking)
         self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
@@ -205,3 +209,10 @@ class Agent:
         self._share_soon = False
         for gpu in self.gpus.values():
             gpu.activity.share_out()
+
+
+def _host_memory(settings: AgentSettings, source: GpuSource) -> HostMemory | None:
+    """Return the memory to which what leaves a GPU moves; None: what leaves a simulated GPU moves nowhere."""
+    if settings.cgroups is None and source.name == SimulatedGpus.name:
+        return None
+    return HostMemory(settings.cgroups or HIERARCHY)

@@ -63,6 +63,10 @@ class AgentSettings(BaseModel):
     parking_retry_seconds: float = Field(default=60.0, ge=0.1, le=86_400, allow_inf_nan=False)
     """ How long after a refusal a slot is asked again. """
 
+    cgroups: Path | None = None
+    """ Where the machine's cgroups are mounted. A slot leaves a GPU only if host memory can hold what it has there.
+    None: /sys/fs/cgroup; with simulated GPUs host memory is not looked at, because nothing moves there. """
+
     node_name: str = Field(default="", max_length=253)
     """ This node's name in its cluster; empty: the agent is outside a cluster. """
 

@@ -445,20 +445,22 @@ class Slot(_message.Message):
     def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ...) -> None: ...
 
 class Parking(_message.Message):
-    __slots__ = ("state", "seconds", "bytes", "reason", "wished", "total_seconds")
+    __slots__ = ("state", "seconds", "bytes", "reason", "wished", "total_seconds", "keeps_room")
     STATE_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     WISHED_FIELD_NUMBER: _ClassVar[int]
     TOTAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_ROOM_FIELD_NUMBER: _ClassVar[int]
     state: str
     seconds: float
     bytes: int
     reason: str
     wished: bool
     total_seconds: float
-    def __init__(self, state: _Optional[str] = ..., seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., reason: _Optional[str] = ..., wished: _Optional[bool] = ..., total_seconds: _Optional[float] = ...) -> None: ...
+    keeps_room: bool
+    def __init__(self, state: _Optional[str] = ..., seconds: _Optional[float] = ..., bytes: _Optional[int] = ..., reason: _Optional[str] = ..., wished: _Optional[bool] = ..., total_seconds: _Optional[float] = ..., keeps_room: _Optional[bool] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("due_seconds", "charged_seconds", "measured_seconds", "waited_seconds", "debt_seconds", "second", "recent")

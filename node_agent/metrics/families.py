@@ -169,7 +169,7 @@ def _parking(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         slots.add_metric(gpu, len(parked))
         held.add_metric(gpu, sum(slot.parking.held_bytes for slot in parked))
         reserve.add_metric(gpu, view.parking.reserve_bytes)
-        for result in ("left", "returned", "refused", "lost"):
+        for result in ("left", "returned", "refused", "host_memory_short", "lost"):
             counts.add_metric([*gpu, result], view.parking.counts.get(result, 0))
         for result in ("left", "returned"):
             times.add_metric([*gpu, result], view.parking.seconds.get(result, 0.0))

@@ -101,6 +101,15 @@ _REASONS = {
     ParkingReason.RESTORE: "the driver did not copy its memory back",
     ParkingReason.SLOTS: "it uses another GPU whose slot may not park; allow it for all of its slots",
 }
+_FOR_GOOD = frozenset({
+    ParkingReason.NO_DRIVER, ParkingReason.MANAGED, ParkingReason.IMPORTED, ParkingReason.TOGETHER, ParkingReason.IS_HP,
+    ParkingReason.SLOTS,
+})  # fmt: skip
+
+
+def is_for_good(answer: ParkingAnswer) -> bool:
+    """Return whether a refusal says what a later wish would not change."""
+    return answer.reason in _FOR_GOOD
 
 
 def why_it_stays(slot: Slot) -> str:

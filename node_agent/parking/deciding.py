@@ -4,7 +4,8 @@ Who leaves: where less is free than hp's reserve and what hp waits for, the tena
 suffices. A tenant that has come back stays for a minimum time, except if hp waits, or grows so fast that it will need
 the room before. A tenant that had to leave early stays away until its time would have been over, so however hp grows
 and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants together could not make free,
-nor while the driver does not say what is free: the room may be there already.
+nor while the driver does not say what is free: the room may be there already. Nor does a tenant leave that does not fit
+into the host's memory, beside those that are leaving.
 
 Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
@@ -20,6 +21,7 @@ leaves again at once, and waits for its turn: its first large allocation would f
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from orion.node_agent.parking.view import Place, Tenant, View, Wishes
@@ -55,8 +57,9 @@ class _Deciding:
         return Wishes(leave, tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
 
     def _choose(self, tenant: Tenant) -> None:
-        self._leave.append(tenant)
-        self._left.add(tenant.name)
+        if self._fits_host([tenant]):  # else once those have left that are leaving now
+            self._leave.append(tenant)
+            self._left.add(tenant.name)
 
     # -- Who is where --------------------------------------------------------------------------------------------------
 
@@ -71,7 +74,15 @@ class _Deciding:
         return [each for each in self._view.tenants if each.place is Place.RETURNING]
 
     def _may_leave(self, tenant: Tenant) -> bool:
-        return tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
+        is_asked = tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
+        return is_asked and not self._view.lacks_host_memory(tenant)
+
+    def _fits_host(self, tenants: list[Tenant]) -> bool:
+        """Return whether host memory can hold what these have on the GPUs, beside those that are leaving."""
+        charged = Counter[str]()
+        for each in [*self._leaving(), *tenants]:
+            charged.update(each.charged)
+        return all(charged[place] <= self._view.host[place] for each in tenants for place in each.charged)
 
     def _stay(self, tenant: Tenant) -> float:
         """Return for how long it stays at least."""
@@ -255,7 +266,7 @@ class _Deciding:
         for each in longest:
             if not (lacking := short()):
                 break
-            if any(each.needs(gpu) for gpu in lacking):
+            if any(each.needs(gpu) for gpu in lacking) and self._fits_host([*chosen, each]):
                 chosen.append(each)
         if not short():
             for each in chosen:

@@ -10,6 +10,8 @@ _DEFAULT_RATE = 2 << 30
 """ Bytes a second: how fast a tenant leaves that has never left. """
 _AT_ONCE_SECONDS = 1.0
 """ A tenant that begins to leave later does so because of a new process, and not because it was asked. """
+COUNTED = {"ParkRefused": "refused", "HostMemoryShort": "host_memory_short", "ParkLost": "lost"}
+""" As which result each reason counts. """
 YOUNG_SECONDS = 60.0
 """ After it has been here for so long, a tenant has shown how much it holds. """
 
@@ -30,6 +32,12 @@ class Known:
     """ When it came back last, if no person has moved it since. """
     has_returned: bool = False
     refused_until: float = float("-inf")
+    failed_since: float | None = None
+    """ Since when it has not left, each time that it was asked. """
+    is_refused_for_good: bool = False
+    """ Asking it again would change nothing. """
+    keeps_room: bool = False
+    """ Others still need the room that it should have left, and asking it again has been of no use. """
     away_until: float = float("-inf")
     """ It did not come back, and is not let back before. """
     is_half: bool = False
@@ -64,6 +72,32 @@ class Known:
     def is_refusing(self, now: float) -> bool:
         """Whether it is passed over when somebody must leave."""
         return bool(self.silent) or now < self.refused_until
+
+    def note_failure(self, now: float, retry_seconds: float, for_good: bool = False) -> None:
+        """Note that it does not leave, and is not asked again for some time."""
+        if self.failed_since is None or now - self.refused_until > retry_seconds:  # else it was asked again
+            self.failed_since = now
+        self.is_refused_for_good = for_good
+        self.refused_until = now + retry_seconds
+
+    def refuse(self, now: float, clients: Collection[Client], retry_seconds: float, problem: tuple[str, str]) -> None:
+        """Note that it cannot be asked to leave, and why: a reason and a sentence."""
+        reason, why = problem
+        self.note_failure(now, retry_seconds)
+        self.happened.append((COUNTED[reason], 0.0))
+        self.problems |= dict.fromkeys(clients, (reason, f"{why}; this is looked at again after {retry_seconds:g} s"))
+
+    def forget_refusal(self, reason: str) -> bool:
+        """Let it be asked again at once if it was refused for that reason; return whether it was."""
+        found = any(each == reason for each, _ in self.problems.values())
+        self.refused_until = float("-inf") if found else self.refused_until
+        return found
+
+    def is_due(self, now: float, retry_seconds: float) -> bool:
+        """Return whether it has been asked in vain for long enough, or would be for ever."""
+        if self.place is not Place.HERE or not self.is_refusing(now) or self.failed_since is None:
+            return False
+        return self.is_refused_for_good or now - self.failed_since >= retry_seconds
 
     def stays_away(self, now: float) -> bool:
         """Whether it did not come back when it could, and is not let back yet."""

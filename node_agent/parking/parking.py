@@ -23,10 +23,12 @@ from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.parking import showing
-from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.host_room import HOST_MEMORY_SHORT, HostRoom
+from orion.node_agent.parking.keeping_room import who_keep_room
 from orion.node_agent.parking.tenants import Listed, Present, Tenants
 from orion.node_agent.parking.view import Place, View
+from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 
@@ -59,6 +61,7 @@ class Parking:
         thread: asks the driver.
         settings: the agent's.
         save: writes the state file after a change of these GPUs.
+        memory: the host's; None: nobody looks at it.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class Parking:
         thread: AskingThread,
         settings: AgentSettings,
         save: Callable[[Iterable[str]], None],
+        memory: HostMemory | None = None,
     ) -> None:
         self._source, self._gpus, self._thread = source, gpus, thread
         self._settings, self._save = settings, save
         self.tenants = Tenants()
         self._cards: dict[str, GpuRoom] = {}
+        self._host = HostRoom(memory)
         self._woken = asyncio.Event()
         self._asking: asyncio.Future[None] | None = None
         self._listed: Listed = {}
@@ -137,7 +142,15 @@ class Parking:
         is_stale = has_moved and self._answered < self._asked  # else somebody who always moves would stop all others
         cards = {uuid: room.seen(now, present.values(), is_stale) for uuid, room in self._cards.items()}
         views = self.tenants.views(now, self._listed)
-        wishes = decide(View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART))
+        view = View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART)
+        wishes, short = self._host.decide(view, present)
+        retry = self._settings.parking_retry_seconds
+        for name, why in short.items():
+            present[name].known.refuse(now, present[name].clients, retry, (HOST_MEMORY_SHORT, why))
+        due = {name for name, each in present.items() if each.known.is_due(now, retry)}
+        keep = who_keep_room(view, wishes, due)
+        for name, each in present.items():
+            each.known.keeps_room = name in keep or (each.known.keeps_room and name in due)
         for uuid, room in self._cards.items():
             coming = max(0, sum(each.coming.get(uuid, 0) for each in views) - cards[uuid].restored)
             coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)
@@ -180,6 +193,9 @@ class Parking:
         for present in self.tenants.present.values():
             if slot in present.slots:
                 present.known.came = float("-inf")
+                if away and present.known.forget_refusal(HOST_MEMORY_SHORT):  # it may be free by now
+                    for each in present.slots:
+                        each.parking.clear()
         self._save([uuid])
         self.wake()
 

@@ -37,7 +37,7 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
             if slot.role is layout.Role.HP:
                 slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
             if slot not in shown and slot.parking.state:
-                slot.parking.state, slot.parking.held_bytes, slot.parking.reason = "", 0, ""
+                slot.parking.clear()
 
 
 def _leaving_mib(now: float, uuid: str, tenants: Iterable[Present]) -> int:
@@ -56,7 +56,8 @@ def _show(now: float, present: Present, member: Member) -> None:
     if state != parking.state:
         parking.state, parking.since_ns = state, round(known.since * 1e9)
         parking.began = time.time() - (now - known.since)
-    parking.reason = problems[0][1] if problems else ""
+    parking.problem, parking.reason = problems[0] if problems else ("", "")
+    parking.keeps_room = known.keeps_room
     parking.held_bytes = present.by_gpu().get(member.slot.gpu, 0) if known.place is Place.AWAY else 0
     parking.away_seconds, parking.total_seconds = known.away_seconds, known.away_total
     for client in member.clients:

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.parking.answers import FAILED, UNANSWERED, Asked, Verdict, problem, verdict
-from orion.node_agent.parking.known import Known
+from orion.node_agent.parking.answers import FAILED, UNANSWERED, Asked, Verdict, is_for_good, problem, verdict
+from orion.node_agent.parking.known import COUNTED, Known
 from orion.node_agent.parking.member import Member, held
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 from orion.planning.sharing import due
-
-_COUNTED = {"ParkRefused": "refused", "ParkLost": "lost"}
 
 Listed = Mapping[str, Mapping[int, int | None]]
 """ What the driver lists, by GPU and process; a GPU is missing if it was not asked or does not say. """
@@ -126,7 +124,8 @@ class Present:
     def _look_at_leaving(self, now: float, found: set[Verdict], retry_seconds: float) -> bool | None:
         known, failed = self.known, bool(found & FAILED)
         if failed and now >= known.refused_until:
-            known.refused_until = now + retry_seconds
+            refused = (each for each, what in self.verdicts.items() if what is Verdict.REFUSED)
+            known.note_failure(now, retry_seconds, any(is_for_good(each.record.parking) for each in refused))
         if Verdict.LEAVING in found:
             known.move(Place.LEAVING, now)
             return None
@@ -134,9 +133,10 @@ class Present:
             known.move(Place.HERE, now)
             if Verdict.OVERDUE not in found:  # nobody leaves any more
                 return False
-            known.refused_until = max(known.refused_until, now + retry_seconds)
+            known.note_failure(now, retry_seconds)
             return None
         known.is_half = failed
+        known.failed_since = known.failed_since if failed else None
         known.move(Place.AWAY, now)
         return None
 
@@ -148,7 +148,7 @@ class Present:
             said = problem(client, found, retry_seconds)
             if said is not None:
                 if self.known.problems.get(client, ("", ""))[0] != said[0]:
-                    self.known.happened.append((_COUNTED[said[0]], 0.0))
+                    self.known.happened.append((COUNTED[said[0]], 0.0))
                 self.known.problems[client] = said
             elif client not in self.known.silent and (found is Verdict.PARKED or not self.known.is_refusing(now)):
                 self.known.problems.pop(client, None)

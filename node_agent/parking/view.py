@@ -77,6 +77,8 @@ class Tenant:
     """ How long it takes to leave and to come back. """
     refused_until: float = float("-inf")
     """ It has refused to leave, and is not asked again before this time. """
+    charged: Mapping[str, int] = field(default_factory=dict)
+    """ What its leaving takes of host memory, by the cgroup or node that is charged; empty: not known, or nothing. """
 
     @property
     def clock(self) -> float:
@@ -114,6 +116,12 @@ class View:
     """ A tenant stays at least so many times as long as a change takes. """
     margin_part: float = 0.0
     """ What must be free besides, as a part of what comes back. """
+    host: Mapping[str, int] = field(default_factory=dict)
+    """ What the cgroups and the node that tenants would be charged to have left. """
+
+    def lacks_host_memory(self, tenant: Tenant) -> list[str]:
+        """Return the cgroups that cannot hold what a tenant has on the GPUs, even if no other one leaves."""
+        return [place for place, size in tenant.charged.items() if size > self.host[place]]
 
 
 @dataclass(frozen=True)

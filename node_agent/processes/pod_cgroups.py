@@ -5,19 +5,19 @@ This module reads both formats in which the kubelet names cgroups, with cgroup v
     12:memory:/kubepods/burstable/pod5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a/<container>
     0::/kubepods.slice/kubepods-pod5e4f6a2c_0d1b_4c3a_9f8e_7b6a5d4c3b2a.slice/cri-containerd-<container>.scope
 
-In a container, the kernel writes these paths relative to the container's own cgroup: /../../<the rest of the path>.
+In a container, the kernel writes these paths relative to the container's own cgroup (`cgroup_folders.py`).
 """
 
-import glob
 import re
+from enum import Enum
 from pathlib import Path
 
-_PROC, _HIERARCHY = Path("/proc"), Path("/sys/fs/cgroup")
+from orion.node_agent.processes.cgroup_folders import PROC, contains, folders_ending, split
+
+HIERARCHY = Path("/sys/fs/cgroup")
 _HEX = "[0-9a-f]"
 _POD = re.compile(rf"[/-]pod({_HEX}{{8}}([-_]?){_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{12}})(?:\.slice)?/")
 _UNIFIED = "0::"
-_LEVELS_MAX = 4
-""" The levels above a pod's cgroup in the kubelet's hierarchy; one more where the node itself is a container. """
 
 
 def pod_uid(groups: str) -> str:
@@ -31,7 +31,7 @@ def pod_uid(groups: str) -> str:
     return ""
 
 
-def container_cgroup(process_id: int, proc: Path = _PROC, hierarchy: Path = _HIERARCHY) -> Path | None:
+def container_cgroup(process_id: int, proc: Path = PROC, hierarchy: Path = HIERARCHY) -> Path | None:
     """Return the folder of the cgroup of the container that a process is in.
 
     Args:
@@ -47,26 +47,29 @@ def container_cgroup(process_id: int, proc: Path = _PROC, hierarchy: Path = _HIE
     except OSError:
         return None
     path = next((line.removeprefix(_UNIFIED) for line in groups.splitlines() if line.startswith(_UNIFIED)), "")
-    below = "/".join(part for part in path.split("/") if part not in ("", ".."))
+    below = split(path)[1]
     ends = [match.end() for match in _POD.finditer(f"/{below}/")]
     inside = f"/{below}/"[ends[-1] :].strip("/").split("/") if ends else [""]
     if not inside[0]:
         return None
-    folder = next((each for each in _folders(hierarchy, below) if _has(each, process_id)), None)
+    folder = next((each for each in folders_ending(hierarchy, below) if contains(each, process_id)), None)
     return folder and [folder, *folder.parents][len(inside) - 1]
 
 
-def _folders(hierarchy: Path, below: str) -> list[Path]:
-    """Return the folders whose path ends so: the beginning is not known where the agent is in a container."""
-    named = glob.escape(below)
-    return [found for above in range(_LEVELS_MAX + 1) for found in sorted(hierarchy.glob("*/" * above + named))]
+class Level(Enum):
+    """What a cgroup is in the kubelet's hierarchy."""
+
+    CONTAINER = "container"
+    POD = "pod"
+    OTHER = "other"
 
 
-def _has(folder: Path, process_id: int) -> bool:
-    try:
-        return str(process_id) in (folder / "cgroup.procs").read_text(errors="replace").split()
-    except OSError:
-        return False
+def level(path: str) -> Level:
+    """Return what the cgroup of that path is."""
+    ends = [match.end() for match in _POD.finditer(f"{path}/")]
+    if not ends:
+        return Level.OTHER
+    return Level.POD if ends[-1] >= len(path) else Level.CONTAINER
 
 
 def _with_dashes(plain: str) -> str:

@@ -87,6 +87,7 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
             reason=view.parking.reason,
             wished=view.parking.is_wished_away,
             total_seconds=view.parking.total_seconds,
+            keeps_room=view.parking.keeps_room,
         ),
     )
 

@@ -22,8 +22,12 @@ class SlotParking:
     """ The same in seconds since 1970. """
     held_bytes: int = 0
     """ What they hold in the host's memory, while they are parked. """
+    problem: str = ""
+    """ refused or lost: why, as one word. """
     reason: str = ""
-    """ refused or lost: why, as a sentence. """
+    """ The same as a sentence. """
+    keeps_room: bool = False
+    """ refused: others need the room, and asking again has been of no use. """
     away_seconds: float = 0.0
     """ How long they were away when they came back last. """
     total_seconds: float = 0.0
@@ -33,6 +37,10 @@ class SlotParking:
     def is_asked(self) -> bool:
         """Whether the processes shall leave."""
         return self.number % 2 == 1
+
+    def clear(self) -> None:
+        """Forget the result of the wishes."""
+        self.state, self.held_bytes, self.problem, self.reason, self.keeps_room = "", 0, "", "", False
 
     def ask(self, away: bool) -> bool:
         """Wish that the processes leave or come back; return whether that is new."""

@@ -75,6 +75,8 @@ class ReportedSlot:
     usage: ReportedUsage | None
     parked: ReportedParking | None
     park_refused: str | None
+    park_refused_reason: str | None
+    keeps_room: bool | None
 
 
 @dataclass(frozen=True, slots=True)

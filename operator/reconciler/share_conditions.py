@@ -199,13 +199,13 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], 
 
 def _refused(found: Usage) -> Finding | None:
     """Return the finding that a slot which should have left the GPU's memory did not."""
-    rows = sorted((row.pod.name, device.name, row.park_refused) for device, row in found.slots
-                  if row.pod and row.park_refused)  # fmt: skip
+    rows = sorted((row.pod.name, device.name, row.park_refused, row.park_refused_reason or "ParkRefused")
+                  for device, row in found.slots if row.pod and row.park_refused)  # fmt: skip
     if not rows:
         return None
-    pod, device, why = rows[0]
+    pod, device, why, reason = rows[0]
     more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-    return Finding(True, "ParkRefused", f"pod {pod}{more} could not leave the memory of {device}: {why}")
+    return Finding(True, reason, f"pod {pod}{more} could not leave the memory of {device}: {why}")
 
 
 def _borrows_for_good(spec: GPUShareSpec) -> Finding | None:

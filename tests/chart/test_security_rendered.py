@@ -22,7 +22,7 @@ CAPABILITIES = {"orion-node/agent": ["SYS_RESOURCE"], "orion-mps/mps-daemon": ["
 """ All capabilities that a container may have; the others have none. """
 TOKENS = {"orion-operator/operator", "orion-webhook/webhook", "orion-node/agent", "orion-cleanup/cleanup"}
 HOST_PATHS = {
-    "orion-node/agent": {"/run/orion": True, "/var/lib/kubelet/pod-resources": False},
+    "orion-node/agent": {"/run/orion": True, "/var/lib/kubelet/pod-resources": False, "/sys/fs/cgroup": False},
     "orion-node/device-plugin": {
         "/run/orion": True,
         "/var/lib/orion/hook": True,

@@ -53,7 +53,7 @@ def cluster(programs: dict[str, Path]) -> Iterator[Cluster]:
 def orion(cluster: Cluster) -> Iterator[Orion]:
     """Orion on the cluster, with two simulated GPUs on `node-1`, and the image of the examples there."""
     impatient = {
-        "agent": ["--recovery-seconds", "1", "--claim-seconds", "1"],
+        "agent": ["--recovery-seconds", "1", "--claim-seconds", "1", "--cgroups", "/sys/fs/cgroup"],
         "device-plugin": ["--agent-patience", "2"],
     }
     installed = Orion(cluster, options=impatient)

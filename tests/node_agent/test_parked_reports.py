@@ -122,10 +122,16 @@ def test_a_row_says_since_when_and_how_much_in_whole_mib() -> None:
 
 
 def test_a_row_says_why_a_slot_could_not_leave() -> None:
-    refused = SlotParking(number=1, state="refused", reason="it has memory that other processes use")
+    why = "it has memory that other processes use"
+    refused = SlotParking(number=1, state="refused", problem="ParkRefused", reason=why)
     (row,) = rows(seen(refused))
-    assert row.park_refused == "it has memory that other processes use"
+    assert (row.park_refused, row.park_refused_reason, row.keeps_room) == (why, "ParkRefused", None)
     assert row.parked is None
+    (row,) = rows(seen(replace(refused, keeps_room=True)))
+    assert row.keeps_room is True
+    refused.clear()
+    (row,) = rows(seen(refused))
+    assert (row.park_refused, row.park_refused_reason, row.keeps_room) == (None, None, None)
 
 
 def test_a_pod_learns_once_that_it_has_left_and_that_it_is_back() -> None:

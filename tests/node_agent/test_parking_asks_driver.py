@@ -12,8 +12,8 @@ import pytest
 from orion.hook import layout
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
+from orion.node_agent.parking import host_room, showing
 from orion.node_agent.parking import parking as module
-from orion.node_agent.parking import showing
 from orion.node_agent.parking.parking import Parking
 from orion.node_agent.parking.view import View, Wishes
 from orion.node_agent.settings import AgentSettings
@@ -82,7 +82,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
         seen.append(view)
         return Wishes()
 
-    monkeypatch.setattr(module, "decide", decide)
+    monkeypatch.setattr(host_room, "decide", decide)
     return seen
 
 

@@ -4,9 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.keeping_room import who_keep_room
 from orion.node_agent.parking.view import Place, Room, Tenant, View
 from tests.node_agent.parking_views import GIB, A, B
 
+PLACES = ("/pods", "the node")
 AMOUNTS = st.integers(0, 16).map(lambda gib: gib * GIB)
 
 
@@ -31,6 +33,7 @@ def tenants(draw: st.DrawFn) -> Tenant:
         change_seconds=draw(st.floats(0, 60)),
         came=draw(st.just(float("-inf")) | st.floats(0, 1000)),
         refused_until=draw(st.sampled_from([-1.0, 1e9])),
+        charged={place: draw(AMOUNTS) for place in PLACES if draw(st.booleans())},
     )
 
 
@@ -41,6 +44,7 @@ VIEWS = st.builds(
     now=st.floats(1000, 2000),
     cards=st.fixed_dictionaries({A: CARDS, B: CARDS}),
     tenants=st.lists(tenants(), max_size=7, unique_by=lambda each: each.name).map(tuple),
+    host=st.fixed_dictionaries(dict.fromkeys(PLACES, AMOUNTS)),
 )
 
 
@@ -70,3 +74,28 @@ def test_what_holds_for_every_view(seen: View) -> None:
             assert room.free is not None
             assert back + coming + room.reserve + room.margin + room.kept <= room.free
     assert decide(seen) == wishes
+
+
+@settings(max_examples=300, deadline=None)
+@given(VIEWS)
+def test_nobody_leaves_for_host_memory_that_is_not_there(seen: View) -> None:
+    wishes = decide(seen)
+    leaving = [each for each in seen.tenants if each.place is Place.LEAVING or each.name in wishes.leave]
+    for place, left in seen.host.items():
+        if any(place in each.charged for each in leaving if each.name in wishes.leave):
+            assert sum(each.charged.get(place, 0) for each in leaving) <= left
+    assert not [each.name for each in seen.tenants if each.name in wishes.leave and seen.lacks_host_memory(each)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(VIEWS)
+def test_only_who_refuses_and_would_make_room_keeps_it(seen: View) -> None:
+    refusing = {each.name for each in seen.tenants if each.refused_until > seen.now}
+    kept = who_keep_room(seen, decide(seen), refusing)
+    named = {each.name: each for each in seen.tenants}
+    for name in kept:
+        assert name in refusing
+        assert named[name].place is Place.HERE
+        assert named[name].parks
+        assert not named[name].is_wished_away
+        assert any(named[name].held.values())

@@ -400,6 +400,13 @@ def test_a_slot_that_could_not_leave_degrades_its_share() -> None:
     assert message == f"pod p could not leave the memory of {UUID.format(0).lower()}: it uses managed memory"
 
 
+def test_a_slot_for_which_host_memory_is_short_degrades_its_share() -> None:
+    rows = [slot("p") | {"parkRefused": "it is short", "parkRefusedReason": "HostMemoryShort"}]
+    cluster = reconciled(share(memory=PARKS), pod("p"), device(heldSlots=rows))
+    assert condition(cluster, "Degraded")[:2] == ("True", "HostMemoryShort")
+    assert ("s", "DegradedHostMemoryShort") in events(cluster)
+
+
 def test_a_condition_of_a_later_version_stays_and_gets_no_event() -> None:
     later = {"type": "Later", "status": "True", "lastTransitionTime": SINCE, "reason": "Later", "message": ""}
     body = share()

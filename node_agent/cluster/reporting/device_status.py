@@ -163,6 +163,8 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             memory_request=_bytes(slot.memory_request_bytes) if slot.memory_request_bytes else None,
             parked=_parked(view) if view else None,
             park_refused=view.parking.reason[:_SENTENCE_MAX] or None if view else None,
+            park_refused_reason=view.parking.problem or None if view else None,
+            keeps_room=view.parking.keeps_room or None if view else None,
             compute_request=_part(slot.request_milli),
             compute_limit=_part(slot.limit_milli),
             clients=len(view.clients) if view else 0,

@@ -1,0 +1,111 @@
+"""Decides who leaves with the host's memory in view: what a tenant holds on the GPUs must fit there.
+
+The host's memory is read for those that would leave, and only then. Who does not fit is passed over, and the decision
+is made again without it.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.member import held
+from orion.node_agent.parking.tenants import Present
+from orion.node_agent.parking.view import Place, View, Wishes
+from orion.node_agent.processes.host_memory import HostMemory
+from orion.node_agent.processes.pod_cgroups import Level, level
+
+HOST_MEMORY_SHORT = "HostMemoryShort"
+_NODE = "the node"
+_PATH_MAX = 120
+""" A longer path is cut, so that the sentence fits into a status. """
+_log = logging.getLogger(__name__)
+
+_Left = dict[str, int | None]
+""" What cgroups and the node have left, in bytes; None: there is no limit, or nobody knows. """
+
+
+class HostRoom:
+    """What the host's memory can hold.
+
+    Args:
+        memory: of this machine; None: nothing leaves for it, or nobody can see it.
+    """
+
+    def __init__(self, memory: HostMemory | None) -> None:
+        self._memory = memory
+        self._charged: dict[str, Mapping[str, int]] = {}
+        """ What those who leave are charged, by tenant. """
+        self._warned = False
+
+    def decide(self, view: View, present: Mapping[str, Present]) -> tuple[Wishes, dict[str, str]]:
+        """Decide, and return too why tenants cannot leave that should: a sentence by name."""
+        leaving = {each.name for each in view.tenants if each.place is Place.LEAVING}
+        self._charged = {name: charged for name, charged in self._charged.items() if name in leaving}
+        left: _Left = {}
+        wishes, read = decide(view), set[str]()
+        while self._memory is not None and (new := set(wishes.leave) - read):
+            for name in new:
+                self._charged[name] = self._read(self._memory, present[name], left)
+            read |= new
+            view = self._known(view, left)
+            wishes = decide(view)
+        short = {each.name: view.lacks_host_memory(each) for each in view.tenants if each.name in read}
+        return wishes, {
+            name: _sentence(places, self._charged[name], view.host) for name, places in short.items() if places
+        }
+
+    def _known(self, view: View, left: _Left) -> View:
+        """Return the view with what is known of the host's memory."""
+        tenants = tuple(replace(each, charged=self._charged.get(each.name, {})) for each in view.tenants)
+        return replace(view, tenants=tenants, host={place: size for place, size in left.items() if size is not None})
+
+    def _read(self, memory: HostMemory, present: Present, left: _Left) -> Mapping[str, int]:
+        """Return what a tenant's leaving takes, by cgroup and node; note what these have left, each once."""
+        processes = Counter[int]()
+        for member in present.members:
+            for client in member.clients:
+                processes[client.process_id] += min(member.most, held(client))
+        charged = Counter[str]()
+        for process, size in processes.items():
+            folders = memory.cgroups(process)
+            self._warn(process, folders)
+            for folder in folders:
+                charged[memory.name(folder)] += size
+                if memory.name(folder) not in left:
+                    left[memory.name(folder)] = memory.left(folder)
+        if _NODE not in left:
+            left[_NODE] = memory.node_left()
+        charged[_NODE] = processes.total()
+        return {place: size for place, size in charged.items() if left[place] is not None}
+
+    def _warn(self, process: int, folders: list[Path]) -> None:
+        if not folders and not self._warned:
+            self._warned = True
+            _log.warning(
+                "parking: the cgroup of process %d is not visible, so only the node's memory is looked at before such "
+                "processes leave a GPU: give the agent the folder where the machine's cgroups are mounted (--cgroups)",
+                process,
+            )
+
+
+def _sentence(places: list[str], charged: Mapping[str, int], host: Mapping[str, int]) -> str:
+    """Return why a tenant cannot leave, what lacks most, and what to do."""
+    place = max(places, key=lambda each: charged[each] - host[each])
+    size, left = _gib(charged[place]), _gib(host[place])
+    what = f"did not leave the GPU's memory: {size} of it would move to host memory, and"
+    if place == _NODE:
+        return f"{what} the node can give {left} more: free memory on the node, or move pods to another one"
+    where = place if len(place) <= _PATH_MAX else f"...{place[3 - _PATH_MAX :]}"
+    step = {
+        Level.CONTAINER: "raise resources.limits.memory of its container",
+        Level.POD: "raise resources.limits.memory of its pod's containers",
+        Level.OTHER: "raise the memory limit of that cgroup, or end others in it",
+    }[level(place)]
+    return f"{what} its cgroup {where} has {left} left: {step}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.2f} GiB"

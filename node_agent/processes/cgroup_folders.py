@@ -1,0 +1,100 @@
+"""Finds the folder of a process's cgroup, wherever the agent itself is.
+
+/proc/PID/cgroup names a cgroup as the reader sees it. In a container with a cgroup namespace of its own the path begins
+at the container's cgroup, and one `..` stands for each level above it: /../../<the rest>. What is above is not named.
+So the folder is searched that has the rest of the path as its end and contains the process. How such a path begins does
+not change while the agent runs, so it is searched once for each number of `..`.
+"""
+
+import glob
+from pathlib import Path
+
+PROC = Path("/proc")
+LEVELS_MAX = 4
+""" The levels above a pod's cgroup in the kubelet's hierarchy; one more where the node itself is a container. """
+_UNIFIED, _MEMORY = "", "memory"
+
+
+class CgroupFolders:
+    """The folders of the cgroups that count memory.
+
+    Args:
+        hierarchy: where the cgroups of the whole machine are mounted.
+        proc: /proc.
+    """
+
+    def __init__(self, hierarchy: Path, proc: Path = PROC) -> None:
+        self._hierarchy, self._proc = hierarchy, proc
+        self._begins: dict[tuple[Path, int], Path] = {}
+        """ By root and number of `..`. """
+
+    def of(self, process_id: int) -> Path | None:
+        """Return the folder of a process's cgroup; None: it has ended, or the folder is not visible here."""
+        try:
+            text = (self._proc / str(process_id) / "cgroup").read_text(errors="replace")
+        except OSError:
+            return None
+        controller, path = memory_path(text)
+        if not path:
+            return None
+        root = self._hierarchy / _MEMORY if controller == _MEMORY else self._hierarchy
+        above, below = split(path)
+        if not below:  # it is in the root, or in a cgroup above that of the agent, which is not named
+            return root if contains(root, process_id) else None
+        known = self._begins.get((root, above), root) / below
+        if contains(known, process_id):
+            return known
+        folder = next((each for each in folders_ending(root, below) if contains(each, process_id)), None)
+        if folder is not None:
+            self._begins[root, above] = folder.parents[below.count("/")]
+        return folder
+
+    def upwards(self, folder: Path) -> list[Path]:
+        """Return a cgroup and all those above it that are visible, upwards."""
+        root = self._root(folder)
+        return [each for each in (folder, *folder.parents) if each == root or root in each.parents]
+
+    def name(self, folder: Path) -> str:
+        """Return the path of a cgroup within its hierarchy."""
+        rest = folder.relative_to(self._root(folder))
+        return f"/{rest}" if rest.parts else "/"
+
+    def _root(self, folder: Path) -> Path:
+        memory = self._hierarchy / _MEMORY
+        return memory if folder == memory or memory in folder.parents else self._hierarchy
+
+
+def memory_path(text: str) -> tuple[str, str]:
+    """Return the controller and the path of the cgroup that counts memory, in the content of a /proc/PID/cgroup.
+
+    Returns:
+        The controller is `memory` for v1, empty for v2; the path is empty if no line names one.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if path.startswith("/"):
+            found |= dict.fromkeys(controllers.split(","), path)
+    controller = _MEMORY if _MEMORY in found else _UNIFIED
+    return controller, found.get(controller, "")
+
+
+def split(path: str) -> tuple[int, str]:
+    """Return how many `..` a path has, and the rest without them."""
+    parts = [part for part in path.split("/") if part]
+    return parts.count(".."), "/".join(part for part in parts if part != "..")
+
+
+def folders_ending(root: Path, below: str) -> list[Path]:
+    """Return the folders whose path ends so: the beginning is not known where the agent is in a container."""
+    named = glob.escape(below)
+    return [found for above in range(LEVELS_MAX + 1) for found in sorted(root.glob("*/" * above + named))]
+
+
+def contains(folder: Path, process_id: int) -> bool:
+    """Return whether a process is in the cgroup, and not in one below it."""
+    try:
+        return str(process_id) in (folder / "cgroup.procs").read_text(errors="replace").split()
+    except OSError:
+        return False

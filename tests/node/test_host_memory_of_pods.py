@@ -1,0 +1,51 @@
+"""A pod leaves its GPU only if its own memory limit can hold what it has there."""
+
+from typing import Any
+
+import pytest
+
+from orion.node_agent.api.client import AgentClient
+from tests.node.gpu_tenants import GpuNode, Tenants, main_container, share, training
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.node
+
+PARKS = {"request": "1Gi", "limit": "2Gi", "oversubscribe": "park"}
+
+
+def test_a_pod_parks_only_what_its_memory_limit_can_hold(tenants: Tenants, gpus: GpuNode) -> None:
+    pod = training("train")
+    main_container(pod)["args"] += ["--memory", "1GiB"]
+    main_container(pod)["resources"]["limits"]["memory"] = "512Mi"
+    tenants.create(share(pod, memory=PARKS), pod)
+    uuid = tenants.begun("train")["gpu"]
+
+    def row() -> dict[str, Any]:
+        return next(
+            (each for each in gpus.devices()[uuid].get("heldSlots") or () if each["pod"]["name"] == "train"), {}
+        )
+
+    slot = eventually(row)["name"]
+    eventually(lambda: gpus.slot(f"{uuid}::{slot}").memory_parks)
+    with AgentClient(gpus.path("/run/orion")) as agent:
+        agent.park_slot(uuid, slot, True)
+    eventually(lambda: row().get("parkRefusedReason") == "HostMemoryShort")
+    uid = tenants.pods()["train"].metadata.uid
+    said = row()["parkRefused"]
+    assert uid in said, said
+    assert "raise resources.limits.memory" in said
+    core = tenants.core
+    resources = {"containers": [{"name": "main", "resources": {"limits": {"memory": "3Gi"}}}]}
+    core.patch_namespaced_pod_resize("train", tenants.namespace, {"spec": resources})
+    eventually(lambda: _limit(tenants) == "3Gi")
+    with AgentClient(gpus.path("/run/orion")) as agent:
+        agent.park_slot(uuid, slot, True)
+    eventually(lambda: row().get("parked"))
+    assert "parkRefused" not in row()
+
+
+def _limit(tenants: Tenants) -> str:
+    """What the kubelet has set as the limit of host memory."""
+    (status,) = tenants.pods()["train"].status.container_statuses
+    limits: dict[str, str] = (status.resources and status.resources.limits) or {}
+    return limits.get("memory", "")

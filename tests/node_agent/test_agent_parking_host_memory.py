@@ -1,0 +1,77 @@
+"""Tenants for which host memory is too short, and tenants that keep room: what the agent does and reports."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orion.hook.join import CreditAnswer
+from orion.hook.layout import ParkingState
+from orion.node_agent.api import agent_pb2
+from tests.node_agent.cgroup_tree import CgroupTree
+from tests.node_agent.conftest import GPU, eventually
+from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
+from tests.node_agent.parking_cards import QUICK, Cards
+
+
+@pytest.fixture
+def tree(cards: Cards, tmp_path: Path) -> CgroupTree:
+    """The cgroup of all tenants, and the agent that looks at it."""
+    made = CgroupTree(tmp_path / "cgroups")
+    made.has(os.getpid())
+    cards.agent.kill()
+    cards.agent.start(*QUICK, "--cgroups", str(made.hierarchy))
+    return made
+
+
+def test_who_does_not_fit_into_host_memory_is_passed_over_and_looked_at_again(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(6000, used=4000, files=1500)  # 3,500 MiB
+    short, fits = cards.be("be-0", 4500), cards.be("be-1", 3400).obey()
+    hp = cards.hp()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    assert (fits.state, short.park) == (ParkingState.PARKED, 0)
+    tree.allows(2000)
+    assert cards.hold(hp, 3400)
+    refused: list[agent_pb2.Slot] = []
+
+    def is_refused() -> bool:
+        ask_for_room(hp, 3000 * MIB)
+        refused.append(cards.slot("be-0"))
+        return refused[-1].parking.state == "refused"
+
+    eventually(is_refused)
+    ((condition,),) = [client.conditions for client in refused[-1].clients]
+    assert condition.reason == "HostMemoryShort"
+    assert (
+        f"4.39 GiB of it would move to host memory, and its cgroup {tree.name} has 1.95 GiB left" in condition.message
+    )
+    assert refused[-1].parking.reason == condition.message
+    assert short.park == 0, "it was never asked"
+    tree.allows(6000)
+    short.obey()
+    eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.YES)
+    assert short.state is ParkingState.PARKED
+    eventually(lambda: not cards.conditions("be-0"))
+
+
+def test_a_person_sends_nobody_away_for_whom_host_memory_is_too_short(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(2900)
+    tenant = cards.be("be-0", 3000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        eventually(cards.is_in("be-0", "refused"))
+        assert tree.name in cards.parking("be-0").reason
+        tree.allows(3000)
+        administrator.park_slot(GPU, "be-0", away=True)
+        assert cards.parking("be-0").state != "refused", "nobody reads the answer to an earlier wish"
+    tenant.reaches(ParkingState.PARKED)
+    eventually(cards.is_in("be-0", "parked"))
+
+
+def test_cgroups_that_are_not_visible_stop_nobody(cards: Cards, tree: CgroupTree) -> None:
+    tree.has(1)
+    tree.allows(1)
+    tenant = cards.be("be-0", 3000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+    tenant.reaches(ParkingState.PARKED)
