@@ -89,6 +89,12 @@ class DeviceMemory(Model):
     its programs wait, so the probe may fail and restart the container. Priority be and oversubscribe: park only.
     Default: false. """
 
+    evict_unparked: StrictBool | None = None
+    """ If true, a pod is evicted that was asked to leave the GPU because others need the room, and does not leave:
+    at once if it cannot leave at all, else if it has not left within --parking-retry-seconds of the agent, a minute,
+    and the room is still needed then. Disruption budgets count. Priority be and oversubscribe: park only.
+    Default: false. """
+
     rules = MEMORY
 
 

@@ -151,6 +151,13 @@ MEMORY = (
         "parkWithLivenessProbe",
         lambda memory: not memory.park_with_liveness_probe or memory.oversubscribe is Oversubscribe.PARK,
     ),
+    Rule(
+        f"!has(self.evictUnparked) || !self.evictUnparked || {PARKS}",
+        "spec.memory.evictUnparked needs spec.memory.oversubscribe park, because no other pod is asked to leave the "
+        "GPU: set spec.memory.oversubscribe to park, or remove spec.memory.evictUnparked",
+        "evictUnparked",
+        lambda memory: not memory.evict_unparked or memory.oversubscribe is Oversubscribe.PARK,
+    ),
 )
 
 
@@ -203,7 +210,7 @@ SPEC = (
     *_only_for(Priority.HP, ("slo",), "a be pod waits for hp, so it cannot have a latency objective"),
     *_only_for(
         Priority.BE,
-        ("memory.oversubscribe", "memory.park_with_liveness_probe"),
+        ("memory.oversubscribe", "memory.park_with_liveness_probe", "memory.evict_unparked"),
         "hp never leaves the GPU's memory; be does, where its own share says so",
     ),
     *_only_for(

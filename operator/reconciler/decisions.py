@@ -15,6 +15,7 @@ from orion.crds.claims import ClaimShape
 from orion.crds.conditions import Condition, ConditionType
 from orion.crds.figures import clients_moved, usage_moved
 from orion.operator.reconciler import records, writes
+from orion.operator.reconciler.evictions import eviction, may_evict
 from orion.operator.reconciler.governance import Governance, How
 from orion.operator.reconciler.grants import desired_complaint
 from orion.operator.reconciler.keys import Key, Kind
@@ -96,26 +97,15 @@ def _wait_to_say_it_again(pod: records.PodRecord, now: datetime) -> float:
 
 
 def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> Iterator[writes.Write]:
-    if not pod.running or not _fail_closed(state, pod, governance):
+    if not pod.running or governance.how is not How.SHARE:
         return
-    # An agent may report only pods of its own node. A wrong or malicious report about other pods must not evict them.
-    found = [each for each in state.usage([pod]).unmanaged if each[0].status.node == pod.node]
-    if not found:
-        return
-    device, unmanaged = found[0]
-    note = (
-        f"process {unmanaged.process_id} ({unmanaged.command or 'unnamed'}) uses {device.name} without the hook: "
-        "the pod is evicted, because its GPUShare sets failClosed"
-    )
-    yield writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, "HookMissing", "Evict", note)
-    yield writes.EvictPod(pod.at, pod.uid)
-
-
-def _fail_closed(state: State, pod: records.PodRecord, governance: Governance) -> bool:
-    if governance.how is not How.SHARE:
-        return False
     share = state.shares(pod.at.namespace).named[governance.shares[0]].share
-    return share is not None and share.spec.fail_closed
+    if share is None or not may_evict(share.spec):
+        return
+    why = eviction(share.spec, state.usage([pod]), pod.node)
+    if why is not None:
+        yield writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, why.reason, "Evict", why.message)
+        yield writes.EvictPod(pod.at, pod.uid)
 
 
 def _share(state: State, record: records.ShareRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:

@@ -45,7 +45,7 @@ class Named(NamedTuple):
 
 
 class Complaint(NamedTuple):
-    """Why a pod gets no grant of a share: the reason and the sentence of an Event."""
+    """Why a pod gets no grant of a share, or is evicted: the reason and the sentence of an Event."""
 
     reason: str
     message: str

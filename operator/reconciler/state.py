@@ -270,8 +270,9 @@ class State:
             governance = space.governance.get(at.name) if space else None
             if governance:
                 keys |= share_keys(at.namespace, set(governance.shares))
-        unmanaged = (row.pod for row in record.status.unmanaged or ())
-        return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in unmanaged if pod}
+        evicted = [row.pod for row in record.status.unmanaged or ()]
+        evicted += [row.pod for row in record.status.held_slots or () if row.keeps_room]
+        return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in evicted if pod}
 
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:
         """Keep the indexes and what this process said about the pod; return nodes and templates that this concerns."""

@@ -176,6 +176,29 @@ def test_a_pod_without_the_hook_is_reported_and_evicted_if_its_share_fails_close
     assert "process 9 (miner) of pod mild" in notes[0]
 
 
+def test_a_pod_that_keeps_room_of_others_is_evicted_if_its_share_says_so(
+    world: World, operator: OperatorProcess, fake_node: FakeNode, gpu: str
+) -> None:
+    node = fake_node("a", {"orion.gpu/be": "4"})
+    parks = {"limit": "8Gi", "oversubscribe": "park"}
+    world.share("goes", memory=parks | {"evictUnparked": True})
+    world.share("stays", memory=parks)
+    held = []
+    for number, name in enumerate(("goes", "stays")):
+        world.pod(name, name, node)
+        world.run(name)
+        row = {"name": f"be-{number}", "priority": "be", "pod": world.reference(name), "share": name, "generation": 1}
+        held.append(row | {"clients": 1, "parkRefused": "it is busy", "parkRefusedReason": "ParkRefused"})
+    world.fake_agent_reports(gpu, node=node, heldSlots=held)
+    eventually(lambda: world.condition("goes", "Degraded") == ("True", "ParkRefused"))
+    assert world.read_pod("goes").metadata.deletion_timestamp is None, "it may leave when it is asked again"
+    world.fake_agent_reports(gpu, node=node, heldSlots=[row | {"keepsRoom": True} for row in held])
+    eventually(lambda: world.read_pod("goes").metadata.deletion_timestamp)
+    assert ("goes", "KeepsRoom") in [event[:2] for event in world.events()]
+    eventually(lambda: world.condition("stays", "Degraded") == ("True", "ParkRefused"))
+    assert world.read_pod("stays").metadata.deletion_timestamp is None
+
+
 def test_kubectl_shows_what_people_want_to_know(world: World, operator: OperatorProcess, kubectl: Kubectl) -> None:
     world.share("training", memory={"limit": "8Gi"})
     world.pod("train", "training")

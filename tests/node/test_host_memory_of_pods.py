@@ -35,7 +35,7 @@ def test_a_pod_parks_only_what_its_memory_limit_can_hold(tenants: Tenants, gpus:
     assert uid in said, said
     assert "raise resources.limits.memory" in said
     core = tenants.core
-    resources = {"containers": [{"name": "main", "resources": {"limits": {"memory": "3Gi"}}}]}
+    resources = {"containers": [{"name": main_container(pod)["name"], "resources": {"limits": {"memory": "3Gi"}}}]}
     core.patch_namespaced_pod_resize("train", tenants.namespace, {"spec": resources})
     eventually(lambda: _limit(tenants) == "3Gi")
     with AgentClient(gpus.path("/run/orion")) as agent:
