@@ -106,7 +106,7 @@ class SlotRow(Model):
     """ Why the slot could not leave the GPU's memory when the agent asked it last; absent: it could, or was not asked.
     """
 
-    park_refused_reason: Annotated[str | None, Field(max_length=64)] = None
+    park_refused_reason: Annotated[str | None, Field(max_length=64, pattern="^[A-Z][A-Za-z]*$")] = None
     """ The same in one word: ParkRefused, HostMemoryShort or ParkLost. """
 
     keeps_room: StrictBool | None = None

@@ -3,15 +3,18 @@
 /proc/PID/cgroup names a cgroup as the reader sees it. In a container with a cgroup namespace of its own the path begins
 at the container's cgroup, and one `..` stands for each level above it: /../../<the rest>. What is above is not named.
 So the folder is searched that has the rest of the path as its end and contains the process. How such a path begins does
-not change while the agent runs, so it is searched once for each number of `..`.
+not change while the agent runs, so it is searched once for each number of `..`. A search reads many folders, so one
+that has found nothing is not repeated soon.
 """
 
 import glob
+import time
 from pathlib import Path
 
 PROC = Path("/proc")
 LEVELS_MAX = 4
 """ The levels above a pod's cgroup in the kubelet's hierarchy; one more where the node itself is a container. """
+_SEARCH_AGAIN_SECONDS = 60.0
 _UNIFIED, _MEMORY = "", "memory"
 
 
@@ -27,6 +30,8 @@ class CgroupFolders:
         self._hierarchy, self._proc = hierarchy, proc
         self._begins: dict[tuple[Path, int], Path] = {}
         """ By root and number of `..`. """
+        self._failed: dict[tuple[Path, int], float] = {}
+        """ When a search found nothing. """
 
     def of(self, process_id: int) -> Path | None:
         """Return the folder of a process's cgroup; None: it has ended, or the folder is not visible here."""
@@ -44,8 +49,16 @@ class CgroupFolders:
         known = self._begins.get((root, above), root) / below
         if contains(known, process_id):
             return known
+        return self._search(root, above, below, process_id)
+
+    def _search(self, root: Path, above: int, below: str, process_id: int) -> Path | None:
+        now = time.monotonic()
+        if now - self._failed.get((root, above), float("-inf")) < _SEARCH_AGAIN_SECONDS:
+            return None
         folder = next((each for each in folders_ending(root, below) if contains(each, process_id)), None)
-        if folder is not None:
+        if folder is None:
+            self._failed[root, above] = now
+        else:
             self._begins[root, above] = folder.parents[below.count("/")]
         return folder
 

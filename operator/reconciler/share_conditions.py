@@ -186,7 +186,8 @@ def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], 
     for name, device in sorted(found.devices.items()):
         if device.status.health == "Unhealthy":
             return Finding(True, "UnhealthyGPU", f"{name} on node {device.status.node} is unhealthy")
-    reported = [row for row in rows if row.message]
+    stays = {row.park_refused for _, row in found.slots}  # what slots report, their clients report too
+    reported = [row for row in rows if row.message and row.message not in stays]
     if reported:
         return Finding(True, "ClientTroubled", f"{_who(reported)}: {reported[0].message}")
     stopped = [row for row in rows if row.state == STOPPED]

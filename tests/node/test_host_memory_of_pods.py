@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from kubernetes import client
 
 from orion.node_agent.api.client import AgentClient
-from tests.node.gpu_tenants import GpuNode, Tenants, main_container, share, training
+from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, main_container, share, training
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
@@ -34,6 +35,7 @@ def test_a_pod_parks_only_what_its_memory_limit_can_hold(tenants: Tenants, gpus:
     said = row()["parkRefused"]
     assert uid in said, said
     assert "raise resources.limits.memory" in said
+    eventually(lambda: _degraded(tenants) == "HostMemoryShort")
     core = tenants.core
     resources = {"containers": [{"name": main_container(pod)["name"], "resources": {"limits": {"memory": "3Gi"}}}]}
     core.patch_namespaced_pod_resize("train", tenants.namespace, {"spec": resources})
@@ -42,6 +44,14 @@ def test_a_pod_parks_only_what_its_memory_limit_can_hold(tenants: Tenants, gpus:
         agent.park_slot(uuid, slot, True)
     eventually(lambda: row().get("parked"))
     assert "parkRefused" not in row()
+
+
+def _degraded(tenants: Tenants) -> str:
+    """Why the share is degraded."""
+    shares = client.CustomObjectsApi(tenants.api)
+    found = shares.get_namespaced_custom_object(**GROUP, namespace=tenants.namespace, plural="gpushares", name="train")
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((str(each["reason"]) for each in conditions if each["type"] == "Degraded"), "")
 
 
 def _limit(tenants: Tenants) -> str:

@@ -58,6 +58,11 @@ def test_with_v1_the_hierarchy_of_memory_counts(machine: Machine) -> None:
 
 def test_a_cgroup_that_is_not_visible_is_not_guessed(machine: Machine) -> None:
     assert machine.memory.cgroups(PROCESS) == []
+    machine.process(f"0::/../{SCOPE}\n", f"another/{SCOPE}")
+    machine.cgroup(f"another/{SCOPE}", **{"cgroup.procs": "17\n"})
+    assert machine.memory.cgroups(PROCESS) == []
+    machine.cgroup(f"another/{SCOPE}", **{"cgroup.procs": f"{PROCESS}\n"})
+    assert machine.memory.cgroups(PROCESS) == [], "nobody searches again so soon"
     machine.process(f"0::/../../{SCOPE}\n", f"another/{SCOPE}")
     machine.cgroup(f"another/{SCOPE}", **{"cgroup.procs": "17\n"})
     assert machine.memory.cgroups(PROCESS) == []

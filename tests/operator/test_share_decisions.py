@@ -402,8 +402,11 @@ def test_a_slot_that_could_not_leave_degrades_its_share() -> None:
 
 def test_a_slot_for_which_host_memory_is_short_degrades_its_share() -> None:
     rows = [slot("p") | {"parkRefused": "it is short", "parkRefusedReason": "HostMemoryShort"}]
-    cluster = reconciled(share(memory=PARKS), pod("p"), device(heldSlots=rows))
+    report = device(heldSlots=rows, clients=[row("p", message="it is short")])
+    cluster = reconciled(share(memory=PARKS), pod("p"), report)
     assert condition(cluster, "Degraded")[:2] == ("True", "HostMemoryShort")
+    worse = device(heldSlots=rows, clients=[row("p", message="it is lost")])
+    assert condition(reconciled(share(memory=PARKS), pod("p"), worse), "Degraded")[1] == "ClientTroubled"
     assert ("s", "DegradedHostMemoryShort") in events(cluster)
 
 
