@@ -24,7 +24,7 @@ from orion.injection import mps
 from orion.injection.agent_link import AgentLink
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
-from orion.injection.mount_sources import make_slot_directory
+from orion.injection.mount_sources import forget_known_limit, make_slot_directory
 from orion.injection.slots import Resource, Slot, of_resource
 
 _log = logging.getLogger(__name__)
@@ -82,6 +82,9 @@ class Starter:
             raise Unavailable(
                 f"the node's agent does not answer for {names}, and onNoAgent is hold; the kubelet retries"
             )
+        for slot, answer in zip(slots, prepared, strict=True):
+            if answer is None:
+                forget_known_limit(self._root, slot)
         _log.warning("start: a container with %s starts while no agent answers; it joins the next agent", names)
 
     def _repair(self, slots: Sequence[Slot], device_ids: Sequence[str]) -> Allocation | None:

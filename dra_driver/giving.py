@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from orion.dra_driver.claims import AllocatedClaim, Share
 from orion.dra_driver.holding import Holding
@@ -22,6 +23,7 @@ from orion.dra_driver.records import GivenShare, Record, Records
 from orion.errors import Conflict, Invalid, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 from orion.injection.current import CurrentSnapshot
+from orion.injection.mount_sources import forget_known_limit
 from orion.injection.slots import Slot, parse
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
 from orion.injection.waiting import Waiting
@@ -48,6 +50,7 @@ class Giving:
     """Gives slots to claims.
 
     Args:
+        root: the agent's directory.
         link: the connection to the agent.
         current: the agent's last snapshot.
         waiting: whether the device plugin gives the node's slots, so that no claim gets one that it has not had.
@@ -60,6 +63,7 @@ class Giving:
 
     def __init__(
         self,
+        root: Path,
         link: AgentLink,
         current: CurrentSnapshot,
         waiting: Waiting,
@@ -69,7 +73,7 @@ class Giving:
         boot: str,
         untold: Callable[[], None],
     ) -> None:
-        self._link, self._current, self._waiting, self._records = link, current, waiting, records
+        self._root, self._link, self._current, self._waiting, self._records = root, link, current, waiting, records
         self._holding, self._patience, self._boot, self._untold = holding, patience, boot, untold
         self._being_given: set[Slot] = set()
         """ Slots that are about to be given, and are in no record yet. """
@@ -173,6 +177,8 @@ class Giving:
         if answer is None:
             if why_wait:
                 raise Unavailable(f"the node's agent does not answer for {slot}, and {why_wait}")
+            if not candidate.had_it:
+                forget_known_limit(self._root, slot)
             _log.warning("claims: %s/%s gets %s while no agent answers", claim.namespace, claim.name, slot)
             return slot, False
         held = parse(f"{slot.gpu}::{answer.name}")

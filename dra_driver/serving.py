@@ -89,7 +89,7 @@ class Driver:
         places = Places(root, settings.host, HookFolder(settings.hook_folder))
         holding = Holding(places, fail_closed, lambda: self.configuration.settings)
         giving = Giving(
-            self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot,
+            root, self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot,
             self._untold,
         )  # fmt: skip
         self._places, files = places, CdiFiles(settings.cdi_folder.absolute())

@@ -19,6 +19,9 @@ CONTAINER_ROOT = "/run/orion"
 CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
 """ The hook in a container: the device plugin mounts it here, and the webhook puts this path into `LD_PRELOAD`. """
 
+KNOWN_LIMIT = "memory-limit"
+""" The file in a slot's directory with the slot's limit of memory, in bytes (`hook/src/agent/known_limit.h`). """
+
 _CHECKOUT_BUILD = Path(__file__).resolve().parent.parent / "build" / "hook"
 
 

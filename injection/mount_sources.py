@@ -1,8 +1,10 @@
 """Makes folders on the node that containers mount: every user may enter them, only their owner may write."""
 
+import contextlib
 from pathlib import Path
 
 from orion.errors import Exhausted
+from orion.hook import KNOWN_LIMIT
 from orion.injection.slots import Slot
 
 
@@ -35,3 +37,12 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
         Exhausted: the file system rejects the directory.
     """
     make_folder(root, slot_directory(root, slot), "the slot's directory")
+
+
+def forget_known_limit(root: Path, slot: Slot) -> None:
+    """Remove the limit of memory that the agent wrote for an earlier container of the slot.
+
+    Call this when a slot gets a container that no agent knows: the container would keep to another's limit.
+    """
+    with contextlib.suppress(OSError):
+        (slot_directory(root, slot) / KNOWN_LIMIT).unlink()

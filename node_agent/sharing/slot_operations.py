@@ -45,6 +45,11 @@ class SlotOperations:
         Raises:
             OSError: the slot's socket cannot be opened.
         """
+        slot = self._make(gpu, name, role, permanent)
+        slot.write_known_limit()  # an agent that lost its state may have left another one
+        return slot
+
+    def _make(self, gpu: ServedGpu, name: str, role: layout.Role, permanent: bool) -> Slot:
         uuid = gpu.shared_gpu.gpu.uuid
         slot = Slot(uuid, name, role, self._root.slot(uuid, name), self._root.knowledge(uuid) / name, permanent)
         slot.pages_cost_time_only = gpu.shared_gpu.gpu.simulated
@@ -63,12 +68,13 @@ class SlotOperations:
         Raises:
             OSError: the slot's socket cannot be opened.
         """
-        slot = self.make(gpu, saved.name, saved.role, permanent=saved.permanent)
+        slot = self._make(gpu, saved.name, saved.role, saved.permanent)
         slot.set(
             memory_limit_bytes=saved.memory_limit_bytes,
             request_milli=saved.request_milli,
             limit_milli=saved.limit_milli,
         )
+        slot.write_known_limit()
         slot.share_memory(
             MemorySharing(saved.memory_request_bytes, saved.memory_parks, saved.memory_unified, saved.memory_wait_ms)
         )

@@ -16,6 +16,7 @@ from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import pages
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.processes.liveness import Owner
+from orion.node_agent.slots import known_limit
 from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.knowledge import Knowledge
 from orion.node_agent.slots.memory_sharing import MemorySharing
@@ -127,6 +128,10 @@ class Slot:
             return layout.Unified.NONE
         return layout.Unified.BEYOND if self.pages_cost_time_only else layout.Unified.WITHIN
 
+    def write_known_limit(self) -> None:
+        """Write the limit of memory where processes find it that have not joined."""
+        known_limit.write(self.directory, self.grant.memory_limit_bytes)
+
     def begin_again(self) -> None:
         """Forget how an earlier holder shared memory, and whether its processes were away."""
         self.share_memory(MemorySharing())
@@ -145,8 +150,11 @@ class Slot:
             self.page.announce_plan()
 
     def _write(self, grant: pages.Grant) -> None:
+        limit_changed = grant.memory_limit_bytes != self.grant.memory_limit_bytes
         self.grant = grant
         self.page.write(grant)
+        if limit_changed:
+            self.write_known_limit()
 
     def close(self) -> None:
         """Close the page and what the clients learnt; the directory and the file stay."""

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from orion.device_plugin.refused import NO_DEVICE
+from orion.hook import KNOWN_LIMIT
+from orion.injection.mount_sources import slot_directory
+from orion.injection.slots import parse
 from tests.device_plugin.conftest import BE, HP, Node, mounts
 from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
@@ -76,6 +79,18 @@ def test_without_an_agent_slots_are_allocated_and_containers_start(node: Node) -
     given = node.kubelet.admit("pod", "main", be=1)
     node.kubelet.start_container("pod", "main")
     node.plugins[0].until_logged(f"a container with {given[0]} starts while no agent answers")
+
+
+def test_a_container_that_no_agent_knows_does_not_keep_to_the_limit_of_an_earlier_one(node: Node) -> None:
+    (given,) = node.kubelet.admit("pod", "main", be=1)
+    node.kubelet.start_container("pod", "main")
+    limit = slot_directory(node.root, parse(given)) / KNOWN_LIMIT
+    limit.write_text("1048576\n")
+    node.kubelet.start_container("pod", "main")
+    assert limit.exists()
+    node.agent.stop()
+    node.kubelet.start_container("pod", "main")
+    assert not limit.exists()
 
 
 def test_a_start_waits_for_an_agent_that_is_being_replaced(bare_node: Node) -> None:

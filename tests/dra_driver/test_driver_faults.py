@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from orion.hook import KNOWN_LIMIT
+from orion.injection.mount_sources import slot_directory
+from orion.injection.slots import parse
 from tests.dra_driver.conftest import DriverNode, claim, result
 from tests.dra_driver.stand_in_kubelet import Failed
 from tests.waiting import eventually
@@ -162,7 +165,11 @@ def test_without_an_agent_a_pod_starts_with_a_slot_that_the_next_agent_learns(no
     gpu = node.gpus()[0]
     node.server.put(claim("two", result(gpu)))
     node.end("agent")
+    limits = [slot_directory(node.root, parse(f"{gpu}::be-{number}")) / KNOWN_LIMIT for number in range(2)]
+    for limit in limits:
+        limit.write_text("1048576\n")
     assert len(node.kubelet.prepared("two")) == 1
+    assert [limit.exists() for limit in limits] == [True, False]  # the first slot's container keeps its limit
     node.begin_agent()
     eventually(lambda: sorted(node.slots().values()) == [f"{gpu}::be-0", f"{gpu}::be-1"])
 

@@ -108,7 +108,6 @@ def test_memory_allocated_without_an_agent_counts_once_an_agent_serves(bare_mach
 
 @pytest.mark.quiet
 def test_a_silent_agent_delays_only_the_first_allocation_and_for_a_bounded_time(machine: Machine) -> None:
-    machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=LIMIT)
     os.kill(machine.agent_pid, signal.SIGSTOP)
     client = machine.start_in(machine.client_root("be-0"))
     client.send(f"open 0\nalloc {1024 * MIB}\nalloc {MIB}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from orion.hook import KNOWN_LIMIT
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, NoAgent, RequestRefused
 from tests.node_agent.conftest import GPU, AgentProcess
@@ -89,3 +90,29 @@ def test_the_error_without_an_agent_says_what_to_do(agent: AgentProcess, socket_
     agent.kill()  # the socket file stays
     with pytest.raises(NoAgent, match="no agent listens"):
         AgentClient(root, timeout=0.5)
+
+
+def test_a_slots_directory_has_its_limit_of_memory(agent: AgentProcess) -> None:
+    """Processes that have not joined read it, whoever they are."""
+    with AgentClient(agent.root) as administrator:
+        directory = Path(administrator.open_slot(GPU, agent_pb2.BE, memory_limit_bytes=5).directory)
+        limit = directory / KNOWN_LIMIT
+        assert (limit.read_text(), stat.S_IMODE(limit.stat().st_mode)) == ("5\n", 0o644)
+        administrator.set_grant(GPU, directory.name, memory_limit_bytes=6)
+        assert [each.name for each in directory.iterdir() if each.is_file()] == [KNOWN_LIMIT]
+        agent.kill()
+        limit.write_text("7\n")
+    agent.start()
+    assert limit.read_text() == "6\n"
+    with AgentClient(agent.root) as administrator:
+        administrator.set_grant(GPU, directory.name, memory_limit_bytes=0)
+        assert not limit.exists()
+
+
+def test_an_agent_without_its_state_removes_limits_that_no_longer_hold(agent: AgentProcess) -> None:
+    agent.kill()
+    (agent.root / "state.json").unlink()
+    limit = agent.slot("be-0") / KNOWN_LIMIT
+    limit.write_text("7\n")
+    agent.start()
+    assert not limit.exists()

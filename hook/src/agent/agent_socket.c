@@ -31,21 +31,27 @@ static int connect_through_directory(int socket_fd, const char *directory)
     return result;
 }
 
+bool orion_agent_directory(const char *gpu, char *directory)
+{
+    const char *root = orion_environment()->root;
+    int length = snprintf(directory, ORION_PATH_LONGEST, "%s/slots/%s", root[0] != '\0' ? root : ROOT, gpu);
+    return length >= 0 && (size_t)length < ORION_PATH_LONGEST;
+}
+
 int orion_agent_connect(const char *gpu)
 {
     char directory[ORION_PATH_LONGEST];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *root = orion_environment()->root;
-    int length = snprintf(directory, sizeof directory, "%s/slots/%s", root[0] != '\0' ? root : ROOT, gpu);
-    if (length < 0 || (size_t)length >= sizeof directory) {
+    if (!orion_agent_directory(gpu, directory)) {
         errno = ENAMETOOLONG;
         return -1;
     }
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
+    size_t length = strlen(directory);
     int result;
-    if ((size_t)length + sizeof "/agent.sock" <= sizeof address.sun_path) {
-        memcpy(address.sun_path, directory, (size_t)length);
+    if (length + sizeof "/agent.sock" <= sizeof address.sun_path) {
+        memcpy(address.sun_path, directory, length);
         memcpy(address.sun_path + length, "/agent.sock", sizeof "/agent.sock");
         result = connect(fd, (struct sockaddr *)&address, sizeof address);
     } else {

@@ -3,7 +3,11 @@
 #ifndef ORION_AGENT_SOCKET_H
 #define ORION_AGENT_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Writes the path of the slot's directory, which has space for ORION_PATH_LONGEST bytes. False: it is too long. */
+bool orion_agent_directory(const char *gpu, char *directory);
 
 /* Returns a non-blocking SEQPACKET connection, or -1 with errno. The path may be longer than sun_path. */
 int orion_agent_connect(const char *gpu);

@@ -9,6 +9,7 @@
 
 #include "agent/agent_socket.h"
 #include "agent/knowledge.h"
+#include "agent/known_limit.h"
 #include "agent/unknown_report.h"
 #include "hp/drain.h"
 #include "learning/durations.h"
@@ -104,6 +105,7 @@ static void try_to_connect(struct orion_membership *m, uint64_t now)
 {
     uint32_t fresh = ORION_JOIN_NEW;
     atomic_compare_exchange_strong(&m->gpu->join, &fresh, ORION_JOIN_TRYING);
+    if (atomic_load(&m->gpu->role) == ORION_ROLE_NONE) orion_known_limit_read(m->gpu);
     m->socket = orion_agent_connect(m->gpu->uuid);
     m->welcome = false;
     m->answer_by_ns = now + ANSWER_WITHIN_NS;

@@ -11,13 +11,15 @@ void orion_account_lock(struct orion_memory *memory)
 }
 void orion_account_unlock(struct orion_memory *memory) { atomic_store_explicit(&memory->lock, 0, memory_order_release); }
 
+static bool has_joined(const struct orion_gpu *gpu) { return atomic_load(&gpu->role) != ORION_ROLE_NONE; }
+
 struct orion_gpu *orion_account_client(struct orion_process *process, CUdevice device, bool awaits)
 {
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_gpu *gpu = &process->gpus[i];
         if (gpu->device != device) continue;
         if (awaits) orion_gpu_await_limit(gpu);
-        if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return gpu;
+        if (has_joined(gpu) || atomic_load(&gpu->known_limit) != 0) return gpu;
     }
     return NULL;
 }
@@ -25,10 +27,10 @@ struct orion_gpu *orion_account_client(struct orion_process *process, CUdevice d
 /* The limit is unknown until the join has succeeded or failed, so the caller waits for the join. */
 static struct orion_gpu *limiting_gpu(struct orion_process *process, CUdevice device)
 {
-    return orion_account_client(process, device, atomic_load_explicit(&process->joining, memory_order_acquire) != 0);
+    return orion_account_client(process, device, true);
 }
 
-static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_grant(gpu)->memory_limit_bytes; }
+static uint64_t limit_of(struct orion_gpu *gpu) { return gpu == NULL ? 0 : orion_gpu_limit(gpu); }
 
 bool orion_account_is_limited(struct orion_process *process, CUdevice device)
 {
@@ -56,7 +58,7 @@ void orion_account_change(struct orion_process *process, CUdevice device, uint64
 {
     orion_memory(process)->used[device] = used;
     struct orion_gpu *gpu = orion_account_client(process, device, false);
-    if (gpu != NULL) publish_to(gpu, used);
+    if (gpu != NULL && has_joined(gpu)) publish_to(gpu, used);
 }
 
 void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes, enum orion_memory_kind kind)
@@ -67,10 +69,10 @@ void orion_account_give_back(struct orion_process *process, CUdevice device, uin
     orion_account_change(process, device, used > bytes ? used - bytes : 0);
 }
 
-/* An agent that gives no credit has the epoch 0; then each process has the whole limit. */
+/* An agent that gives no credit has the epoch 0; then each process has the whole limit. So has one that has not joined. */
 static uint64_t credit_of(const struct orion_gpu *gpu)
 {
-    if (atomic_load(&gpu->grant->credit_epoch) == 0) return UINT64_MAX;
+    if (!has_joined(gpu) || atomic_load(&gpu->grant->credit_epoch) == 0) return UINT64_MAX;
     uint32_t index = gpu->record->client_index;
     return index < ORION_GPU_CLIENTS_MAX ? (uint64_t)atomic_load(&gpu->grant->credit_mib[index]) << 20 : 0;
 }
@@ -79,7 +81,7 @@ static bool is_within_credit(const struct orion_gpu *gpu, uint64_t used) { retur
 /* What is not managed can be on the GPU only, so in a slot whose memory moves it must not be more than the slot is sure of. */
 static uint64_t resident_most(const struct orion_gpu *gpu)
 {
-    const struct orion_grant *grant = gpu == NULL ? NULL : orion_gpu_grant(gpu);
+    const struct orion_grant *grant = gpu == NULL || !has_joined(gpu) ? NULL : orion_gpu_grant(gpu);
     bool moves = grant != NULL && grant->unified != ORION_UNIFIED_NONE && grant->memory_request_bytes != 0;
     return moves ? grant->memory_request_bytes : UINT64_MAX;
 }
@@ -148,7 +150,7 @@ bool orion_memory_is_beyond(CUdevice device)
  * surely free. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
 {
-    struct orion_process *process = orion_process_if_managed();
+    struct orion_process *process = orion_the_process;
     if (process == NULL || !orion_account_counts(device)) return;
     struct orion_gpu *gpu = limiting_gpu(process, device);
     uint64_t limit = limit_of(gpu);

@@ -20,8 +20,7 @@ enum orion_memory_kind orion_unified_kind(CUdevice device)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || !orion_account_counts(device) || orion_driver.cuMemAllocManaged == NULL) return ORION_MEMORY_RESIDENT;
-    bool joins = atomic_load_explicit(&process->joining, memory_order_acquire) != 0;
-    return unified_of(process, device, joins) == ORION_UNIFIED_NONE ? ORION_MEMORY_RESIDENT : ORION_MEMORY_UNIFIED;
+    return unified_of(process, device, true) == ORION_UNIFIED_NONE ? ORION_MEMORY_RESIDENT : ORION_MEMORY_UNIFIED;
 }
 
 static bool fits(size_t bytes)

@@ -14,6 +14,7 @@
 #define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
 #define AWAIT_JOIN_NS (250 * ORION_MILLISECOND) /* since the first context; creating a context takes about as long */
 #define AWAIT_LIMIT_NS (1500 * ORION_MILLISECOND)
+#define AWAIT_KNOWN_LIMIT_NS (5 * ORION_SECOND)
 
 static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE; }
 
@@ -88,18 +89,31 @@ struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device,
     return orion_gpu_find(process, device);
 }
 
-static void await(struct orion_gpu *gpu, uint64_t most_ns)
+/* Waits until the join's state differs. False: so much time has passed since the process first used the GPU. */
+static bool await_change(struct orion_gpu *gpu, uint32_t state, uint64_t most_ns)
 {
-    uint32_t state;
-    while ((state = atomic_load(&gpu->join)) <= ORION_JOIN_TRYING) {
-        uint64_t now = orion_now(), until = atomic_load(&gpu->made_ns) + most_ns;
-        if (now >= until) return;
-        orion_futex_wait(&gpu->join, state, until - now, false);
-    }
+    uint64_t now = orion_now(), until = atomic_load(&gpu->made_ns) + most_ns;
+    if (now >= until) return false;
+    orion_futex_wait(&gpu->join, state, until - now, false);
+    return true;
 }
 
-void orion_gpu_await_join(struct orion_gpu *gpu) { await(gpu, AWAIT_JOIN_NS); }
-void orion_gpu_await_limit(struct orion_gpu *gpu) { await(gpu, AWAIT_LIMIT_NS); }
+void orion_gpu_await_join(struct orion_gpu *gpu)
+{
+    uint32_t state;
+    while ((state = atomic_load(&gpu->join)) <= ORION_JOIN_TRYING && await_change(gpu, state, AWAIT_JOIN_NS)) continue;
+}
+
+/* The GPU's thread knows the limit before it finds that no agent answers. */
+void orion_gpu_await_limit(struct orion_gpu *gpu)
+{
+    for (;;) {
+        uint32_t state = atomic_load(&gpu->join);
+        bool is_known = atomic_load(&gpu->known_limit) != 0;
+        if (state == ORION_JOIN_MANAGED || (state == ORION_JOIN_UNMANAGED && !is_known)) return;
+        if (!await_change(gpu, state, is_known ? AWAIT_KNOWN_LIMIT_NS : AWAIT_LIMIT_NS)) return;
+    }
+}
 
 /* -- Pages ----------------------------------------------------------------------------------------------------------- */
 

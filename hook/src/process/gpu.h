@@ -25,10 +25,11 @@ enum orion_join_state { ORION_JOIN_NEW = 0, ORION_JOIN_TRYING = 1, ORION_JOIN_MA
 struct orion_gpu {
     uint32_t client; /* 0: a real GPU; else a virtual GPU (virtual_gpu.h): the number of its client of threads, + 1 */
     CUdevice device;
-    char uuid[48];            /* "GPU-..." */
-    _Atomic uint32_t role;    /* enum orion_role; NONE until joined */
-    _Atomic uint32_t join;    /* enum orion_join_state; a private futex */
-    _Atomic uint64_t made_ns; /* when the process first used the GPU */
+    char uuid[48];                /* "GPU-..." */
+    _Atomic uint32_t role;        /* enum orion_role; NONE until joined */
+    _Atomic uint32_t join;        /* enum orion_join_state; a private futex */
+    _Atomic uint64_t made_ns;     /* when the process first used the GPU */
+    _Atomic uint64_t known_limit; /* of memory, while it has no role (agent/known_limit.h); 0: none is known */
 
     /* The GPU's thread: see thread.c */
     _Atomic uint32_t notifier;   /* a private futex; its value grows to wake the thread */
@@ -72,7 +73,8 @@ struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made);
 
 /* Waits, for a bounded time, until the join has succeeded or failed; without an agent it fails at once. Allocations wait
- * longer than launches: what a process has allocated before it knew its limit stays. */
+ * longer than launches: what a process has allocated before it knew its limit stays. If the slot is known to have a limit, they
+ * wait also while no agent answers: it may be replaced, and only an agent knows what other processes of the slot hold. */
 void orion_gpu_await_join(struct orion_gpu *gpu);
 void orion_gpu_await_limit(struct orion_gpu *gpu);
 
@@ -86,6 +88,13 @@ static inline const struct orion_policy *orion_gpu_policy(const struct orion_gpu
 static inline const struct orion_grant *orion_gpu_grant(const struct orion_gpu *gpu)
 {
     return &gpu->grant->copy[atomic_load_explicit(&gpu->grant->current, memory_order_acquire) & 1];
+}
+
+/* The limit of memory that holds now; 0: none. */
+static inline uint64_t orion_gpu_limit(const struct orion_gpu *gpu)
+{
+    if (atomic_load(&gpu->role) == ORION_ROLE_NONE) return atomic_load(&gpu->known_limit);
+    return orion_gpu_grant(gpu)->memory_limit_bytes;
 }
 
 /* The hp clients of the GPU, 0 to orion_gpu_neighbours() - 1. If the list changes meanwhile, every number still gives

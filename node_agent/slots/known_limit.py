@@ -1,0 +1,31 @@
+"""The file in a slot's directory by which its processes know the slot's limit of memory before they have joined.
+
+The grant page has the limit, but only a process that has joined has the page. A process that the agent has not answered
+yet, or refuses, keeps to the file's limit by itself (`hook/src/agent/known_limit.h`). Containers cannot write the file.
+"""
+
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+from orion.hook import KNOWN_LIMIT
+
+_log = logging.getLogger(__name__)
+
+
+def write(directory: Path, limit_bytes: int) -> None:
+    """Write the limit; 0: there is none. A reader finds the file as it was before, or complete."""
+    path, new = directory / KNOWN_LIMIT, directory / f"{KNOWN_LIMIT}.new"
+    try:
+        if not limit_bytes:
+            path.unlink(missing_ok=True)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if path.read_text() == f"{limit_bytes}\n":
+                return
+        new.write_text(f"{limit_bytes}\n")
+        new.chmod(0o644)
+        os.replace(new, path)
+    except OSError as error:
+        _log.warning("slot: %s cannot be written, processes that do not join know no limit: %s", path, error)
