@@ -10,7 +10,7 @@ from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.model import Model
 from orion.crds.parking import Parked
-from orion.crds.policy import Mode, PolicyName, Priority
+from orion.crds.policy import Mode, Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
 
@@ -97,6 +97,10 @@ class SlotRow(Model):
 
     memory_request: Memory | None = None
     """ The device memory that the slot is sure of; absent: none. Unit: bytes. """
+
+    oversubscribe: Oversubscribe | None = None
+    """ How the slot gives back device memory that it has beyond its request. park: its processes leave the GPU's
+    memory, and wait. unified: its memory moves page by page. Absent: not at all. """
 
     parked: Parked | None = None
     """ Since when the processes of the slot have left the GPU's memory, and how much they left; absent: they have not.

@@ -134,6 +134,17 @@ def test_a_row_says_why_a_slot_could_not_leave() -> None:
     assert (row.park_refused, row.park_refused_reason, row.keeps_room) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("sharing", "expected"),
+    [(MemorySharing(), None), (MemorySharing(parks=True), "park"), (MemorySharing(unified=True), "unified")],
+)
+def test_a_row_says_how_a_slot_gives_memory_back(sharing: MemorySharing, expected: str | None) -> None:
+    made = seen(SlotParking())
+    (slot,) = made.view.slots
+    (row,) = rows(replace(made, view=replace(made.view, slots=(replace(slot, memory_sharing=sharing),))))
+    assert row.oversubscribe == expected
+
+
 def test_a_pod_learns_once_that_it_has_left_and_that_it_is_back() -> None:
     back = SlotParking(number=2, away_seconds=12.4)
     events = posted(seen(AWAY), seen(AWAY), seen(back), seen(back))

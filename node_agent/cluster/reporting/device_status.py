@@ -21,7 +21,7 @@ from orion.crds.device_status import (
 )
 from orion.crds.durations import Duration
 from orion.crds.parking import Parked
-from orion.crds.policy import PolicyName, Priority
+from orion.crds.policy import Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
 from orion.node_agent.advertising.advertising import Verdict
@@ -32,6 +32,7 @@ from orion.node_agent.cluster.reporting.seen import Seen
 from orion.node_agent.cluster.state import GpuState, HolderState
 from orion.node_agent.gpus.keeper import GONE
 from orion.node_agent.slots.holders import Holder
+from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.snapshots import ClientView, SlotView
 
 _MEMORY_STEP = 1 << 20
@@ -161,6 +162,7 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             generation=slot.generation,
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
             memory_request=_bytes(slot.memory_request_bytes) if slot.memory_request_bytes else None,
+            oversubscribe=_oversubscribe(view.memory_sharing) if view else None,
             parked=_parked(view) if view else None,
             park_refused=view.parking.reason[:_SENTENCE_MAX] or None if view else None,
             park_refused_reason=view.parking.problem or None if view else None,
@@ -170,6 +172,12 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             clients=len(view.clients) if view else 0,
             usage=_usage(view) if view else None,
         )
+
+
+def _oversubscribe(sharing: MemorySharing) -> Oversubscribe | None:
+    if sharing.unified:
+        return Oversubscribe.UNIFIED
+    return Oversubscribe.PARK if sharing.parks else None
 
 
 def _parked(view: SlotView) -> Parked | None:
