@@ -35,6 +35,7 @@ def decide(view: View) -> Wishes:
 class _Deciding:
     def __init__(self, view: View) -> None:
         self._view = view
+        self._at = {place: [each for each in view.tenants if each.place is place] for place in Place}
         self._leave: list[Tenant] = []
         self._left: set[str] = set()
         """ The names of those in `_leave`. """
@@ -65,13 +66,13 @@ class _Deciding:
 
     def _here(self) -> list[Tenant]:
         """Return the tenants that are here and have not been chosen to leave."""
-        return [each for each in self._view.tenants if each.place is Place.HERE and each.name not in self._left]
+        return [each for each in self._at[Place.HERE] if each.name not in self._left]
 
     def _leaving(self) -> list[Tenant]:
-        return [each for each in self._view.tenants if each.place is Place.LEAVING] + self._leave
+        return self._at[Place.LEAVING] + self._leave
 
     def _returning(self) -> list[Tenant]:
-        return [each for each in self._view.tenants if each.place is Place.RETURNING]
+        return self._at[Place.RETURNING]
 
     def _may_leave(self, tenant: Tenant) -> bool:
         is_asked = tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
@@ -127,7 +128,7 @@ class _Deciding:
         room = self._view.cards[gpu]
         if room.free is None:
             return
-        movable = [each for each in self._here() if self._may_leave(each)]
+        movable = [each for each in self._here() if gpu in each.held and self._may_leave(each)]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
         most = self._soon(gpu) + sum(each.frees(gpu) for each in [*movable, *self._returning()])
         if self._wished[gpu] > most:
@@ -192,11 +193,7 @@ class _Deciding:
     # -- Coming back ---------------------------------------------------------------------------------------------------
 
     def _let_back(self) -> None:
-        away = [
-            each
-            for each in self._view.tenants
-            if each.place is Place.AWAY and not each.is_wished_away and not self._rests(each)
-        ]
+        away = [each for each in self._at[Place.AWAY] if not each.is_wished_away and not self._rests(each)]
         for tenant in sorted(away, key=lambda each: (not each.is_half, each.clock, each.since, each.name)):
             if any(self._free(gpu) is None for gpu in tenant.gpus):
                 continue

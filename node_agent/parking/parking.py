@@ -1,8 +1,9 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
 The driver is asked what is free in a thread of its own, once a second, and often while somebody moves or hp waits. A
-tenant comes back only when the room was seen to be free just before: a driver that finds no room for it loses the
-program. While no slot parks, nothing is asked and nothing is looked at.
+decision looks at all tenants of all GPUs. So while somebody moves, one is made only if the driver or a client says
+something new. A tenant comes back only when the room was seen to be free just before: a driver that finds no room for
+it loses the program. While no slot parks, nothing is asked and nothing is looked at.
 
 The number of each wish is saved before it is written, so the next agent never repeats one. A client that has left says
 so in its record, and the next agent asks it to stay away before it can see anything else (`keep_away`).
@@ -84,6 +85,10 @@ class Parking:
         self._asked = self._answered = float("-inf")
         """ When the driver was last asked, and when it was asked before its last answer. """
         self._repeated = 0
+        self._free: dict[str, int | None] = {}
+        self._decided = float("-inf")
+        self._decided_on: object = None
+        """ When and on what the last decision was made; None: it did not know what is free. """
 
     def wake(self) -> None:
         """Look at once: clients have joined or left, or a grant has changed."""
@@ -112,8 +117,9 @@ class Parking:
         due = self._seconds()
         if at_once or now - self._asked >= due or any(room.grows() for room in self._cards.values()):
             await self._ask(now)
-            self.decide(time.monotonic(), now)
-            due = self._seconds()
+            if at_once or due == _WAITING_SECONDS or now - self._decided >= _LOOK_SECONDS or self._is_news():
+                self.decide(time.monotonic(), now)
+                due = self._seconds()
         return min(due, _HP_SECONDS)
 
     def decide(self, now: float, asked: float) -> None:
@@ -133,6 +139,7 @@ class Parking:
             return
         self._repeated = 0
         present = self.tenants.present
+        self._decided, self._decided_on = now, None if has_moved else self._news()
         self._count()
         for room in self._cards.values():
             room.look(now, present.values())
@@ -239,6 +246,7 @@ class Parking:
     def _answer(self, gpus: list[Gpu], moving: set[str], now: float) -> None:
         """Run in the asking thread."""
         listed: dict[str, Mapping[int, int | None]] = {}
+        frees: dict[str, int | None] = {}
         for gpu in gpus:
             found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
             # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
@@ -247,7 +255,21 @@ class Parking:
                 listed[gpu.uuid] = found
             if (room := self._cards.get(gpu.uuid)) is not None:
                 room.answered(free, found, now)
-        self._listed, self._answered = listed, now
+            frees[gpu.uuid] = free
+        self._listed, self._free, self._answered = listed, frees, now
+
+    def _is_news(self) -> bool:
+        """Return whether hp grows, or a decision would see something else than the last one did."""
+        if any(room.grows() for room in self._cards.values()):
+            return True
+        return self._decided_on is None or self._decided_on != self._news()
+
+    def _news(self) -> object:
+        """Return what changes while tenants move: what the driver says, and what their clients answer."""
+        moving = (
+            each for each in self.tenants.present.values() if each.known.place in (Place.LEAVING, Place.RETURNING)
+        )
+        return self._free, self._listed, [client.record.parking for each in moving for client in each.clients]
 
     def _end(self) -> None:
         """Forget everything: nobody parks any more."""

@@ -32,10 +32,12 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
     for shared_gpu in gpus:
         room = cards.get(shared_gpu.gpu.uuid)
         shared_gpu.parking = shared_gpu.parking.at_rest() if room is None else room.shown()
-        leaving = _leaving_mib(now, shared_gpu.gpu.uuid, tenants) if room else 0
+        of_hp = [slot for slot in shared_gpu.slots.values() if slot.role is layout.Role.HP]
+        waits = room is not None and any(slot.grant.memory_wait_ns for slot in of_hp)
+        leaving = _leaving_mib(now, shared_gpu.gpu.uuid, tenants) if waits else 0
+        for slot in of_hp:
+            slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
         for slot in shared_gpu.slots.values():
-            if slot.role is layout.Role.HP:
-                slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
             if slot not in shown and slot.parking.state:
                 slot.parking.clear()
 

@@ -15,7 +15,7 @@ from orion.node_agent.api.client import AgentClient
 from orion.node_agent.parking import host_room, showing
 from orion.node_agent.parking import parking as module
 from orion.node_agent.parking.parking import Parking
-from orion.node_agent.parking.view import View, Wishes
+from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.parking_state import GpuParking
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
@@ -61,6 +61,29 @@ class Moving:
 
     def moved_since(self, _: float) -> bool:
         return True
+
+    def views(self, *_: Any) -> tuple[()]:
+        return ()
+
+
+class Leaving:
+    """Tenants of which one is about to leave."""
+
+    def __init__(self) -> None:
+        self.record = SimpleNamespace(parking="asked")
+        known = SimpleNamespace(place=Place.LEAVING, take_happened=list)
+        self.present: dict[str, Any] = {
+            "one": SimpleNamespace(
+                known=known, clients=[SimpleNamespace(record=self.record)], slots=[], members=[], is_asked=True,
+                parks=True, note_lacks=lambda lacking: None,
+            )
+        }  # fmt: skip
+
+    def look(self, *_: Any) -> dict[str, bool]:
+        return {}
+
+    def moved_since(self, _: float) -> bool:
+        return False
 
     def views(self, *_: Any) -> tuple[()]:
         return ()
@@ -160,3 +183,30 @@ def test_hp_asks_nobody_once_the_last_tenant_that_came_back_has_ended(
             hp.close()
     finally:
         agent.kill()
+
+
+def test_while_somebody_moves_the_agent_decides_upon_news_only(
+    parking: Parking, thread: Thread, views: list[View], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is asked each time, since it may say something new."""
+    free, leaving = [GIB], Leaving()
+    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
+    tenants: Any = leaving
+    parking.tenants = tenants
+    monkeypatch.setattr(parking, "_source", source)
+    monkeypatch.setattr(parking, "_seconds", lambda: 0.0)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
+
+    def decisions() -> int:
+        for _ in range(3):
+            asyncio.run(parking.look(at_once=False))
+        return len(views)
+
+    assert decisions() == 1
+    free.append(2 * GIB)
+    assert decisions() == 2
+    leaving.record.parking = "parked"
+    assert decisions() == 3
+    asyncio.run(parking.look(at_once=True))
+    assert len(views) == 4
+    assert len(thread.answers) == 10
