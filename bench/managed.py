@@ -113,7 +113,12 @@ class ManagedGPU:
         self._end()
 
     def client_environment(
-        self, role: str, request: float = 0.0, all_gpus: bool = False, memory: Mapping[str, Any] | None = None
+        self,
+        role: str,
+        request: float = 0.0,
+        all_gpus: bool = False,
+        memory: Mapping[str, Any] | None = None,
+        uuid: str = "",
     ) -> dict[str, str]:
         """Open a slot and return the environment of its clients.
 
@@ -122,14 +127,35 @@ class ManagedGPU:
             request: The part of the GPU's time that a be slot requests; 0: none.
             all_gpus: Open a slot on each other GPU of the machine, too: the clients are the ranks of a job.
             memory: The fields of OpenSlotRequest about memory; None: no limit, and no sharing.
+            uuid: The GPU of the slot, which its clients then see alone; empty: this one.
         """
-        slot = self._open(self.gpu.uuid, role, request, **(memory or {}))
-        seen = self._root / "clients" / slot.name
+        slot = self._open(uuid or self.gpu.uuid, role, request, **(memory or {}))
+        seen = self._root / "clients" / uuid / slot.name
         (seen / "slots").mkdir(parents=True, exist_ok=True)
-        (seen / "slots" / self.gpu.uuid).symlink_to(slot.directory)
+        place = seen / "slots" / slot.gpu
+        place.unlink(missing_ok=True)
+        place.symlink_to(slot.directory)
         for other in self._others if all_gpus else ():
             (seen / "slots" / other).symlink_to(self._open(other, role, request).directory)
-        return {**self._base, **hooked(self._base, self._baselines), "ORION_ROOT": str(seen)}
+        only = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
+        return {**self._base, **hooked(self._base, self._baselines), **only, "ORION_ROOT": str(seen)}
+
+    def slot_directory(self, name: str) -> Path:
+        """Return the directory of a slot of this GPU."""
+        return Path(next(slot.directory for slot in self.snapshot().slots if slot.name == name))
+
+    def close_slot(self, name: str, seconds: float) -> None:
+        """Close a slot of this GPU once its clients are gone.
+
+        Raises:
+            Unavailable: they are still there after so many seconds.
+        """
+        deadline = time.monotonic() + seconds
+        while any(slot.clients for slot in self.snapshot().slots if slot.name == name):
+            if time.monotonic() > deadline:
+                raise Unavailable(f"slot {name} still has clients; the agent's output:\n{self._said()}")
+            time.sleep(0.02)
+        self._ask(self._stub.CloseSlot, agent_pb2.SlotRequest(gpu=self.gpu.uuid, name=name))
 
     def wait_for_clients(self, count: int) -> None:
         """Wait until `count` clients have joined the agent; before a hook joins, it stops no launches."""
@@ -172,9 +198,15 @@ class ManagedGPU:
 
     def snapshot(self) -> agent_pb2.Gpu:
         """Return the agent's current view of the GPU, its slots and clients."""
-        gpus = self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus
-        current: agent_pb2.Gpu = next(gpu for gpu in gpus if gpu.uuid == self.gpu.uuid)
-        return current
+        return next(gpu for gpu in self.gpus() if gpu.uuid == self.gpu.uuid)
+
+    def gpus(self) -> list[agent_pb2.Gpu]:
+        """Return the agent's current view of all GPUs of the machine."""
+        return list(self._ask(self._stub.GetSnapshot, agent_pb2.SnapshotRequest()).gpus)
+
+    def uuids(self) -> list[str]:
+        """Return the UUIDs of all GPUs of the machine, this one first."""
+        return [self.gpu.uuid, *self._others]
 
     def _open(self, gpu: str, role: str, request: float, **memory: Any) -> agent_pb2.Slot:
         owner = 0 if memory else os.getpid()  # what one process owns leaves the GPU's memory together

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import changes, density, growth, limit, moving
+from orion.bench.memory import agent_cost, changes, density, growth, limit, moving, need
 from orion.errors import Unreadable
 
 _ROWS = {
@@ -13,6 +13,8 @@ _ROWS = {
     "density": density.rows,
     "limit": limit.rows,
     "moving": moving.rows,
+    "need": need.rows,
+    "agent": agent_cost.rows,
 }
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import changes, density, growth, limit, moving
-from orion.bench.memory.scenario import Scenario
+from orion.bench.memory import agent_cost, changes, density, growth, limit, moving, need
+from orion.bench.memory.scenario import SIMULATED_ONLY, Scenario
 from orion.bench.memory.stage import Stage
 
 _KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
@@ -17,6 +17,8 @@ _KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
     "density": density.measure,
     "limit": limit.measure,
     "moving": moving.measure,
+    "need": need.measure,
+    "agent": agent_cost.measure,
 }
 
 
@@ -38,8 +40,8 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):
             continue
-        if setting.kind == "moving" and not simulated:
-            say(f"{setting.name}: left out: managed memory beyond a real GPU may hang the host; use --simulated")
+        if setting.kind in SIMULATED_ONLY and not simulated:
+            say(f"{setting.name}: left out: {SIMULATED_ONLY[setting.kind]}; use --simulated")
             continue
         began = time.monotonic()
         with ExitStack() as stack:

@@ -119,7 +119,39 @@ class Moving(Setting):
     settle_seconds: float = Field(default=5.0, ge=0)
 
 
-Kind = Annotated[Changes | Growth | Density | Limit | Moving, Field(discriminator="kind")]
+class Need(Setting):
+    """An hp allocation finds a full GPU, several times, and a be trainer leaves for it."""
+
+    kind: Literal["need"]
+    gib: Gib
+    hp: Server
+    need_gib: Gib
+    """ What hp allocates in each round. """
+    rounds: int = Field(ge=1, le=1000)
+
+
+class AgentCost(Setting):
+    """Tenants of several GPUs fit, or take turns on each, and do nothing else."""
+
+    kind: Literal["agent"]
+    gpus: int = Field(ge=1, le=16)
+    tenants: int = Field(ge=1, le=16)
+    """ Of each GPU. """
+    gib: Gib
+    seconds: Seconds
+    settle_seconds: float = Field(default=5.0, ge=0)
+    parts: int = Field(default=4, ge=1)
+    """ Equal parts of the time, of which each has a figure. """
+
+
+SIMULATED_ONLY = {
+    "moving": "managed memory beyond a real GPU may hang the host",
+    "need": "processes are killed while they are away, which may hang the host",
+    "agent": "the machine has other GPUs",
+}
+""" Kinds that run on the simulated GPU only, and why. """
+
+Kind = Annotated[Changes | Growth | Density | Limit | Moving | Need | AgentCost, Field(discriminator="kind")]
 
 
 class Scenario(_Strict):

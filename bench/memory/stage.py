@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench.managed import ManagedGPU, machine
-from orion.bench.memory.scenario import Driver, Moving, Server, Setting
+from orion.bench.memory.scenario import AgentCost, Driver, Moving, Server, Setting
 from orion.bench.workers.crew import Crew, Worker
 from orion.errors import Unavailable
 from orion.node_agent.api import agent_pb2
@@ -60,6 +60,8 @@ class Stage:
         options = ["--parking-stay-factor", f"{setting.stay_factor:g}"]
         if isinstance(setting, Moving):
             options += ["--longest-turn-ms", f"{setting.turn_ms:g}"]
+        if isinstance(setting, AgentCost):
+            self._base["ORION_SIM_GPUS"] = str(setting.gpus)
         self.gpu = stack.enter_context(ManagedGPU(self._base, simulated, options=options))
         self.crew = stack.enter_context(Crew())
         self._ballast = 0
@@ -82,9 +84,9 @@ class Stage:
         """Start a process that asks the driver what the tenants hold."""
         return self.outside("sampler", {"simulated": self.simulated, "but": self._ballast})
 
-    def slot(self, role: str, **memory: Any) -> dict[str, str]:
-        """Open a slot; return the environment of its processes. Fields are those of OpenSlotRequest."""
-        return self.gpu.client_environment(role, memory=memory)
+    def slot(self, role: str, uuid: str = "", **memory: Any) -> dict[str, str]:
+        """Open a slot of a GPU, or the first; return its processes' environment. Fields: those of OpenSlotRequest."""
+        return self.gpu.client_environment(role, memory=memory, uuid=uuid)
 
     def start(self, kind: str, options: dict[str, Any], environment: dict[str, str]) -> Tenant:
         """Start a process in a slot, without waiting for it."""
@@ -104,28 +106,34 @@ class Stage:
         """
         deadline = time.monotonic() + PATIENCE
         while True:
-            slot = next(slot for slot in self.gpu.snapshot().slots if slot.name == tenant.slot)
-            held = sum(client.memory_bytes for client in slot.clients)
-            if (
-                slot.parking.state == "parked"
-                or held + (self._driver.context_mib << 20) >= slot.memory_limit_bytes // 2
-            ):
-                return
+            process, least = tenant.worker.process_id, self._driver.context_mib << 20
+            for slot in (slot for gpu in self.gpu.gpus() for slot in gpu.slots):
+                held = sum(client.memory_bytes for client in slot.clients)
+                if process in [client.process_id for client in slot.clients] and (
+                    slot.parking.state == "parked" or held + least >= slot.memory_limit_bytes // 2
+                ):
+                    return
             if not tenant.worker.alive() or time.monotonic() > deadline:
                 raise tenant.worker.failure("did not begin")
             time.sleep(_LOOK_SECONDS)
 
-    def trainer(self, gib: float, torch: bool = False, way: str = "park") -> Tenant:
+    def end(self, tenant: Tenant) -> None:
+        """End a tenant, and close its slot. Its process may be killed, which only a simulated GPU surely survives."""
+        self.crew.end([tenant.worker])
+        self.gpu.close_slot(tenant.slot, PATIENCE)
+
+    def trainer(self, gib: float, torch: bool = False, way: str = "park", uuid: str = "") -> Tenant:
         """Start a be trainer without waiting for it.
 
         Args:
             gib: the memory that it holds.
             torch: a trainer of PyTorch.
             way: how it makes room: park, unified, or plain: it allocates managed memory itself.
+            uuid: its GPU; empty: the first.
         """
         mib = round(gib * 1024)
         shares = {"memory_parks": way == "park", "memory_unified": way == "unified"}
-        environment = self.slot("be", **shares, memory_limit_bytes=self.limit(mib))
+        environment = self.slot("be", uuid, **shares, memory_limit_bytes=self.limit(mib))
         if torch:
             return self.start("torch-trainer", {"mib": mib}, environment)
         options = {"kernels": self._kernels, "kernel_ms": self._step_ms / self._kernels, "managed": way == "plain"}

@@ -62,11 +62,27 @@ def test_trainers_that_do_not_fit_compute_in_each_way(tmp_path: Path) -> None:
     assert any(run["park"]["steps"])  # a stay may be longer than the run
 
 
-def test_no_managed_memory_beyond_a_real_gpu(tmp_path: Path) -> None:
+def test_the_agents_word_comes_after_the_need_of_hp(tmp_path: Path) -> None:
+    run = measured("need", tmp_path)
+    assert [each["status"] for each in run["rounds"]] == [0, 0]
+    for each in run["rounds"]:
+        assert each["asked"] < each["word"] < each["had"]
+
+
+def test_the_agents_cpu_time_is_measured_while_tenants_of_two_gpus_take_turns(tmp_path: Path) -> None:
+    run = measured("agent", tmp_path)
+    assert run["clients"] == 6
+    assert len(run["samples"]) == 3
+    assert run["samples"][0][1] < run["samples"][-1][1]
+    assert run["left"] + run["parked"] > 0
+
+
+@pytest.mark.parametrize("name", ["moving", "need", "agent"])
+def test_what_may_harm_a_real_gpu_is_left_out(name: str, tmp_path: Path) -> None:
     said: list[str] = []
-    runs.run(SMOKE, tmp_path, simulated=False, only="moving", say=said.append)
+    runs.run(SMOKE, tmp_path, simulated=False, only=name, say=said.append)
     assert len(said) == 1
-    assert "may hang the host; use --simulated" in said[0]
+    assert f"{name}: left out: " in said[0]
     assert not list(tmp_path.iterdir())
 
 
@@ -79,13 +95,14 @@ def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", sorted(scenario.SHIPPED.parent.glob("memory*.yaml")), ids=lambda path: path.stem)
-def test_installed_scenarios_have_one_setting_of_each_kind(path: Path) -> None:
+def test_installed_scenarios_have_settings_of_each_kind(path: Path) -> None:
     settings = scenario.read(path).settings
-    assert [setting.kind for setting in settings] == ["changes", "growth", "density", "limit", "moving"]
+    kinds = ["changes", "growth", "density", "limit", "moving", "need", "agent"]
+    assert list(dict.fromkeys(setting.kind for setting in settings)) == kinds
     assert len({setting.name for setting in settings}) == len(settings)
 
 
 def test_a_setting_can_be_named_instead_of_a_file() -> None:
     found, only = scenario.chosen("growth", None)
-    assert (len(found.settings), only) == (5, "growth")
+    assert (len(found.settings), only) == (8, "growth")
     assert scenario.chosen(str(scenario.SHIPPED), "limit")[1] == "limit"
