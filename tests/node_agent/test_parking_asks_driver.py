@@ -71,7 +71,9 @@ class Leaving:
 
     def __init__(self) -> None:
         self.record = SimpleNamespace(parking="asked")
-        known = SimpleNamespace(place=Place.LEAVING, take_happened=list)
+        known = SimpleNamespace(
+            place=Place.LEAVING, take_happened=list, is_due=lambda now, retry: False, keeps_room=False
+        )
         self.present: dict[str, Any] = {
             "one": SimpleNamespace(
                 known=known, clients=[SimpleNamespace(record=self.record)], slots=[], members=[], is_asked=True,
