@@ -73,6 +73,15 @@ class Cluster:
             count: number of pods.
             spec: further fields of their specs.
         """
+        self.make_template(shape)
+        names = [f"p-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+        for name in names:
+            body = {"metadata": {"name": name}, "spec": pod_spec(shape) | spec}
+            self._core.create_namespaced_pod(self._namespace, body)
+        return names
+
+    def make_template(self, shape: ClaimShape) -> None:
+        """Make the template of a shape, unless it exists."""
         body = shape.template()
         for request in body["spec"]["spec"]["devices"]["requests"]:
             for exactly in request.get("firstAvailable") or [request["exactly"]]:
@@ -81,12 +90,6 @@ class Cluster:
         known = self._objects.list_namespaced_custom_object(**where)["items"]
         if shape.template_name not in [each["metadata"]["name"] for each in known]:
             self._objects.create_namespaced_custom_object(**where, body=body)
-        names = [f"p-{uuid.uuid4().hex[:8]}" for _ in range(count)]
-        for name in names:
-            body = _pod(name, shape)
-            body["spec"] |= spec
-            self._core.create_namespaced_pod(self._namespace, body)
-        return names
 
     def place(self, shape: ClaimShape, count: int = 1, **spec: Any) -> list[str]:
         """Create pods with claims of a shape; return their names when all have GPUs."""
@@ -143,13 +146,13 @@ class Cluster:
         return list(found["items"])
 
 
-def _pod(name: str, shape: ClaimShape) -> dict[str, Any]:
+def pod_spec(shape: ClaimShape) -> dict[str, Any]:
     containers = [
         {"name": each, "image": "none", "resources": {"claims": [{"name": CLAIM, "request": each}]}}
         for each in shape.gpus
     ]
     claims = [{"name": CLAIM, "resourceClaimTemplateName": shape.template_name}]
-    return {"metadata": {"name": name}, "spec": {"containers": containers, "resourceClaims": claims}}
+    return {"containers": containers, "resourceClaims": claims}
 
 
 def be(count: int = 1, **fields: Any) -> ClaimShape:

@@ -1,6 +1,7 @@
 """What Kubernetes does not do for pods with claims. Each test fails once Kubernetes does it: then docs/dra.md changes.
 
 Two more limits are in test_claims_spread.py: kube-scheduler takes the first GPU that fits, and it counts no tenants.
+Those of the API server are in test_claims_at_other_api_servers.py: it drops fields before 1.36 and tolerates no taints.
 The kubelet's limits need a node.
 """
 
@@ -11,7 +12,8 @@ import pytest
 from kubernetes import client
 
 from orion.crds.claims import CLAIM
-from tests.cluster.claiming_cluster import HP, RESOURCES, Cluster, be, gpu
+from orion.injection.slots import Slot
+from tests.cluster.claiming_cluster import HP, RESOURCES, Cluster, be, gpu, pod_spec
 from tests.cluster.refusals import refusal
 from tests.waiting import eventually
 
@@ -47,6 +49,57 @@ def test_an_hp_pod_evicts_no_be_pods_for_a_claim(cluster: Cluster, urgent: dict[
     assert cluster.pod(holder).metadata.deletion_timestamp is None
     cluster.begin(HP, containers=[container(cpu="500")], **urgent)
     eventually(lambda: cluster.pod(holder).metadata.deletion_timestamp, "it is evicted for its CPU")
+
+
+class RollingPod:
+    """A Deployment of one pod with a claim. It has no kubelet: the test says that pods are ready, and ends them."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        self._apps, self._core, self._namespace = client.AppsV1Api(api), client.CoreV1Api(api), namespace
+
+    def create(self, spec: dict[str, Any]) -> None:
+        labels = {"app": "serve"}
+        strategy = {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        body = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template, "strategy": strategy}
+        self._apps.create_namespaced_deployment(self._namespace, {"metadata": {"name": "serve"}, "spec": body})
+
+    def change(self, spec: dict[str, Any]) -> None:
+        self._apps.patch_namespaced_deployment("serve", self._namespace, {"spec": spec})
+
+    def pods(self) -> dict[str, client.V1Pod]:
+        found = self._core.list_namespaced_pod(self._namespace, label_selector="app=serve").items
+        return {pod.metadata.name: pod for pod in found}
+
+    def is_ready(self, name: str) -> None:
+        """Say that a pod is ready; return when the Deployment counts it."""
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        self._core.patch_namespaced_pod_status(name, self._namespace, {"status": status})
+        eventually(lambda: self._apps.read_namespaced_deployment("serve", self._namespace).status.available_replicas)
+
+
+def test_the_new_pod_of_a_rolling_update_waits_if_both_reserve_more_than_half(
+    cluster: Cluster, api: client.ApiClient, namespace: str
+) -> None:
+    """The limit: kube-scheduler counts old and new pod. With `maxSurge: 0` the old pod ends first."""
+    serve = HP.model_copy(update={"time_milli": 600})
+    slots = (*gpu(0).slots, Slot(gpu(0).uuid, "hp", 1))  # one more, as for the new pod of a rolling update
+    cluster.node("a", gpu(0, slots=slots))
+    cluster.make_template(serve)
+    rolling = RollingPod(api, namespace)
+    rolling.create(pod_spec(serve))
+    (old,) = eventually(cluster.placed, "the first pod has its GPU")
+    rolling.is_ready(old)
+
+    rolling.change({"template": {"metadata": {"annotations": {"restarted": "now"}}}})
+    new = eventually(lambda: next(iter(rolling.pods().keys() - {old}), ""), "the new pod")
+    eventually(lambda: UNPLACED in cluster.why_pending(new), "the scheduler has tried the new pod")
+    assert rolling.pods()[old].metadata.deletion_timestamp is None
+
+    rolling.change({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}})
+    eventually(lambda: rolling.pods()[old].metadata.deletion_timestamp, "the Deployment ends the old pod")
+    cluster.end(old)
+    eventually(lambda: list(cluster.placed()) == [new], "the new pod has the GPU")
 
 
 def test_a_pod_learns_from_the_scheduler_neither_gpu_nor_amount(cluster: Cluster) -> None:

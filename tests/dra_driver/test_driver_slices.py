@@ -123,6 +123,37 @@ def test_different_groups_have_different_numbers_however_the_links_are_listed() 
     assert groups == [0, 0, 1, 0, 2, 0, 0, 1, 2]
 
 
+def test_slices_of_like_nodes_differ_in_uuids_and_addresses_alone() -> None:
+    """An autoscaler copies them, and its copy stands for a new node."""
+
+    def on(node: int) -> list[dict[str, object]]:
+        uuids = [f"GPU-{node}000000{number}-0000-4000-8000-00000000000A" for number in range(4)]
+        return devices(
+            *(
+                gpu(
+                    number,
+                    uuid=uuid,
+                    slots=(Slot(uuid, "hp", 0), Slot(uuid, "be", 0)),
+                    linked=frozenset({uuids[number ^ 1]}),
+                    pci_bus_id=f"0000:{node}{number}:00.0",
+                    pcie_root=f"pci0000:{node}{number}",
+                    numa_node=number // 2,
+                )
+                for number, uuid in reversed(list(enumerate(uuids)))
+            )
+        )
+
+    def without_its_own(device: dict[str, object]) -> dict[str, object]:
+        own = {"uuid", "resource.kubernetes.io/pciBusID", "resource.kubernetes.io/pcieRoot"}
+        attributes: dict[str, object] = device["attributes"]  # type: ignore[assignment]
+        assert own <= attributes.keys()
+        return {**device, "name": "", "attributes": {name: attributes[name] for name in attributes.keys() - own}}
+
+    one, other = on(1), on(2)
+    assert {str(device["name"]) for device in one}.isdisjoint(str(device["name"]) for device in other)
+    assert list(map(without_its_own, one)) == list(map(without_its_own, other))
+
+
 def test_what_the_api_server_adds_and_how_it_writes_amounts_makes_no_difference() -> None:
     (wanted,) = devices(gpu(healthy=False, reason="Xid79"))
     stored = {**wanted, "bindsToNode": False}
