@@ -163,10 +163,17 @@ class LargeCluster:
 
 
 class Agents:
-    """The calls of all agents."""
+    """The calls of all agents.
 
-    def __init__(self, api: ApiServer, port: int, tokens: list[str]) -> None:
-        self._api, self._port, self._tokens = api, port, tokens
+    Args:
+        api: the API server, which has the operator's certificate.
+        port: that of the operator, on this machine.
+        tokens: one for each agent.
+        least: the least pods that each agent must be sent.
+    """
+
+    def __init__(self, api: ApiServer, port: int, tokens: list[str], least: int = OURS_OF_A_NODE) -> None:
+        self._api, self._port, self._tokens, self._least = api, port, tokens, least
         self._context = ssl.create_default_context()
         self._known = ""
         self.notified: dict[int, float] = {}
@@ -205,7 +212,7 @@ class Agents:
                 answer = Answer.FromString(await reader.readexactly(size))
                 if not answer.HasField("pods"):
                     return
-                assert len(answer.pods.pods) >= OURS_OF_A_NODE, f"agent {number} was sent {answer.pods}"
+                assert len(answer.pods.pods) >= self._least, f"agent {number} was sent {answer.pods}"
                 self.notified[number] = time.monotonic()
         finally:
             writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Nodes, GPUs and tenants for `claims_placement`, and the ways in which pods get a GPU.
+"""Nodes, GPUs and tenants for `claims_placement` and `claims_operator`, and the ways in which pods get a GPU.
 
 The objects are real and the nodes have no kubelets. The controller manager of the testbed's control plane waits a year
 for a node's heartbeat, so the nodes stay Ready. Their ResourceSlices come from the code of the driver, templates from
@@ -111,10 +111,14 @@ class PlacementWorld:
     async def prepare(self, way: Way, tenants: int) -> None:
         """Let the GPUs be as a way needs them, with tenants as it would have placed them."""
         await self.clear()
-        await _all(self._write_slice(name, way, _gpus(name)) for name in self._slices)
+        await self.offer(way)
         if way.by_claims:
             await _all(self._tenant(number, way) for number in range(tenants))
             await self._server.post(TEMPLATES, _template(way))
+
+    async def offer(self, way: Way) -> None:
+        """Let the nodes offer their GPUs as a way needs them."""
+        await _all(self._write_slice(name, way, gpus_of(name)) for name in self._slices)
 
     async def clear(self) -> None:
         """Remove pods, claims and templates."""
@@ -149,8 +153,8 @@ class PlacementWorld:
             on = Counter(each["spec"].get("nodeName") for each in pods)
             counts = [on[name] for name in self._slices]
             return None, max(counts) - min(counts)
-        tenants = Counter((one["pool"], one["device"]) for each in await self.claims() for one in _results(each))
-        of_nodes = [[tenants[name, gpu.uuid.lower()] for gpu in _gpus(name)] for name in self._slices]
+        tenants = Counter((one["pool"], one["device"]) for each in await self.claims() for one in results(each))
+        of_nodes = [[tenants[name, gpu.uuid.lower()] for gpu in gpus_of(name)] for name in self._slices]
         totals = [sum(counts) for counts in of_nodes]
         return max(max(counts) - min(counts) for counts in of_nodes), max(totals) - min(totals)
 
@@ -160,13 +164,13 @@ class PlacementWorld:
         known = set[str]()
         for claim in await self.claims():
             known.add(claim["metadata"]["uid"])
-            tenants.update((one["pool"], one["device"]) for one in _results(claim))
+            tenants.update((one["pool"], one["device"]) for one in results(claim))
         async for claim in self._allocated(known):
-            for one in _results(claim):
+            for one in results(claim):
                 node = one["pool"]
                 tenants[node, one["device"]] += 1
-                counted = {gpu.uuid: tenants[node, gpu.uuid.lower()] for gpu in _gpus(node)}
-                await self._write_slice(node, way, sorted(_gpus(node), key=lambda gpu: counted[gpu.uuid]))
+                counted = {gpu.uuid: tenants[node, gpu.uuid.lower()] for gpu in gpus_of(node)}
+                await self._write_slice(node, way, sorted(gpus_of(node), key=lambda gpu: counted[gpu.uuid]))
 
     async def _allocated(self, known: set[str]) -> AsyncIterator[Plain]:
         """Yield each claim that gets a GPU."""
@@ -174,7 +178,7 @@ class PlacementWorld:
             async for event in self._server.events(CLAIMS, 600.0):
                 claim = event["object"]
                 new = claim["metadata"].get("uid") not in known and event["type"] in ("ADDED", "MODIFIED")
-                if new and _results(claim):
+                if new and results(claim):
                     known.add(claim["metadata"]["uid"])
                     yield claim
 
@@ -218,7 +222,7 @@ class PlacementWorld:
             "request": request,
             "driver": DRIVER,
             "pool": node,
-            "device": _gpus(node)[gpu].uuid.lower(),
+            "device": gpus_of(node)[gpu].uuid.lower(),
             "shareID": str(uuid.uuid4()),
             "consumedCapacity": taken,
         }
@@ -226,7 +230,8 @@ class PlacementWorld:
         await self._server.put(f"{CLAIMS}/{name}/status", made)
 
 
-def _results(claim: Mapping[str, Any]) -> list[Plain]:
+def results(claim: Mapping[str, Any]) -> list[Plain]:
+    """Return the GPUs that a claim has got."""
     found: list[Plain] = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results") or []
     return found
 
@@ -271,7 +276,8 @@ def _taken(way: Way, place: int | None) -> tuple[str, Plain]:
     return (f"main/place-{place + 1}" if has and place is not None else "main/any"), taken
 
 
-def _gpus(node: str) -> list[AdvertisedGPU]:
+def gpus_of(node: str) -> list[AdvertisedGPU]:
+    """Return the GPUs of a node."""
     uuids = [f"GPU-{node.removeprefix('node-')}000{number}-0000-4000-8000-00000000000a" for number in range(GPUS)]
     return [
         AdvertisedGPU(
