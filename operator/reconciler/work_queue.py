@@ -30,10 +30,10 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, group: Callable[[K], Hashable] = lambda _: None) -> None:
         self._group = group
-        self._due: dict[K, float] = {}
-        """ When each waiting object is due, whether its time has come or not. """
+        self._due: dict[K, tuple[float, int]] = {}
+        """ When each waiting object is due, whether its time has come or not, and the number of its entry. """
         self._heap: list[tuple[float, int, K]] = []
-        """ The objects whose time has not come, and outdated entries. """
+        """ The objects whose time has not come, and outdated entries. Two entries may have the same time. """
         self._ready: dict[Hashable, deque[K]] = {}
         """ The objects whose time has come, by group; the group whose turn is next comes first. """
         self._again: set[K] = set()
@@ -54,9 +54,9 @@ class WorkQueue(Generic[K]):
         """Queue objects; each is due in `delay` seconds, or earlier if it was added with an earlier time."""
         at = asyncio.get_running_loop().time() + delay
         for key in keys:
-            if at < self._due.get(key, float("inf")):
-                self._due[key] = at
-                heapq.heappush(self._heap, (at, next(self._order), key))
+            if key not in self._due or at < self._due[key][0]:
+                self._due[key] = at, next(self._order)
+                heapq.heappush(self._heap, (*self._due[key], key))
         self._arm()
 
     async def take(self) -> K:
@@ -97,8 +97,8 @@ class WorkQueue(Generic[K]):
         for _ in range(_AT_ONCE):
             if not self._heap or self._heap[0][0] > now:
                 break
-            at, _, key = heapq.heappop(self._heap)
-            if self._due.get(key) != at:
+            at, number, key = heapq.heappop(self._heap)
+            if self._due.get(key) != (at, number):
                 continue  # outdated entry: the object was added again with an earlier time
             if key in self._taken:
                 self._again.add(key)

@@ -53,6 +53,25 @@ async def test_an_object_that_is_added_twice_is_due_at_the_earlier_time() -> Non
     assert len(queue) == 1  # only b: a was added with an earlier time and has been taken
 
 
+async def test_an_object_that_is_due_when_an_outdated_entry_was_is_returned_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Objects that wait until a fixed time are often added for it; two of these times may be equal to the bit."""
+    queue, loop = WorkQueue[str](), asyncio.get_running_loop()
+    began = loop.time()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(loop, "time", lambda: began)
+        queue.add(["a"], 0.01)
+        queue.add(["a"])
+        assert await queue.take() == "a"
+        queue.add(["a"], 0.01)
+        queue.done("a")
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert await nothing_to_take(queue)
+    assert len(queue) == 0
+
+
 async def test_a_waiting_worker_wakes_for_an_earlier_object() -> None:
     queue = WorkQueue[str]()
     queue.add(["late"], 600)
