@@ -4,16 +4,21 @@
 at the container's cgroup, and one `..` stands for each level above it: /../../<the rest>. What is above is not named.
 So the folder is searched that has the rest of the path as its end and contains the process. How such a path begins does
 not change while the agent runs, so it is searched once for each number of `..`. A search reads many folders, so one
-that has found nothing is not repeated soon.
+that has found nothing is not repeated soon for the same process. Cgroups come and go meanwhile, and a container may
+make any number of them: no more than some thousand are looked at, from the top.
 """
 
-import glob
+import os
 import time
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 PROC = Path("/proc")
 LEVELS_MAX = 4
 """ The levels above a pod's cgroup in the kubelet's hierarchy; one more where the node itself is a container. """
+FOLDERS_MAX = 4096
+""" So many folders of one level are looked at; a node with 250 pods has fewer. """
 _SEARCH_AGAIN_SECONDS = 60.0
 _UNIFIED, _MEMORY = "", "memory"
 
@@ -30,8 +35,8 @@ class CgroupFolders:
         self._hierarchy, self._proc = hierarchy, proc
         self._begins: dict[tuple[Path, int], Path] = {}
         """ By root and number of `..`. """
-        self._failed: dict[tuple[Path, int], float] = {}
-        """ When a search found nothing. """
+        self._failed: dict[int, float] = {}
+        """ When a search for a process found nothing, perhaps because the process had just ended. """
 
     def of(self, process_id: int) -> Path | None:
         """Return the folder of a process's cgroup; None: it has ended, or the folder is not visible here."""
@@ -53,11 +58,12 @@ class CgroupFolders:
 
     def _search(self, root: Path, above: int, below: str, process_id: int) -> Path | None:
         now = time.monotonic()
-        if now - self._failed.get((root, above), float("-inf")) < _SEARCH_AGAIN_SECONDS:
+        self._failed = {each: at for each, at in self._failed.items() if now - at < _SEARCH_AGAIN_SECONDS}
+        if process_id in self._failed:
             return None
         folder = next((each for each in folders_ending(root, below) if contains(each, process_id)), None)
         if folder is None:
-            self._failed[root, above] = now
+            self._failed[process_id] = now
         else:
             self._begins[root, above] = folder.parents[below.count("/")]
         return folder
@@ -84,7 +90,7 @@ def memory_path(text: str) -> tuple[str, str]:
         The controller is `memory` for v1, empty for v2; the path is empty if no line names one.
     """
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # the name of a cgroup may have any other character that ends a line in Python
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if path.startswith("/"):
@@ -99,10 +105,22 @@ def split(path: str) -> tuple[int, str]:
     return parts.count(".."), "/".join(part for part in parts if part != "..")
 
 
-def folders_ending(root: Path, below: str) -> list[Path]:
-    """Return the folders whose path ends so: the beginning is not known where the agent is in a container."""
-    named = glob.escape(below)
-    return [found for above in range(LEVELS_MAX + 1) for found in sorted(root.glob("*/" * above + named))]
+def folders_ending(root: Path, below: str) -> Iterator[Path]:
+    """Yield where a cgroup may be whose path ends so: the beginning is not known where the agent is in a container."""
+    level = [root]
+    yield root / below
+    for _ in range(LEVELS_MAX):
+        level = list(islice(chain.from_iterable(map(_inside, level)), FOLDERS_MAX))
+        yield from (folder / below for folder in level)
+
+
+def _inside(folder: Path) -> Iterable[Path]:
+    """Return the folders in a folder; none if it has been removed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry) for entry in islice(entries, FOLDERS_MAX) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
 
 
 def contains(folder: Path, process_id: int) -> bool:

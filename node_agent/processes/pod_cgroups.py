@@ -46,7 +46,7 @@ def container_cgroup(process_id: int, proc: Path = PROC, hierarchy: Path = HIERA
         groups = (proc / str(process_id) / "cgroup").read_text(errors="replace")
     except OSError:
         return None
-    path = next((line.removeprefix(_UNIFIED) for line in groups.splitlines() if line.startswith(_UNIFIED)), "")
+    path = next((line.removeprefix(_UNIFIED) for line in groups.split("\n") if line.startswith(_UNIFIED)), "")
     below = split(path)[1]
     ends = [match.end() for match in _POD.finditer(f"/{below}/")]
     inside = f"/{below}/"[ends[-1] :].strip("/").split("/") if ends else [""]

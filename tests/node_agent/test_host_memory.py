@@ -1,11 +1,15 @@
 """What cgroups and the node have left, from the files of the kernel, whatever these contain."""
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orion.node_agent.processes import cgroup_folders
 from orion.node_agent.processes.cgroup_folders import memory_path, split
 from orion.node_agent.processes.host_memory import HostMemory, amount, droppable, figures
 
@@ -68,6 +72,54 @@ def test_a_cgroup_that_is_not_visible_is_not_guessed(machine: Machine) -> None:
     assert machine.memory.cgroups(PROCESS) == []
     (machine.proc / str(PROCESS) / "cgroup").write_text("0::/../..\n")
     assert machine.memory.cgroups(PROCESS) == []
+
+
+def test_a_process_that_ends_during_a_search_hinders_no_search_for_another(machine: Machine) -> None:
+    (machine.proc / "8").mkdir()
+    (machine.proc / "8" / "cgroup").write_text(f"0::/../{POD}/ended.scope\n")
+    assert machine.memory.cgroups(8) == []
+    machine.process(f"0::/../{SCOPE}\n", f"another/{SCOPE}")
+    assert machine.memory.cgroups(PROCESS) != []
+
+
+def test_a_cgroup_that_is_removed_during_a_search_does_not_end_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scan(folder: Path | str) -> Any:
+        if Path(folder).name == "removed":
+            raise FileNotFoundError(errno.ENOENT, "removed", str(folder))
+        return scandir(folder)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", scan)
+    machine.process(f"0::/../{SCOPE}\n", f"one/two/{SCOPE}")
+    for folder in ("a/removed", "one/removed", "removed"):
+        machine.cgroup(folder)
+    assert len(machine.memory.cgroups(PROCESS)) == 6
+
+
+def test_a_process_in_a_deep_cgroup_that_is_not_visible_is_not_guessed(machine: Machine) -> None:
+    machine.process("0::/.." + "/c" * 2000 + "\n", SCOPE)
+    assert machine.memory.cgroups(PROCESS) == []
+
+
+def test_no_name_of_a_cgroup_looks_like_another_line(machine: Machine) -> None:
+    """The kernel lets only the line feed not be part of a name."""
+    for end in "\v\f\r\x1c\x1d\x1e\x85\u2028\u2029":
+        assert memory_path(f"0::/a{end}4:memory:/b\n") == ("", f"/a{end}4:memory:/b")
+
+
+def test_many_cgroups_of_one_container_hide_no_other_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_folders, "FOLDERS_MAX", 8)
+    machine.process("0::/../b.scope\n", "kubepods.slice/pod.slice/b.scope")
+    for number in range(20):
+        machine.cgroup(f"kubepods.slice/pod.slice/a.scope/{number}/x")
+    assert len(machine.memory.cgroups(PROCESS)) == 4
+    read: list[str] = []
+    monkeypatch.setattr(cgroup_folders, "contains", lambda folder, _: read.append(str(folder)))
+    (machine.proc / str(PROCESS) / "cgroup").write_text("0::/../../another.scope\n")
+    assert machine.memory.cgroups(PROCESS) == []
+    assert len(read) < 5 * 8
 
 
 def test_the_lower_limit_counts_and_files_that_are_written_can_be_dropped(machine: Machine) -> None:
