@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from orion.node_agent.pages.pages import printable
 from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.member import held
 from orion.node_agent.parking.tenants import Present
@@ -99,6 +100,7 @@ def _sentence(places: list[str], charged: Mapping[str, int], host: Mapping[str, 
     if place == _NODE:
         return f"{what} the node can give {left} more: free memory on the node, or move pods to another one"
     where = place if len(place) <= _PATH_MAX else f"...{place[3 - _PATH_MAX :]}"
+    where = printable(where.encode("ascii", "replace"), _PATH_MAX)  # a container may name its cgroups as it likes
     step = {
         Level.CONTAINER: "raise resources.limits.memory of its container",
         Level.POD: "raise resources.limits.memory of its pod's containers",

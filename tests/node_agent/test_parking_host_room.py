@@ -136,6 +136,7 @@ def test_cgroups_that_nobody_can_see_stop_nobody() -> None:
     (POD, "raise resources.limits.memory of its pod's containers"),
     (PODS, "raise the memory limit of that cgroup, or end others in it"),
     ("/user.slice", "raise the memory limit of that cgroup, or end others in it"),
+    (f"{CONTAINER}/\x1b[2J\u2028\ufffd", "raise resources.limits.memory of its container"),
 ])  # fmt: skip
 def test_the_sentence_says_what_to_do(place: str, step: str) -> None:
     class OnePlace(Memory):
@@ -148,6 +149,8 @@ def test_the_sentence_says_what_to_do(place: str, step: str) -> None:
     room, here = HostRoom(OnePlace()), tenant("a", Place.HERE, 3)
     sentence = room.decide(view(0, here, wished=2), {"a": present(c1=3)})[1]["a"]
     assert sentence.endswith(f"has 1.00 GiB left: {step}")
+    assert sentence.isascii()
+    assert sentence.isprintable()
     assert "3.00 GiB" in sentence
     assert len(sentence) < 400
 
