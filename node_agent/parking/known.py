@@ -38,6 +38,8 @@ class Known:
     """ Asking it again would change nothing. """
     keeps_room: bool = False
     """ Others still need the room that it should have left, and asking it again has been of no use. """
+    needed: float = float("-inf")
+    """ When others needed its room last. """
     away_until: float = float("-inf")
     """ It did not come back, and is not let back before. """
     is_half: bool = False
@@ -98,6 +100,11 @@ class Known:
         if self.place is not Place.HERE or not self.is_refusing(now) or self.failed_since is None:
             return False
         return self.is_refused_for_good or now - self.failed_since >= retry_seconds
+
+    def note_need(self, now: float, retry_seconds: float, is_needed: bool) -> None:
+        """Note whether others need its room now; a need of a moment counts until it would be asked again."""
+        self.needed = now if is_needed else self.needed
+        self.keeps_room = self.is_due(now, retry_seconds) and now - self.needed < retry_seconds
 
     def stays_away(self, now: float) -> bool:
         """Whether it did not come back when it could, and is not let back yet."""

@@ -157,7 +157,7 @@ class Parking:
         due = {name for name, each in present.items() if each.known.is_due(now, retry)}
         keep = who_keep_room(view, wishes, due)
         for name, each in present.items():
-            each.known.keeps_room = name in keep or (each.known.keeps_room and name in due)
+            each.known.note_need(now, retry, name in keep)
         for uuid, room in self._cards.items():
             coming = max(0, sum(each.coming.get(uuid, 0) for each in views) - cards[uuid].restored)
             coming += sum(each.held.get(uuid, 0) for each in views if each.name in wishes.back)

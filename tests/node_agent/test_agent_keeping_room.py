@@ -77,6 +77,14 @@ def test_who_does_not_answer_keeps_room_once_it_has_been_silent_for_long(cards: 
     eventually(lambda: not cards.parking("be-0").keeps_room)
 
 
+def test_who_stays_silent_keeps_no_room_once_hp_needs_it_no_longer(cards: Cards) -> None:
+    cards.be("be-0", 6000)
+    hp = cards.hp()
+    eventually(lambda: keeps_room(cards, hp))
+    eventually(lambda: not cards.parking("be-0").keeps_room)
+    assert cards.parking("be-0").state == "refused"
+
+
 def test_who_refuses_a_person_keeps_no_room(patient: Cards) -> None:
     tenant, hp = patient.be("be-0", 6000), patient.hp()
     with patient.administrator() as administrator:

@@ -187,3 +187,19 @@ def test_a_refusal_counts_when_asking_again_is_of_no_use() -> None:
     known.note_failure(450, RETRY, for_good=True)
     known.move(Place.AWAY, 460)
     assert not known.is_due(460, RETRY)
+
+
+def test_who_keeps_silent_keeps_no_room_once_nobody_has_needed_it_for_long() -> None:
+    """A silent tenant is not asked again, so no wish ends that it is due."""
+    known = Known(0.0)
+    known.note_failure(100, RETRY)
+    client: Any = object()
+    known.silent[client] = ()
+    known.note_need(170, RETRY, is_needed=True)
+    assert known.keeps_room
+    known.note_need(229, RETRY, is_needed=False)
+    assert known.keeps_room
+    known.note_need(230, RETRY, is_needed=False)
+    assert not known.keeps_room
+    known.note_need(500, RETRY, is_needed=True)
+    assert known.keeps_room
