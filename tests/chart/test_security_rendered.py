@@ -156,6 +156,15 @@ def test_each_container_has_only_the_listed_host_paths(values: Mapping[str, Any]
         assert {path for path, writable in of_host.items() if writable and not allowed[path]} == set(), container
 
 
+def test_the_agent_can_write_into_no_hierarchy_of_cgroups(objects: list[Object]) -> None:
+    """`readOnly` alone holds for the folder, and not for the mounts in it, which cgroup v1 has."""
+    mounted = chart.container(objects, "orion-node/agent")["volumeMounts"]
+    (cgroups,) = (each for each in mounted if each["mountPath"] == "/sys/fs/cgroup")
+    assert cgroups["readOnly"] is True
+    assert cgroups["recursiveReadOnly"] == "IfPossible"
+    assert "mountPropagation" not in cgroups, "the API server refuses both"
+
+
 def test_only_the_webhook_mounts_its_key(objects: list[Object]) -> None:
     assert "secretKeyRef" not in json.dumps(objects)
     assert "secretRef" not in json.dumps(objects)
