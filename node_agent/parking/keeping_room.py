@@ -11,14 +11,21 @@ from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.view import Place, Tenant, View, Wishes
 
 
-def who_keep_room(view: View, wishes: Wishes, refusing: Collection[str]) -> set[str]:
+def who_keep_room(view: View, wishes: Wishes, refusing: Collection[str], keeping: Collection[str] = ()) -> set[str]:
     """Return who keeps room.
 
     Args:
         view: what was decided upon.
         wishes: the decision.
         refusing: the tenants that would not leave.
+        keeping: those of them that kept room before. If they suffice, no other one does: each may be evicted.
     """
+    again = _asked(view, wishes, keeping)
+    return again | _asked(view, replace(wishes, leave=(*wishes.leave, *again)), set(refusing) - again)
+
+
+def _asked(view: View, wishes: Wishes, refusing: Collection[str]) -> set[str]:
+    """Return who would be asked to leave besides those that do, if these had not refused."""
     if not refusing:
         return set()
     tenants = tuple(_as_if(each, wishes, each.name in refusing) for each in view.tenants)

@@ -11,9 +11,9 @@ from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.host_room import HostRoom
 from orion.node_agent.parking.keeping_room import who_keep_room
 from orion.node_agent.parking.known import Known
-from orion.node_agent.parking.view import Place, Tenant, View
+from orion.node_agent.parking.view import Place, Room, Tenant, View
 from orion.node_agent.processes.host_memory import HostMemory
-from tests.node_agent.parking_views import GIB, A, tenant, view
+from tests.node_agent.parking_views import GIB, A, B, tenant, view
 
 PODS = "/kubepods.slice"
 POD = f"{PODS}/kubepods-pod5e4f6a2c_0d1b_4c3a_9f8e_7b6a5d4c3b2a.slice"
@@ -170,6 +170,21 @@ def test_who_refuses_keeps_room_only_while_others_need_it() -> None:
     assert kept(view(0, replace(refuses, stayed=9), tenant("b", Place.AWAY, 3))) == {"a"}
     assert kept(view(0, replace(refuses, lacks={A: GIB}))) == set(), "it waits for room itself"
     assert kept(view(9, replace(refuses, is_wished_away=True))) == set(), "only a person wants it away"
+
+
+def test_no_other_one_keeps_room_while_that_of_those_who_kept_it_before_suffices() -> None:
+    a, b = (tenant(name, Place.HERE, held, refused_until=1e9) for name, held in (("a", 3), ("b", 2.9)))
+
+    def kept(seen: View, *before: str) -> set[str]:
+        return who_keep_room(seen, decide(seen), {"a", "b"}, before)
+
+    assert kept(view(0, a, b, wished=2)) == {"b"}
+    assert kept(view(0, a, b, wished=2), "a") == {"a"}
+    assert kept(view(0, a, b, wished=4), "a") == {"a", "b"}
+    assert kept(view(9, a, b, wished=2), "a") == set()
+    of_another = replace(b, held={B: GIB})
+    cards = {A: Room(0, wished=GIB), B: Room(0, wished=GIB)}
+    assert kept(replace(view(0, a, of_another), cards=cards), "a") == {"a", "b"}
 
 
 def test_a_refusal_counts_when_asking_again_is_of_no_use() -> None:
