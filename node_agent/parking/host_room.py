@@ -48,7 +48,7 @@ class HostRoom:
         left: _Left = {}
         wishes, read = decide(view), set[str]()
         while self._memory is not None and (new := set(wishes.leave) - read):
-            for name in new:
+            for name in new | (leaving - self._charged.keys()):  # some were asked to leave by an earlier agent
                 self._charged[name] = self._read(self._memory, present[name], left)
             read |= new
             view = self._known(view, left)

@@ -119,6 +119,7 @@ def test_who_leaves_counts_until_it_has_left() -> None:
     assert room.decide(view(0, *both, wished=5), held)[0].leave == ("a",)
     leaving = replace(both[0], place=Place.LEAVING)
     assert room.decide(view(0, leaving, both[1], wished=5), held) == (decide(view(0, leaving, wished=3)), {})
+    assert HostRoom(Memory(node=4)).decide(view(0, leaving, both[1], wished=5), held)[0].leave == (), "of a new agent"
     away = replace(both[0], place=Place.AWAY)
     assert room.decide(view(3, away, both[1], wished=5), held)[0].leave == ("b",)
 
