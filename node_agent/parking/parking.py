@@ -139,7 +139,7 @@ class Parking:
             return
         self._repeated = 0
         present = self.tenants.present
-        self._decided, self._decided_on = now, None if has_moved else self._news()
+        self._decided, self._decided_on = asked, None if has_moved else self._news()
         self._count()
         for room in self._cards.values():
             room.look(now, present.values())

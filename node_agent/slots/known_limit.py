@@ -21,10 +21,11 @@ def write(directory: Path, limit_bytes: int) -> None:
         if not limit_bytes:
             path.unlink(missing_ok=True)
             return
+        content = f"{limit_bytes}\n".encode()
         with contextlib.suppress(FileNotFoundError):
-            if path.read_text() == f"{limit_bytes}\n":
+            if path.read_bytes() == content:
                 return
-        new.write_text(f"{limit_bytes}\n")
+        new.write_bytes(content)
         new.chmod(0o644)
         os.replace(new, path)
     except OSError as error:

@@ -84,12 +84,17 @@ def test_without_an_agent_slots_are_allocated_and_containers_start(node: Node) -
 def test_a_container_that_no_agent_knows_does_not_keep_to_the_limit_of_an_earlier_one(node: Node) -> None:
     (given,) = node.kubelet.admit("pod", "main", be=1)
     node.kubelet.start_container("pod", "main")
-    limit = slot_directory(node.root, parse(given)) / KNOWN_LIMIT
+    limit, others = slot_directory(node.root, parse(given)) / KNOWN_LIMIT, list[list[str]]()
     limit.write_text("1048576\n")
     node.kubelet.start_container("pod", "main")
     assert limit.exists()
     node.agent.stop()
     node.kubelet.start_container("pod", "main")
+    assert limit.exists()  # a container that starts again keeps to the limit of its own pod
+    node.kubelet.remove("pod")
+    while (again := node.kubelet.admit(f"next-{len(others)}", "main", be=1)) != [given]:
+        others.append(again)
+    node.kubelet.start_container(f"next-{len(others)}", "main")
     assert not limit.exists()
 
 

@@ -100,8 +100,11 @@ def test_a_slots_directory_has_its_limit_of_memory(agent: AgentProcess) -> None:
         assert (limit.read_text(), stat.S_IMODE(limit.stat().st_mode)) == ("5\n", 0o644)
         administrator.set_grant(GPU, directory.name, memory_limit_bytes=6)
         assert [each.name for each in directory.iterdir() if each.is_file()] == [KNOWN_LIMIT]
+        limit.unlink()  # as the device plugin does while no agent answers
+        administrator.set_grant(GPU, directory.name, memory_limit_bytes=6)
+        assert limit.read_text() == "6\n"
         agent.kill()
-        limit.write_text("7\n")
+        limit.write_bytes(b"\xff")
     agent.start()
     assert limit.read_text() == "6\n"
     with AgentClient(agent.root) as administrator:

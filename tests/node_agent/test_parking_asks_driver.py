@@ -14,6 +14,7 @@ from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.parking import host_room, showing
 from orion.node_agent.parking import parking as module
+from orion.node_agent.parking.known import Known
 from orion.node_agent.parking.parking import Parking
 from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.settings import AgentSettings
@@ -71,9 +72,7 @@ class Leaving:
 
     def __init__(self) -> None:
         self.record = SimpleNamespace(parking="asked")
-        known = SimpleNamespace(
-            place=Place.LEAVING, take_happened=list, is_due=lambda now, retry: False, keeps_room=False
-        )
+        known = Known(began=0.0, place=Place.LEAVING)
         self.present: dict[str, Any] = {
             "one": SimpleNamespace(
                 known=known, clients=[SimpleNamespace(record=self.record)], slots=[], members=[], is_asked=True,
