@@ -43,6 +43,9 @@ class ContainerGrant(Model):
     memory_parks: bool | None = None
     """ be: whether the agent may park the slot. All slots of a pod have the same value. """
 
+    memory_evict_unparked: bool | None = None
+    """ be: whether the operator evicts the pod if the slot keeps memory that it should have left. """
+
     memory_unified: bool | None = None
     """ be: whether device allocations become managed memory. """
 
@@ -147,6 +150,7 @@ def _container(spec: GPUShareSpec, slots: int, probed: bool) -> ContainerGrant:
         memory_limit_bytes=limit,
         memory_request_bytes=request,
         memory_parks=may_park(spec, probed) or None,
+        memory_evict_unparked=(memory.evict_unparked if memory else None) or None,
         memory_unified=_is_unified(spec) or None,
         memory_wait_ms=_wait_ms(spec),
         compute_request_milli=_milli(compute.request if compute else None),

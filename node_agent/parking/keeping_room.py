@@ -11,7 +11,13 @@ from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.view import Place, Tenant, View, Wishes
 
 
-def who_keep_room(view: View, wishes: Wishes, refusing: Collection[str], keeping: Collection[str] = ()) -> set[str]:
+def who_keep_room(
+    view: View,
+    wishes: Wishes,
+    refusing: Collection[str],
+    keeping: Collection[str] = (),
+    staying: Collection[str] = (),
+) -> set[str]:
     """Return who keeps room.
 
     Args:
@@ -19,9 +25,13 @@ def who_keep_room(view: View, wishes: Wishes, refusing: Collection[str], keeping
         wishes: the decision.
         refusing: the tenants that would not leave.
         keeping: those of them that kept room before. If they suffice, no other one does: each may be evicted.
+        staying: those of them that nobody may evict. They keep room only if those that may be evicted do not suffice.
     """
-    again = _asked(view, wishes, keeping)
-    return again | _asked(view, replace(wishes, leave=(*wishes.leave, *again)), set(refusing) - again)
+    again = _asked(view, wishes, set(keeping) - set(staying))
+    wishes = replace(wishes, leave=(*wishes.leave, *again))
+    more = _asked(view, wishes, set(refusing) - set(staying) - again)
+    wishes = replace(wishes, leave=(*wishes.leave, *more))
+    return again | more | (_asked(view, wishes, set(refusing) - again - more) & set(staying))
 
 
 def _asked(view: View, wishes: Wishes, refusing: Collection[str]) -> set[str]:

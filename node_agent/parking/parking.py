@@ -155,7 +155,13 @@ class Parking:
         for name, why in short.items():
             present[name].known.refuse(now, present[name].clients, retry, (HOST_MEMORY_SHORT, why))
         due = {name for name, each in present.items() if each.known.is_due(now, retry)}
-        keep = who_keep_room(view, wishes, due, {name for name in due if present[name].known.keeps_room})
+        keep = who_keep_room(
+            view,
+            wishes,
+            due,
+            keeping={name for name in due if present[name].known.keeps_room},
+            staying={name for name in due if not present[name].may_be_evicted},
+        )
         for name, each in present.items():
             each.known.note_need(now, retry, name in keep)
         for uuid, room in self._cards.items():

@@ -58,6 +58,11 @@ class Present:
         return all(slot.memory_sharing.parks for slot in self.slots) and not self.known.is_lost
 
     @property
+    def may_be_evicted(self) -> bool:
+        """Whether the tenant's pods may be evicted if they do not leave."""
+        return all(slot.memory_sharing.may_be_evicted for slot in self.slots)
+
+    @property
     def total(self) -> int:
         """What the tenant holds on all GPUs, in bytes."""
         return sum(self.by_gpu().values())

@@ -1,6 +1,7 @@
 """Administrators' requests, checked before the agent acts on them."""
 
 import reprlib
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -79,11 +80,12 @@ class _Sharing(_Request):
         Raises:
             Invalid: a slot cannot share memory so.
         """
-        sharing = MemorySharing(
-            before.request_bytes if self.memory_request_bytes is None else self.memory_request_bytes,
-            before.parks if self.memory_parks is None else self.memory_parks,
-            before.unified if self.memory_unified is None else self.memory_unified,
-            before.wait_ms if self.memory_wait_ms is None else self.memory_wait_ms,
+        sharing = replace(
+            before,
+            request_bytes=before.request_bytes if self.memory_request_bytes is None else self.memory_request_bytes,
+            parks=before.parks if self.memory_parks is None else self.memory_parks,
+            unified=before.unified if self.memory_unified is None else self.memory_unified,
+            wait_ms=before.wait_ms if self.memory_wait_ms is None else self.memory_wait_ms,
         )
         if self.memory_parks and role is layout.Role.HP:
             raise Invalid("memory_parks: only be leaves the GPU's memory, and hp gets the room; give it for be")

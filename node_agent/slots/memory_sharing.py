@@ -15,3 +15,6 @@ class MemorySharing:
     """ be: its device allocations become managed memory, which the driver moves page by page (memory/unified.h). """
     wait_ms: int = 0
     """ hp: how long an allocation waits for others to leave a full GPU; 0: it fails at once. """
+    may_be_evicted: bool = True
+    """ be: whether the operator evicts the pod if it does not leave. Without an operator nobody is evicted, and true
+    shows who is in the way. """

@@ -65,6 +65,15 @@ class Cluster:
         self._slices.append(slices.slice_name(full))
         return full
 
+    def keep_memory(self, node: str, slot_memory_bytes: int, *gpus: AdvertisedGPU) -> None:
+        """Offer a node's GPUs with less memory, as a driver that keeps more of it for contexts."""
+        snapshot = Snapshot({each.uuid: replace(each, model=self._namespace) for each in gpus})
+        where = {**RESOURCES, "plural": "resourceslices", "name": slices.slice_name(node)}
+        body: Any = self._objects.get_cluster_custom_object(**where)
+        body["spec"]["pool"]["generation"] += 1
+        body["spec"]["devices"] = slices.devices(snapshot, slot_memory_bytes)
+        self._objects.replace_cluster_custom_object(**where, body=body)
+
     def begin(self, shape: ClaimShape, count: int = 1, **spec: Any) -> list[str]:
         """Create pods with claims of a shape, all at once; return their names.
 

@@ -28,6 +28,7 @@ ASKED_BY_POLICY = {("resource.k8s.io", "resourceclaimtemplates", "anyamount")}
 TOO_COSTLY = f"{'[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].all(x, ' * 8}true{')' * 8}"
 """ A CEL expression whose cost the API server estimates as more than it permits. """
 SHAPES = ClaimShape(priority=Priority.BE, gpus={"main": 1}, memory_bytes=1 << 30)
+OF_A_DELETED_SHARE = ClaimShape(priority=Priority.BE, gpus={"main": 1}, memory_bytes=2 << 30)
 
 
 @pytest.fixture
@@ -60,9 +61,9 @@ class Templates:
         self._objects.delete_namespaced_custom_object(**CLAIM_TEMPLATES, namespace="default", name=name)
 
 
-def pod(name: str = "p", shape: ClaimShape = SHAPES) -> dict[str, Any]:
+def pod(name: str = "p", shape: ClaimShape = SHAPES, share: str = "") -> dict[str, Any]:
     """A pod as the webhook admits it. No scheduler runs, so it waits."""
-    marks = {"orion/priority": "be", "orion.gpu/share": "", SHAPE: shape.as_json()}
+    marks = {"orion/priority": "be", "orion.gpu/share": share, SHAPE: shape.as_json()}
     claims = [{"name": CLAIM, "request": "main"}]
     return {
         "metadata": {"name": name, "annotations": marks, "labels": {"orion.gpu/priority": "be"}},
@@ -117,6 +118,11 @@ def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_pat
         process.wait_until_ready()
         core.create_namespaced_pod("default", pod())
         eventually(lambda: SHAPES.template_name in templates.uids(), what="the template")
+        core.create_namespaced_pod(
+            "default", pod("late", OF_A_DELETED_SHARE, share="deleted-before-the-template-was-made")
+        )
+        eventually(lambda: OF_A_DELETED_SHARE.template_name in templates.uids(), what="the shape is in the pod")
+        core.delete_namespaced_pod("late", "default", grace_period_seconds=0)
         assert "Syntax error" in refused(core, "device.attributes[")
         assert "too complex" in refused(core, TOO_COSTLY)
         offer(audited.api, "node-1", cordoned=True)

@@ -93,3 +93,14 @@ def test_a_pod_takes_the_place_of_the_first_that_left(cluster: Cluster) -> None:
     (after,) = cluster.place(be())
     assert cluster.placed()[after] == [left]
     assert cluster.placed()[second] != [left]
+
+
+def test_a_gpu_whose_memory_is_configured_down_keeps_its_pods_and_gets_no_more(cluster: Cluster) -> None:
+    node, large = cluster.node("a", gpu(0)), be(memory_bytes=60 << 30)
+    (holder,) = cluster.place(large)
+    cluster.keep_memory(node, 5 << 30, gpu(0))  # 9 slots leave 35 of 80 GiB
+    (waiting,) = cluster.begin(be(memory_bytes=1 << 30))
+    eventually(lambda: cluster.why_pending(waiting), "the scheduler has tried")
+    assert list(cluster.placed()) == [holder]
+    cluster.end(holder)
+    eventually(lambda: list(cluster.placed()) == [waiting], "what is left is enough for the small one")

@@ -32,7 +32,12 @@ def test_a_granted_policy_is_a_request_to_the_agent() -> None:
 
 def test_a_containers_grant_has_the_names_of_the_page() -> None:
     page = {name for name, *_ in layout.Grant._fields_}
-    not_in_page = {"slots", "memory_request_bytes", "memory_parks"}  # placement and the agent alone use these fields
+    not_in_page = {
+        "slots",
+        "memory_request_bytes",
+        "memory_parks",
+        "memory_evict_unparked",
+    }  # placement and the agent alone use these fields
     not_in_page |= {"memory_wait_ms", "memory_unified"}  # in the page in nanoseconds, and with the kind of GPU
     assert set(ContainerGrant.model_fields) - not_in_page <= page
 

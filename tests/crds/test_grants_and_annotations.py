@@ -91,6 +91,13 @@ def test_a_pod_with_a_liveness_probe_parks_only_where_its_share_allows_it(
     assert granted(Priority.BE, made, {"a": 1}, probed=probed).containers["a"].memory_parks is parks
 
 
+@pytest.mark.parametrize(("written", "granted_value"), [(None, None), (False, None), (True, True)])
+def test_the_agent_knows_which_pods_may_be_evicted(written: bool | None, granted_value: bool | None) -> None:
+    memory = {"limit": "8Gi", "oversubscribe": "park", "evictUnparked": written}
+    made = GPUShare.read({"metadata": {"name": "a"}, "spec": {"priority": "be", "memory": memory}})
+    assert granted(Priority.BE, made, {"a": 1}).containers["a"].memory_evict_unparked is granted_value
+
+
 def test_a_slot_that_gives_nothing_back_is_not_parked() -> None:
     for memory in ("{limit: 8Gi}", "{limit: 8Gi, oversubscribe: none}"):
         made = share(f"{{metadata: {{name: a}}, spec: {{priority: be, memory: {memory}}}}}")

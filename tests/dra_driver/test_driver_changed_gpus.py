@@ -92,6 +92,19 @@ def test_gpus_that_change_while_claims_have_slots(large_node: DriverNode) -> Non
     assert [key.partition(" ")[0] for key in node.slots()] == ["new-well"]
 
 
+def test_claims_keep_memory_that_is_configured_down(node: DriverNode) -> None:
+    """kube-scheduler gives nothing more of such a GPU (tests/cluster)."""
+    (gpu, _) = node.gpus()
+    node.server.put(claim("one", result(gpu, consumed={"memory": str(60 << 30)})))
+    node.kubelet.prepared("one")
+    files, slots = node.cdi_files(), node.slots()
+    node.end("driver")
+    node.options += ["--slot-memory-mib", "1000000"]
+    node.begin_driver()
+    node.kubelet.prepared("one")
+    assert (node.cdi_files(), node.slots()) == (files, slots)
+
+
 def test_a_claim_of_two_gpus_whose_mode_changes_to_mps_before_its_pod_starts_says_why(node: DriverNode) -> None:
     first, second = node.gpus()
     node.server.put(claim("one", result(first, share="a"), result(second, share="b")))

@@ -188,6 +188,19 @@ def test_no_other_one_keeps_room_while_that_of_those_who_kept_it_before_suffices
     assert kept(replace(view(0, a, of_another), cards=cards), "a") == {"a", "b"}
 
 
+def test_who_may_be_evicted_keeps_room_before_who_may_not() -> None:
+    cheap, dear = tenant("cheap", Place.HERE, 2, refused_until=1e9), tenant("dear", Place.HERE, 3, refused_until=1e9)
+
+    def kept(wished: int, *staying: str) -> set[str]:
+        seen = view(0, cheap, dear, wished=wished)
+        return who_keep_room(seen, decide(seen), {"cheap", "dear"}, staying=staying)
+
+    assert kept(2) == {"cheap"}
+    assert kept(2, "cheap") == {"dear"}
+    assert kept(2, "cheap", "dear") == {"cheap"}, "it is in the way, though nobody may evict it"
+    assert kept(5, "cheap") == {"cheap"}, "to evict the other one alone would be of no use"
+
+
 def test_a_refusal_counts_when_asking_again_is_of_no_use() -> None:
     known = Known(0.0)
     assert not known.is_due(0, RETRY)

@@ -89,6 +89,7 @@ def sharing_of(slot: Slot, limits: ContainerGrant) -> MemorySharing:
         is_be and bool(limits.memory_parks),
         is_be and bool(limits.memory_unified),
         0 if is_be else limits.memory_wait_ms or 0,
+        bool(limits.memory_evict_unparked),
     )
 
 
