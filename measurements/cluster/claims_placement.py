@@ -95,7 +95,7 @@ class Bench:
         await self.world.prepare(way, tenants)
         self._plane.restart("kube-scheduler", options=LIMITS[limit])
         found: Run = {"way": way.name, "limit": limit, "load_before": os.getloadavg()[0]}
-        async with self._following() as bound, self._ordering(way):
+        async with self._following() as bound, self._following_tenants(way):
             await bound.times([await self.world.pod(None)])  # the scheduler works
             with self._measured(found, "one_by_one"):
                 found["one_by_one"]["took_s"] = raw_data.rounded(await self._one_by_one(way, bound))
@@ -134,8 +134,8 @@ class Bench:
             yield bound
 
     @contextlib.asynccontextmanager
-    async def _ordering(self, way: Way) -> AsyncIterator[None]:
-        async with _beside(self.world.keep_order(way)) if way.reordered else contextlib.nullcontext():
+    async def _following_tenants(self, way: Way) -> AsyncIterator[None]:
+        async with _beside(self.world.follow_tenants(way)) if way.follows else contextlib.nullcontext():
             yield
 
 

@@ -36,6 +36,7 @@ PODS, CLAIMS, TEMPLATES = (
 SLICES, NODES = "/apis/resource.k8s.io/v1/resourceslices", "/api/v1/nodes"
 _CLASSES_FILE = Path(__file__).resolve().parents[2] / "charts" / "orion" / "files" / "dra" / "classes.yaml"
 _SLOT = f"{DRIVER}/{Priority.BE}"
+_MARKS, _FEW = ("none", "few", "many"), 2
 _POLL_S = 0.2
 
 Plain = dict[str, Any]
@@ -52,6 +53,7 @@ class Way:
         offered: whether the GPUs have places.
         separate: whether each place is a capacity of its own.
         reordered: whether each node's slice always lists the GPU with the fewest tenants first.
+        marked: whether an attribute says roughly how many tenants each GPU has; pods prefer GPUs with few.
     """
 
     name: str
@@ -60,11 +62,17 @@ class Way:
     offered: bool = True
     separate: bool = False
     reordered: bool = False
+    marked: bool = False
 
     @property
     def spreads(self) -> bool:
         """Whether the tenants that are in place are on different GPUs."""
-        return bool(self.places) or self.reordered
+        return bool(self.places) or self.follows
+
+    @property
+    def follows(self) -> bool:
+        """Whether the slices change with the tenants."""
+        return self.reordered or self.marked
 
 
 WAYS = {
@@ -77,6 +85,7 @@ WAYS = {
         Way("7-places", places=7),
         Way("7-capacities", places=7, separate=True),
         Way("order-of-slice", offered=False, reordered=True),
+        Way("coarse-attribute", offered=False, marked=True),
         Way("device-plugin", by_claims=False),
     )
 }
@@ -91,6 +100,8 @@ class PlacementWorld:
         """ The generation of each node's slice; 0: it has none yet. """
         self._slots: dict[str, dict[str, str]] = {}
         """ What each node's device plugin offers. """
+        self._tenants = Counter[tuple[str, str]]()
+        """ The tenants that the slices show, by node and device. """
         self.slice_writes = 0
         self._number = 0
 
@@ -127,6 +138,7 @@ class PlacementWorld:
             await asyncio.sleep(_POLL_S)
         await self._server.delete(CLAIMS)
         await self._server.delete(TEMPLATES)
+        self._tenants.clear()
 
     async def pod(self, way: Way | None) -> str:
         """Create a pod with one be slot, or without a slot; return its name."""
@@ -158,19 +170,26 @@ class PlacementWorld:
         totals = [sum(counts) for counts in of_nodes]
         return max(max(counts) - min(counts) for counts in of_nodes), max(totals) - min(totals)
 
-    async def keep_order(self, way: Way) -> None:
-        """Write the slice of a node after each allocation there, until this is cancelled."""
-        tenants = Counter[tuple[str, str]]()
+    async def follow_tenants(self, way: Way) -> None:
+        """Write the slice of a node after each allocation there that changes it, until this is cancelled."""
         known = set[str]()
         for claim in await self.claims():
             known.add(claim["metadata"]["uid"])
-            tenants.update((one["pool"], one["device"]) for one in results(claim))
+            self._tenants.update((one["pool"], one["device"]) for one in results(claim))
+        await _all(self._write_again(node, way) for node in {node for node, _ in self._tenants})
         async for claim in self._allocated(known):
             for one in results(claim):
-                node = one["pool"]
-                tenants[node, one["device"]] += 1
-                counted = {gpu.uuid: tenants[node, gpu.uuid.lower()] for gpu in gpus_of(node)}
-                await self._write_slice(node, way, sorted(gpus_of(node), key=lambda gpu: counted[gpu.uuid]))
+                at = one["pool"], one["device"]
+                before = _mark(self._tenants[at])
+                self._tenants[at] += 1
+                if way.reordered or _mark(self._tenants[at]) != before:
+                    await self._write_again(one["pool"], way)
+
+    async def _write_again(self, node: str, way: Way) -> None:
+        gpus, counted = gpus_of(node), dict(self._tenants)
+        if way.reordered:
+            gpus.sort(key=lambda gpu: counted.get((node, gpu.uuid.lower()), 0))
+        await self._write_slice(node, way, gpus)
 
     async def _allocated(self, known: set[str]) -> AsyncIterator[Plain]:
         """Yield each claim that gets a GPU."""
@@ -197,7 +216,7 @@ class PlacementWorld:
             await self._server.patch(f"{NODES}/{node}/status", {"status": {"allocatable": slots, "capacity": slots}})
             self._slots[node] = slots
         found = slices.devices(Snapshot({each.uuid: each for each in gpus}), 512 << 20)
-        by_name = {each["name"]: _offered(each, way) for each in found}
+        by_name = {each["name"]: _offered(each, way, self._tenants[node, each["name"]]) for each in found}
         generation = self._slices[node] = self._slices[node] + 1
         body = slices.resource_slice(node, "", generation, [by_name[each.uuid.lower()] for each in gpus])
         # Without an owner, since the garbage collector would look for the node's uid.
@@ -248,14 +267,34 @@ def _template(way: Way) -> Plain:
                 asked = each["capacity"]["requests"]
                 del asked[SPREAD]
                 asked[f"place{number}"] = "1"
+    if way.marked:
+        for request in template["spec"]["spec"]["devices"]["requests"]:
+            request["firstAvailable"] = _preferring_few(request.pop("exactly"))
     return template
 
 
-def _offered(device: Plain, way: Way) -> Plain:
+def _preferring_few(exactly: Plain) -> list[Plain]:
+    """Return alternatives of a request: a GPU without tenants, then one with few, then any."""
+    of_mark = 'device.attributes["{}"].tenants == "{}"'
+    marked = (
+        exactly | {"name": mark, "selectors": [{"cel": {"expression": of_mark.format(DRIVER, mark)}}]}
+        for mark in _MARKS[:-1]
+    )
+    return [*marked, exactly | {"name": "any"}]
+
+
+def _mark(tenants: int) -> str:
+    """Return the attribute's value for so many tenants. Few values mean few writes."""
+    return _MARKS[0] if not tenants else _MARKS[1] if tenants <= _FEW else _MARKS[2]
+
+
+def _offered(device: Plain, way: Way, tenants: int) -> Plain:
     capacity = {name: each for name, each in device["capacity"].items() if name != SPREAD or _whole(way)}
     if way.separate:
         policy = {"default": "0", "validValues": ["0", "1"]}
         capacity |= {f"place{number}": {"value": "1", "requestPolicy": policy} for number in range(1, PLACES_MAX + 1)}
+    if way.marked:
+        device = device | {"attributes": device["attributes"] | {"tenants": {"string": _mark(tenants)}}}
     return device | {"capacity": capacity}
 
 
@@ -272,7 +311,7 @@ def _taken(way: Way, place: int | None) -> tuple[str, Plain]:
     elif way.separate:
         taken |= {f"place{number}": str(int(has and number - 1 == place)) for number in range(1, PLACES_MAX + 1)}
     if not way.places:
-        return "main", taken
+        return "main/any" if way.marked else "main", taken
     return (f"main/place-{place + 1}" if has and place is not None else "main/any"), taken
 
 
