@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 MIB = 1 << 20
 SYNC_SECONDS, RESOLUTION_SECONDS = 10.0, 1.0
 """ The node's `syncFrequency`, which is a minute by default, and the resolution of an Event's times. """
+RECONCILING_SECONDS = 300.0
+""" Normally up to 60: so often the kubelet looks for claims of pods that have ended without it. """
 WITHOUT_ROLE = "orion-without-role"
 
 
@@ -75,7 +77,7 @@ def test_a_pod_that_goes_while_the_kubelet_is_away_gives_its_slot_back_when_it_i
     node.begin("kubelet")
     node.wait_until_ready()
     left = {device: pods for device, pods in slots.items() if pods == ("stays",)}
-    eventually(lambda: held(gpus) == left, what=f"its slot is given back: {held(gpus)}")
+    eventually(lambda: held(gpus) == left, "its slot is given back", RECONCILING_SECONDS)
     claims.until_offered()
     claim, pod = claiming(training("next", memory=MIB), "be")
     claims.create(claim)
