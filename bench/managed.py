@@ -150,27 +150,38 @@ class ManagedGPU:
         Raises:
             Unavailable: they are still there after so many seconds.
         """
-        deadline = time.monotonic() + seconds
-        while any(slot.clients for slot in self.snapshot().slots if slot.name == name):
-            if time.monotonic() > deadline:
-                raise Unavailable(f"slot {name} still has clients; the agent's output:\n{self._said()}")
-            time.sleep(0.02)
+
+        def problem() -> str:
+            has_clients = any(slot.clients for slot in self.snapshot().slots if slot.name == name)
+            return f"slot {name} still has clients" if has_clients else ""
+
+        self._wait_while(problem, seconds)
         self._ask(self._stub.CloseSlot, agent_pb2.SlotRequest(gpu=self.gpu.uuid, name=name))
 
     def wait_for_clients(self, count: int) -> None:
         """Wait until `count` clients have joined the agent; before a hook joins, it stops no launches."""
-        deadline = time.monotonic() + JOIN_SECONDS
-        while (joined := sum(len(slot.clients) for slot in self.snapshot().slots)) < count:
-            if time.monotonic() > deadline:
-                raise Unavailable(f"{joined} of {count} clients joined the agent; the agent's output:\n{self._said()}")
-            time.sleep(0.02)
+
+        def problem() -> str:
+            joined = sum(len(slot.clients) for slot in self.snapshot().slots)
+            return f"{joined} of {count} clients joined the agent" if joined < count else ""
+
+        self._wait_while(problem, JOIN_SECONDS)
 
     def wait_for_process(self, process_id: int) -> None:
         """Wait until the process has joined the agent."""
-        deadline = time.monotonic() + JOIN_SECONDS
-        while all(client.process_id != process_id for slot in self.snapshot().slots for client in slot.clients):
+
+        def problem() -> str:
+            joined = any(client.process_id == process_id for slot in self.snapshot().slots for client in slot.clients)
+            return "" if joined else f"process {process_id} did not join the agent"
+
+        self._wait_while(problem, JOIN_SECONDS)
+
+    def _wait_while(self, problem: Callable[[], str], seconds: float) -> None:
+        """Wait until there is no problem any more; raise Unavailable with the last one if that takes longer."""
+        deadline = time.monotonic() + seconds
+        while said := problem():
             if time.monotonic() > deadline:
-                raise Unavailable(f"process {process_id} did not join the agent; the agent's output:\n{self._said()}")
+                raise Unavailable(f"{said}; the agent's output:\n{self._said()}")
             time.sleep(0.02)
 
     def set_policy(self, *, policy: str = "", **fields: float) -> None:

@@ -126,6 +126,17 @@ _HP_REQUEST = Rule(
 )
 
 
+def _needs_park(field: str, why: str = "") -> Rule:
+    """Return the rule that a switch of spec.memory is of use only to pods that park."""
+    return Rule(
+        f"!has(self.{field}) || !self.{field} || {PARKS}",
+        f"spec.memory.{field} needs spec.memory.oversubscribe park{why}: set spec.memory.oversubscribe to park, or "
+        f"remove spec.memory.{field}",
+        field,
+        lambda memory: not member(memory, field) or memory.oversubscribe is Oversubscribe.PARK,
+    )
+
+
 PARKS = "(has(self.oversubscribe) && self.oversubscribe == 'park')"
 UNIFIED = "(has(self.oversubscribe) && self.oversubscribe == 'unified')"
 MEMORY = (
@@ -144,20 +155,8 @@ MEMORY = (
         "oversubscribe",
         lambda memory: memory.oversubscribe is not Oversubscribe.UNIFIED or memory.limit is not None,
     ),
-    Rule(
-        f"!has(self.parkWithLivenessProbe) || !self.parkWithLivenessProbe || {PARKS}",
-        "spec.memory.parkWithLivenessProbe needs spec.memory.oversubscribe park: set spec.memory.oversubscribe to "
-        "park, or remove spec.memory.parkWithLivenessProbe",
-        "parkWithLivenessProbe",
-        lambda memory: not memory.park_with_liveness_probe or memory.oversubscribe is Oversubscribe.PARK,
-    ),
-    Rule(
-        f"!has(self.evictUnparked) || !self.evictUnparked || {PARKS}",
-        "spec.memory.evictUnparked needs spec.memory.oversubscribe park, because no other pod is asked to leave the "
-        "GPU: set spec.memory.oversubscribe to park, or remove spec.memory.evictUnparked",
-        "evictUnparked",
-        lambda memory: not memory.evict_unparked or memory.oversubscribe is Oversubscribe.PARK,
-    ),
+    _needs_park("parkWithLivenessProbe"),
+    _needs_park("evictUnparked", ", because no other pod is asked to leave the GPU"),
 )
 
 

@@ -18,7 +18,6 @@ and agents would write (claims_operator_world.py). The operator's resident memor
 import argparse
 import asyncio
 import asyncio.sslproto
-import contextlib
 import os
 import signal
 import sys
@@ -150,7 +149,7 @@ async def measure(options: argparse.Namespace, plane: ControlPlane, folder: Path
             await world.make(reach)
             agents = Agents(api, port, await world.tokens(), least=0)
             say(f"{options.nodes} nodes offer {options.nodes * GPUS} GPUs")
-            async with _connected(agents, options.nodes):
+            async with agents.connected(options.nodes):
                 await operator.start()
                 await operator.settled()
                 await _until(lambda: _all_notified(agents, options.nodes))
@@ -163,17 +162,6 @@ async def measure(options: argparse.Namespace, plane: ControlPlane, folder: Path
         if operator.process is not None and operator.process.returncode is None:
             await operator.stop(signal.SIGTERM)
         await api.close()
-
-
-@contextlib.asynccontextmanager
-async def _connected(agents: Agents, nodes: int) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(agents.listen(number)) for number in range(nodes)]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _all_notified(agents: Agents, nodes: int) -> bool:

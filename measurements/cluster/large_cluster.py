@@ -26,7 +26,7 @@ import ssl
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,17 @@ class Agents:
         """ When each agent was last sent its pods. """
         self.ended = 0
 
+    @contextlib.asynccontextmanager
+    async def connected(self, nodes: int) -> AsyncIterator[None]:
+        """Let the agents of so many nodes call until the block ends."""
+        tasks = [asyncio.create_task(self.listen(number)) for number in range(nodes)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     async def listen(self, number: int) -> None:
         """Call, again and again, until cancelled."""
         while True:
@@ -328,7 +339,6 @@ async def main() -> None:
     serve = ["--node-pods-address", f"127.0.0.1:{port}", "--node-pods-name", "localhost"]
     serve += ["--node-pods-agents", f"{AGENTS}/agent"]
     operator = Operator(kubeconfig, options.output.with_suffix(".log"), serve)
-    tasks: list[asyncio.Task[None]] = []
     try:
         if not options.made:
             await cluster.make()
@@ -337,17 +347,14 @@ async def main() -> None:
         tokens = await asyncio.gather(*(cluster.token(number) for number in range(options.nodes)))
         print(f"tokens issued after {time.monotonic() - began:.0f} s", flush=True)
         agents = Agents(api, port, list(tokens))
-        tasks += [asyncio.create_task(agents.listen(number)) for number in range(options.nodes)]
-        raw = {"cores": os.cpu_count(), "python": platform.python_version(), "load_at_start": os.getloadavg()}
-        found = {"nodes": options.nodes, "pods": options.nodes * 20, "machine": raw}
-        found |= await measure(cluster, api, operator, agents, options.rest)
-        raw["load_at_end"] = os.getloadavg()
-        options.output.write_text(json.dumps(found, indent=1))
-        print(json.dumps(found, indent=1))
+        async with agents.connected(options.nodes):
+            raw = {"cores": os.cpu_count(), "python": platform.python_version(), "load_at_start": os.getloadavg()}
+            found = {"nodes": options.nodes, "pods": options.nodes * 20, "machine": raw}
+            found |= await measure(cluster, api, operator, agents, options.rest)
+            raw["load_at_end"] = os.getloadavg()
+            options.output.write_text(json.dumps(found, indent=1))
+            print(json.dumps(found, indent=1))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         if operator.process is not None and operator.process.returncode is None:
             await operator.stop(signal.SIGTERM)
         await etcd.close()

@@ -73,6 +73,11 @@ class GpuRoom:
         self._unlisted = used - sum(filter(None, sizes)) if known else None
         self._answer = free, asked
 
+    @property
+    def free(self) -> int | None:
+        """What the driver said last to be free, in bytes; None: it did not say."""
+        return self._answer[0]
+
     def count(self, what: str, seconds: float) -> None:
         """Count that a tenant has left, returned, refused, or was lost, and how long that took."""
         self._counts[what] += 1
@@ -80,7 +85,7 @@ class GpuRoom:
 
     def shown(self) -> GpuParking:
         """Return what people see."""
-        return GpuParking(self._answer[0], self.reserve, dict(self._counts), dict(self._seconds))
+        return GpuParking(self.free, self.reserve, dict(self._counts), dict(self._seconds))
 
     def is_granted(self, client: Client, size: int) -> bool:
         """Return whether the grant allows a client an allocation, which the client counts as held while it asks."""

@@ -85,7 +85,6 @@ class Parking:
         self._asked = self._answered = float("-inf")
         """ When the driver was last asked, and when it was asked before its last answer. """
         self._repeated = 0
-        self._free: dict[str, int | None] = {}
         self._decided = float("-inf")
         self._decided_on: object = None
         """ When and on what the last decision was made; None: it did not know what is free. """
@@ -115,7 +114,7 @@ class Parking:
             return None
         now = time.monotonic()
         due = self._seconds()
-        if at_once or now - self._asked >= due or any(room.grows() for room in self._cards.values()):
+        if at_once or now - self._asked >= due or self._hp_grows():
             await self._ask(now)
             if at_once or due == _WAITING_SECONDS or now - self._decided >= _LOOK_SECONDS or self._is_news():
                 self.decide(time.monotonic(), now)
@@ -252,7 +251,6 @@ class Parking:
     def _answer(self, gpus: list[Gpu], moving: set[str], now: float) -> None:
         """Run in the asking thread."""
         listed: dict[str, Mapping[int, int | None]] = {}
-        frees: dict[str, int | None] = {}
         for gpu in gpus:
             found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
             # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
@@ -261,21 +259,22 @@ class Parking:
                 listed[gpu.uuid] = found
             if (room := self._cards.get(gpu.uuid)) is not None:
                 room.answered(free, found, now)
-            frees[gpu.uuid] = free
-        self._listed, self._free, self._answered = listed, frees, now
+        self._listed, self._answered = listed, now
+
+    def _hp_grows(self) -> bool:
+        return any(room.grows() for room in self._cards.values())
 
     def _is_news(self) -> bool:
         """Return whether hp grows, or a decision would see something else than the last one did."""
-        if any(room.grows() for room in self._cards.values()):
-            return True
-        return self._decided_on is None or self._decided_on != self._news()
+        return self._hp_grows() or self._decided_on is None or self._decided_on != self._news()
 
     def _news(self) -> object:
         """Return what changes while tenants move: what the driver says, and what their clients answer."""
         moving = (
             each for each in self.tenants.present.values() if each.known.place in (Place.LEAVING, Place.RETURNING)
         )
-        return self._free, self._listed, [client.record.parking for each in moving for client in each.clients]
+        free = [room.free for room in self._cards.values()]
+        return free, self._listed, [client.record.parking for each in moving for client in each.clients]
 
     def _end(self) -> None:
         """Forget everything: nobody parks any more."""

@@ -20,7 +20,7 @@ LEVELS_MAX = 4
 FOLDERS_MAX = 4096
 """ So many folders of one level are looked at; a node with 250 pods has fewer. """
 _SEARCH_AGAIN_SECONDS = 60.0
-_UNIFIED, _MEMORY = "", "memory"
+UNIFIED, _MEMORY = "", "memory"
 
 
 class CgroupFolders:
@@ -89,14 +89,20 @@ def memory_path(text: str) -> tuple[str, str]:
     Returns:
         The controller is `memory` for v1, empty for v2; the path is empty if no line names one.
     """
+    found = paths(text)
+    controller = _MEMORY if _MEMORY in found else UNIFIED
+    return controller, found.get(controller, "")
+
+
+def paths(text: str) -> dict[str, str]:
+    """Return the path of the cgroup of each controller, in the content of a /proc/PID/cgroup; that of v2 is UNIFIED."""
     found: dict[str, str] = {}
     for line in text.split("\n"):  # the name of a cgroup may have any other character that ends a line in Python
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if path.startswith("/"):
             found |= dict.fromkeys(controllers.split(","), path)
-    controller = _MEMORY if _MEMORY in found else _UNIFIED
-    return controller, found.get(controller, "")
+    return found
 
 
 def split(path: str) -> tuple[int, str]:

@@ -12,12 +12,11 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from orion.node_agent.processes.cgroup_folders import PROC, contains, folders_ending, split
+from orion.node_agent.processes.cgroup_folders import PROC, UNIFIED, contains, folders_ending, paths, split
 
 HIERARCHY = Path("/sys/fs/cgroup")
 _HEX = "[0-9a-f]"
 _POD = re.compile(rf"[/-]pod({_HEX}{{8}}([-_]?){_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{4}}\2{_HEX}{{12}})(?:\.slice)?/")
-_UNIFIED = "0::"
 
 
 def pod_uid(groups: str) -> str:
@@ -46,8 +45,7 @@ def container_cgroup(process_id: int, proc: Path = PROC, hierarchy: Path = HIERA
         groups = (proc / str(process_id) / "cgroup").read_text(errors="replace")
     except OSError:
         return None
-    path = next((line.removeprefix(_UNIFIED) for line in groups.split("\n") if line.startswith(_UNIFIED)), "")
-    below = split(path)[1]
+    below = split(paths(groups).get(UNIFIED, ""))[1]
     ends = [match.end() for match in _POD.finditer(f"/{below}/")]
     inside = f"/{below}/"[ends[-1] :].strip("/").split("/") if ends else [""]
     if not inside[0]:

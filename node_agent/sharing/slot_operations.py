@@ -74,7 +74,6 @@ class SlotOperations:
             request_milli=saved.request_milli,
             limit_milli=saved.limit_milli,
         )
-        slot.write_known_limit()
         slot.share_memory(
             MemorySharing(saved.memory_request_bytes, saved.memory_parks, saved.memory_unified, saved.memory_wait_ms)
         )
@@ -199,8 +198,6 @@ class SlotOperations:
         gpu = self._saved.find(uuid)
         slot = gpu.shared_gpu.slot(name)
         changed = slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
-        if memory_limit_bytes is not None:
-            slot.write_known_limit()  # also an unchanged one: the device plugin removes the file while no agent answers
         if changed | (memory_sharing is not None and slot.share_memory(memory_sharing)):
             gpu.joining.credit.look_at(slot)
             self._parking.wake()

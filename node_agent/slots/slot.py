@@ -104,6 +104,8 @@ class Slot:
         changed = {name: each for name, each in given.items() if each is not None and each != getattr(self.grant, name)}
         if changed:
             self._write(self.grant._replace(**changed))
+        if memory_limit_bytes is not None:
+            self.write_known_limit()  # also an unchanged one: what gives slots removes the file while no agent answers
         return bool(changed)
 
     def share_memory(self, sharing: MemorySharing) -> bool:
@@ -150,11 +152,8 @@ class Slot:
             self.page.announce_plan()
 
     def _write(self, grant: pages.Grant) -> None:
-        limit_changed = grant.memory_limit_bytes != self.grant.memory_limit_bytes
         self.grant = grant
         self.page.write(grant)
-        if limit_changed:
-            self.write_known_limit()
 
     def close(self) -> None:
         """Close the page and what the clients learnt; the directory and the file stay."""

@@ -33,14 +33,20 @@ def keeps_room(cards: Cards, hp: ProtocolClient) -> bool:
     return cards.parking("be-0").keeps_room
 
 
+def refused_until_it_keeps_room(cards: Cards, reason: ParkingReason) -> set[int]:
+    """Refuse to leave for hp until the agent says that the slot keeps room; return the wishes that were refused."""
+    tenant, hp, times = cards.be("be-0", 6000), cards.hp(), set[int]()
+
+    def keeps() -> bool:
+        refuse(tenant, reason, times)
+        return keeps_room(cards, hp)
+
+    eventually(keeps)
+    return times
+
+
 def test_who_will_never_leave_keeps_room_at_once_if_hp_needs_it(patient: Cards) -> None:
-    tenant, hp, times = patient.be("be-0", 6000), patient.hp(), set[int]()
-
-    def refuses() -> bool:
-        refuse(tenant, ParkingReason.MANAGED, times)
-        return keeps_room(patient, hp)
-
-    eventually(refuses)
+    times = refused_until_it_keeps_room(patient, ParkingReason.MANAGED)
     assert len(times) == 1
 
 
@@ -58,13 +64,7 @@ def test_who_refuses_only_for_now_keeps_no_room_yet(patient: Cards) -> None:
 
 
 def test_who_refuses_again_when_it_is_asked_again_keeps_room(cards: Cards) -> None:
-    tenant, hp, times = cards.be("be-0", 6000), cards.hp(), set[int]()
-
-    def refuses() -> bool:
-        refuse(tenant, ParkingReason.BUSY, times)
-        return keeps_room(cards, hp)
-
-    eventually(refuses)
+    times = refused_until_it_keeps_room(cards, ParkingReason.BUSY)
     assert len(times) > 1
 
 

@@ -67,7 +67,7 @@ class Moving:
         return ()
 
 
-class Leaving:
+class Leaving(Moving):
     """Tenants of which one is about to leave."""
 
     def __init__(self) -> None:
@@ -80,14 +80,8 @@ class Leaving:
             )
         }  # fmt: skip
 
-    def look(self, *_: Any) -> dict[str, bool]:
-        return {}
-
     def moved_since(self, _: float) -> bool:
         return False
-
-    def views(self, *_: Any) -> tuple[()]:
-        return ()
 
 
 @pytest.fixture
