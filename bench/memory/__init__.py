@@ -1,9 +1,9 @@
 """`orion bench memory`: do slots keep their memory limits, and do be tenants leave and come back in time?
 
-scenario   what to measure: settings of four kinds
+scenario   what to measure: settings of several kinds
 runs       makes the run of each setting that the output folder lacks
 stage      a GPU of a chosen size under a private agent, and its tenants
-changes, growth, density, limit   one kind of setting each: the run, and its figures
+changes, growth, beside, density, limit, moving, need, agent_cost   one kind of setting each: the run, and its figures
 report     the table of an output folder
 
 Processes of tenants:

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import agent_cost, changes, density, growth, limit, moving, need
+from orion.bench.memory import agent_cost, beside, changes, density, growth, limit, moving, need
 from orion.errors import Unreadable
 
 _ROWS = {
     "changes": changes.rows,
     "growth": growth.rows,
+    "beside": beside.rows,
     "density": density.rows,
     "limit": limit.rows,
     "moving": moving.rows,

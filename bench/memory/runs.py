@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import agent_cost, changes, density, growth, limit, moving, need
+from orion.bench.memory import agent_cost, beside, changes, density, growth, limit, moving, need
 from orion.bench.memory.scenario import SIMULATED_ONLY, Scenario
 from orion.bench.memory.stage import Stage
 
 _KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
     "changes": changes.measure,
     "growth": growth.measure,
+    "beside": beside.measure,
     "density": density.measure,
     "limit": limit.measure,
     "moving": moving.measure,

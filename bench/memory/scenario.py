@@ -72,6 +72,18 @@ class Growth(Setting):
     resident_seconds: Seconds = 10.0
 
 
+class Beside(Setting):
+    """hp serves in windows by turns: beside resident trainers, and while they leave and come back."""
+
+    kind: Literal["beside"]
+    tenants: int = Field(ge=1, le=32)
+    gib: Gib
+    hp: Server
+    seconds: Seconds
+    """ Of a window. """
+    pairs: int = Field(default=4, ge=1)
+
+
 class Density(Setting):
     """More trainers than fit take turns beside hp."""
 
@@ -151,7 +163,7 @@ SIMULATED_ONLY = {
 }
 """ Kinds that run on the simulated GPU only, and why. """
 
-Kind = Annotated[Changes | Growth | Density | Limit | Moving | Need | AgentCost, Field(discriminator="kind")]
+Kind = Annotated[Changes | Growth | Beside | Density | Limit | Moving | Need | AgentCost, Field(discriminator="kind")]
 
 
 class Scenario(_Strict):

@@ -38,6 +38,13 @@ def test_no_allocation_of_a_growing_hp_fails(tmp_path: Path) -> None:
     assert run["parkings"]["left"] > 0
 
 
+def test_hp_serves_the_same_requests_with_changes_and_without(tmp_path: Path) -> None:
+    run = measured("beside", tmp_path)
+    assert [each["moves"] for each in run["windows"]] == [True, False, False, True]
+    assert [bool(each["changes"]) for each in run["windows"]] == [True, False, False, True]
+    assert {len(each["ends"]) - len(each["arrivals"]) for each in run["windows"]} == {0}
+
+
 def test_all_trainers_compute_although_not_all_fit(tmp_path: Path) -> None:
     run = measured("density", tmp_path)
     assert all(run["all"]["steps"])
@@ -97,12 +104,12 @@ def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) 
 @pytest.mark.parametrize("path", sorted(scenario.SHIPPED.parent.glob("memory*.yaml")), ids=lambda path: path.stem)
 def test_installed_scenarios_have_settings_of_each_kind(path: Path) -> None:
     settings = scenario.read(path).settings
-    kinds = ["changes", "growth", "density", "limit", "moving", "need", "agent"]
+    kinds = ["changes", "growth", "beside", "density", "limit", "moving", "need", "agent"]
     assert list(dict.fromkeys(setting.kind for setting in settings)) == kinds
     assert len({setting.name for setting in settings}) == len(settings)
 
 
 def test_a_setting_can_be_named_instead_of_a_file() -> None:
     found, only = scenario.chosen("growth", None)
-    assert (len(found.settings), only) == (8, "growth")
+    assert (len(found.settings), only) == (9, "growth")
     assert scenario.chosen(str(scenario.SHIPPED), "limit")[1] == "limit"

@@ -1,0 +1,139 @@
+"""Shows what the peer of a killed rank sees: NCCL's own error, or the watchdog's end, with Orion as without it.
+
+    NCCL_NVLS_ENABLE=0 python measurements/probes/dead_rank.py > dead_rank.jsonl
+
+It needs two GPUs and PyTorch. Two ranks sum tensors over NCCL, and rank 1 kills itself in the middle: first without
+Orion, then as a be job beside an hp on GPU 0. `waits`: rank 0 waits for each sum with a time limit, gets the error,
+gives the communicator up and multiplies matrices. `watchdog`: it waits for the GPU, as most programs do, and PyTorch's
+watchdog ends it. Each line of JSON has what rank 0 said and how it ended. The last line says whether both end alike.
+"""
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from orion.bench.managed import ManagedGPU
+from orion.bench.workers.crew import Crew
+
+ELEMENTS, SUMS_BEFORE, PRODUCTS = 1 << 20, 2000, 200
+TIME_LIMIT_S, LIMIT_S = 8, 60
+HP_RATE, HP_DELAY_S, HP_SECONDS = 80.0, 6.0, 50.0
+KINDS = ("waits", "watchdog")
+
+
+def rank_main(kind: str) -> None:
+    """Run as one rank, which the variables of `torchrun` name."""
+    torch = importlib.import_module("torch")
+    distributed = importlib.import_module("torch.distributed")
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    device = torch.device("cuda", rank)
+    distributed.init_process_group("nccl", device_id=device, timeout=timedelta(seconds=TIME_LIMIT_S))
+    values = torch.ones(ELEMENTS, device=device)
+    square = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16)
+    number, last = 0, time.monotonic()
+    try:
+        while True:
+            square @ square
+            work = distributed.all_reduce(values * number, async_op=True)
+            if kind == "waits":
+                work.wait()
+            torch.cuda.synchronize()
+            number, last = number + 1, time.monotonic()
+            if rank == 1 and number == SUMS_BEFORE:
+                os.kill(os.getpid(), signal.SIGKILL)
+    except Exception as error:
+        after = time.monotonic() - last
+        said = {"error": type(error).__name__, "text": str(error).splitlines()[0][:200], "after_s": round(after, 1)}
+        print(json.dumps({"sums": number, **said}), flush=True)
+    distributed.distributed_c10d._abort_process_group()
+    begun = time.monotonic()
+    for _ in range(PRODUCTS):
+        square @ square
+    torch.cuda.synchronize()
+    print(json.dumps({"products": PRODUCTS, "seconds": round(time.monotonic() - begun, 3)}), flush=True)
+    os._exit(0)
+
+
+def run_ranks(kind: str, environment: Mapping[str, str], beside: str) -> dict[str, Any]:
+    """Run both ranks to their end; return and print what happened to rank 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {**environment, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"TORCH_NCCL_BLOCKING_WAIT": "1"} if kind == "waits" else {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
+    words = [sys.executable, __file__, "--rank", kind]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    ranks = [subprocess.Popen(words, env={**shared, "RANK": str(rank)}, **pipes) for rank in range(2)]  # type: ignore[call-overload]
+    found: dict[str, Any] = {"kind": kind, "beside": beside}
+    try:
+        ranks[1].wait(LIMIT_S)
+        died = time.monotonic()
+        out, errors = ranks[0].communicate(timeout=LIMIT_S)
+        found |= {"status": ranks[0].returncode, "ended_after_s": round(time.monotonic() - died, 1)}
+        for line in out.decode().splitlines():
+            found |= json.loads(line) if line.startswith("{") else {}
+        lines = errors.decode(errors="replace").splitlines()
+        found["said"] = [line[:240] for line in lines if "ProcessGroupNCCL" in line or "NCCL error" in line][:4]
+    except subprocess.TimeoutExpired:
+        found["hangs"] = True
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def arrivals() -> list[float]:
+    """Return hp's arrivals, in seconds."""
+    chosen, at = random.Random(1), 0.0
+    times = []
+    while at < HP_SECONDS:
+        at += chosen.expovariate(HP_RATE)
+        times.append(at)
+    return times
+
+
+def check() -> int:
+    """Run the ranks without Orion and under it; return 0 if rank 0 ends alike."""
+    plain = [run_ranks(kind, os.environ, "nobody, without Orion") for kind in KINDS]
+    with contextlib.ExitStack() as stack:
+        managed = stack.enter_context(ManagedGPU(dict(os.environ), simulated=False))
+        managed.set_policy(policy="orion")
+        crew = stack.enter_context(Crew())
+        one = {**managed.client_environment("hp"), "CUDA_VISIBLE_DEVICES": managed.gpu.uuid}
+        hp = crew.start("hp", "resnet50-inference", {"batch": 64, "mode": "graph"}, one)
+        crew.ready(hp)
+        hp.command(do="serve", begin=time.monotonic() + HP_DELAY_S, arrivals=arrivals())
+        hooked = [run_ranks(kind, managed.client_environment("be", all_gpus=True), "hp") for kind in KINDS]
+        (served,) = crew.gather(hp, seconds=120)
+    delays = sorted(end - due for end, due in zip(served["ends"], arrivals(), strict=True))
+    same = all(
+        one.get("status") == other.get("status") and one.get("error") == other.get("error") and "hangs" not in other
+        for one, other in zip(plain, hooked, strict=True)
+    )
+    at = {f"hp_p{rank}_ms": round(delays[len(delays) * rank // 100] * 1e3, 3) for rank in (50, 99)}
+    print(json.dumps({"same": same, "hp_requests": len(delays), **at}))
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rank", choices=KINDS, help="run as one rank")
+    kind = parser.parse_args().rank
+    if kind:
+        rank_main(kind)
+    else:
+        sys.exit(check())
