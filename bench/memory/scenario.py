@@ -73,7 +73,7 @@ class Growth(Setting):
 
 
 class Beside(Setting):
-    """hp serves in windows by turns: beside resident trainers, and while they leave and come back."""
+    """hp serves in windows in turns: beside resident trainers, and while they leave and come back."""
 
     kind: Literal["beside"]
     tenants: int = Field(ge=1, le=32)
