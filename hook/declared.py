@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-CLASSES = ("gate", "submit", "synchronise", "capture", "memory", "lifetime", "stream", "lookup", "pass")
+CLASSES = ("gate", "submit", "synchronise", "capture", "memory", "lifetime", "stream", "quiet", "lookup", "pass")
 FOLDER = Path(__file__).resolve().parent / "declarations"
 
 _BRACES = re.compile(r"(\w+)\{([\w,]*)\}$")

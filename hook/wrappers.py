@@ -355,6 +355,14 @@ def _about_stream(function: Function, declaration: Declaration) -> list[str]:
     return [f"return {_real(function)};"]
 
 
+def _quiet(function: Function, _: Declaration) -> list[str]:
+    return [
+        "struct orion_quiet quiet;",
+        "orion_quiet_begin(&quiet);",
+        *_calling(function, ["orion_quiet_end(&quiet);"]),
+    ]
+
+
 _BODIES = {
     "gate": _gate,
     "submit": _submit,
@@ -363,6 +371,7 @@ _BODIES = {
     "memory": _memory,
     "lifetime": _lifetime,
     "stream": _about_stream,
+    "quiet": _quiet,
 }
 
 

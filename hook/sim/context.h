@@ -25,6 +25,11 @@ unsigned long long sim_context_new_id(void); /* ids are never reused */
  * `green` is not NULL, waits only for the streams of that green context. */
 void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *green);
 
+/* Waits for the work queued in the context. Meanwhile the context keeps the GPU's time slices, like one whose stream waits for
+ * an event. So does the driver of an H200 where it loads code, or gives kernels more local memory
+ * (measurements/probes/blocked_calls.c). Does nothing while a stream of the context is being captured. */
+void sim_context_settle(struct CUctx_st *context);
+
 /* The stream of a context with the lowest id above `after`; NULL: none. Under the lock. */
 struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,
                                              unsigned long long after);

@@ -63,6 +63,7 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
 {
     SIM_CONTEXT(context);
     SIM_REFUSE(limit >= CU_LIMIT_MAX, CUDA_ERROR_UNSUPPORTED_LIMIT);
+    if (limit == CU_LIMIT_STACK_SIZE) sim_context_settle(context);
     context->limits[limit] = value;
     return CUDA_SUCCESS;
 }

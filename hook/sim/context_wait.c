@@ -14,6 +14,25 @@ static CUresult synchronise(struct CUctx_st *context, struct CUgreenCtx_st *gree
     return sim_context_error(context);
 }
 
+void sim_context_settle(struct CUctx_st *context)
+{
+    struct sim_position position;
+    if (sim_capture_refuse_context(context, NULL)) return;
+    for (unsigned long long after = 0;;) {
+        sim_enter();
+        struct CUstream_st *next = sim_context_stream_after(context, NULL, after);
+        if (next) position = sim_stream_position(next);
+        sim_leave();
+        if (!next) break;
+        after = next->id;
+        if (next != context->everything && sim_submit_event_wait(context->everything, &position)) return;
+    }
+    sim_enter();
+    position = sim_stream_position(context->everything);
+    sim_leave();
+    sim_wait(&position);
+}
+
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     SIM_CONTEXT(context);

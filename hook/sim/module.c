@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "context.h"
 #include "image.h"
 
 struct CUmod_st {
@@ -59,6 +60,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *text)
     SIM_REFUSE(!module || !text, CUDA_ERROR_INVALID_VALUE);
     struct sim_image *image;
     SIM_TRY(sim_image_parse(text, &image));
+    sim_context_settle(context);
     CUresult result = module_of(image, context, module);
     if (result) sim_image_free(image);
     return result;

@@ -113,6 +113,7 @@ struct sim_kernel {
     int parameter_count;
     uint16_t parameter_size[SIM_PARAMETERS], parameter_offset[SIM_PARAMETERS];
     int max_dynamic_shared, preferred_carveout;
+    _Atomic bool loaded; /* its code is on the GPU: from its first launch on */
 };
 
 /* The address of a log is a parameter of a kernel, 0: none; the next parameter is what the kernel appends when it has

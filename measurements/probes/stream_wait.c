@@ -11,6 +11,7 @@
 
 #define KERNELS 500
 #define REQUESTS 60
+#define MIB (1u << 20)
 
 static const char source[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -114,10 +115,12 @@ static void requests(const char *beside)
 /* -- A request beside a process whose streams are blocked ------------------------------------------------------------- */
 
 /* `waits` streams wait on the word, and `events` streams wait for an event of the first of them. If `behind_word`, they first
- * wait on a second word, which the first stream writes after the event. */
+ * wait on a second word, which the first stream writes after the event. `behind` says what is behind each wait, a letter for
+ * each (see `put`); NULL: 50 kernels. */
 struct blocked {
     const char *name;
     int waits, events, behind_word;
+    const char *behind;
 };
 static const struct blocked cases[] = {
     {"an idle process", 0, 0, 0},
@@ -127,8 +130,63 @@ static const struct blocked cases[] = {
     {"a process with a stream blocked in a wait, and 3 that wait for its event", 1, 3, 0},
     {"a process with a stream blocked in a wait, and one that waits for its event behind a word", 1, 1, 1},
     {"a process with a stream blocked in a wait, and 3 that wait for its event behind a word", 1, 3, 1},
+    {"a process with a stream blocked in a wait, and nothing behind it", 1, 0, 0, ""},
+    {"a process with a stream blocked in a wait, and an event behind it", 1, 0, 0, "e"},
+    {"a process with a stream blocked in a wait, and a memset of 4 bytes behind it", 1, 0, 0, "s"},
+    {"a process with a stream blocked in a wait, and a memset of one word behind it", 1, 0, 0, "w"},
+    {"a process with a stream blocked in a wait, and a memset of 1 MiB behind it", 1, 0, 0, "S"},
+    {"a process with a stream blocked in a wait, and a 2D memset behind it", 1, 0, 0, "2"},
+    {"a process with a stream blocked in a wait, a memset and a kernel behind it", 1, 0, 0, "sk"},
+    {"a process with a stream blocked in a wait, a kernel and a memset behind it", 1, 0, 0, "ks"},
+    {"a process with a stream blocked in a wait, a kernel, a memset and a kernel behind it", 1, 0, 0, "ksk"},
+    {"a process with a stream blocked in a wait, a memset and an event behind it", 1, 0, 0, "se"},
+    {"a process with a stream blocked in a wait, and a copy of 4 bytes in the GPU behind it", 1, 0, 0, "c"},
+    {"a process with a stream blocked in a wait, and a copy of 1 MiB in the GPU behind it", 1, 0, 0, "C"},
+    {"a process with a stream blocked in a wait, and a copy of 4 bytes to the GPU behind it", 1, 0, 0, "h"},
+    {"a process with a stream blocked in a wait, and a copy of 1 MiB to the GPU behind it", 1, 0, 0, "H"},
+    {"a process with a stream blocked in a wait, a copy of 1 MiB to the GPU and a kernel behind it", 1, 0, 0, "Hk"},
+    {"a process with a stream blocked in a wait, a copy of 4 bytes to the GPU and a kernel behind it", 1, 0, 0, "hk"},
+    {"a process with a stream blocked in a wait, and a copy of 4 bytes from the GPU behind it", 1, 0, 0, "d"},
+    {"a process with a stream blocked in a wait, and a copy of 1 MiB from the GPU behind it", 1, 0, 0, "D"},
+    {"a process with a stream blocked in a wait, a copy of 4 bytes from the GPU and a kernel behind it", 1, 0, 0, "dk"},
+    {"a process with a stream blocked in a wait, a kernel, a copy of 1 MiB from the GPU and a kernel behind it", 1, 0, 0, "kDk"},
+    {"a process with a stream blocked in a wait, and a write of a word behind it", 1, 0, 0, "v"},
+    {"a process with a stream blocked in two waits, and a memset behind them", 1, 0, 0, "as"},
+    {"a process with a stream blocked in a wait, a write of a word and a memset behind it", 1, 0, 0, "vs"},
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
+
+static CUdeviceptr memory, other;
+static void *host;
+static CUevent behind;
+
+static void prepare(void)
+{
+    must(cuMemAlloc(&memory, MIB), "memory");
+    must(cuMemAlloc(&other, MIB), "memory");
+    must(cuMemAllocHost(&host, MIB), "host memory");
+    must(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING), "event");
+}
+
+static void put(char letter)
+{
+    switch (letter) {
+    case 'k': spin(100, 132); break;
+    case 'a': await_word(); break;
+    case 'e': must(cuEventRecord(behind, stream), "record"); break;
+    case 'v': must(cuStreamWriteValue32(stream, address + 8, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write"); break;
+    case 's': must(cuMemsetD8Async(memory, 0, 4, stream), "memset"); break;
+    case 'w': must(cuMemsetD32Async(memory, 0, 1, stream), "memset"); break;
+    case 'S': must(cuMemsetD8Async(memory, 0, MIB, stream), "memset"); break;
+    case '2': must(cuMemsetD2D8Async(memory, 1024, 0, 16, 16, stream), "memset"); break;
+    case 'c': must(cuMemcpyDtoDAsync(other, memory, 4, stream), "copy"); break;
+    case 'C': must(cuMemcpyDtoDAsync(other, memory, MIB, stream), "copy"); break;
+    case 'h': must(cuMemcpyHtoDAsync(memory, host, 4, stream), "copy"); break;
+    case 'H': must(cuMemcpyHtoDAsync(memory, host, MIB, stream), "copy"); break;
+    case 'd': must(cuMemcpyDtoHAsync(host, memory, 4, stream), "copy"); break;
+    case 'D': must(cuMemcpyDtoHAsync(host, memory, MIB, stream), "copy"); break;
+    }
+}
 
 static void block(const struct blocked *how)
 {
@@ -143,8 +201,9 @@ static void block(const struct blocked *how)
         if (i >= how->waits && how->behind_word) must(cuStreamWaitValue32(stream, address + 4, 1, CU_STREAM_WAIT_VALUE_EQ), "wait");
         if (i < how->waits) await_word();
         else must(cuStreamWaitEvent(stream, event, 0), "wait for the event");
-        for (int k = 0; k < 50; k++) spin(100, 132);
-        if (i > 0) continue;
+        for (int k = 0; how->behind == NULL && k < 50; k++) spin(100, 132);
+        for (const char *letter = how->behind; letter != NULL && *letter != 0; letter++) put(*letter);
+        if (i > 0 || how->behind != NULL) continue;
         must(cuEventRecord(event, stream), "record");
         must(cuStreamWriteValue32(stream, address + 4, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write");
     }
@@ -172,6 +231,7 @@ int main(void)
     from_open_to_done(5000);
     from_open_to_done(50000);
     is_in_order();
+    prepare();
     for (int i = 0; i < CASES; i++) {
         block(&cases[i]);
         *turn = 2 * i + 1;

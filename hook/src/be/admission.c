@@ -4,6 +4,7 @@
 #include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
+#include "be/quiet.h"
 #include "be/state.h"
 #include "be/stop.h"
 #include "be/turns.h"
@@ -12,12 +13,13 @@
 #include "be/work.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
+#include "learning/kernels.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
 
-#define MIXED_NS ORION_SECOND /* for so long, graphs with branches go behind the valve once one has waited too long */
+#define MIXED_NS ORION_SECOND /* for so long, all work goes behind the valve once some has waited too long for an empty one */
 #define STEP_NS ORION_MILLISECOND
 #define SPINNING_NS (100 * ORION_MICROSECOND) /* what counts for work of which the hook cannot know how long it waits */
 
@@ -28,28 +30,41 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
     return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
-/* -- Graphs with branches -------------------------------------------------------------------------------------------- */
+/* -- Work that must not be behind a wait ------------------------------------------------------------------------------- */
 
 /* A graph with branches should not be behind a wait: the driver's streams for the branches would wait for the held stream, as
- * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/programs.md). So it is
- * held on the CPU, and begins when no work in flight can be held.
+ * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/programs.md). Nor should
+ * the first launch of a kernel: the driver may load its code then, and wait for work that is held (be/quiet.h). So these are
+ * held on the CPU, and begin when no work in flight can be held.
  *
- * Other threads may always have work in flight, and that work may wait for this graph. So the wait is bounded; then graphs
- * go behind the valve for a while. Launches of another stop than the valve do so in any case. */
-static bool goes_behind_no_wait(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+ * Other threads may always have work in flight, and that work may wait for this launch. So the wait is bounded; then all
+ * launches go behind the valve for a while. Launches of another stop than the valve do so in any case. */
+static uint32_t kind_of_unheld(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work,
+                               bool is_new)
 {
-    if (work->launch.graph == NULL || !orion_graph_has_branches(orion_graphs(process), work->launch.graph)) return false;
-    return work->stop == NULL && orion_now() > atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS;
+    bool branches = work->launch.graph != NULL && orion_graph_has_branches(orion_graphs(process), work->launch.graph);
+    if ((!branches && !is_new) || work->stop != NULL || orion_now() <= atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS) return 0;
+    return ORION_ADMITTED_UNHELD | (branches ? ORION_ADMITTED_BRANCHES : 0);
+}
+
+/* Whether this is the first launch of a kernel, where work may be held. To identify it can load its code, so the wait comes first. */
+static bool is_new_kernel(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work)
+{
+    if (work->identity != ORION_IDENTITY_UNREAD || orion_kernel_is_known(orion_kernels(process), work->launch.function))
+        return false;
+    if (!orion_quiet_matters(process, stream_record->gpu)) return false;
+    orion_quiet_wait(process, stream_record);
+    return true;
 }
 
 /* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */
 
-/* How much work may be in flight with a launch that is held on the CPU. Of a graph with branches two pieces: one that runs,
- * and the next. */
+/* How much work may be in flight with a launch that is held on the CPU: a window. Of a graph with branches two pieces: one that
+ * runs, and the next. */
 static uint64_t held_room(struct orion_gpu *gpu, const struct orion_work *work, uint64_t window)
 {
-    if (!(work->flags & ORION_ADMITTED_BRANCHES)) return window;
-    return orion_valve_may_hold(gpu) ? 0 : 2 * (window + window / 4);
+    if ((work->flags & ORION_ADMITTED_UNHELD) && orion_valve_may_hold(gpu)) return 0;
+    return work->flags & ORION_ADMITTED_BRANCHES ? 2 * (window + window / 4) : window;
 }
 
 /* Tries once to let a be launch through where contexts are time-sliced. If the stream can wait for the stop on the GPU,
@@ -62,7 +77,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process)) &&
-                 !(work->flags & ORION_ADMITTED_BRANCHES);
+                 !(work->flags & ORION_ADMITTED_UNHELD) && !orion_quiet_is_wanted(gpu);
     /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
      * wait into the stream before this work and another wait after it. */
     uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
@@ -130,8 +145,8 @@ static bool enter(struct orion_process *process, struct orion_stream_record *str
                                                      : enter_time_sliced(process, stream_record, work, expected);
 }
 
-/* The same for a graph with branches, which goes behind the valve once it has waited for longer than all work in flight can
- * take. *counted: how long. A try takes longer than a step of the window's wait only while hp is busy. */
+/* The same for work that should not be behind a wait: it goes behind the valve once it has waited for longer than all work in
+ * flight can take. *counted: how long. A try takes longer than a step of the window's wait only while hp is busy. */
 static bool enter_in_time(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                           uint64_t expected, uint64_t *counted)
 {
@@ -142,7 +157,7 @@ static bool enter_in_time(struct orion_process *process, struct orion_stream_rec
     *counted += now - before < STEP_NS ? now - before : STEP_NS;
     if (*counted < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) return false;
     atomic_store(&orion_be(gpu)->mixed_ns, now);
-    work->flags &= ~ORION_ADMITTED_BRANCHES;
+    work->flags &= ~(ORION_ADMITTED_UNHELD | ORION_ADMITTED_BRANCHES);
     return false;
 }
 
@@ -165,19 +180,20 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     struct orion_gpu *gpu = stream_record->gpu;
     bool sample, waited = false;
     uint64_t counted = 0;
+    bool is_new = is_new_kernel(process, stream_record, work);
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     /* orion_kernel_note may find, by the kernel's name, a measurement of another process or a row of a profile. */
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
-    if (goes_behind_no_wait(process, gpu, work)) work->flags |= ORION_ADMITTED_BRANCHES;
+    work->flags |= kind_of_unheld(process, gpu, work, is_new);
     if ((work->flags & ORION_ADMITTED_SPINS) && work->stop != NULL) { /* without a stop, its time is all that bounds it */
         expected = SPINNING_NS;
         sample = false;
     }
-    while (work->flags & ORION_ADMITTED_BRANCHES ? !enter_in_time(process, stream_record, work, expected, &counted)
-                                                 : !enter(process, stream_record, work, expected)) {
+    while (work->flags & ORION_ADMITTED_UNHELD ? !enter_in_time(process, stream_record, work, expected, &counted)
+                                               : !enter(process, stream_record, work, expected)) {
         if (!orion_admits(gpu)) return; /* the policy changed during the wait */
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;

@@ -26,6 +26,7 @@ struct orion_be {
     /* Guarded by the ledger: time of the last wait for the window; for how long launches have waited since work last
      * completed, without the time for which hp held the work. */
     uint64_t waited_ns, stuck_ns;
+    _Atomic uint32_t quiet;          /* threads that wait for an empty context, or call the driver with one; see quiet.h */
     _Atomic uint64_t mixed_ns;       /* when a graph with branches last waited too long; see admission.c */
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     _Atomic uint64_t head_ns;        /* when the oldest work in flight began to run, estimated; written under the ledger */

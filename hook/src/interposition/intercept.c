@@ -17,6 +17,7 @@
 #include "parking/room.h"
 #include "be/graph_copies.h"
 #include "be/graph_updates.h"
+#include "be/quiet.h"
 #include "core/core.h"
 #include "core/graph_launch.h"
 #include "core/lifetimes.h"

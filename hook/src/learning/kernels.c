@@ -119,6 +119,16 @@ struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const vo
     return key;
 }
 
+bool orion_kernel_is_remembered(struct orion_kernels *kernels, const void *function)
+{
+    struct orion_kernel_key key;
+    uint64_t word = orion_kernel_word(kernels, function);
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++)
+        if (orion_kernel_read(kernels, &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)], word, &key))
+            return true;
+    return false;
+}
+
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function)
 {
     struct orion_kernel_key key;

@@ -79,6 +79,16 @@ static inline struct orion_kernel_key orion_kernel_key(struct orion_kernels *ker
     return orion_kernel_ask(kernels, function);
 }
 
+/* Whether the table has the kernel; false also if it has been replaced. */
+bool orion_kernel_is_remembered(struct orion_kernels *kernels, const void *function);
+static inline bool orion_kernel_is_known(struct orion_kernels *kernels, const void *function)
+{
+    const struct orion_kernel *home = &kernels->entry[orion_kernel_home(function)];
+    if (__builtin_expect(atomic_load_explicit(&home->word, memory_order_relaxed) == orion_kernel_word(kernels, function), 1))
+        return true;
+    return orion_kernel_is_remembered(kernels, function);
+}
+
 /* Whether the name is that of a collective: NCCL and compatible libraries begin their kernels' names with "nccl". The
  * name may be mangled. */
 bool orion_collective_is_name(const char *kernel);

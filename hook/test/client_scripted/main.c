@@ -17,6 +17,9 @@
  *   follow STREAM OTHER    cuEventRecord on STREAM, cuStreamWaitEvent on OTHER
  *   query [STREAM]         cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   equery [STREAM]        cuEventRecord, cuEventQuery until the result is not CUDA_ERROR_NOT_READY
+ *   kernels N              loads the kernel N more times
+ *   code WAY               0 loads the kernel again; 1 the first launch of one that `kernels` has loaded, 100 us on stream 1;
+ *                          2 cuCtxSetLimit for the stack; 3 loads it as a library, and launches it
  *   future [WAY]           looks up a function of a newer driver by cuGetProcAddress, or by dlsym if WAY is 1; calls it
  *   loop SECONDS US K      closed loop: K kernels of US, synchronise; RESULT: iterations; MORE: CPU seconds
  *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: start and synchronise of each
@@ -112,6 +115,8 @@ static const struct {
     {"follow", follow},
     {"query", query},
     {"equery", query_event},
+    {"kernels", load_kernels},
+    {"code", call_for_code},
     {"future", future},
     {"loop", loop},
     {"stamps", stamps},

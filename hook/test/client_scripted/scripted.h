@@ -34,6 +34,10 @@ CUstream stream_of(double number);
 command in_green_context;
 command meet, meet_in_clusters, meet_in_graph;
 
+/* -- code.c: calls for which the driver loads code ------------------------------------------------------------------------ */
+
+command load_kernels, call_for_code;
+
 /* -- graphs.c: graphs whose kernels log their runs ------------------------------------------------------------------------- */
 
 command mute, make_graph, play, written, own_launches, unmake;

@@ -1,0 +1,63 @@
+#include "be/quiet.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "be/admission.h"
+#include "be/gate.h"
+#include "be/state.h"
+#include "be/stop.h"
+#include "be/valve.h"
+#include "be/window.h"
+#include "process/gpu.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/stream_name.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
+
+#define TOKEN_NS 1u /* what the wait enters the window with: it needs an empty one */
+
+bool orion_quiet_matters(const struct orion_process *process, const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && gpu->client == 0 && orion_admits(gpu) &&
+           !orion_policy_overlaps(gpu) && orion_stops_exist(gpu) && atomic_load(&process->captures) == 0;
+}
+
+bool orion_quiet_is_wanted(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&orion_be(gpu)->quiet, memory_order_relaxed) > 0;
+}
+
+void orion_quiet_wait(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t waited = 0;
+    while (orion_valve_may_hold(gpu) && waited < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
+        if (!orion_quiet_matters(process, gpu)) return;
+        if (orion_gate_closed(gpu)) {
+            orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
+            continue;
+        }
+        uint64_t began = orion_now();
+        if (orion_window_enter(process, stream_record, TOKEN_NS, 0)) orion_window_leave(gpu, TOKEN_NS);
+        waited += orion_now() - began;
+    }
+}
+
+void orion_quiet_begin(struct orion_quiet *quiet)
+{
+    quiet->gpu = NULL;
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, (struct orion_stream_name){NULL, false});
+    if (stream_record == NULL || !orion_quiet_matters(process, stream_record->gpu)) return;
+    quiet->gpu = stream_record->gpu;
+    atomic_fetch_add(&orion_be(quiet->gpu)->quiet, 1);
+    orion_quiet_wait(process, stream_record);
+}
+
+void orion_quiet_end(const struct orion_quiet *quiet)
+{
+    if (quiet->gpu != NULL) atomic_fetch_sub(&orion_be(quiet->gpu)->quiet, 1);
+}

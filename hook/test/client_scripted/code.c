@@ -1,0 +1,37 @@
+/* The commands `kernels` and `code`: calls for which the driver loads code, or gives kernels more local memory. */
+#include "scripted.h"
+
+#define MOST 1000u
+
+static CUfunction kernels[MOST];
+static unsigned loaded, launched;
+
+double load_kernels(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < (long)at->a && loaded < MOST && result == CUDA_SUCCESS; i++) result = load(&kernels[loaded++]);
+    return result;
+}
+
+static CUresult load_library(void)
+{
+    static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction function;
+    CUresult result = cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+    if (result == CUDA_SUCCESS) result = cuLibraryGetKernel(&kernel, library, "timed");
+    if (result == CUDA_SUCCESS) result = cuKernelGetFunction(&function, kernel);
+    return result != CUDA_SUCCESS ? result : launch_on(function, used->streams[1], 100);
+}
+
+double call_for_code(const struct arguments *at)
+{
+    CUfunction function;
+    switch ((int)at->a) {
+    case 0: return load(&function);
+    case 1: return launched < loaded ? launch_on(kernels[launched++], used->streams[1], 100) : CUDA_ERROR_NOT_FOUND;
+    case 2: return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096);
+    default: return load_library();
+    }
+}
