@@ -54,6 +54,21 @@ def test_a_cgroup_within_the_container_counts_as_the_container(tmp_path: Path) -
     assert found(tmp_path, f"0::/../../{POD}/{SCOPE}/a/b", whole, inside=whole) == f"{ABOVE}/{SCOPE}"
 
 
+def test_a_cgroup_that_the_container_names_like_a_pod_is_within_the_container(tmp_path: Path) -> None:
+    whole = f"{ABOVE}/{SCOPE}/{OTHER}/cri-containerd-4567.scope"
+    assert found(tmp_path, f"0::/../../{POD}/{SCOPE}/{OTHER}/cri-containerd-4567.scope", whole, inside=whole) == (
+        f"{ABOVE}/{SCOPE}"
+    )
+
+
+def test_the_cgroup_of_an_outer_pod_is_above_the_container(tmp_path: Path) -> None:
+    outer = f"{ABOVE}/{SCOPE}"
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(f"0::/{outer}/agent.service\n")
+    whole = f"{outer}/kubepods.slice/{OTHER}/cri-containerd-4567.scope"
+    assert found(tmp_path, f"0::/{whole}\n", whole, inside=whole) == whole
+
+
 def test_the_plain_names_of_cgroupfs_are_known(tmp_path: Path) -> None:
     whole = "kubepods/besteffort/pod5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a/0123"
     assert found(tmp_path, f"0::/{whole}", whole, inside=whole) == whole

@@ -78,3 +78,10 @@ def test_only_the_pods_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
     process(tmp_path, 3, "main", "be-2", other)
     (tmp_path / "self").mkdir()
     assert slots_of_containers([UID], tmp_path) == {(UID, "main"): {(GPU, "be-1")}}
+
+
+def test_mounts_that_name_another_pod_do_not_count(tmp_path: Path) -> None:
+    other = UID.replace("5e4f", "0000")
+    process(tmp_path, 2, "main", "be-1")
+    (tmp_path / "2" / "cgroup").write_text(f"0::/kubepods/pod{other}/abc\n")
+    assert slots_of_containers([UID, other], tmp_path) == {}

@@ -13,31 +13,10 @@ from orion.node_agent.cluster.reporting.process_pods import Process, look_up
 from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses, rows
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.mps.folder import Phase, State
-from orion.node_agent.processes.pod_cgroups import pod_uid
 from orion.node_agent.slots.holders import Holder
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 POD = "5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
-FLAT = POD.replace("-", "")
-
-CGROUPS = [
-    (f"0::/kubepods/burstable/pod{POD}/0123abcd\n", POD),
-    (f"12:memory:/kubepods/pod{POD}/0123\n1:name=systemd:/user.slice\n0::/\n", POD),
-    (f"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{POD.replace('-', '_')}.slice/"
-     "cri-containerd-0123.scope\n", POD),
-    (f"0::/../../kubepods-pod{POD.replace('-', '_')}.slice/crio-0123.scope\n", POD),
-    (f"0::/docker/kubepods/pod{'0' * 8}-0000-0000-0000-{'0' * 12}/x/kubepods/pod{POD}/0123\n", POD),
-    (f"0::/orion-node-a/kubepods/besteffort/pod{FLAT}/0123\n", POD),
-    ("0::/user.slice/user-1000.slice/session-2.scope\n", ""),
-    ("0::/kubepods/pod-of-mine/0123\n", ""),
-    (f"0::/kubepods/xpod{POD}/0123\n", ""),
-    ("", ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "uid"), CGROUPS, ids=range(len(CGROUPS)))
-def test_a_cgroup_names_its_pod(text: str, uid: str) -> None:
-    assert pod_uid(text) == uid
 
 
 def _process(proc: Path, number: int, stat: str, cgroup: str = "0::/\n") -> None:

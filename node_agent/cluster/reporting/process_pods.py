@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orion.node_agent.cluster.state import HolderState
-from orion.node_agent.processes.pod_cgroups import pod_uid
+from orion.node_agent.processes.pod_cgroups import own_cgroups, pod_uid
 from orion.node_agent.slots.holders import Holder
 
 PROC = Path("/proc")
@@ -35,7 +35,8 @@ def look_up(process_id: int, proc: Path = PROC) -> Process | None:
     fields = tail.split()
     if len(fields) < 20 or fields[0] in "ZX":
         return None
-    return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), pod_uid(groups))
+    uid = pod_uid(groups, own_cgroups(proc))
+    return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), uid)
 
 
 def holder_of(process_id: int, slot: HolderState) -> Holder | None:

@@ -18,7 +18,7 @@ from orion.node_agent.cluster.reporting.process_pods import PROC
 from orion.node_agent.cluster.state import ClusterState
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.pacing.tolerating import periodically
-from orion.node_agent.processes.pod_cgroups import pod_uid
+from orion.node_agent.processes.pod_cgroups import own_cgroups, pod_uid
 from orion.node_agent.slots.holders import Holder
 
 _LOOK_SECONDS = 5.0
@@ -88,17 +88,19 @@ def slots_of_containers(uids: Iterable[str], proc: Path = PROC) -> dict[Containe
         uids: the pods to look at.
         proc: where the kernel shows processes.
     """
-    wanted, found = set(uids), dict[Container, set[SlotKey]]()
+    wanted, own, found = set(uids), own_cgroups(proc), dict[Container, set[SlotKey]]()
     for folder in proc.iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            if pod_uid((folder / "cgroup").read_text(errors="replace")) not in wanted:
+            uid = pod_uid((folder / "cgroup").read_text(errors="replace"), own)
+            if uid not in wanted:
                 continue
             mounts = (folder / "mountinfo").read_text(errors="replace")
         except OSError:  # the process has ended
             continue
-        if (container := _OF_CONTAINER.search(mounts)) is not None:
+        container = _OF_CONTAINER.search(mounts)
+        if container is not None and container[1] == uid:  # a container that may mount can show mounts of another pod
             found.setdefault((container[1], container[2]), set()).update(_slots(mounts))
     return found
 
