@@ -2,14 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool
+from pydantic import Field
 
 from orion.crds.clients import ClientRow, Count, PodReference, Sentence, SlotName, Uuid
 from orion.crds.conditions import Conditions
 from orion.crds.decimals import Number
 from orion.crds.durations import Duration
 from orion.crds.model import Model
-from orion.crds.parking import Parked
+from orion.crds.parking import Moment, Parked
 from orion.crds.policy import Mode, Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
@@ -113,9 +113,10 @@ class SlotRow(Model):
     park_refused_reason: Annotated[str | None, Field(max_length=64, pattern="^[A-Z][A-Za-z]*$")] = None
     """ The same in one word: ParkRefused, HostMemoryShort or ParkLost. """
 
-    keeps_room: StrictBool | None = None
-    """ If true, others still need the room that the slot should have left, and asking it again has been of no use. The
-    operator then evicts the pod if its GPUShare sets memory.evictUnparked. """
+    keeps_room_time: Moment | None = None
+    """ When the agent last found that others still need the room that the slot should have left, and that asking it
+    again has been of no use. Absent: it is not so. The operator evicts the pod if its GPUShare sets
+    memory.evictUnparked, and while the agent writes this time again and again. """
 
     compute_request: Number | None = None
     """ be: the part of the time that the slot gets at least, of the time that hp leaves; absent: no request. """

@@ -206,7 +206,7 @@ class Controller:
         new = records.device_record(await self._api.patch(f"{DEVICES}/{write.at.name}/status", write.patch))
         old = self.state.devices.get(new.name)
         if old is not None and not _is_late(new, old):
-            self.changed(key for key in self.state.put_device(new) if key.kind is Kind.SHARE)
+            self.changed(key for key in self.state.put_device(new, time.monotonic()) if key.kind is Kind.SHARE)
 
     def _take_node(self, new: records.NodeRecord, written: Mapping[str, str | None]) -> None:
         old = self.state.nodes.get(new.name)

@@ -62,7 +62,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     """
     if key.kind is Kind.POD:
         pod = state.pod(key.at)
-        return [] if pod is None or pod.leaving else list(_pod(state, pod, now))
+        return [] if pod is None or pod.leaving else list(_pod(state, pod, now, monotonic))
     if key.kind is Kind.SHARE:
         share = state.share(key.at)
         return [] if share is None else list(_share(state, share, now, monotonic))
@@ -76,7 +76,7 @@ def decide(state: State, key: Key, now: datetime, monotonic: float) -> list[writ
     return []
 
 
-def _pod(state: State, pod: records.PodRecord, now: datetime) -> Iterator[writes.Write]:
+def _pod(state: State, pod: records.PodRecord, now: datetime, monotonic: float) -> Iterator[writes.Write]:
     governance = state.governance(pod.at)
     complaint = desired_complaint(pod, governance) or rollout_complaint(state, pod)
     if complaint != pod.complaint:
@@ -84,7 +84,7 @@ def _pod(state: State, pod: records.PodRecord, now: datetime) -> Iterator[writes
             reference = writes.pod_reference(pod.at, pod.uid)
             yield writes.PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
         yield writes.Remember(pod.at, pod.uid, complaint)
-    yield from _eviction(state, pod, governance)
+    yield from _eviction(state, pod, governance, monotonic)
     if state.by_claims and pod.shape and pod.unschedulable and not pod.node:
         yield writes.SayWhatIsMissing(pod.at, pod.uid, pod.shape)
         yield writes.RequeueAfter(_wait_to_say_it_again(pod, now))
@@ -96,13 +96,13 @@ def _wait_to_say_it_again(pod: records.PodRecord, now: datetime) -> float:
     return min(_LOOK_SELDOM_S, max(_LOOK_OFTEN_S, waited / 2))
 
 
-def _eviction(state: State, pod: records.PodRecord, governance: Governance) -> Iterator[writes.Write]:
+def _eviction(state: State, pod: records.PodRecord, governance: Governance, now: float) -> Iterator[writes.Write]:
     if not pod.running or governance.how is not How.SHARE:
         return
     share = state.shares(pod.at.namespace).named[governance.shares[0]].share
     if share is None or not may_evict(share.spec):
         return
-    why = eviction(share.spec, state.usage([pod]), pod.node)
+    why = eviction(share.spec, state.usage([pod]), pod.node, now)
     if why is not None:
         yield writes.PostEvent(writes.pod_reference(pod.at, pod.uid), True, why.reason, "Evict", why.message)
         yield writes.EvictPod(pod.at, pod.uid)

@@ -135,6 +135,8 @@ class DeviceRecord:
     is_written: bool
     """ Its spec differs from the defaults: people wrote it. """
     status: ReportedStatus
+    reported: float = float("-inf")
+    """ When this process last saw the status change; monotonic seconds. A status that it has only read may be old. """
 
 
 class Starting(NamedTuple):

@@ -76,7 +76,7 @@ class ReportedSlot:
     parked: ReportedParking | None
     park_refused: str | None
     park_refused_reason: str | None
-    keeps_room: bool | None
+    keeps_room_time: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,8 +118,11 @@ class State:
         self._drop_empty(at.namespace)
         return {Key(Kind.NAMESPACE, Named(at.namespace, ""))}
 
-    def put_device(self, record: DeviceRecord) -> set[Key]:
-        """Add or replace a GPU."""
+    def put_device(self, record: DeviceRecord, now: float) -> set[Key]:
+        """Add or replace a GPU. `now`: monotonic seconds."""
+        old = self.devices.get(record.name)
+        if old is not None and old.uid == record.uid:
+            record.reported = now if old.status != record.status else old.reported
         keys = self.drop_device(record.name)
         self._devices.put(record)
         if self.is_orphan(record):
@@ -271,7 +274,7 @@ class State:
             if governance:
                 keys |= share_keys(at.namespace, set(governance.shares))
         evicted = [row.pod for row in record.status.unmanaged or ()]
-        evicted += [row.pod for row in record.status.held_slots or () if row.keeps_room]
+        evicted += [row.pod for row in record.status.held_slots or () if row.keeps_room_time]
         return keys | {Key(Kind.POD, Named(pod.namespace, pod.name)) for pod in evicted if pod}
 
     def _place(self, old: PodRecord | None, new: PodRecord | None) -> set[Key]:

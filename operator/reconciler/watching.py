@@ -10,6 +10,7 @@ The reconciler does not use:
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,7 +118,7 @@ class Intake:
         new = records.device_record(event["object"])
         old = self._state.devices.get(new.name)
         if self._is_newer(event, new, old):
-            self._controller.changed(self._state.put_device(new))
+            self._controller.changed(self._state.put_device(new, time.monotonic()))
             self._note_unknown(new)
         elif event["type"] == "DELETED" and old is not None and old.uid == new.uid:
             self._controller.changed(self._state.drop_device(new.name))

@@ -192,7 +192,9 @@ def test_a_pod_that_keeps_room_of_others_is_evicted_if_its_share_says_so(
     world.fake_agent_reports(gpu, node=node, heldSlots=held)
     eventually(lambda: world.condition("goes", "Degraded") == ("True", "ParkRefused"))
     assert world.read_pod("goes").metadata.deletion_timestamp is None, "it may leave when it is asked again"
-    world.fake_agent_reports(gpu, node=node, heldSlots=[row | {"keepsRoom": True} for row in held])
+    world.fake_agent_reports(
+        gpu, node=node, heldSlots=[row | {"keepsRoomTime": "2026-01-02T03:04:05Z"} for row in held]
+    )
     eventually(lambda: world.read_pod("goes").metadata.deletion_timestamp)
     assert ("goes", "KeepsRoom") in [event[:2] for event in world.events()]
     eventually(lambda: world.condition("stays", "Degraded") == ("True", "ParkRefused"))

@@ -1,6 +1,7 @@
 """What an agent says of slots that have left a GPU's memory: in the GPUDevice's status, and in Events of their pods."""
 
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -67,8 +68,8 @@ def condition(status: GPUDeviceStatus) -> tuple[str, str, str] | None:
     return (found[0].status, found[0].reason, found[0].message) if found else None
 
 
-def rows(of: Seen) -> list[SlotRow]:
-    return list(status_of(of, []).held_slots or [])
+def rows(of: Seen, now: datetime | None = None) -> list[SlotRow]:
+    return list(status_of(of, [], now).held_slots or [])
 
 
 def posted(of: Seen, *later: Seen) -> list[tuple[str, str, str, bool]]:
@@ -125,13 +126,17 @@ def test_a_row_says_why_a_slot_could_not_leave() -> None:
     why = "it has memory that other processes use"
     refused = SlotParking(number=1, state="refused", problem="ParkRefused", reason=why)
     (row,) = rows(seen(refused))
-    assert (row.park_refused, row.park_refused_reason, row.keeps_room) == (why, "ParkRefused", None)
+    assert (row.park_refused, row.park_refused_reason, row.keeps_room_time) == (why, "ParkRefused", None)
     assert row.parked is None
-    (row,) = rows(seen(replace(refused, keeps_room=True)))
-    assert row.keeps_room is True
     refused.clear()
     (row,) = rows(seen(refused))
-    assert (row.park_refused, row.park_refused_reason, row.keeps_room) == (None, None, None)
+    assert (row.park_refused, row.park_refused_reason, row.keeps_room_time) == (None, None, None)
+
+
+def test_the_time_at_which_a_slot_keeps_room_is_written_every_15_seconds() -> None:
+    keeps = seen(SlotParking(number=1, state="refused", keeps_room=True))
+    times = [row.keeps_room_time for now in (44, 45, 59, 60) for row in rows(keeps, datetime.fromtimestamp(now, UTC))]
+    assert times == ["1970-01-01T00:00:30Z", *["1970-01-01T00:00:45Z"] * 2, "1970-01-01T00:01:00Z"]
 
 
 @pytest.mark.parametrize(

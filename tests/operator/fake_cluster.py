@@ -141,15 +141,15 @@ def _merged(old: Body, patch: Mapping[str, Any]) -> Body:
     return new
 
 
-def take(state: State, body: Body) -> set[Key]:
-    """Add an object to a state."""
+def take(state: State, body: Body, now: float = 0.0) -> set[Key]:
+    """Add an object to a state. `now`: monotonic seconds."""
     kind = body["kind"]
     if kind == "Pod":
         return state.put_pod(records.pod_record(body))
     if kind == "GPUShare":
         return state.put_share(records.share_record(body))
     if kind == "GPUDevice":
-        return state.put_device(records.device_record(body))
+        return state.put_device(records.device_record(body), now)
     return state.put_node(records.node_record(body))
 
 

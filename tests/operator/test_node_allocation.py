@@ -52,5 +52,5 @@ def test_a_changed_label_reaches_the_agent() -> None:
 def test_a_fresh_node_whose_driver_gives_slots_needs_none_of_the_kubelet(label: str, ready: bool) -> None:
     state = State(allocation=Allocation.BY_NODE)
     state.put_node(node_record(node(label, taints=[{"key": STARTUP_TAINT, "effect": "NoSchedule"}])))
-    state.put_device(device_record(GPU))
+    state.put_device(device_record(GPU), 0.0)
     assert any(isinstance(each, RemoveTaints) for each in decide(state, NODE, NOW, 0.0)) == ready

@@ -40,7 +40,7 @@ class Cluster:
         status = {"node": node, "uuid": UUID.format(number), "heldSlots": held, "slots": {"hp": {"total": 1}}}
         status["memory"] = {"total": "80Gi", "used": used, "returnable": returnable}
         meta = {"name": UUID.format(number).lower(), "uid": str(number)}
-        self.state.put_device(device_record({"metadata": meta, "status": status}))
+        self.state.put_device(device_record({"metadata": meta, "status": status}), 0.0)
 
     def pod(self, name: str, revision: str, node: str = "", workload: str = "web", running: bool | None = None) -> None:
         """An hp pod of a Deployment's ReplicaSet; without a node, the scheduler has found none for it."""

@@ -41,6 +41,8 @@ _STOPPED = "stopped"
 _SETTLED_SECONDS = 9.5
 """ For less than this after it joined, a slot's GPU time would soon be reported again, with other figures. """
 _DEBT_STEP_NS = 100_000_000
+_KEEPS_ROOM_SECONDS = 15
+""" How often the agent writes that a slot keeps room: the operator evicts only while it does (evictions.py). """
 
 
 def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = None) -> GPUDeviceStatus:
@@ -67,7 +69,7 @@ def status_of(seen: Seen, before: Sequence[Condition], now: datetime | None = No
         time=DeviceTime(reserved=Number.of_milli(seen.state.time_reserved_milli)),
         policy=_policy(seen.state),
         slots=_counts(seen.state),
-        held_slots=list(_held(seen))[:SLOTS_MAX],
+        held_slots=list(_held(seen, now or datetime.now(UTC)))[:SLOTS_MAX],
         hp_busy_ratio=_ratio(seen.hp_busy_ratio),
         client_count=len(rows),
         clients=rows[:ROWS_MAX],
@@ -149,7 +151,7 @@ def _counts(state: GpuState) -> SlotCounts:
     return SlotCounts(hp=count(Priority.HP), be=count(Priority.BE))
 
 
-def _held(seen: Seen) -> Iterator[SlotRow]:
+def _held(seen: Seen, now: datetime) -> Iterator[SlotRow]:
     views = {slot.name: slot for slot in seen.view.slots}
     for slot in seen.state.held:
         view = views.get(slot.name)
@@ -166,7 +168,7 @@ def _held(seen: Seen) -> Iterator[SlotRow]:
             parked=_parked(view) if view else None,
             park_refused=view.parking.reason[:_SENTENCE_MAX] or None if view else None,
             park_refused_reason=view.parking.problem or None if view else None,
-            keeps_room=view.parking.keeps_room or None if view else None,
+            keeps_room_time=_keeps_room_time(view, now) if view else None,
             compute_request=_part(slot.request_milli),
             compute_limit=_part(slot.limit_milli),
             clients=len(view.clients) if view else 0,
@@ -183,8 +185,16 @@ def _oversubscribe(sharing: MemorySharing) -> Oversubscribe | None:
 def _parked(view: SlotView) -> Parked | None:
     if view.parking.state != "parked":
         return None
-    since = datetime.fromtimestamp(view.parking.began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Parked(since=since, memory=_bytes(view.parking.held_bytes))
+    return Parked(since=_moment(view.parking.began), memory=_bytes(view.parking.held_bytes))
+
+
+def _keeps_room_time(view: SlotView, now: datetime) -> str | None:
+    steps = now.timestamp() // _KEEPS_ROOM_SECONDS
+    return _moment(steps * _KEEPS_ROOM_SECONDS) if view.parking.keeps_room else None
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _usage(view: SlotView) -> SlotUsage | None:
