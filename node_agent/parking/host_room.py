@@ -1,7 +1,8 @@
 """Decides who leaves with the host's memory in view: what a tenant holds on the GPUs must fit there.
 
 The host's memory is read for those that would leave, and only then. Who does not fit is passed over, and the decision
-is made again without it.
+is made again without it. A process that joins a tenant which is leaving or away is not looked at: it obeys the wish of
+its slot at once, and the wish cannot be taken back while others of the tenant are away.
 """
 
 import logging
