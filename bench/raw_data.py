@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from orion.atomic_files import replace_file
+
 
 def header(experiment: str) -> dict[str, Any]:
     """Return the first fields of every file of raw data.
@@ -26,9 +28,7 @@ def header(experiment: str) -> dict[str, Any]:
 def write(path: Path, raw: dict[str, Any]) -> None:
     """Write a file atomically; compress it if its name ends with .gz."""
     data = json.dumps(raw).encode() + b"\n"
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    fresh.replace(path)
+    replace_file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data, alone=True)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -11,12 +11,11 @@ invalid, the last valid settings stay in force, and the problem is logged once.
 import contextlib
 import json
 import logging
-import os
-import secrets
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
+from orion.atomic_files import replace_file
 from orion.crds.node_configuration import NodeSettings, parse
 from orion.errors import Unreadable
 
@@ -105,6 +104,4 @@ def write_labels(path: Path, labels: Mapping[str, str]) -> None:
     text = json.dumps(labels, sort_keys=True)
     if read_labels(path) == text:
         return
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    fresh.write_text(text)
-    os.replace(fresh, path)
+    replace_file(path, text.encode())

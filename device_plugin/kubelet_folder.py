@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orion.injection.replacing import replace_file
+from orion.atomic_files import replace_file
 from orion.injection.slots import Resource
 from orion.injection.unix_sockets import Identity, identity, is_abandoned, is_served
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orion.atomic_files import replace_file
 from orion.errors import Exhausted
-from orion.injection.replacing import replace_file
 
 _PREFIX, _SUFFIX = "orion.gpu-claim_", ".json"
 

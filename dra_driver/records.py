@@ -20,9 +20,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from orion.atomic_files import UNFINISHED, replace_file
 from orion.dra_driver.claims import Pod, Share
 from orion.errors import Exhausted, Invalid
-from orion.injection.replacing import UNFINISHED, replace_file
 from orion.injection.slots import Slot, parse
 
 _VERSION, _SUFFIX = 1, ".json"

@@ -8,7 +8,7 @@ import json
 import logging
 from pathlib import Path
 
-from orion.injection.replacing import replace_file
+from orion.atomic_files import replace_file
 
 _KEPT = 1024
 """ Number of pods remembered; a node runs 110 pods by default. """

@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 
 from orion import hook
+from orion.atomic_files import replace_file
 from orion.errors import Exhausted
-from orion.injection.replacing import replace_file
 
 PRELOAD = "ld.so.preload"
 AWAIT_AGENT = hook.AWAIT_AGENT

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
+from orion.atomic_files import replace_file
 from orion.crds.allocation import HANDING_OVER
 from orion.errors import Invalid, Unreadable
-from orion.injection.replacing import replace_file
 from orion.injection.slots import Resource, Slot, parse
 from orion.node_agent.api import agent_pb2
 

@@ -5,12 +5,12 @@ The run files are already compressed. Equal folders give equal files: names are 
 
 import gzip
 import io
-import os
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from orion.atomic_files import replace_file
 from orion.bench.colocation import threads_verdict
 from orion.errors import Conflict, NotFound, Unreadable
 
@@ -38,9 +38,7 @@ def pack(folder: Path, file: Path) -> int:
             archive.addfile(member, io.BytesIO(data))
     packed = gzip.compress(held.getvalue(), mtime=0)
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(file.name + ".new")
-    fresh.write_bytes(packed)
-    os.replace(fresh, file)
+    replace_file(file, packed, alone=True)
     return len(packed)
 
 

@@ -5,12 +5,12 @@ out; failed runs and broken files are listed.
 """
 
 import json
-import os
 import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from orion.atomic_files import replace_file
 from orion.bench.colocation import analysis, programs, rates, tables, targets, threads_verdict
 from orion.bench.colocation.run_files import RunFolder
 from orion.bench.colocation.summary import PairFigures, Summary
@@ -49,8 +49,8 @@ def write(output: Path) -> Summary:
         failures=list(folder.failures.values()),
         without_plots=without,
     )
-    _write(output / "summary.json", summary.model_dump_json(indent=1) + "\n")
-    _write(output / "report.md", tables.markdown(summary))
+    replace_file(output / "summary.json", f"{summary.model_dump_json(indent=1)}\n".encode(), alone=True)
+    replace_file(output / "report.md", tables.markdown(summary).encode(), alone=True)
     return summary
 
 
@@ -99,10 +99,3 @@ def _machine(output: Path, folder: RunFolder) -> dict[str, Any]:
         folder.failures["machine.json"] = f"machine.json is broken: {error}"
         return {}
     return machine if isinstance(machine, dict) else {"machine": machine}
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    os.replace(fresh, path)

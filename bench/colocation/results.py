@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from orion.atomic_files import replace_file
 from orion.bench import raw_data
 from orion.bench.colocation import scenario as scenarios
 from orion.bench.colocation.gpus import Device
@@ -64,8 +65,8 @@ class Results:
         machine = json.dumps(describe(devices, simulated, scenario), indent=2) + "\n"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _replace(self.folder / "scenario.yaml", scenarios.write(scenario).encode())
-            _replace(self.folder / "machine.json", machine.encode())
+            replace_file(self.folder / "scenario.yaml", scenarios.write(scenario).encode(), alone=True)
+            replace_file(self.folder / "machine.json", machine.encode(), alone=True)
         except OSError as error:
             raise Invalid(f"--output {self.folder} cannot be written: {error.strerror}") from error
 
@@ -107,9 +108,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(data)
-    fresh.replace(path)

@@ -18,11 +18,11 @@ been given back, whatever the label says.
 """
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orion.atomic_files import replace_file
 from orion.crds.allocation import HANDING_OVER, Giver
 from orion.crds.annotations import ALLOCATION
 from orion.errors import Conflict
@@ -84,10 +84,8 @@ class OwnerFile:
 
     def write(self, giver: Giver, label: str) -> bool:
         """Save who gives, and the label; return whether that has succeeded."""
-        new = self._path.with_suffix(".new")
         try:
-            new.write_text(f"{giver}\n{label}\n")
-            os.replace(new, self._path)
+            replace_file(self._path, f"{giver}\n{label}\n".encode(), alone=True)
         except OSError as error:
             _log.error("allocation: %s cannot be written, so the node does not change hands: %s", self._path, error)
             return False

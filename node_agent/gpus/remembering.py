@@ -7,13 +7,13 @@ from before the boot: no client of that time still runs, and GPUs may have been 
 """
 
 import logging
-import os
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from orion.atomic_files import replace_file
 from orion.errors import Unavailable
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource, Health
@@ -142,10 +142,9 @@ class RememberingGpus:
         return remembered.gpus if remembered.boot == boot_id() else []
 
     def _write(self, gpus: list[Gpu]) -> None:
-        new = self._file.with_suffix(".new")
         try:
-            new.write_text(Remembered(boot=boot_id(), gpus=gpus).model_dump_json())
-            os.replace(new, self._file)
+            text = Remembered(boot=boot_id(), gpus=gpus).model_dump_json()
+            replace_file(self._file, text.encode(), alone=True)
         except OSError as error:
             _log.warning(
                 "gpus: the list cannot be saved, so a start without the driver would not know the GPUs: %s", error

@@ -17,13 +17,13 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import struct
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from orion.atomic_files import replace_file
 
 CONTROL_SOCKET = "control"
 """ The socket through which clients join. """
@@ -145,7 +145,7 @@ class MpsFolder:
                 (self.gpu(uuid) / "wanted").unlink()
             return
         self.make(uuid)
-        _write(self.gpu(uuid) / "wanted", asdict(wanted))
+        replace_file(self.gpu(uuid) / "wanted", json.dumps(asdict(wanted)).encode())
 
     def state(self, uuid: str) -> State | None:
         """Return the state of a GPU's control daemon; None: the GPU has no control daemon, or no MPS daemon runs."""
@@ -219,7 +219,7 @@ class MpsFolder:
             with contextlib.suppress(FileNotFoundError):
                 (self.gpu(uuid) / "state").unlink()
         else:
-            _write(self.gpu(uuid) / "state", asdict(state))
+            replace_file(self.gpu(uuid) / "state", json.dumps(asdict(state)).encode())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -235,14 +235,3 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (IsADirectoryError, ValueError):
         return {}
     return plain if isinstance(plain, dict) else {}
-
-
-def _write(path: Path, plain: Mapping[str, Any]) -> None:
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        fresh.write_text(json.dumps(plain))
-        os.replace(fresh, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise

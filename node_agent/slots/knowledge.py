@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from orion.atomic_files import replace_file
 from orion.hook import identity, join, layout
 from orion.node_agent.pages import descriptors
 
@@ -185,13 +186,9 @@ class Knowledge:
         if self._unsaved_since is None or (wait and time.monotonic() - self._unsaved_since < _SAVE_SECONDS):
             return
         self._unsaved_since = None
-        new = self._path.with_name(self._path.name + ".new")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(self._bytes())
-            os.replace(new, self._path)
+            replace_file(self._path, self._bytes(), mode=0o600, alone=True)
         except OSError as error:
             _log.warning(
                 "knowledge: %s cannot be written, clients after a restart start without it: %s", self._path, error

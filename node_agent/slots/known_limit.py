@@ -6,9 +6,9 @@ yet, or refuses, keeps to the file's limit by itself (`hook/src/agent/known_limi
 
 import contextlib
 import logging
-import os
 from pathlib import Path
 
+from orion.atomic_files import replace_file
 from orion.hook import KNOWN_LIMIT
 
 _log = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 def write(directory: Path, limit_bytes: int) -> None:
     """Write the limit; 0: there is none. A reader finds the file as it was before, or complete."""
-    path, new = directory / KNOWN_LIMIT, directory / f"{KNOWN_LIMIT}.new"
+    path = directory / KNOWN_LIMIT
     try:
         if not limit_bytes:
             path.unlink(missing_ok=True)
@@ -25,8 +25,6 @@ def write(directory: Path, limit_bytes: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             if path.read_bytes() == content:
                 return
-        new.write_bytes(content)
-        new.chmod(0o644)
-        os.replace(new, path)
+        replace_file(path, content, mode=0o644, alone=True)
     except OSError as error:
         _log.warning("slot: %s cannot be written, processes that do not join know no limit: %s", path, error)

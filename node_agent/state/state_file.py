@@ -10,13 +10,13 @@ The agent makes each client's line only once and keeps it. So even with many cli
 
 import json
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
 
+from orion.atomic_files import replace_file
 from orion.hook import layout, policy_table
 from orion.node_agent.pages import policy_words
 from orion.node_agent.pages.policy_words import Policy
@@ -133,7 +133,6 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._new = path.with_name(path.name + ".new")
         self._boot = boot_id()
         self._failed = False
 
@@ -152,10 +151,7 @@ class StateFile:
     def _replace(self, gpus: Iterable[str]) -> None:
         shared_gpus = ",".join(gpus)
         text = f'{{"version":{_VERSION},"boot":"{self._boot}","gpus":[{shared_gpus}]}}\n'
-        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w") as file:
-            file.write(text)
-        os.replace(self._new, self._path)
+        replace_file(self._path, text.encode(), mode=0o600, alone=True)
 
     def read(self) -> dict[str, RememberedGpu]:
         """Return what the previous agent of this boot saved, by GPU; empty if there is no usable file."""

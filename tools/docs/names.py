@@ -17,6 +17,7 @@ PACKAGES = (
     "node_agent",
     "node_pods",
     "errors",
+    "atomic_files",
     "exposition",
     "hook",
     "inprocess",

@@ -7,13 +7,13 @@ after a while, because an agent that has no permission to list must not block th
 """
 
 import logging
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from orion.atomic_files import replace_file
 from orion.node_agent.advertising.advertising import FINE, Verdict
 from orion.node_agent.state.state_file import boot_id
 
@@ -71,9 +71,8 @@ class Cordons:
         return frozenset(remembered.closed) if remembered.boot == boot_id() else None
 
     def _remember(self, names: frozenset[str]) -> None:
-        new = self._file.with_suffix(".new")
         try:
-            new.write_text(Remembered(boot=boot_id(), closed=sorted(names)).model_dump_json())
-            os.replace(new, self._file)
+            text = Remembered(boot=boot_id(), closed=sorted(names)).model_dump_json()
+            replace_file(self._file, text.encode(), alone=True)
         except OSError as error:
             _log.warning("cordons: the names cannot be saved, so a restarted agent would not know them: %s", error)
