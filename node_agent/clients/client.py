@@ -137,3 +137,8 @@ class Client:
         if self.busy_descriptor >= 0:
             descriptors.close([self.busy_descriptor])
             self.busy_descriptor = -1
+
+
+def held_mib(client: Client) -> int:
+    """Return what a client's process holds of the device, in MiB: what its hook counts, and the driver's own memory."""
+    return client.record.memory_mib + client.uncounted_mib

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from orion.hook.join import CreditAnswer
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, held_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.processes.liveness import Program, has_ended
 from orion.node_agent.slots.slot import Slot
@@ -72,7 +72,7 @@ class Credit:
     def left(self, client: Client) -> None:
         """Take back a client's credit, less what its process may still hold."""
         client.slot.page.set_credit(client.key[0], 0)
-        held = client.record.memory_mib + client.uncounted_mib  # after its credit, so that it has not grown since
+        held = held_mib(client)  # after its credit, so that it has not grown since
         if held and client.program is not None and not self._is_free(client.program):
             self._past.setdefault(client.slot.name, []).append(_Past(client.program, held))
         self.look_at(client.slot)
@@ -171,7 +171,7 @@ class Credit:
 
     def _look_at(self, slot: Slot, clients: Collection[Client]) -> None:
         self._forget_past(slot, clients)
-        used = sum(each.record.memory_mib + each.uncounted_mib for each in clients)
+        used = sum(map(held_mib, clients))
         slot.page.set_used(used + self._past_mib(slot))
         if len(clients) == 1 and slot.name not in self._past and not self._is_unsettled(slot, clients):
             (alone,) = clients

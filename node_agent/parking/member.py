@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, held_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.slots.slot import Slot
 
@@ -32,4 +32,4 @@ class Member(NamedTuple):
 
 def held(client: Client) -> int:
     """Return what a client holds of its GPU, in bytes; while it is parked, without what the driver held for it."""
-    return (client.record.memory_mib + client.uncounted_mib) * _MIB
+    return held_mib(client) * _MIB
