@@ -13,7 +13,7 @@ from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.counters import Counters
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.gpus.usage import MemoryUsage
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import agent_pages, client_pages
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.conditions import Condition
@@ -46,7 +46,7 @@ class ClientView:
     """ Includes a wait that has not ended. """
     counted_ns: int
     """ When the launches were counted (CLOCK_MONOTONIC). """
-    record: pages.Record
+    record: client_pages.Record
     """ As the client wrote it. `memory_bytes` includes what the hook does not count: see `clients/credit.py`. """
 
 
@@ -58,7 +58,7 @@ class SlotView:
     name: str
     role: layout.Role
     directory: str
-    grant: pages.Grant
+    grant: agent_pages.Grant
     profile_kernels: int
     learnt_kernels: int
     clients: tuple[ClientView, ...]
@@ -211,7 +211,7 @@ def _of_client(served: ServedGpu, client: Client, now: int) -> ClientView:
     )
 
 
-def _state(client: Client, record: pages.Record, now: int) -> str:
+def _state(client: Client, record: client_pages.Record, now: int) -> str:
     if client.role is layout.Role.HP:
         return client.busy.state.name.lower()
     if client.is_parked:

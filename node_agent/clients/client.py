@@ -9,7 +9,7 @@ from functools import cached_property
 from orion.hook import layout
 from orion.node_agent.clients import messages
 from orion.node_agent.clients.connections import Connection
-from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.pages import client_pages, descriptors
 from orion.node_agent.processes.liveness import Program
 from orion.node_agent.slots.slot import Slot
 
@@ -34,8 +34,8 @@ class Client:
     command: str
     busy_id: tuple[int, int]
     record_id: tuple[int, int]
-    busy: pages.BusyPage
-    record: pages.RecordPage
+    busy: client_pages.BusyPage
+    record: client_pages.RecordPage
     connection: Connection
     busy_descriptor: int = -1
     job: JobPlace | None = None

@@ -17,7 +17,7 @@ from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.neighbours import Neighbours
 from orion.node_agent.clients.requests import Requests
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.pages import client_pages, descriptors
 from orion.node_agent.processes import liveness
 from orion.node_agent.slots.knowledge import GPU_ENTRIES
 from orion.node_agent.slots.slot import Slot
@@ -151,7 +151,7 @@ class Joining:
             elif isinstance(message, join.Learnt) and client.ready:
                 client.slot.knowledge.merge(message, GPU_ENTRIES // len(self._shared_gpu.slots))
             elif isinstance(message, join.Report):
-                client.condition = pages.printable(message.text, 112)
+                client.condition = client_pages.printable(message.text, 112)
             else:
                 self._break_off(connection)
             return
@@ -178,7 +178,7 @@ class Joining:
             descriptors.close_foreign(fds)
 
     def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
-        command = pages.printable(hello.command, 16)
+        command = client_pages.printable(hello.command, 16)
         try:
             client = new_client.make(self._shared_gpu, slot, connection, command)
         except Exhausted as reason:

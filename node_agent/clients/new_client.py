@@ -6,7 +6,9 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.pages import descriptors
+from orion.node_agent.pages.client_pages import BusyPage, RecordPage
+from orion.node_agent.pages.page_header import header
 from orion.node_agent.slots.slot import Slot
 
 
@@ -21,8 +23,8 @@ def make(shared_gpu: SharedGpu, slot: Slot, connection: Connection, command: str
     uuid = shared_gpu.gpu.uuid
     owned: list[int] = []
     try:
-        busy, busy_to_read = _page("orion-busy", pages.header(layout.PageKind.BUSY, uuid), owned)
-        record, record_to_read = _page("orion-record", pages.RecordPage.begin(uuid, client_index, generation), owned)
+        busy, busy_to_read = _page("orion-busy", header(layout.PageKind.BUSY, uuid), owned)
+        record, record_to_read = _page("orion-record", RecordPage.begin(uuid, client_index, generation), owned)
         client = Client(
             slot=slot,
             key=(client_index, generation),
@@ -30,8 +32,8 @@ def make(shared_gpu: SharedGpu, slot: Slot, connection: Connection, command: str
             command=command,
             busy_id=descriptors.identity(busy),
             record_id=descriptors.identity(record),
-            busy=pages.BusyPage(descriptors.map_to_read(busy_to_read)),
-            record=pages.RecordPage(descriptors.map_to_read(record_to_read)),
+            busy=BusyPage(descriptors.map_to_read(busy_to_read)),
+            record=RecordPage(descriptors.map_to_read(record_to_read)),
             connection=connection,
             busy_descriptor=busy_to_read,
             writable=[busy, record],

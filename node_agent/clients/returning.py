@@ -13,7 +13,7 @@ from orion.errors import Conflict
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
-from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.pages import client_pages, descriptors
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
@@ -45,8 +45,8 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
             command=remembered.command,
             busy_id=remembered.busy,
             record_id=remembered.record,
-            busy=pages.BusyPage(descriptors.map_to_read(readable[0])),
-            record=pages.RecordPage(descriptors.map_to_read(readable[1])),
+            busy=client_pages.BusyPage(descriptors.map_to_read(readable[0])),
+            record=client_pages.RecordPage(descriptors.map_to_read(readable[1])),
             connection=connection,
             job=remembered.job,
         )

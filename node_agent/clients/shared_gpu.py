@@ -7,7 +7,7 @@ from orion.errors import Exhausted, NotFound
 from orion.hook import layout
 from orion.node_agent.clients.client import Client, ClientKey
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import agent_pages
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.slots.parking_state import GpuParking
 from orion.node_agent.slots.slot import Slot
@@ -38,7 +38,7 @@ class SharedGpu:
         self.gpu = gpu
         self.policy = policy
         self.default_policy = default_policy or policy
-        self.page = pages.PolicyPage(gpu.uuid)
+        self.page = agent_pages.PolicyPage(gpu.uuid)
         self.page.write(policy)
         self.slots: dict[str, Slot] = {}
         self.clients: dict[int, Client] = {}

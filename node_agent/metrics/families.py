@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from orion.hook import layout
 from orion.node_agent.gpus.keeper import HealthKeeper
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import client_pages
 from orion.node_agent.snapshots import AgentView, ClientView, GpuView, SlotView
 
 _CLIENT_LABELS = ("gpu", "slot", "role", "process_id", "command")
@@ -203,7 +203,7 @@ def _conditions(gpus: Iterable[GpuView]) -> Metric:
 
 def _waits(clients: list[tuple[Labels, ClientView]]) -> Metric:
     family = HistogramMetricFamily("orion_client_gate_wait_seconds", "Waits at the gate.", labels=_CLIENT_LABELS)
-    records: dict[Labels, list[pages.Record]] = {}
+    records: dict[Labels, list[client_pages.Record]] = {}
     for labels, client in clients:
         records.setdefault(labels, []).append(client.record)
     for labels, of_process in records.items():

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from orion.hook import layout
-from orion.node_agent.pages import descriptors, pages
+from orion.node_agent.pages import descriptors, page_header
 
 _RANKS_OFFSET = layout.offset(layout.JobPage, "rank")
 _RANK_SIZE = layout.JobPage.rank.size // layout.RANKS_MAX
@@ -53,7 +53,7 @@ class JobPage:
         descriptor, readable = descriptors.new_page("orion-job")
         descriptors.close([readable])
         try:
-            os.pwrite(descriptor, pages.header(layout.PageKind.JOB, f"job-{secrets.token_hex(16)}"), 0)
+            os.pwrite(descriptor, page_header.header(layout.PageKind.JOB, f"job-{secrets.token_hex(16)}"), 0)
             descriptors.seal_against_seals(descriptor)
         except BaseException:
             descriptors.close([descriptor])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from orion.node_agent.pages.pages import printable
+from orion.node_agent.pages.client_pages import printable
 from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.member import held
 from orion.node_agent.parking.tenants import Present

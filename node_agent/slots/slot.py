@@ -13,7 +13,7 @@ from typing import Any
 
 from orion.hook import layout
 from orion.node_agent.pacing.token_bucket import TokenBucket
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import agent_pages
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.slots import known_limit
@@ -73,8 +73,8 @@ class Slot:
         """ The GPU is simulated, so managed memory beyond it harms nothing but its owner. """
         self.parking = SlotParking()
         """ Where the memory of its processes is. """
-        self.page = pages.GrantPage(gpu)
-        self.grant = pages.Grant(role, 0, 0)
+        self.page = agent_pages.GrantPage(gpu)
+        self.grant = agent_pages.Grant(role, 0, 0)
         self.page.write(self.grant)
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
@@ -151,7 +151,7 @@ class Slot:
             self._write(self.grant._replace(plan=plan))
             self.page.announce_plan()
 
-    def _write(self, grant: pages.Grant) -> None:
+    def _write(self, grant: agent_pages.Grant) -> None:
         self.grant = grant
         self.page.write(grant)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orion.errors import Invalid
 from orion.hook import join, layout
 from orion.node_agent.clients import messages
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import client_pages
 
 # A page repeats a short piece, because hypothesis could not shrink whole pages of random bytes.
 PAGE = st.binary(min_size=1, max_size=512).map(
@@ -42,14 +42,14 @@ def _parse(data: bytes) -> None:
         return
     assert bytes(message) == data
     if isinstance(message, join.Hello):
-        pages.printable(message.command, 16)
+        client_pages.printable(message.command, 16)
     if isinstance(message, join.Report):
-        pages.printable(message.text, 112)
+        client_pages.printable(message.text, 112)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_text_becomes_printable_and_short(raw: bytes, limit: int) -> None:
-    text = pages.printable(raw, limit)
+    text = client_pages.printable(raw, limit)
     assert len(text) <= limit
     assert text == "" or text.isprintable()
     assert text.isascii()
@@ -57,10 +57,10 @@ def test_text_becomes_printable_and_short(raw: bytes, limit: int) -> None:
 
 @given(PAGE, st.integers(0, 2**64))
 def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
-    page = pages.RecordPage(memoryview(content))
+    page = client_pages.RecordPage(memoryview(content))
     record = page.read()
     raw = layout.RecordPage.from_buffer_copy(content)
-    assert all(getattr(record, name) == getattr(raw, name) for name in pages.RECORD_FIELDS)
+    assert all(getattr(record, name) == getattr(raw, name) for name in client_pages.RECORD_FIELDS)
     assert list(record.wait_bucket) == list(raw.wait_bucket)
     assert page.launches == raw.launches
     assert page.busy_ns(now) >= raw.busy_ns
@@ -69,7 +69,7 @@ def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
 
 @given(PAGE)
 def test_any_busy_page_can_be_read(content: bytes) -> None:
-    page = pages.BusyPage(memoryview(content))
+    page = client_pages.BusyPage(memoryview(content))
     raw = layout.BusyPage.from_buffer_copy(content)
     assert page.state == (raw.state if raw.state <= 3 else layout.BusyState.BUSY)
     assert page.owner_died == bool(raw.alive & layout.FUTEX_OWNER_DIED)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.credit import Credit
-from orion.node_agent.pages import pages
+from orion.node_agent.pages import agent_pages
 from orion.node_agent.processes.liveness import Program
 from tests.waiting import eventually
 
@@ -47,7 +47,7 @@ class Slots:
 
     def __init__(self) -> None:
         grant = SimpleNamespace(memory_limit_bytes=LIMIT * MIB)
-        self.slot: Any = SimpleNamespace(name="be-0", page=pages.GrantPage("GPU-1"), grant=grant)
+        self.slot: Any = SimpleNamespace(name="be-0", page=agent_pages.GrantPage("GPU-1"), grant=grant)
         self.slots, self.clients, self.awaited = {"be-0": self.slot}, dict[int, Any](), dict[int, Any]()
         self.credit = Credit(self)  # type: ignore[arg-type]
 
@@ -70,7 +70,7 @@ class Slots:
 
     def used(self) -> int:
         """Return what the slot's page says that its processes hold."""
-        return self.slot.page._words[pages.GrantPage._used]  # type: ignore[no-any-return]
+        return self.slot.page._words[agent_pages.GrantPage._used]  # type: ignore[no-any-return]
 
     def give(self, client: Any, mib: int, *held: int) -> None:
         self.slot.page.set_credit(client.key[0], mib)

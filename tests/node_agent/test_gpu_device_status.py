@@ -29,7 +29,8 @@ from orion.node_agent.cluster.reporting.unmanaged import Found
 from orion.node_agent.cluster.state import Asking, GpuState, HolderState, PolicyState, Problem
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.mps.pending import Pending
-from orion.node_agent.pages import pages, policy_words
+from orion.node_agent.pages import client_pages, policy_words
+from orion.node_agent.pages.agent_pages import Grant
 from orion.node_agent.sharing.conditions import Condition
 from orion.node_agent.sharing.usage import Parts, SlotUsage, Totals
 from orion.node_agent.slots.holders import Holder
@@ -39,8 +40,8 @@ UUID = "GPU-00000000-0000-4000-8000-000000000000"
 GIB, MIB = 1 << 30, 1 << 20
 PAGE = policy_words.DEFAULT
 HOLDER = Holder("team", "train-0", "main", "uid-of-train-0")
-EMPTY = pages.Record(
-    **{each.name: 0 for each in fields(pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
+EMPTY = client_pages.Record(
+    **{each.name: 0 for each in fields(client_pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
 )
 
 
@@ -55,7 +56,7 @@ def client(number: int = 1, state: str = "running", **changes: Any) -> ClientVie
 def seen(
     *clients: ClientView, held: tuple[HolderState, ...] = (), role: Priority = Priority.BE, **changes: Any
 ) -> Seen:
-    slot = SlotView(UUID, f"{role}-0", layout.Role[role.name], "/", pages.Grant(layout.Role.BE, 0, 0), 0, 0, clients)
+    slot = SlotView(UUID, f"{role}-0", layout.Role[role.name], "/", Grant(layout.Role.BE, 0, 0), 0, 0, clients)
     view = GpuView(Gpu(UUID, 3, "NVIDIA H200", 141 * GIB), PAGE, 0.0, changes.pop("used", 0), (slot,), ())
     state = GpuState(UUID, {Priority.HP: 1, Priority.BE: 8}, held, changes.pop("policy", PolicyState(PAGE)))
     ratios = changes.pop("ratios", {})

@@ -18,7 +18,7 @@ from orion.node_agent.cluster.reporting.events import Subject
 from orion.node_agent.cluster.reporting.seen import Seen
 from orion.node_agent.cluster.state import GpuState, HolderState, PolicyState
 from orion.node_agent.gpus.interface import Gpu
-from orion.node_agent.pages import pages, policy_words
+from orion.node_agent.pages import agent_pages, client_pages, policy_words
 from orion.node_agent.slots.holders import Holder
 from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import SlotParking
@@ -26,8 +26,8 @@ from orion.node_agent.snapshots import ClientView, GpuView, SlotView
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 MIB = 1 << 20
-EMPTY = pages.Record(
-    **{each.name: 0 for each in fields(pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
+EMPTY = client_pages.Record(
+    **{each.name: 0 for each in fields(client_pages.Record)} | {"wait_bucket": (), "long_kernel_name": ""}  # type: ignore[arg-type]
 )
 AWAY = SlotParking(number=1, state="parked", began=1_770_000_000.0, held_bytes=512 * MIB + 1)
 
@@ -47,7 +47,7 @@ class Posted:
 
 def seen(*parking: SlotParking, parks: bool = True, held: int | None = None) -> Seen:
     """A GPU with a be slot for each of `parking`; pods hold the first `held` of them, or all."""
-    grant, sharing = pages.Grant(layout.Role.BE, 0, 0), MemorySharing(parks=parks)
+    grant, sharing = agent_pages.Grant(layout.Role.BE, 0, 0), MemorySharing(parks=parks)
     slots = tuple(
         SlotView(
             UUID, f"be-{number}", layout.Role.BE, "/", grant, 0, 0, (), memory_sharing=sharing, parking=replace(each)

@@ -15,7 +15,7 @@ from orion.hook import layout
 from orion.node_agent.cluster.holders.resolving import ResolvedHolder
 from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.state import HolderState, Problem
-from orion.node_agent.pages.pages import printable
+from orion.node_agent.pages.client_pages import printable
 from orion.node_agent.slots.claim import Claim
 from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.slot import Slot

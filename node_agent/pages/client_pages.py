@@ -1,218 +1,26 @@
-"""The pages: the agent writes its own pages and reads its clients' pages.
-
-The agent writes policy and grant pages. Each has two copies. The agent writes the copy that is not current, then
-changes `current`, so a reader always finds a complete copy without a lock. Words outside the copies are stored through
-a cast view, which makes one store of the word's width.
+"""The pages that clients write and the agent reads.
 
 Clients may write anything into their pages: every reader here accepts any bit pattern and returns plain, unsigned
 numbers.
 """
 
-import secrets
 import struct
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from orion.hook import layout
-from orion.node_agent.pages import descriptors, futex
+from orion.node_agent.pages.page_header import header
 from orion.node_agent.pages.parking_words import ParkingAnswer
-from orion.node_agent.pages.plans import Plan
-from orion.node_agent.pages.policy_words import Policy
 
-_HEADER = struct.Struct("<QII48s")
-_GRANT = struct.Struct("<QII2Q4I2I7Q2IQ")
 _PLACE = struct.Struct("<II")
-_NO_PLAN = (0,) * 6
-_MIB_MAX, _WORD_MAX = 2**31, 2**32 - 1
-
-
-_fence_lock = threading.Lock()
+_MIB_MAX = 2**31
 
 
 def printable(raw: bytes, limit: int) -> str:
     """Return a tenant's bytes as printable ASCII, safe for logs, tables and labels."""
     text = raw.split(b"\0", 1)[0][:limit].decode("ascii", "replace")
     return "".join(character if " " <= character <= "~" else "?" for character in text)
-
-
-def _fence() -> None:
-    """Order the stores before this call before the stores and loads after it.
-
-    Releasing a lock and acquiring it again keeps the order: a store cannot move down past the release, nor a load or
-    store up past the acquisition, which is an atomic exchange.
-    """
-    for _ in range(2):
-        with _fence_lock:
-            pass
-
-
-def header(kind: layout.PageKind, gpu: str) -> bytes:
-    """Return the header that every page begins with."""
-    return _HEADER.pack(layout.PAGE_MAGIC, layout.LAYOUT_NEWEST, kind, gpu.encode("ascii")[:47])
-
-
-class Grant(NamedTuple):
-    """What the clients of a slot may do; times in nanoseconds, memory in bytes (0: no limit).
-
-    A tuple, as Plan, because early ends of turns change them often, and a frozen dataclass takes five times as long.
-    """
-
-    role: layout.Role
-    window_share_ns: int
-    memory_limit_bytes: int
-    request_milli: int = 0
-    """ The part of the GPU's time that the slot is sure to get, in thousandths; 0: none. """
-    limit_milli: int = 0
-    """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
-    plan: Plan | None = None
-    """ be: its turns; None: the slot waits for no other slot. """
-    memory_wait_ns: int = 0
-    """ How long an allocation waits for others to leave a full GPU. """
-    parks: bool = False
-    """ be: the agent may ask the slot's processes to leave the GPU's memory. """
-    unified: layout.Unified = layout.Unified.NONE
-    """ be: whether device allocations become managed memory. """
-    memory_request_bytes: int = 0
-    """ unified: the most of each process that is not managed. """
-
-
-def _grant_structure(grant: Grant, sequence: int) -> bytes:
-    limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
-    plan = grant.plan.words if grant.plan else _NO_PLAN
-    moving = (grant.unified, 0, grant.memory_request_bytes)
-    return _GRANT.pack(sequence, grant.role, grant.parks, *limits, 0, 0, *plan, grant.memory_wait_ns, *moving)
-
-
-class _AgentPage:
-    """A page that the agent writes and clients read; `descriptor` is read-only, for clients."""
-
-    kind: ClassVar[layout.PageKind]
-    current_offset: ClassVar[int]
-    copy_offset: ClassVar[int]
-    copy_size: ClassVar[int]
-
-    def __init__(self, gpu: str) -> None:
-        writable, self.descriptor = descriptors.new_page(f"orion-{self.kind.name.lower()}")
-        try:
-            self._memory = descriptors.map_to_write(writable)
-            descriptors.seal_against_writers(writable)
-        finally:
-            descriptors.close([writable])
-        self._words = self._memory.cast("I")
-        self._sequence = 0
-        first = header(self.kind, gpu)
-        self._memory[: len(first)] = first
-
-    def _publish(self, structure: Callable[[int], bytes]) -> None:
-        """Write the copy that is not current, then make this copy current.
-
-        `structure` gets the new sequence number.
-        """
-        self._sequence += 1
-        other = 1 - (self._words[self.current_offset // 4] & 1)
-        copy, begin = structure(self._sequence), self.copy_offset + other * self.copy_size
-        self._memory[begin : begin + len(copy)] = copy
-        _fence()
-        self._words[self.current_offset // 4] = other
-
-    def close(self) -> None:
-        """Close the descriptor; the memory exists as long as a client maps it."""
-        descriptors.close([self.descriptor])
-
-
-class PolicyPage(_AgentPage):
-    """The policy of one GPU, how many clients of each role it has, and which hp clients are stopped."""
-
-    kind = layout.PageKind.POLICY
-    current_offset = layout.offset(layout.PolicyPage, "current")
-    copy_offset = layout.offset(layout.PolicyPage, "copy")
-    copy_size = layout.PolicyPage.copy.size // 2
-
-    _hp_clients: ClassVar[int] = layout.offset(layout.PolicyPage, "hp_clients") // 4
-    _be_clients: ClassVar[int] = layout.offset(layout.PolicyPage, "be_clients") // 4
-    _stopped: ClassVar[int] = layout.offset(layout.PolicyPage, "stopped") // 4
-
-    def write(self, policy: Policy) -> None:
-        """Make ``policy`` the current one."""
-        self._publish(policy.structure)
-
-    def count(self, hp_clients: int, be_clients: int) -> None:
-        """Write how many clients of each role live on the GPU."""
-        self._words[self._hp_clients] = hp_clients
-        self._words[self._be_clients] = be_clients
-
-    def stopped(self, index: int) -> int:
-        """Return the generation marked as stopped at a client index; 0: none."""
-        return self._words[self._stopped + index]
-
-    def mark_stopped(self, index: int, generation: int) -> None:
-        """Mark the client of that generation as stopped; generation 0 removes the mark."""
-        self._words[self._stopped + index] = generation
-
-
-class GrantPage(_AgentPage):
-    """What one slot may do."""
-
-    kind = layout.PageKind.GRANT
-    current_offset = layout.offset(layout.GrantPage, "current")
-    copy_offset = layout.offset(layout.GrantPage, "copy")
-    copy_size = layout.GrantPage.copy.size // 2
-
-    _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan")
-    _epoch: ClassVar[int] = layout.offset(layout.GrantPage, "credit_epoch") // 4
-    _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
-    _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
-    _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
-    _returning: ClassVar[int] = layout.offset(layout.GrantPage, "returning_mib") // 4
-    _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
-
-    def __init__(self, gpu: str) -> None:
-        super().__init__(gpu)
-        self.epoch = secrets.randbits(31) + 1
-        """ Tells this page's credits from those of an earlier agent's page. """
-        self._words[self._epoch] = self.epoch
-
-    def write(self, grant: Grant) -> None:
-        """Make ``grant`` the current one."""
-        self._publish(partial(_grant_structure, grant))
-
-    def credit(self, index: int) -> int:
-        """Return how much memory the client of that index may hold, in MiB."""
-        return self._words[self._credit + index]
-
-    def set_credit(self, index: int, mib: int) -> None:
-        """Change a client's credit. What the client holds is to be read after this, not before."""
-        self._words[self._credit + index] = max(0, min(mib, _WORD_MAX))
-        _fence()
-
-    def set_used(self, mib: int) -> None:
-        """Write what the slot's processes hold together."""
-        self._words[self._used] = min(mib, _WORD_MAX)
-
-    @property
-    def park(self) -> int:
-        """The number of the last wish; odd: the slot's processes shall leave the GPU's memory."""
-        return self._words[self._park]
-
-    def set_park(self, number: int) -> None:
-        """Write the number of a wish."""
-        self._words[self._park] = number & _WORD_MAX
-
-    def set_leaving(self, mib: int) -> None:
-        """Write how much of what is not free on the GPU others would leave to an hp slot."""
-        self._words[self._leaving] = max(0, min(mib, _WORD_MAX))
-
-    def set_returning(self, mib: int) -> None:
-        """Write how much of what is free others have been let back into; an hp slot asks before it takes any."""
-        self._words[self._returning] = max(0, min(mib, _WORD_MAX))
-
-    def announce_plan(self) -> None:
-        """Wake the clients that wait for their turn: the plan has changed."""
-        self._words[self._plan // 4] = (self._words[self._plan // 4] + 1) & 0xFFFFFFFF
-        futex.wake_all(self._memory, self._plan)
 
 
 class BusyPage:
