@@ -1,0 +1,107 @@
+"""Writes the C code of the interposed functions that allocate, free, share or report device memory."""
+
+from orion.errors import Invalid
+from orion.hook.cuda_header import Function
+from orion.hook.declared import Declaration
+from orion.hook.wrapper_parts import calling, on_success, only_call, real, stream_name
+
+
+def _room_may_come(device: str, size: str) -> str:
+    """Return the condition under which an allocation is tried again: others leave a full GPU (parking/room.h)."""
+    return f"result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_may_come({device}, {size}, &until)"
+
+
+def _from_pool(function: Function, declaration: Declaration, arguments: str) -> list[str]:
+    at, size, pool = (each.strip() for each in arguments.split(","))
+    stream = stream_name(function, declaration)
+    return [
+        f"struct orion_pooling pooling = {{.pool = {pool}, .stream = {stream}, .bytes = {size}}};",
+        "if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};",
+        "CUresult result;",
+        "uint64_t until = 0;",
+        f"orion_room_ask_first(pooling.counts ? pooling.device : -1, {size}, &until);",
+        "do {",
+        "    orion_work_begin(&work);",
+        f"    result = {real(function)};",
+        "    orion_work_end(&work, result);",
+        f"}} while ({_room_may_come('pooling.counts ? pooling.device : -1', size)});",
+        f"return orion_pool_ended(&pooling, {at}, result);",
+    ]
+
+
+def _makes_node(function: Function, _: Declaration, condition: str) -> list[str]:
+    condition = "result == CUDA_SUCCESS" + ("" if condition == "true" else f" && {condition}")
+    return calling(function, [f"if ({condition}) orion_graph_memory_begins();"])
+
+
+_OF_POOLS = {
+    "takes": _from_pool,
+    "makes_pool": lambda function, _, of: calling(function, on_success(f"orion_pool_made({of})")),
+    "ends_pool": lambda function, _, of: [f"orion_pool_ending({of});", f"return {real(function)};"],
+    "makes_node": _makes_node,
+}
+
+
+def _kind_of_memory(declaration: Declaration) -> str:
+    """Return the kind of what a function allocates (memory/memory.h)."""
+    if "managed" in declaration.words:
+        return "ORION_MEMORY_MANAGED"
+    if "unified" not in declaration.options:
+        return "ORION_MEMORY_RESIDENT"
+    kind, condition = "orion_unified_kind(device)", declaration.options.get("if")
+    return f"{condition} ? {kind} : ORION_MEMORY_RESIDENT" if condition else kind
+
+
+def memory(function: Function, declaration: Declaration) -> list[str]:
+    """Return the body of the wrapper of a function of class memory.
+
+    Raises:
+        Invalid: the declaration does not fit the function.
+    """
+    kind, arguments = only_call(declaration)
+    device = declaration.options.get("device")
+    joins = [f"orion_context_creating({device});"] if device else []
+    if kind == "informs":
+        inform = f"if (result == CUDA_SUCCESS) orion_memory_info({device or 'orion_memory_device()'}, {arguments});"
+        return [*joins, *calling(function, [inform])]
+    if kind in _OF_POOLS:
+        return _OF_POOLS[kind](function, declaration, arguments)
+    before: list[str] = []
+    after: list[str] = []
+    place = device or "orion_memory_device()"
+    if "ordered" in declaration.words:
+        stream = stream_name(function, declaration)
+        place = f"orion_memory_device_of((struct orion_stream_name){stream})"
+        before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
+        before += ["orion_work_begin(&work);"]
+        after = ["orion_work_end(&work, result);"]
+    if kind == "frees":
+        releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
+        return [releasing, *before, *calling(function, [*after, "orion_memory_released(&release, result);"])]
+    if kind in ("maps", "unmaps", "retains"):
+        changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
+        return calling(function, [f"orion_memory_{changed}({arguments}, result);"])
+    if kind == "shares":
+        return calling(function, on_success("orion_memory_shared()"))
+    if kind != "allocates":
+        known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains, shares or informs"
+        raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")
+    kind = _kind_of_memory(declaration)
+    moved = declaration.options.get("unified")
+    allocate = f"kind == ORION_MEMORY_UNIFIED ? {moved} : {real(function)}" if moved else real(function)
+    key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
+    return [
+        *joins,
+        f"const CUdevice device = {place};",
+        f"const uint64_t reserved = {arguments};",
+        f"const enum orion_memory_kind kind = {kind};",
+        "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;",
+        "CUresult result;",
+        "uint64_t until = 0;",
+        "orion_room_ask_first(device, reserved, &until);",
+        f"do result = {allocate};",
+        f"while ({_room_may_come('device', 'reserved')});",
+        f"orion_memory_reserved(device, reserved, kind, {key}, result);",
+        "return result;",
+    ]
