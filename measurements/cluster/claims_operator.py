@@ -27,8 +27,8 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
+from measurements.cluster.calling_agents import Agents
 from measurements.cluster.claims_operator_world import ClaimsWorld, webhook
-from measurements.cluster.large_cluster import Agents
 from measurements.cluster.operator_scale import Operator
 from measurements.cluster.placement_world import GPUS
 from measurements.cluster.webhook_load import conditions, free_port
