@@ -1,4 +1,4 @@
-"""Which pods the operator evicts because they keep memory of a GPU that others need."""
+"""Which pods the operator evicts: they keep memory that others need, or use a GPU without the hook."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.writes import EvictPod, PostEvent
-from tests.operator.fake_cluster import NOW, Body, FakeCluster, state_of, take
-from tests.operator.test_share_decisions import PARKS, POD, device, pod, share, slot
+from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
+from tests.operator.share_objects import PARKS, POD, device, events, pinned, pod, share, slot, unmanaged, writes
 
 EVICTS = PARKS | {"evictUnparked": True}
 
@@ -87,3 +87,37 @@ def test_neither_another_refusal_nor_that_of_another_pod_evicts_it(more: dict[st
 
 def test_an_agent_of_another_node_evicts_no_pod() -> None:
     assert not is_evicted(share(memory=EVICTS), device(node="elsewhere", heldSlots=[keeps_room()]))
+
+
+def test_fail_closed_evicts_after_an_event_and_once() -> None:
+    cluster = FakeCluster([share(failClosed=True), pod("p"), device(unmanaged=[unmanaged("p")])])
+    Reconciler(cluster, state_of(cluster)).run()
+    assert cluster.objects["Pod", "n", "p"]["metadata"]["deletionTimestamp"]
+    assert ("p", "HookMissing") in events(cluster)
+    fresh = FakeCluster([share(failClosed=True), pod("p"), device(unmanaged=[unmanaged("p")])])
+    kinds = [type(write) for write in writes(fresh, POD)]
+    assert kinds == [PostEvent, EvictPod]
+
+
+@pytest.mark.parametrize("what", ["not closed", "not running", "another pod's", "unmanaged"])
+def test_no_other_process_without_the_hook_evicts_a_pod(what: str) -> None:
+    found = (
+        unmanaged("p")
+        if what != "another pod's"
+        else unmanaged("p") | {"pod": {"namespace": "n", "name": "p", "uid": "before"}}
+    )
+    victim = pod("p", running=what != "not running", priority=None if what == "unmanaged" else "be")
+    cluster = FakeCluster([share(failClosed=what != "not closed"), victim, device(unmanaged=[found])])
+    assert EvictPod not in [type(write) for write in writes(cluster, POD)]
+
+
+def test_fail_closed_of_a_deleted_share_evicts_no_pod() -> None:
+    report = device(heldSlots=[slot("p")], unmanaged=[unmanaged("p")])
+    before = FakeCluster([share(failClosed=True), pinned("s"), report])
+    assert EvictPod in [type(write) for write in writes(before, POD)]
+    assert EvictPod not in [type(write) for write in writes(FakeCluster([pinned("s"), report]), POD)]
+
+
+def test_a_process_that_an_agent_of_another_node_reports_evicts_no_pod() -> None:
+    cluster = FakeCluster([share(failClosed=True), pod("p"), device(node="elsewhere", unmanaged=[unmanaged("p")])])
+    assert EvictPod not in [type(write) for write in writes(cluster, POD)]

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.operator.fake_cluster import FakeCluster
-from tests.operator.test_share_decisions import condition, events, grant_of, pinned, pod, reconciled, share
+from tests.operator.share_objects import condition, events, grant_of, pinned, pod, reconciled, share
 
 
 def governed_by(cluster: FakeCluster) -> Any:

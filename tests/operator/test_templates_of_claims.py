@@ -14,7 +14,7 @@ from orion.operator.reconciler.records import Named, pod_record
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.writes import MakeTemplate, RequeueAfter, SayWhatIsMissing, Write
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, state_of, take
-from tests.operator.test_share_decisions import share
+from tests.operator.share_objects import share
 
 SHAPES = ClaimShape(priority=Priority.BE, gpus={"main": 2}, time_milli=300)
 
