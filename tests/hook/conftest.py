@@ -1,11 +1,15 @@
 """Fixtures: a separate machine for each test, with simulated GPUs and an agent (see harness.py)."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orion.hook import layout
+from orion.node_agent.api import agent_pb2
 from tests.hook.harness import Machine
+from tests.hook.job_of_ranks import Job
 from tests.hook.limited_slot import LimitedTenants
 from tests.hook.monitor import LIMIT, Monitor, Start
 from tests.hook.scripted_client import Client
@@ -56,3 +60,27 @@ def limited(machine: Machine) -> Machine:
     for slot in ("be-0", "hp-0"):
         machine.agent.set_grant(machine.uuids[0], slot, memory_limit_bytes=LIMIT)
     return machine
+
+
+@pytest.fixture
+def machine_of_ranks(c_build: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A machine with two GPUs, or as many as the test says, and a be slot on each for one job."""
+    with Machine(c_build, gpus=getattr(request, "param", 2)) as machine:
+        (machine.folder / "ranks").write_bytes(bytes(layout.PAGE_SIZE))
+        machine.start_agent()
+        for uuid in machine.uuids:
+            machine.agent.open_slot(uuid, agent_pb2.BE, name="be-0", owner_process_id=os.getpid())
+        yield machine
+
+
+@pytest.fixture
+def job(machine_of_ranks: Machine) -> Job:
+    machine, hps = machine_of_ranks, []
+    for gpu in range(len(machine.uuids)):
+        hp = machine.start_in(machine.client_root(*["hp-0"] * len(machine.uuids)))
+        hp.must(f"init {gpu}")
+        machine.until_joined(hp, gpu=gpu)
+        hps.append(hp)
+    job = Job(machine, hps)
+    job.ranks = [job.start(gpu) for gpu in range(2)]
+    return job

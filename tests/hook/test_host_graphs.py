@@ -1,18 +1,30 @@
-"""Graphs of be clients: hp waits for a piece of a graph and not for all of it, and the program notices nothing.
+"""Graphs of be clients: the program notices nothing of the pieces, some graphs run whole, and nobody hangs."""
 
-The hook launches a long graph in pieces while its GPU has hp clients. `own` counts how often the driver has launched
-the program's own executable, so a launch that does not count was a launch in pieces.
-"""
-
-import random
-import shutil
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
-from tests.hook.harness import Machine, figure, percentile
+from tests.hook.graph_of_be import (
+    A_LAUNCH,
+    ANOTHER,
+    CHANGES,
+    IN_EXECUTABLE,
+    IN_GENERAL,
+    IN_GRAPH,
+    KINDS,
+    NOTHING,
+    SOME,
+    SWITCHES,
+    WHOLE,
+    Pair,
+    launches_own,
+    make,
+    own,
+    until_in_pieces,
+    until_whole,
+)
+from tests.hook.harness import Machine
 from tests.hook.scripted_client import (
     DEADLINE,
     LONG_ENOUGH_TO_SEE,
@@ -22,129 +34,6 @@ from tests.hook.scripted_client import (
     busy,
     eventually,
 )
-
-Pair = tuple[Client, Client]
-
-KINDS = ["nodes", "captured", "early", "children", "hosts", "events", "copies", "writes", "allocates", "decides"]
-CUT, WHOLE = KINDS[:8], KINDS[8:]
-NOTHING, IN_GRAPH, IN_EXECUTABLE, IN_GENERAL, ANOTHER, REFUSED, SWITCHES = CHANGES = range(7)
-A_LAUNCH = 1_000_000
-LONG = "200 150"
-""" 200 kernels of 150 us, which is 30 ms: many windows. """
-SOME = "40 50"
-
-
-def make(client: Client, kind: str = "nodes", kernels: str = LONG, branches: int = 1, log: bool = True) -> None:
-    client.must(f"mute {int(not log)}")
-    client.must(f"make {KINDS.index(kind)} {kernels} {branches}")
-
-
-def own(client: Client) -> int:
-    """Return how often the driver has launched the program's own executable."""
-    return client.do("own").result
-
-
-def launches_own(client: Client, launches: int = 2) -> int:
-    """Launch the graph and return how many of the launches were launches of the program's own executable."""
-    before = own(client)
-    client.must(f"play {launches} -1")
-    return own(client) - before
-
-
-def until_in_pieces(be: Client) -> None:
-    eventually(lambda: launches_own(be) == 0, "the hook launches pieces instead of the program's executable", DEADLINE)
-
-
-def until_whole(be: Client) -> None:
-    eventually(lambda: launches_own(be) == 2, "the hook launches the program's own executable", DEADLINE)
-
-
-# -- How long hp waits -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def machine_of_long_slices(bare_machine: Machine) -> Machine:
-    """A machine on which only the hook stops be: a time slice is longer than any graph here."""
-    shutil.rmtree(bare_machine.state, ignore_errors=True)
-    bare_machine.environment["ORION_SIM_SLICE_US"] = "1000000"
-    bare_machine.start_agent()
-    return bare_machine
-
-
-def requests_during(
-    be: Client, plays: str, hp: Client, request: str, chance: random.Random, pause: tuple[float, float]
-) -> list[float]:
-    """Send requests to hp until be has played, with pauses of so many seconds; return how long they took, in ms."""
-    be.send(plays)
-    took = []
-    while not be.heard_something(chance.uniform(*pause)):
-        took.append(hp.must(request).seconds * 1000)
-    assert be.answer().result == 0
-    return took
-
-
-@pytest.mark.quiet
-@pytest.mark.parametrize(("kind", "branches"), [("nodes", 1), ("nodes", 4), ("captured", 1), ("children", 1)])
-def test_hp_waits_for_a_piece_of_a_graph(machine_of_long_slices: Machine, kind: str, branches: int) -> None:
-    # hp's kernel takes 1 ms. hp arrives at any time in a graph of 30 ms: if it waited for the graph's end, half of its
-    # requests would take more than 15 ms. A piece is about as long as the window, 0.4 ms.
-    hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
-    make(be, kind, f"{200 * branches} 150", branches, log=False)
-    until_in_pieces(be)
-    took = requests_during(be, "play 50 -1", hp, "run 1 1000", random.Random(1), (0.01, 0.03))
-    figure(f"hp's request of 1 ms beside a graph of 30 ms ({kind}, {branches} branches)", took, "ms")
-    assert len(took) >= 20
-    assert percentile(took, 75) < 8
-
-
-@pytest.mark.quiet
-def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_long_slices: Machine) -> None:
-    # be's pieces wait for hp again and again. If a piece went behind the valve, hp would wait for be's slice of 1 s.
-    hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
-    make(be, "nodes", "800 40", branches=4, log=False)
-    until_in_pieces(be)
-    took = requests_during(be, "play 20 -1", hp, "run 1 40000", random.Random(3), (0.001, 0.008))
-    figure("hp's request of 40 ms beside a graph with branches", took, "ms")
-    assert len(took) >= 20
-    assert percentile(took, 90) < 80
-
-
-@pytest.mark.quiet
-def test_little_of_a_graph_runs_while_hp_is_busy(machine: Machine) -> None:
-    # Here the GPU divides its time between hp and be, so be's whole graph would run in hp's busy period of 40 ms.
-    hp = machine.start("hp-0")
-    trace = machine.folder / "trace"
-    be = machine.start_in(machine.client_root("be-0"), ORION_SIM_TRACE=str(trace))
-    be.must("init 0")
-    machine.until_joined(be)
-    make(be, log=False)
-    until_in_pieces(be)
-    be.send("play 30 -1")
-    chance, periods = random.Random(2), []
-    while not be.heard_something(chance.uniform(0.01, 0.03)):
-        with busy(hp, 40) as launched:
-            pass
-        periods.append((launched.ended, launched.began + 40 * MILLISECOND))
-    assert be.answer().result == 0
-    last = max(end for _, end in periods)
-    make(be, "nodes", "1 10")
-    be.must("play 1 -1")
-    eventually(lambda: any(end > last for _, end in _kernels(trace.read_text())), "the trace has been written")
-    kernels = list(_kernels(trace.read_text()))
-    beside = [
-        sum(max(0, min(end, to) - max(start, from_)) for start, end in kernels) / MILLISECOND for from_, to in periods
-    ]
-    figure("be work in a busy period of hp of 40 ms", beside, "ms")
-    assert len(beside) >= 10
-    assert percentile(beside, 75) < 5
-
-
-def _kernels(trace: str) -> Iterator[tuple[int, int]]:
-    """Yield when each kernel of a trace had the GPU."""
-    for line in trace.splitlines(keepends=True):
-        if line.endswith("\n"):
-            yield int(line.split()[1]), int(line.split()[2])
-
 
 # -- What the program gets ---------------------------------------------------------------------------------------------
 

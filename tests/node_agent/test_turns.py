@@ -1,120 +1,16 @@
-"""Turns on a modelled GPU: shares of each second, time that slots hand back, debts, limits, and clients that lie."""
+"""Turns on a modelled GPU: shares of each second, time that slots hand back, debts, and clients that lie."""
 
-import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.cycles import PLAN_NS
-from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
-
-MS = 1_000_000
-STEP_NS = MS // 10
-HANDOVER_NS = 2 * STEP_NS
-""" A slot does nothing for so long after its turn has begun. """
-
-
-@dataclass
-class Tenant:
-    """A slot on the modelled GPU.
-
-    Args:
-        request: the part of the time that it asks for; 0: none.
-        limit: the part that it may use.
-        honesty: the part of its GPU time that it reports.
-        awake_ns: it works so long, then sleeps for as long; 0: it always works.
-        piece_ns: its work runs on for so long after each of its turns.
-        stopped: it says that it has work, and does nothing.
-        handover_ns: its turns after those of others begin so late.
-    """
-
-    request: float = 0.0
-    limit: float = 1.0
-    honesty: float = 1.0
-    awake_ns: int = 0
-    piece_ns: int = 0
-    stopped: bool = False
-    handover_ns: int = HANDOVER_NS
-    used: list[int] = field(default_factory=lambda: [0])
-    reported_ns: float = 0.0
-    handed_back: bool = False
-    running_until_ns: int = 0
-
-    def is_awake(self, now_ns: int) -> bool:
-        return not self.awake_ns or now_ns // self.awake_ns % 2 == 0
-
-    def demand(self, now_ns: int) -> Demand:
-        total = self.used[-1] * self.honesty
-        reported, self.reported_ns = int(total - self.reported_ns), total
-        awake = self.is_awake(now_ns)
-        worked = awake and not self.stopped
-        return Demand(self.request, self.limit, reported, self.piece_ns, worked, awake, ceiling=self.limit)
-
-
-def run(
-    tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1, check_ns: int = 50 * MS
-) -> dict[str, Tenant]:
-    """Let the tenants use the GPU; hp takes the first part of each 5 ms."""
-    turns, dice = Turns(), random.Random(seed)
-    named = {f"be-{index}": each for index, each in enumerate(tenants)}
-    now = looked = 1_000_000 * MS
-    next_look, end = now, now + round(seconds * 1e9)
-    while now < end:
-        if now >= next_look:
-            turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
-            looked = now
-            next_look = now + check_ns + dice.randrange(3 * MS)
-        _send_messages(turns, named, now)
-        free = now % (5 * MS) >= hp * 5 * MS
-        _work(named, turns.plans, now, STEP_NS if free else 0)
-        now += STEP_NS
-    assert looked
-    return named
-
-
-def _send_messages(turns: Turns, tenants: Mapping[str, Tenant], now: int) -> None:
-    for name, each in tenants.items():
-        plan = turns.plans.get(name)
-        if not each.is_awake(now) and plan is not None and plan.has_turn(now) and not each.handed_back:
-            each.handed_back = True
-            turns.hand_back(name, now)
-        elif each.is_awake(now) and each.handed_back:
-            each.handed_back = False
-            turns.ask(name, now)
-
-
-def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, time_ns: int) -> None:
-    working = []
-    for name, each in tenants.items():
-        plan = plans.get(name)
-        has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - each.handover_ns, now + 1))
-        if has_turn and each.is_awake(now) and each.piece_ns:
-            each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
-        if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
-            working.append(each)
-    for each in tenants.values():
-        each.used.append(each.used[-1] + (time_ns // len(working) if each in working else 0))
-
-
-def shares(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[list[float]]:
-    """Return the parts that each tenant had in sliding windows of 1 s: of what all had, or of the time."""
-    steps, skip = 1_000 * MS // STEP_NS, 2_000 * MS // STEP_NS
-    starts = range(skip, len(next(iter(tenants.values())).used) - steps, 100)
-    gained = [[each.used[at + steps] - each.used[at] for at in starts] for each in tenants.values()]
-    whole = [sum(each) if of_all else 1_000 * MS for each in zip(*gained, strict=True)]
-    return [[mine / every for mine, every in zip(each, whole, strict=True)] for each in gained]
-
-
-def means(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[float]:
-    return [sum(each) / len(each) for each in shares(tenants, of_all)]
+from tests.node_agent.modelled_gpu import HANDOVER_NS, MS, STEP_NS, Tenant, means, run, shares
 
 
 @pytest.mark.parametrize(
@@ -142,26 +38,6 @@ def test_what_a_handover_costs_each_slot_is_learnt() -> None:
 def test_shares_hold_beside_hp() -> None:
     found = means(run([Tenant(0.5), Tenant(0.25), Tenant(0.25)], 6.0, hp=0.6))
     assert found == pytest.approx([0.5, 0.25, 0.25], abs=0.01)
-
-
-def test_limits_hold_on_an_idle_gpu() -> None:
-    assert means(run([Tenant(limit=0.5)], 6.0), of_all=False) == pytest.approx([0.5], abs=0.005)
-    assert means(run([Tenant(limit=0.3), Tenant(limit=0.4)], 6.0), of_all=False) == pytest.approx([0.3, 0.4], abs=0.005)
-
-
-@pytest.mark.parametrize("check_ns", [25 * MS, 69 * MS, 100 * MS])
-@pytest.mark.parametrize("limits", [(0.3,), (0.5,), (0.3, 0.4)])
-def test_a_limit_holds_in_each_second(limits: tuple[float, ...], check_ns: int) -> None:
-    found = shares(run([Tenant(limit=limit) for limit in limits], 8.0, check_ns=check_ns), of_all=False)
-    for windows, limit in zip(found, limits, strict=True):
-        assert max(abs(each - limit) for each in windows) < 0.01, (limit, min(windows), max(windows))
-
-
-@pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
-def test_a_long_piece_waits_until_the_limit_has_room_for_it(limit: float, piece_ms: int) -> None:
-    windows = shares(run([Tenant(limit=limit, piece_ns=piece_ms * MS)], 14.0), of_all=False)[0]
-    assert max(windows) < limit + 0.08  # it would be up to 0.17 more if debts alone held the limit
-    assert sum(windows) / len(windows) > 0.7 * limit
 
 
 def test_time_that_a_slot_does_not_want_is_used_by_others() -> None:
@@ -327,89 +203,6 @@ def test_at_most_one_slot_has_the_turn_and_each_plan_ends(
         for plan in turns.plans.values():
             assert plan.until_ns <= now + PLAN_NS
             assert all(0 <= word < 2**63 for word in plan.words)
-
-
-def test_a_lie_does_not_lift_others_over_their_limits() -> None:
-    """A slot reports any number for work of 3 ms. What it reports is credited to the others, but their limits hold."""
-    turns, now, had = Turns(), 1_000 * MS, dict.fromkeys("abc", 0)
-    for step in range(200):
-        demands = {
-            name: Demand(limit=limit, reported_ns=reported, piece_ns=piece, launched=True, waiting=True, ceiling=limit)
-            for name, limit, reported, piece in (("a", 1.0, 1 << 63, 3 * MS), ("b", 0.3, MS, 0), ("c", 0.3, MS, 0))
-        }
-        turns.look(now, 1.0, demands)
-        assert all(account.was_charged_ns >= 0 for account in turns.accounts.values())
-        for name, plan in turns.plans.items():
-            had[name] += plan.time(now, now + 25 * MS) if step >= 40 else 0
-        now += 25 * MS
-    for name in "bc":
-        assert had[name] < 0.34 * 160 * 25 * MS  # 0.3, what corrections need, and handovers
-
-
-@pytest.mark.parametrize("part", [0.0, 1.0])
-def test_what_limited_slots_used_is_forgotten_after_a_second(part: float) -> None:
-    turns, now = Turns(), 1_000 * MS
-    demand = Demand(limit=0.3, ceiling=0.3, launched=True, waiting=True, reported_ns=MS)
-    for _ in range(200):
-        turns.look(now, part, {"a": demand, "b": Demand(launched=True, waiting=True, reported_ns=MS)})
-        now += 50 * MS
-    assert len(turns.accounts["a"].second) <= 21
-
-
-def test_a_slot_with_a_limit_asks_before_it_launches_also_if_it_was_idle() -> None:
-    turns, now = Turns(), 1_000 * MS
-    idle, other = Demand(limit=0.05, ceiling=0.05), Demand()
-    turns.look(now, 1.0, {"a": idle, "b": other})
-    assert turns.plans.keys() == {"a"}  # nobody else waits
-    assert not any(turns.plans["a"].has_turn(now + later * MS) for later in range(0, 700, 7))
-    assert turns.ask("a", now + 300 * MS)
-    held = [turns.plans["a"].has_turn(now + (300 + later) * MS) for later in range(400)]
-    assert held[0]
-    assert sum(held) < 0.08 * len(held)
-    assert turns.competing
-
-
-@pytest.mark.parametrize("joint_ms", [40, 160, 320])
-@pytest.mark.parametrize("lefts", [(1.0,), (0.4, 1.0)], ids=["without hp", "hp comes and goes"])
-def test_a_limit_holds_in_long_cycles_beside_a_job(lefts: tuple[float, ...], joint_ms: int) -> None:
-    turns, now, used = Turns(), 1_000 * MS, [0.0]
-    for check in range(200):
-        left = lefts[check // 14 % len(lefts)]
-        demand = Demand(limit=0.3 / max(0.3, left), ceiling=0.3, launched=True, waiting=True, reported_ns=MS)
-        job = Demand(launched=True, waiting=True, reported_ns=MS)
-        turns.look(now, left, {"a": demand, "b": job}, False, {"b": Window(0.0, 0.3)}, joint_ms * MS)
-        for at in range(now, now + 70 * MS, MS):
-            used.append(used[-1] + left * turns.plans["a"].has_turn(at))
-        now += 70 * MS
-    seconds = [used[at + 1_000] - used[at] for at in range(2_000, len(used) - 1_000, 10)]
-    assert max(seconds) < 0.3 * 1_000 + 0.2 * 0.3 * joint_ms + 40  # a part of a turn, and handovers
-    assert sum(seconds) / len(seconds) > 0.25 * 1_000
-
-
-def test_bursts_of_a_slot_with_a_limit_stay_below_it() -> None:
-    """It works for 0.5 s at a time, if it may, after pauses of 2.2 s, in which the agent looks seldom."""
-    turns, now, next_look, used = Turns(), 1_000_000 * MS, 0, [0]
-    idle_since, working_since = now, 0
-    reported = 0
-    while now < 1_000_000 * MS + 30_000 * MS:
-        if now >= next_look:
-            working = bool(working_since)
-            turns.look(
-                now,
-                1.0,
-                {"a": Demand(limit=0.05, ceiling=0.05, reported_ns=reported, launched=working, waiting=working)},
-            )
-            next_look, reported = now + (70 if turns.competing else 500) * MS, 0
-        if not working_since and now - idle_since > 2_200 * MS:
-            working_since = now
-            turns.ask("a", now)
-        works = bool(working_since) and turns.plans["a"].has_turn(now)
-        used.append(used[-1] + MS * works)
-        reported += MS * works
-        if working_since and now - working_since > 500 * MS:
-            idle_since, working_since = now, 0
-        now += MS
-    assert max(used[at + 1000] - used[at] for at in range(0, len(used) - 1000, 10)) < 0.07 * 1_000 * MS
 
 
 @pytest.mark.parametrize("longest_ms", [None, 10.0, 3.0, 1.0])

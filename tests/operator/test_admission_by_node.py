@@ -7,7 +7,7 @@ import pytest
 from orion.crds.annotations import ALLOCATION
 from orion.operator.webhook.cluster_facts import all_of, read_gpu
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
-from tests.operator.test_admission_decisions import BE, decide, pod, share
+from tests.operator.admitted_pod import BE, decide, pod, share
 
 TO_DRA = {"key": ALLOCATION, "operator": "In", "values": ["dra"]}
 TO_PLUGIN = {"key": ALLOCATION, "operator": "NotIn", "values": ["dra"]}

@@ -10,7 +10,7 @@ from orion.crds.claims import SHAPE, ClaimShape
 from orion.crds.places import PARTS, PLACES
 from orion.crds.policy import Priority
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
-from tests.operator.test_admission_decisions import BE, GPU, HP, TWO_GPUS, decide, env, pinned, pod, share
+from tests.operator.admitted_pod import BE, GPU, HP, TWO_GPUS, decide, env, pinned, pod, share
 
 NOT_MPS = 'device.attributes["orion.gpu"].mode != "mps"'
 

@@ -1,0 +1,109 @@
+"""A modelled GPU that slots use in turns: what each of them had in each second."""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.turns import Turns
+
+MS = 1_000_000
+STEP_NS = MS // 10
+HANDOVER_NS = 2 * STEP_NS
+""" A slot does nothing for so long after its turn has begun. """
+
+
+@dataclass
+class Tenant:
+    """A slot on the modelled GPU.
+
+    Args:
+        request: the part of the time that it asks for; 0: none.
+        limit: the part that it may use.
+        honesty: the part of its GPU time that it reports.
+        awake_ns: it works so long, then sleeps for as long; 0: it always works.
+        piece_ns: its work runs on for so long after each of its turns.
+        stopped: it says that it has work, and does nothing.
+        handover_ns: its turns after those of others begin so late.
+    """
+
+    request: float = 0.0
+    limit: float = 1.0
+    honesty: float = 1.0
+    awake_ns: int = 0
+    piece_ns: int = 0
+    stopped: bool = False
+    handover_ns: int = HANDOVER_NS
+    used: list[int] = field(default_factory=lambda: [0])
+    reported_ns: float = 0.0
+    handed_back: bool = False
+    running_until_ns: int = 0
+
+    def is_awake(self, now_ns: int) -> bool:
+        return not self.awake_ns or now_ns // self.awake_ns % 2 == 0
+
+    def demand(self, now_ns: int) -> Demand:
+        total = self.used[-1] * self.honesty
+        reported, self.reported_ns = int(total - self.reported_ns), total
+        awake = self.is_awake(now_ns)
+        worked = awake and not self.stopped
+        return Demand(self.request, self.limit, reported, self.piece_ns, worked, awake, ceiling=self.limit)
+
+
+def run(
+    tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1, check_ns: int = 50 * MS
+) -> dict[str, Tenant]:
+    """Let the tenants use the GPU; hp takes the first part of each 5 ms."""
+    turns, dice = Turns(), random.Random(seed)
+    named = {f"be-{index}": each for index, each in enumerate(tenants)}
+    now = looked = 1_000_000 * MS
+    next_look, end = now, now + round(seconds * 1e9)
+    while now < end:
+        if now >= next_look:
+            turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
+            looked = now
+            next_look = now + check_ns + dice.randrange(3 * MS)
+        _send_messages(turns, named, now)
+        free = now % (5 * MS) >= hp * 5 * MS
+        _work(named, turns.plans, now, STEP_NS if free else 0)
+        now += STEP_NS
+    assert looked
+    return named
+
+
+def _send_messages(turns: Turns, tenants: Mapping[str, Tenant], now: int) -> None:
+    for name, each in tenants.items():
+        plan = turns.plans.get(name)
+        if not each.is_awake(now) and plan is not None and plan.has_turn(now) and not each.handed_back:
+            each.handed_back = True
+            turns.hand_back(name, now)
+        elif each.is_awake(now) and each.handed_back:
+            each.handed_back = False
+            turns.ask(name, now)
+
+
+def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, time_ns: int) -> None:
+    working = []
+    for name, each in tenants.items():
+        plan = plans.get(name)
+        has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - each.handover_ns, now + 1))
+        if has_turn and each.is_awake(now) and each.piece_ns:
+            each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
+        if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
+            working.append(each)
+    for each in tenants.values():
+        each.used.append(each.used[-1] + (time_ns // len(working) if each in working else 0))
+
+
+def shares(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[list[float]]:
+    """Return the parts that each tenant had in sliding windows of 1 s: of what all had, or of the time."""
+    steps, skip = 1_000 * MS // STEP_NS, 2_000 * MS // STEP_NS
+    starts = range(skip, len(next(iter(tenants.values())).used) - steps, 100)
+    gained = [[each.used[at + steps] - each.used[at] for at in starts] for each in tenants.values()]
+    whole = [sum(each) if of_all else 1_000 * MS for each in zip(*gained, strict=True)]
+    return [[mine / every for mine, every in zip(each, whole, strict=True)] for each in gained]
+
+
+def means(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[float]:
+    return [sum(each) / len(each) for each in shares(tenants, of_all)]
