@@ -238,7 +238,7 @@ def _quiet(function: Function, _: Declaration) -> list[str]:
     return [
         "struct orion_quiet quiet;",
         "orion_quiet_begin(&quiet);",
-        *_calling(function, ["orion_quiet_end(&quiet);"]),
+        *calling(function, ["orion_quiet_end(&quiet);"]),
     ]
 
 
