@@ -70,9 +70,12 @@ def paired_mean_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: i
 def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
     """Compare the throughput of two systems.
 
+    A resample in which the reference did nothing has no ratio, and is drawn again. It happens where a window has few
+    steps.
+
     Args:
         pairs: One (system, reference) for each round: the rate in each of a window's equal bins. The two windows may
-            have different numbers of bins.
+            have different numbers of bins. No reference is zero in all of its bins.
         resamples: Bootstrap repetitions.
         seed: Seed of the bootstrap.
     """
@@ -80,6 +83,9 @@ def paired_rate_ratio(pairs: Sequence[Pair], resamples: int = RESAMPLES, seed: i
 
     def resampled(generator: np.random.Generator, number: int, count: int) -> Samples:
         one, other = (generator.choice(side, (count, len(side))).mean(axis=1) for side in rounds[number])
+        reference = rounds[number][1]
+        while (idle := other == 0).any():
+            other[idle] = generator.choice(reference, (idle.sum(), len(reference))).mean(axis=1)
         return np.asarray(one / other)[None]
 
     exact = [float(one.mean() / other.mean()) for one, other in rounds]

@@ -3,7 +3,8 @@
 It measures throughput in a closed loop, where every nanosecond that the hook adds to the critical path counts. For each
 load and role two processes stay alive, one without the hook and one with it. They work alternately for some seconds
 each, in random order. Clocks and temperature drift by more than the hook costs, so only neighbouring turns are
-compared.
+compared. With `--idle-hp` an hp client that does nothing is there, and the role is be alone: what does be lose by the
+presence of hp? `--loads` also takes the public programs of `orion bench programs`.
 
 It needs an NVIDIA GPU and torch, and takes about four minutes with the defaults.
 """
@@ -23,6 +24,7 @@ from orion.bench.managed import ManagedGPU, machine
 from orion.bench.samples import completed_between
 from orion.bench.workers.crew import Crew
 from orion.bench.workloads import Load, load
+from orion.bench.workloads.programs.kinds import PROGRAMS
 from orion.errors import OrionError
 
 LOADS: dict[str, Load] = {
@@ -31,6 +33,9 @@ LOADS: dict[str, Load] = {
     "resnet50-training": ("resnet50-training", {}),
     "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # CPU-bound: shows the cost of a launch
 }
+LOADS |= {name: (name, {}) for name in PROGRAMS}
+USUAL = ("resnet50-inference", "gemm", "resnet50-training", "resnet50-eager")
+IDLE_HP: Load = ("mobilenetv2-inference", {"batch": 1})
 PAUSE = 0.3  # seconds between the command and the start of a turn
 EDGE = 0.2  # seconds at each end of a turn that are not counted
 
@@ -92,20 +97,26 @@ def main(arguments: list[str] | None = None) -> int:
         prog="measurements.overhead.solo_overhead", description="Throughput with the hook on and off."
     )
     parser.add_argument("--output", type=Path, required=True, help="a folder for the raw data")
-    parser.add_argument("--loads", nargs="+", choices=tuple(LOADS), default=list(LOADS))
+    parser.add_argument("--loads", nargs="+", choices=tuple(LOADS), default=list(USUAL))
+    parser.add_argument("--idle-hp", action="store_true", help="be alone, beside an hp client that does nothing")
     parser.add_argument("--turns", type=counted, default=6)
     parser.add_argument("--seconds", type=positive, default=1.5, help="counted length of a turn")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--simulated", action="store_true", help="try the script without a GPU; no results")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    raw: dict[str, Any] = {**raw_data.header("measurements.overhead.solo_overhead"), "rows": []}
+    header = raw_data.header("measurements.overhead.solo_overhead")
+    raw: dict[str, Any] = {**header, "idle_hp": options.idle_hp, "rows": []}
     turns = Turns(options.turns, options.seconds, random.Random(options.seed))
     try:
         with ExitStack() as stack:
             environment = stack.enter_context(machine(options.simulated))
             managed = stack.enter_context(ManagedGPU(environment, options.simulated))
             hooked = {role: managed.client_environment(role) for role in ("hp", "be")}
+            if options.idle_hp:
+                present = stack.enter_context(Crew())
+                idle = hooked.pop("hp")
+                present.ready(present.start("idle hp", *load(*IDLE_HP, options.simulated), idle))
             # One role at a time: an hp client, even an idle one, would affect a be client on the same GPU.
             for kind, role in itertools.product(options.loads, hooked):
                 crew = stack.enter_context(Crew())

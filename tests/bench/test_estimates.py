@@ -71,6 +71,12 @@ def test_both_systems_of_a_round_must_have_the_same_requests() -> None:
         estimates.paired_percentile_ratios([([1.0], [1.0, 2.0])], [50])
 
 
+def test_a_reference_with_few_steps_has_a_finite_interval() -> None:
+    ratio = estimates.paired_rate_ratio([([4.0, 3.0, 5.0], [0.0, 0.0, 0.0, 8.0])], resamples=200)
+    assert ratio.value == pytest.approx(2.0)
+    assert 0 < ratio.low <= ratio.high < math.inf
+
+
 def test_rates_may_come_from_windows_of_different_length() -> None:
     ratio = estimates.paired_rate_ratio([([60.0] * 20, [100.0] * 8), ([62.0] * 20, [100.0] * 8)], resamples=100)
     assert ratio.value == pytest.approx(0.61)
