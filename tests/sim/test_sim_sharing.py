@@ -77,6 +77,8 @@ def test_a_process_blocked_in_a_graph_costs_another_no_time_and_may_be_killed(
     blocked, beside = start_worker(), start_worker(ORION_SIM_TRACE=str(trace))
     free = int(beside.do("free"))
     blocked.do("alloc 1000000000")
+    blocked.do("launch 1 10 132")  # the first launch of a kernel would wait for the word, too
+    blocked.do("sync")
     blocked.do("wait")
     blocked.do("launch 50 7000 132")
     for _ in range(2):
