@@ -1,6 +1,7 @@
 /* Queries of kernels: attributes, parameters, occupancy. */
 #include <string.h>
 
+#include "context.h"
 #include "sim.h"
 
 #define REGISTERS 32
@@ -121,14 +122,18 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
 {
     SIM_READY();
     SIM_REFUSE(!state, CUDA_ERROR_INVALID_VALUE);
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return sim_kernel(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    SIM_REFUSE(!sim_kernel(function), CUDA_ERROR_INVALID_HANDLE);
+    *state = sim_kernel(function)->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuFuncLoad(CUfunction function)
 {
-    SIM_READY();
-    return sim_kernel(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    SIM_CONTEXT(context);
+    struct sim_kernel *kernel = sim_kernel(function);
+    SIM_REFUSE(!kernel, CUDA_ERROR_INVALID_HANDLE);
+    if (!atomic_exchange(&kernel->loaded, true)) sim_context_settle(context);
+    return CUDA_SUCCESS;
 }
 
 /* An SM holds 2048 threads, 32 blocks and 228 KiB of shared memory. Each block reserves 1 KiB of the shared memory. */

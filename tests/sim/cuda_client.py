@@ -50,6 +50,8 @@ class Device:
         self.filled = ok(cuda.cuModuleGetFunction(self.module, b"filled"))
         self.logged = ok(cuda.cuModuleGetFunction(self.module, b"logged"))
         self.meeting = ok(cuda.cuModuleGetFunction(self.module, b"meeting"))
+        for kernel in (self.tiny, self.gemm, self.timed, self.filled, self.logged, self.meeting):
+            ok(cuda.cuFuncLoad(kernel))  # else its first launch would wait for all work of the context
 
     def stream(self, flags: int = 1, priority: int = 0) -> Any:
         """A stream, non-blocking by default."""
