@@ -8,6 +8,7 @@
 #include "be/turns.h"
 #include "fake_driver.h"
 #include "process/gpu.h"
+#include "process/plan.h"
 #include "system/system.h"
 
 #define MS ORION_MILLISECOND
@@ -68,6 +69,26 @@ static void the_turn_under_way_counts(void)
     CHECK(!orion_gate_closed(&gpu));
 }
 
+/* In the mean they stop half a piece before a turn's end, and in one turn always at the same time. */
+static void short_pieces_stop_at_other_times_in_each_turn(void)
+{
+    const uint64_t piece = 400 * ORION_MICROSECOND, step = 10 * ORION_MICROSECOND;
+    uint64_t sum = 0, least = UINT64_MAX, most = 0;
+    atomic_store(&record.piece_ns, piece);
+    for (unsigned i = 0; i < 1000; i++) {
+        uint64_t begin = (i + 1) * 20 * MS + 12345 * i, end = begin + 10 * MS, stops = end;
+        plan(begin, end, begin + 20 * MS, end + 20 * MS, 20 * MS, UINT64_MAX);
+        while (orion_plan_opens_at(&gpu, stops - step) > stops - step) stops -= step;
+        for (uint64_t now = begin; now < stops; now += MS) CHECK(orion_plan_opens_at(&gpu, now) == now);
+        sum += end - stops;
+        if (end - stops < least) least = end - stops;
+        if (end - stops > most) most = end - stops;
+    }
+    CHECK(least >= piece / 4 - step && least < piece / 3 && most > piece * 2 / 3 && most <= piece * 3 / 4 + step);
+    CHECK(sum / 1000 > piece * 45 / 100 && sum / 1000 < piece * 55 / 100);
+    atomic_store(&record.piece_ns, 0);
+}
+
 /* A turn that the next turn follows at once does not end early. */
 static void a_lone_slot_never_waits(void)
 {
@@ -117,6 +138,7 @@ static void a_new_plan_wakes(void)
 int main(void)
 {
     the_turn_under_way_counts();
+    short_pieces_stop_at_other_times_in_each_turn();
     turns_repeat(6 * MS);
     orion_turns_note_piece(&gpu, 2 * MS);
     turns_repeat(5 * MS); /* closes half a piece early, so that pieces end when the turn does, on average */

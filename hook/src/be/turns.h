@@ -4,7 +4,7 @@
  * client that has no work hands back the rest of its slot's turn. A client whose slot has no turn in the plan asks for one
  * when it launches.
  *
- * At the end of a turn the valve closes, and what is past the valve still runs: a piece. The valve closes half a piece
+ * At the end of a turn the valve closes, and what is past the valve still runs: a piece. The valve closes about half a piece
  * before the end, so pieces run over as often as they end early, and a slot with long pieces gains nothing.
  *
  * Rejected: the slots pass a token among themselves, because be clients would map one another's pages. Moves decided

@@ -2,7 +2,19 @@
 
 #include "system/system.h"
 
-#define EARLIEST_CLOSE_PART 4u /* however long the pieces are, the slot may launch for this part of a turn */
+#define EARLIEST_CLOSE_PART 4u     /* however long the pieces are, the slot may launch for this part of a turn */
+#define WHOLE_NS ORION_MILLISECOND /* turns hold a whole number of longer pieces: turn_lengths.py */
+#define HASH 0x9e3779b97f4a7c15u
+
+/* How long before a turn's end the slot stops: half a piece on average. If it were half a piece in each turn, short pieces
+ * would end too early in all turns of a length, or too late in all. So the time differs from turn to turn, by a quarter of a
+ * piece to either side. */
+static uint64_t stops_before_end(uint64_t piece, uint64_t begin)
+{
+    if (piece > WHOLE_NS) return piece / 2;
+    uint64_t random = begin * HASH >> 56; /* 0 to 255, the same for all threads in this turn */
+    return piece / 4 + piece * random / 512;
+}
 
 struct orion_turn_time orion_plan_turn(const struct orion_grant *grant, uint64_t now)
 {
@@ -21,10 +33,11 @@ uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now)
     if (now < turn.begin) return turn.begin;
     if (turn.end >= grant->plan_until_ns) return now; /* a turn that lasts */
     struct orion_turn_time next = orion_plan_turn(grant, turn.end);
-    uint64_t half_piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed) / 2;
+    uint64_t piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed);
+    uint64_t before_end = stops_before_end(piece, turn.begin);
     uint64_t most = turn.end - turn.begin;
     most -= most / EARLIEST_CLOSE_PART;
-    if (next.begin <= turn.end || now < turn.end - (half_piece < most ? half_piece : most)) return now;
+    if (next.begin <= turn.end || now < turn.end - (before_end < most ? before_end : most)) return now;
     return next.begin;
 }
 
