@@ -197,7 +197,7 @@ class Agent:
 
         Several changes cause one division.
         """
-        gpu.unsaved = True
+        gpu.note_change()
         self.looking.wake()
         self.parking.wake()
         self.driver_memory.wake()

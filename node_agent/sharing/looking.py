@@ -11,9 +11,6 @@ from orion.node_agent.sharing.served import ServedGpu
 _LOOK_SECONDS = 0.1
 _LOOKING_MAX = 0.02
 """ The maximum part of a CPU core that frequent checks may use; they are less frequent if they cost more. """
-_IDLE_LOOK_SECONDS = 0.5
-_IDLE_AFTER_NS = 2_000_000_000
-""" After this time without a launch, join or leave, the loop checks less often. """
 
 
 class Looking:
@@ -26,7 +23,6 @@ class Looking:
 
     def __init__(self, gpus: Mapping[str, ServedGpu], save: Callable[[], None]) -> None:
         self._gpus, self._save = gpus, save
-        self._active_ns = time.monotonic_ns()
         self._looked = time.monotonic()
         self._wake = asyncio.Event()
         self._tolerating: dict[str, Tolerating] = {}
@@ -38,8 +34,7 @@ class Looking:
         return time.monotonic() - self._looked
 
     def wake(self) -> None:
-        """Check often for a while, because a client joined or left."""
-        self._active_ns = time.monotonic_ns()
+        """Check soon, because a client joined or left."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -57,16 +52,13 @@ class Looking:
 
     def look(self) -> float:
         """Check every GPU once; return the seconds until the next check. A failure of one GPU stops no other check."""
-        now, seconds = time.monotonic_ns(), _LOOK_SECONDS
+        now = time.monotonic_ns()
         self._tolerating = {uuid: self._tolerating.get(uuid) or Tolerating(f"{uuid}: a check") for uuid in self._gpus}
         for uuid, gpu in list(self._gpus.items()):
             with self._tolerating[uuid]:
-                if gpu.look(now):
-                    self._active_ns = now
-                seconds = min(seconds, gpu.look_seconds)
+                gpu.look(now)
         with self._saving:
             if any(gpu.unsaved for gpu in self._gpus.values()):
                 self._save()
         self._looked = time.monotonic()
-        idle = seconds >= _LOOK_SECONDS and now - self._active_ns > _IDLE_AFTER_NS
-        return _IDLE_LOOK_SECONDS if idle else seconds
+        return min((gpu.look_seconds for gpu in self._gpus.values()), default=_LOOK_SECONDS)

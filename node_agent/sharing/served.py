@@ -24,9 +24,11 @@ from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
 from orion.node_agent.slots.slot import Slot
 
-_CORRECTED_SECONDS, _TURNS_SECONDS, _CLIENTS_SECONDS = 0.025, 0.07, 0.1
-""" The time between two checks: while hp uses the GPU with a limit, or work runs on after its turns; while be slots
-take turns without that, or hp with a limit is idle; and else. """
+_CEILINGS_SECONDS, _WATCHED_SECONDS, _CLIENTS_SECONDS, _IDLE_SECONDS = 0.025, 0.07, 0.1, 0.5
+""" The time between two checks: while hp uses the GPU with a limit; while hp with a limit is idle; without turns; and
+while clients are idle. """
+_IDLE_AFTER_NS = 2_000_000_000
+""" Clients are idle after this time without a launch, join or leave. """
 _CONDITIONS_NS = 1_000_000_000
 _USES_ALL = 0.02
 """ hp that is busy for its request, less this part of the time, could use more. """
@@ -79,9 +81,10 @@ class ServedGpu:
         self.deciding_share = ""
         """ NAMESPACE/NAME of the GPUShare that decides the policy; empty: none does, so administrators may set it. """
         self._conditions_ns = 0
+        self._looked_ns = self._active_ns = time.monotonic_ns()
 
-    def look(self, now_ns: int) -> bool:
-        """Check the clients; return whether anything happened since the last check."""
+    def look(self, now_ns: int) -> None:
+        """Check the clients."""
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
@@ -91,7 +94,13 @@ class ServedGpu:
             self.conditions.look()
             for slot in self.shared_gpu.slots.values():
                 slot.knowledge.save()
-        return look.anything or bool(self.shared_gpu.stopped)
+        self._looked_ns = now_ns
+        if look.anything or self.shared_gpu.stopped:
+            self._active_ns = now_ns
+
+    def note_change(self) -> None:
+        """Note that clients have joined or left."""
+        self.unsaved, self._active_ns = True, time.monotonic_ns()
 
     def set_policy(self, policy: Policy) -> None:
         """Set the GPU's policy for an administrator.
@@ -170,9 +179,13 @@ class ServedGpu:
     @property
     def look_seconds(self) -> float:
         """The time until the next check: the longer, the longer the plans that it renews stay right."""
-        if self.ceilings.active or (self.turns.competing and self.turns.accounts.have_long_pieces):
-            return _CORRECTED_SECONDS
-        return _TURNS_SECONDS if self.turns.competing or self.ceilings.watched else _CLIENTS_SECONDS
+        if self.ceilings.active:
+            return _CEILINGS_SECONDS
+        if self.turns.competing:
+            seconds = self.turns.look_ns / 1e9
+        else:
+            seconds = _IDLE_SECONDS if self._looked_ns - self._active_ns > _IDLE_AFTER_NS else _CLIENTS_SECONDS
+        return min(seconds, _WATCHED_SECONDS) if self.ceilings.watched else seconds
 
     def _plan(self, look: Look) -> None:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""

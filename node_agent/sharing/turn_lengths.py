@@ -27,7 +27,7 @@ _ROOM = 1.3
 short. """
 _ROOM_OF_PIECES = 1.15
 """ The same for turns that hold one piece. """
-_SHORT_NS = 1_000_000
+SHORT_NS = 1_000_000
 """ Shorter pieces need no whole number. """
 
 
@@ -68,7 +68,7 @@ class TurnLengths:
         needed = [
             (_ROOM_OF_PIECES * pieces[name] + handover_ns) / share
             for name, share in shares.items()
-            if pieces[name] > _SHORT_NS and len(shares) > 1
+            if pieces[name] > SHORT_NS and len(shares) > 1
         ]
         fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
         return max(CYCLE_NS, len(shares) * _AVERAGE_TURN_NS, *fitting)
@@ -131,7 +131,7 @@ def in_whole_pieces(lengths: Mapping[str, float], pieces: Mapping[str, int], usa
     whole = {
         name: round(length / pieces[name]) * float(pieces[name])
         for name, length in lengths.items()
-        if _SHORT_NS < pieces[name] < length
+        if SHORT_NS < pieces[name] < length
     }
     before, after = sum(lengths[name] for name in whole), sum(whole.values())
     others = sum(lengths.values()) - before

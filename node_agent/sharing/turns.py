@@ -23,8 +23,11 @@ from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, ori
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
-from orion.node_agent.sharing.turn_lengths import TurnLengths
+from orion.node_agent.sharing.turn_lengths import SHORT_NS, TurnLengths
 
+LOOK_NS, STEADY_LOOK_NS, LONG_PIECES_LOOK_NS = 70_000_000, 200_000_000, 25_000_000
+""" The time until the next check: while hp, limits or joint turns ask for corrections; while nothing does; and while
+work runs on after its turns. """
 _UNDISTURBED = 0.999
 """ What handovers cost is learnt while hp leaves this part of the time. """
 _USUAL = TurnLengths()
@@ -44,6 +47,8 @@ class Turns:
         self._planned = Planned()
         self.competing = False
         """ Whether slots take turns. """
+        self.look_ns = LOOK_NS
+        """ The time until the next check, while slots take turns: the longer, the longer the plans stay right. """
         self._order: list[str] = []
         """ The order of turns in a cycle. """
         self._settled_ns = 0
@@ -87,15 +92,28 @@ class Turns:
         learn_ns = self._planned.length_ns if part > _UNDISTURBED and not together else 0
         self._accounts.charge(now_ns, part, demands, between, learn_ns)
         self._accounts.windows = windows
-        self._cycles.look(between, together, joint_ns, average_ns)
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
+        self.look_ns = self._next_look_ns(part)
+        self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns)
         self.competing = self._accounts.compete(now_ns)
         if self.competing:
             self._plan(now_ns)
         else:
             self._wait(now_ns)
+
+    def _next_look_ns(self, part: float) -> int:
+        """Return the time until the next check.
+
+        Turns that nothing disturbs pass as planned, whatever slots hand back and ask for meanwhile: each new plan makes
+        up for that at once.
+        """
+        if self._accounts.have_long_pieces:
+            return LONG_PIECES_LOOK_NS
+        accounts = self._accounts.values()
+        short = all(each.ceiling >= 1 and (each.piece_ns <= SHORT_NS or not each.wants) for each in accounts)
+        return STEADY_LOOK_NS if short and part > _UNDISTURBED and not self._accounts.windows else LOOK_NS
 
     def hand_back(self, name: str, now_ns: int) -> bool:
         """Note that a slot has no more work; return whether turns have changed."""

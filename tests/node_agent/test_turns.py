@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.cycles import PLAN_NS
+from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.turn_lengths import TurnLengths
-from orion.node_agent.sharing.turns import Turns
+from orion.node_agent.sharing.turns import LONG_PIECES_LOOK_NS, LOOK_NS, STEADY_LOOK_NS, Turns
 from tests.node_agent.modelled_gpu import HANDOVER_NS, MS, STEP_NS, Tenant, means, run, shares
 
 
@@ -221,3 +222,25 @@ def test_a_silent_client_gains_a_point_at_most_whatever_the_turns_last(longest_m
             had = [before + time for before, time in zip(had, times, strict=True)]
         now += 70 * MS
     assert had[0] / sum(had) < 0.511
+
+
+@pytest.mark.parametrize(
+    ("demand", "part", "windows", "look_ns"),
+    [
+        (Demand(), 1.0, {}, STEADY_LOOK_NS),
+        (Demand(piece_ns=MS // 2), 1.0, {}, STEADY_LOOK_NS),
+        (Demand(), 0.9, {}, LOOK_NS),
+        (Demand(ceiling=0.5, limit=0.5), 1.0, {}, LOOK_NS),
+        (Demand(piece_ns=2 * MS), 1.0, {}, LOOK_NS),
+        (Demand(), 1.0, {"a": Window(0.0, 0.3)}, LOOK_NS),
+        (Demand(piece_ns=3 * MS), 1.0, {}, LONG_PIECES_LOOK_NS),
+    ],
+)
+def test_turns_that_nothing_disturbs_are_checked_rarely(
+    demand: Demand, part: float, windows: Mapping[str, Window], look_ns: int
+) -> None:
+    turns, working = Turns(), {"launched": True, "waiting": True, "reported_ns": MS}
+    demands = {"a": demand._replace(**working), "b": Demand(**working)}  # type: ignore[arg-type]
+    for now in (1_000 * MS, 1_070 * MS):
+        turns.look(now, part, demands, False, windows, 40 * MS)
+    assert turns.look_ns == look_ns
