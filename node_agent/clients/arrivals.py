@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 from functools import partial
 
+from orion.node_agent.clients import connections
 from orion.node_agent.clients.connections import Connection, OnEvent, OnMessage
 from orion.node_agent.clients.entrance import Entrance
+from orion.node_agent.clients.messages import Notice
 from orion.node_agent.slots.slot import SOCKET, Slot
 
 _HELLO_SECONDS = 5.0
@@ -20,10 +23,19 @@ class Arrivals:
         on_message: of each connection, as `Connection` takes it; it must call `settle` at the first message.
         on_end: of each connection; it must call `settle` if there was no first message.
         on_writable: of each connection.
+        on_notice: called with the notice of a connection that brings nothing else.
     """
 
-    def __init__(self, pending_max: int, on_message: OnMessage, on_end: OnEvent, on_writable: OnEvent) -> None:
+    def __init__(
+        self,
+        pending_max: int,
+        on_message: OnMessage,
+        on_end: OnEvent,
+        on_writable: OnEvent,
+        on_notice: Callable[[Slot, Notice], None],
+    ) -> None:
         self._pending_max = pending_max
+        self._on_notice = on_notice
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
         self._loop = asyncio.get_running_loop()
         self._entrances: dict[str, Entrance] = {}
@@ -74,6 +86,18 @@ class Arrivals:
             self._end(connection)
 
     def _arrived(self, slot: Slot, sock: socket.socket) -> None:
+        # Most connections bring a notice, and it is there when they are accepted.
+        notice = connections.take_notice(sock)
+        if notice is None:
+            self._connect(slot, sock)
+            return
+        try:
+            self._on_notice(slot, notice)
+        finally:
+            sock.close()
+            self._entrances[slot.name].settled()
+
+    def _connect(self, slot: Slot, sock: socket.socket) -> None:
         try:
             connection = Connection(sock, self._on_message, self._on_end, self._on_writable)
         except OSError:

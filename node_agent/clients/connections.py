@@ -8,12 +8,14 @@ kernel discards unexpected descriptors before they reach the agent.
 import array
 import asyncio
 import contextlib
+import ctypes
 import errno
 import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 from orion.hook import join
 from orion.node_agent.clients import messages
@@ -24,6 +26,7 @@ _SEND_BUFFER = 16 * 1024
 """ In bytes; holds about three messages. The limit is low because each unread message can hold 250 descriptors. """
 
 _OUTBOX_MAX = 4
+_NOTICE_MAX = max(ctypes.sizeof(each) for each in get_args(messages.Notice))
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
 _RETRY_SECONDS = 0.02
 _CREDENTIALS = struct.Struct("iII")
@@ -191,6 +194,16 @@ class Connection:
     def _later(self, seconds: float, call: Callable[[], object]) -> None:
         self._timers = [timer for timer in self._timers if timer.when() > self._loop.time() and not timer.cancelled()]
         self._timers.append(self._loop.call_later(seconds, call))
+
+
+def take_notice(sock: socket.socket) -> messages.Notice | None:
+    """Read the message of a new connection if it has come already and is a notice; None: it is not, and is not read."""
+    with contextlib.suppress(OSError):
+        notice = messages.notice(sock.recv(_NOTICE_MAX + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        if notice is not None:
+            sock.recv(1)  # the rest is dropped; unread, it would make the close look like an error to the peer
+            return notice
+    return None
 
 
 def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> socket.socket:

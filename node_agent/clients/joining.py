@@ -61,8 +61,8 @@ class Joining:
         self._neighbours = Neighbours(shared_gpu)
         self.credit = Credit(shared_gpu)
         """ How much memory each client may hold. """
-        self._arrivals = Arrivals(pending_max, self._received, self._ended, self._writable)
         self._requests = Requests(shared_gpu, self.credit, on_turn, on_room)
+        self._arrivals = Arrivals(pending_max, self._received, self._ended, self._writable, self._requests.note)
         self._clients: dict[Connection, Client] = {}
 
     def open(self, slot: Slot) -> None:

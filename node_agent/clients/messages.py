@@ -14,6 +14,8 @@ from orion.hook import join, layout
 FromClient = (
     join.Hello | join.Ready | join.Report | join.Suspect | join.Learnt | join.Turn | join.MemoryWish | join.View
 )
+Notice = join.Suspect | join.Turn
+""" What needs no answer. """
 
 _FROM_CLIENT: Final[dict[int, type[FromClient]]] = {
     join.MessageType.HELLO: join.Hello,
@@ -53,6 +55,17 @@ def returns(data: bytes) -> bool:
     except Invalid:
         return False
     return isinstance(message, join.Hello) and bool(message.flags & join.HELLO_RETURNS)
+
+
+def notice(data: bytes) -> Notice | None:
+    """Return the notice in ``data``; None: it is something else."""
+    if len(data) != sizeof(join.Turn):
+        return None
+    try:
+        message = parse(data)
+    except Invalid:
+        return None
+    return message if isinstance(message, Notice) else None
 
 
 def _head(kind: join.MessageType) -> join.Message:

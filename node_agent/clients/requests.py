@@ -36,16 +36,21 @@ class Requests:
 
     def answer(self, slot: Slot, connection: Connection, message: messages.FromClient) -> None:
         """Do what a first message asks for, and answer it if it has an answer."""
-        if isinstance(message, join.Suspect):
-            self._suspect(message.client_index, message.generation)
-        elif isinstance(message, join.Turn) and slot.role is layout.Role.BE and not slot.wishes.take():
-            # Beyond so many, the agent's next check sees what the clients want.
-            self._on_turn(slot, message.wish)
+        if isinstance(message, messages.Notice):
+            self.note(slot, message)
         elif isinstance(message, join.MemoryWish):
             answer = self._may_take if message.head.type == join.MessageType.ROOM else self._may_hold
             connection.send(messages.credit(answer(slot, message)))
         elif isinstance(message, join.View) and not slot.views.take():
             connection.send(messages.shown(), [slot.page.descriptor])
+
+    def note(self, slot: Slot, notice: messages.Notice) -> None:
+        """Do what a notice asks for."""
+        if isinstance(notice, join.Suspect):
+            self._suspect(notice.client_index, notice.generation)
+        elif slot.role is layout.Role.BE and not slot.wishes.take():
+            # Beyond so many, the agent's next check sees what the clients want.
+            self._on_turn(slot, notice.wish)
 
     def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
         client = self._wishing(slot, wish)
