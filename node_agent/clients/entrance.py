@@ -14,8 +14,6 @@ from orion.node_agent.clients import connections
 from orion.node_agent.pacing.token_bucket import TokenBucket
 
 _ACCEPTS_BURST, _ACCEPTS_PER_SECOND = 1024, 200.0
-_AT_ONCE = 16
-""" How many connections are accepted before the event loop serves other slots. """
 _BACKLOG = 1024
 _NO_DESCRIPTORS_SECONDS = 0.1
 
@@ -85,22 +83,22 @@ class Entrance:
             self._resume = self._loop.call_later(seconds, self._listen)
 
     def _acceptable(self) -> None:
-        for _ in range(_AT_ONCE):
-            if self._pending >= self._pending_max:
-                self._rest(None)
-                return
-            wait = self._pace.take()
-            if wait:
-                self._rest(wait)
-                return
-            try:
-                sock, _ = self._sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                self._rest(_NO_DESCRIPTORS_SECONDS)
-                return
-            self._pending += 1
-            self._on_arrival(sock)
+        """Accept one connection; the event loop serves other slots before the next one."""
+        if self._pending >= self._pending_max:
+            self._rest(None)
+            return
+        wait = self._pace.take()
+        if wait:
+            self._rest(wait)
+            return
+        try:
+            sock, _ = self._sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            self._rest(_NO_DESCRIPTORS_SECONDS)
+            return
+        self._pending += 1
+        self._on_arrival(sock)
