@@ -169,7 +169,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
 
 def _facts(served: ServedGpu, slot: Slot, clients: int) -> Facts:
     slots, is_hp = served.shared_gpu.slots.values(), slot.role is layout.Role.HP
-    account, window = served.turns.accounts.get(slot.name), served.turns.accounts.taken().get(slot.name)
+    account, window = served.turns.accounts.get(slot.name), served.turns.accounts.taken.get(slot.name)
     active = [each for each in slots if each.role is layout.Role.BE and each.name in served.usage.slots]
     return Facts(
         is_hp=is_hp,

@@ -24,25 +24,33 @@ class Plan(NamedTuple):
     @property
     def words(self) -> tuple[int, ...]:
         """The words of the grant, in their order."""
-        return *self._opened(self.turn), *self._opened(self.next), self.cycle_ns, self.until_ns
-
-    def _opened(self, turn: tuple[int, int]) -> tuple[int, int]:
-        begin, end = turn
-        return (max(0, begin - self.early_ns), end) if begin < end else turn
+        (first, last), (begin, end) = self.turn, self.next
+        first = max(0, first - self.early_ns) if first < last else first
+        begin = max(0, begin - self.early_ns) if begin < end else begin
+        return first, last, begin, end, self.cycle_ns, self.until_ns
 
     def has_turn(self, now_ns: int) -> bool:
         """Return whether the slot has the turn."""
-        return bool(self.time(now_ns, now_ns + 1))
+        (first, last), (begin, end) = self.turn, self.next
+        return first <= now_ns < last or (begin <= now_ns and (now_ns - begin) % self.cycle_ns < end - begin)
+
+    def passed(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
+        """Return how much of an interval lies in the slot's turns, and how many of them begin in it."""
+        first, last = self.turn
+        time = max(0, min(end_ns, last) - max(begin_ns, first))
+        begun = int(first < last and begin_ns <= first < end_ns)
+        if self.next[0] < end_ns:
+            time += self._repeated(end_ns) - self._repeated(begin_ns)
+            begun += self._repetitions(end_ns) - self._repetitions(begin_ns)
+        return time, begun
 
     def time(self, begin_ns: int, end_ns: int) -> int:
         """Return how much of an interval lies in the slot's turns."""
-        first = min(end_ns, self.turn[1]) - max(begin_ns, self.turn[0])
-        return max(0, first) + self._repeated(end_ns) - self._repeated(begin_ns)
+        return self.passed(begin_ns, end_ns)[0]
 
     def begun(self, begin_ns: int, end_ns: int) -> int:
         """Return how many of the slot's turns begin in an interval."""
-        first = self.turn[0] < self.turn[1] and begin_ns <= self.turn[0] < end_ns
-        return first + self._repetitions(end_ns) - self._repetitions(begin_ns)
+        return self.passed(begin_ns, end_ns)[1]
 
     def _repetitions(self, now_ns: int) -> int:
         """Return how many of the repeated turns have begun before ``now_ns``."""

@@ -13,10 +13,14 @@ class Accounts(dict[str, Account]):
 
     windows: Mapping[str, Window] = MappingProxyType({})
     """ Of the slots of jobs that use several GPUs. Such a slot gets its window and nothing else. """
-    _known: tuple[object, ...] = ()
-    _shares: Mapping[str, float] = MappingProxyType({})
-    """ The last result of `shares`, and its arguments. They change seldom, and shares are asked for at each turn's end.
-    """
+    shares: Mapping[str, float] = MappingProxyType({})
+    """ The part of be's time that each slot is due. """
+    are_full: bool = False
+    """ Whether the slots want all time, and no limits prevent that they get it. """
+    taken: Mapping[str, Window] = MappingProxyType({})
+    """ The windows of the slots that have work. """
+    apart: Mapping[str, float] = MappingProxyType({})
+    """ The shares of the slots that want the GPU and have no window. """
 
     def keep(self, names: Mapping[str, Demand]) -> None:
         """Drop the accounts of other slots, and open those that are missing."""
@@ -25,19 +29,17 @@ class Accounts(dict[str, Account]):
         for name in names:
             self.setdefault(name, Account())
 
-    def shares(self) -> Mapping[str, float]:
-        """Return the part of be's time that each slot is due now."""
-        states = tuple((each.request, each.limit, each.wants, each.clients) for each in self.values())
-        arguments = tuple(self), self.windows, states
-        if arguments != self._known:
-            taken = self.taken()
-            others = {name: claim for name, claim in self.claims().items() if name not in taken}
-            shares = due(others, max(0.0, 1.0 - sum(window.length for window in set(taken.values()))))
-            # Two slots of one job have the same window on a GPU.
-            of = list(taken.values())
-            shares |= {name: window.length / of.count(window) for name, window in taken.items()}
-            self._known, self._shares = arguments, dict.fromkeys(self, 0.0) | shares
-        return self._shares
+    def divide(self) -> None:
+        """Divide the time again: what slots want has changed, or what they may have."""
+        self.taken = {name: window for name, window in self.windows.items() if name in self and self[name].wants}
+        others = {name: claim for name, claim in self.claims().items() if name not in self.taken}
+        found = due(others, max(0.0, 1.0 - sum(window.length for window in set(self.taken.values()))))
+        self.apart = {name: share for name, share in found.items() if share > 0}
+        # Two slots of one job have the same window on a GPU.
+        of = list(self.taken.values())
+        found |= {name: window.length / of.count(window) for name, window in self.taken.items()}
+        self.shares = dict.fromkeys(self, 0.0) | found
+        self.are_full = is_full(found)
 
     def claims(self) -> dict[str, Claim]:
         """Return what each slot may claim of the GPU's time. A slot without clients claims nothing."""
@@ -71,15 +73,6 @@ class Accounts(dict[str, Account]):
             if self[name].wants:
                 found[job] = max(found[job], self[name].debt_ns)
         return found
-
-    def taken(self) -> dict[str, Window]:
-        """Return the windows of the slots that have work."""
-        return {name: window for name, window in self.windows.items() if name in self and self[name].wants}
-
-    def apart(self) -> dict[str, float]:
-        """Return the shares of the slots that want the GPU and have no window."""
-        taken = self.taken()
-        return {name: share for name, share in self.shares().items() if share > 0 and name not in taken}
 
     @property
     def have_long_pieces(self) -> bool:
@@ -136,7 +129,7 @@ class Accounts(dict[str, Account]):
         """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""
         wanting = [account for account in self.values() if account.wants]
         least_debt = max((account.balance_ns for account in wanting), default=0.0)
-        if least_debt < 0 and is_full(self.shares()):
+        if least_debt < 0 and self.are_full:
             for account in wanting:
                 account.balance_ns -= least_debt
 
@@ -148,4 +141,4 @@ def is_full(shares: Mapping[str, float]) -> bool:
 
 def total(values: Mapping[str, float], names: Iterable[str]) -> float:
     """Return the sum of the values of ``names``."""
-    return sum(values.get(name, 0.0) for name in names)
+    return sum([values.get(name, 0.0) for name in names])

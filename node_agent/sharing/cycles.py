@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.accounts import Accounts, is_full, total
+from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, clipped, fill, gaps, origin
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
@@ -74,13 +74,13 @@ class Cycles:
             begin_ns: when the cycle begins.
             turns: those until then.
         """
-        shares = self._accounts.shares()
+        shares = self._accounts.shares
         positive = {name: share for name, share in shares.items() if share > 0}
         cycle = self._next_cycle(positive)
         owed = self._owed(shares, now_ns, begin_ns, turns)
         corrected = _CORRECTED * min(1.0, _REPEATED * cycle / max(self._between_ns, 1.0))
         corrections = {name: corrected * balance for name, balance in owed.items()}
-        if self._accounts.taken():
+        if self._accounts.taken:
             return self._around(order, now_ns, begin_ns, turns, corrections)
         lengths = next_lengths(self._accounts, positive, corrections, cycle, self.shortest_ns)
         if lengths and all(account.ceiling >= 1 for account in self._accounts.values()):
@@ -106,8 +106,8 @@ class Cycles:
             for name, (begin, end) in turns.items()
             if name in self._accounts
         }
-        apart = self._accounts.apart()
-        full = is_full(shares) and apart
+        apart = self._accounts.apart
+        full = self._accounts.are_full and apart
         whole = total(rest, apart) / total(apart, apart) if full else begin_ns - now_ns
         return {
             name: account.owed_ns + apart.get(name, 0.0) * whole - rest.get(name, 0)
@@ -123,7 +123,7 @@ class Cycles:
         usual = self._bounds.cycle(shares, pieces, handover) if shares else CYCLE_NS
         usual = max(usual, len(shares) * self._average_ns)
         varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
-        cycle = self.joint_ns if self._accounts.taken() else varied
+        cycle = self.joint_ns if self._accounts.taken else varied
         for account in self._accounts.values():
             account.cycle_ns, account.repeats = cycle, max(1.0, self._between_ns / cycle)
         return cycle
@@ -137,10 +137,10 @@ class Cycles:
         corrections: Mapping[str, float],
     ) -> Planned:
         """Make the plans around the windows of jobs, from the cycle on that begins at ``begin_ns``."""
-        taken, cycle = self._accounts.taken(), self.joint_ns
+        taken, cycle = self._accounts.taken, self.joint_ns
         spaces = [(round(each.begin * cycle), round(each.end * cycle)) for each in gaps(taken.values())]
         left = sum(end - begin for begin, end in spaces)
-        parts = {name: min(1.0, share * cycle / left) for name, share in self._accounts.apart().items()} if left else {}
+        parts = {name: min(1.0, share * cycle / left) for name, share in self._accounts.apart.items()} if left else {}
         lengths = next_lengths(self._accounts, parts, corrections, left, self.shortest_ns)
         ordered = {name: lengths[name] for name in order if name in lengths}
         growing = {name for name in ordered if self._accounts[name].ceiling >= 1}
@@ -155,7 +155,7 @@ class Cycles:
     def windows_from(self, begin_ns: int, planned: Mapping[str, Turn]) -> dict[str, Turn]:
         """Return the windows of the joint cycle that begins at ``begin_ns``; one that a limit has cut keeps its end."""
         found = {}
-        for name, (begin, end) in self._spans_of_windows(self._accounts.taken()).items():
+        for name, (begin, end) in self._spans_of_windows(self._accounts.taken).items():
             known = planned.get(name, (0, 0))
             same = known[0] == begin_ns + begin and known[1] <= begin_ns + end
             found[name] = known if same else (begin_ns + begin, begin_ns + end)

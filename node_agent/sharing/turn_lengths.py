@@ -93,18 +93,21 @@ def next_lengths(
     lost = {name: accounts[name].handover_ns for name in shares}
     full = is_full(shares)
     whole = room_ns - sum(lost.values()) if full else room_ns
-    wished = {name: share * whole + corrections[name] for name, share in shares.items()}
-    bounded = {name: min(length, accounts[name].allowance_ns) for name, length in wished.items()}
-    lengths = {name: length for name, length in bounded.items() if length >= shortest_ns}
+    lengths = {}
+    for name, share in shares.items():
+        length = min(share * whole + corrections[name], accounts[name].allowance_ns)
+        if length >= shortest_ns:
+            lengths[name] = length
     if not lengths and full:  # all are in debt, or at their limits
         able = [name for name in shares if accounts[name].allowance_ns >= shortest_ns]
         lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
     usable = max(0.0, room_ns - sum(lost[name] for name in lengths))
-    growing = {name for name in lengths if accounts[name].ceiling >= 1}
-    fitted = _fitted(lengths, growing if full else set(), usable)
+    growing = {name for name in lengths if full and accounts[name].ceiling >= 1}
+    fitted = _fitted(lengths, growing, usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}
-    whole_pieces = in_whole_pieces(fitted, pieces, usable) if len(shares) > 1 else fitted
-    return {name: round(length + lost[name]) for name, length in whole_pieces.items()}
+    if len(shares) > 1 and any(piece > SHORT_NS for piece in pieces.values()):
+        fitted = in_whole_pieces(fitted, pieces, usable)
+    return {name: round(length + lost[name]) for name, length in fitted.items()}
 
 
 def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> dict[str, float]:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.account import Demand
-from orion.node_agent.sharing.accounts import Accounts, is_full, total
+from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, origin
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
 from orion.node_agent.sharing.joint import Window
@@ -95,6 +95,7 @@ class Turns:
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
+        self._accounts.divide()
         self.look_ns = self._next_look_ns(part)
         self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns)
         self.competing = self._accounts.compete(now_ns)
@@ -123,6 +124,7 @@ class Turns:
             return False
         self._settle(now_ns)
         account.wants = False
+        self._accounts.divide()
         holder = self._planned.holder(now_ns)
         if holder in (None, name):
             self._restart(now_ns, now_ns, after=name)
@@ -140,6 +142,7 @@ class Turns:
             self.competing, self._looked_ns = True, now_ns
             self._accounts.begin_to_compete()
         account.wants, account.wanted_ns = True, now_ns
+        self._accounts.divide()
         holder = self._planned.holder(now_ns)
         self._restart(now_ns, self._end_of_turn(holder, now_ns), after=holder, first=name, kept=holder)
         return True
@@ -165,14 +168,14 @@ class Turns:
         span, times = (self._settled_ns, max(self._settled_ns, self._planned.until(now_ns))), {}
         for name, plan in self.plans.items():
             if account := self._accounts.get(name):
-                time, begun = plan.time(*span), plan.begun(*span)
+                time, begun = plan.passed(*span)
                 account.turns_ns += time
                 account.turns += begun
                 times[name] = max(0.0, time - account.handover_ns * begun)
-        shares = self._accounts.apart()
+        shares = self._accounts.apart
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
         passed = span[1] - span[0]
-        whole = total(times, shares) / total(shares, shares) if is_full(self._accounts.shares()) and shares else passed
+        whole = total(times, shares) / total(shares, shares) if self._accounts.are_full and shares else passed
         for name in times.keys() & shares.keys():
             self._accounts[name].due_ns += shares[name] * whole
         self._settled_ns = now_ns
@@ -184,13 +187,13 @@ class Turns:
         if holder is None:
             return now_ns
         begin, end = self._planned.under_way(now_ns)[holder]
-        usual = round(self._accounts.shares()[holder] * self._planned.length_ns + self._accounts[holder].handover_ns)
+        usual = round(self._accounts.shares[holder] * self._planned.length_ns + self._accounts[holder].handover_ns)
         return max(now_ns, min(end, begin + usual))
 
     def _plan(self, now_ns: int) -> None:
         """Plan the next cycle. The turns of the cycle under way stay."""
         self._order = self._ordered()
-        if self._accounts.taken():
+        if self._accounts.taken:
             self._plan_around(now_ns)
             return
         boundary = self._planned.end_of_cycle(now_ns)
@@ -198,7 +201,7 @@ class Turns:
 
     def _plan_around(self, now_ns: int, first: str | None = None, kept: str | None = None) -> None:
         """Plan the next joint cycle, and close up the turns until then."""
-        taken, apart = self._accounts.taken(), self._accounts.apart()
+        taken, apart = self._accounts.taken, self._accounts.apart
         joint = self._cycles.joint_ns
         offset = round(origin(taken.values()) * joint)
         boundary = ((now_ns - offset) // joint + 1) * joint + offset
@@ -211,7 +214,7 @@ class Turns:
         wanting = sorted(apart, key=lambda name: -self._accounts[name].owed_ns)
         under_way = UnderWay(turns, taken, wanting, growing)
         asking = None
-        if first in apart:
+        if first is not None and first in apart:
             usual = apart[first] * joint + min(0.0, self._accounts[first].owed_ns)
             asking = (first, round(usual)) if usual >= self._cycles.shortest_ns else None
         self._write(now_ns, boundary, under_way.closed_up(now_ns, boundary, asking))
@@ -228,7 +231,7 @@ class Turns:
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
     ) -> None:
         """Begin a cycle at ``begin_ns``: ``first``, then the slot behind ``after``. ``kept`` runs until then."""
-        if self._accounts.taken():
+        if self._accounts.taken:
             self._order = self._ordered()
             self._plan_around(now_ns, first, kept)
             return
