@@ -94,6 +94,11 @@ class GpuRoom:
         own = max(held(client), size + client.uncounted_mib * _MIB)
         return not limit or own + others <= limit + _LEEWAY
 
+    @property
+    def has_hp(self) -> bool:
+        """Whether hp has processes here."""
+        return any(each.role is layout.Role.HP for each in self._shared_gpu.clients.values())
+
     def grows(self) -> bool:
         """Return whether hp has grown much since the last look."""
         return self._held_by_hp() > self._hp_held + _GROWTH

@@ -1,9 +1,9 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
 The driver is asked what is free in a thread of its own, once a second, and often while somebody moves or hp waits. A
-decision looks at all tenants of all GPUs. So while somebody moves, one is made only if the driver or a client says
-something new. A tenant comes back only when the room was seen to be free just before: a driver that finds no room for
-it loses the program. While no slot parks, nothing is asked and nothing is looked at.
+decision looks at all tenants of all GPUs. So while somebody moves, and while nobody is away, one is made only if the
+driver or a client says something new. A tenant comes back only when the room was seen to be free just before: a driver
+that finds no room for it loses the program. While no slot parks, nothing is asked and nothing is looked at.
 
 The number of each wish is saved before it is written, so the next agent never repeats one. A client that has left says
 so in its record, and the next agent asks it to stay away before it can see anything else (`keep_away`).
@@ -34,11 +34,13 @@ from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 
 _LOOK_SECONDS = 1.0
+_REST_SECONDS = 5.0
+""" Between two decisions while nobody is away, and nothing is new. """
 _HP_SECONDS = 0.1
-""" Between two looks at what hp holds, which needs no driver. """
+""" Between two looks at what hp holds, which needs no driver. A tenant that finds no room waits for so long, too. """
 _MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
 """ Between two questions while somebody moves, and while hp waits. """
-_REST_SECONDS = 0.002
+_PAUSE_SECONDS = 0.002
 _ANSWER_SECONDS = 0.2
 """ A driver that takes longer is not waited for. """
 _MARGIN_PART = 0.02
@@ -88,6 +90,9 @@ class Parking:
         self._decided = float("-inf")
         self._decided_on: object = None
         """ When and on what the last decision was made; None: it did not know what is free. """
+        self._at_rest = False
+        """ Whether it found everybody here, and nothing to change. """
+        self._waking: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
         """Look at once: clients have joined or left, or a grant has changed."""
@@ -102,7 +107,7 @@ class Parking:
             seconds: float | None = _LOOK_SECONDS
             with tolerating:
                 seconds = await self.look(at_once)
-            await asyncio.sleep(_REST_SECONDS)
+            await asyncio.sleep(_PAUSE_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._woken.wait()
@@ -116,10 +121,13 @@ class Parking:
         due = self._seconds()
         if at_once or now - self._asked >= due or self._hp_grows():
             await self._ask(now)
-            if at_once or due == _WAITING_SECONDS or now - self._decided >= _LOOK_SECONDS or self._is_news():
+            patience = _REST_SECONDS if self._at_rest else _LOOK_SECONDS
+            if at_once or due == _WAITING_SECONDS or now - self._decided >= patience or self._is_news():
                 self.decide(time.monotonic(), now)
                 due = self._seconds()
-        return min(due, _HP_SECONDS)
+            elif self._at_rest:
+                self._look_at_gpus(time.monotonic())
+        return min(due, _HP_SECONDS) if any(room.has_hp for room in self._cards.values()) else due
 
     def decide(self, now: float, asked: float) -> None:
         """Look at all tenants, decide, and tell them.
@@ -140,8 +148,7 @@ class Parking:
         present = self.tenants.present
         self._decided, self._decided_on = asked, None if has_moved else self._news()
         self._count()
-        for room in self._cards.values():
-            room.look(now, present.values())
+        self._look_at_gpus(now)
         lacking = {client: size for room in self._cards.values() for client, size in room.cramped.lacking().items()}
         for each in present.values():
             each.note_lacks(lacking)
@@ -171,6 +178,7 @@ class Parking:
             room.decided(asked, coming, cards[uuid], uuid in wishes.hopeless, helpless)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
             self._tell(present[name], away, now)
+        self._at_rest = all(each.rests for each in present.values())
         showing.show(now, self._cards, present.values(), gpus)
 
     def room(self, client: Client, size: int) -> CreditAnswer:
@@ -189,9 +197,17 @@ class Parking:
         wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
         now = time.monotonic()
         wish, is_new = wishes.note(client, size, now)
-        if is_new and is_hp:  # a tenant waits for the next look, so that it cannot keep the agent busy
+        if is_new and is_hp:
             self.wake()
+        elif is_new:
+            self._wake_soon()
         return wishes.answer(wish, free, now)
+
+    def _wake_soon(self) -> None:
+        """Look a little later, so that a tenant cannot keep the agent busy."""
+        loop = asyncio.get_running_loop()
+        if self._waking is None or self._waking.when() <= loop.time():
+            self._waking = loop.call_later(_HP_SECONDS, self.wake)
 
     def _moves(self, client: Client) -> bool:
         """Return whether a tenant's client is about to leave, away, or about to come back."""
@@ -269,12 +285,16 @@ class Parking:
         return self._hp_grows() or self._decided_on is None or self._decided_on != self._news()
 
     def _news(self) -> object:
-        """Return what changes while tenants move: what the driver says, and what their clients answer."""
-        moving = (
-            each for each in self.tenants.present.values() if each.known.place in (Place.LEAVING, Place.RETURNING)
-        )
-        free = [room.free for room in self._cards.values()]
-        return free, self._listed, [client.record.parking for each in moving for client in each.clients]
+        """Return what changes without a message: what the driver says, and what clients hold and answer."""
+        free, present = [room.free for room in self._cards.values()], self.tenants.present.values()
+        moving = [each for each in present if each.known.place in (Place.LEAVING, Place.RETURNING)]
+        clients = [client.record for each in moving or present for client in each.clients]
+        held = [record.memory_mib for record in clients] if not moving else []
+        return free, self._listed, held, [record.parking for record in clients]
+
+    def _look_at_gpus(self, now: float) -> None:
+        for room in self._cards.values():
+            room.look(now, self.tenants.present.values())
 
     def _end(self) -> None:
         """Forget everything: nobody parks any more."""

@@ -49,6 +49,18 @@ class Present:
         return not any(member.is_awaited for member in self.members)
 
     @property
+    def rests(self) -> bool:
+        """Whether it is here, and nothing but news can change that."""
+        known = self.known
+        return (
+            known.place is Place.HERE
+            and known.failed_since is None
+            and not (
+                known.is_lost or known.silent or known.problems or known.lacks or self.is_asked or self._is_wished_away
+            )
+        )
+
+    @property
     def _is_wished_away(self) -> bool:
         return not self.is_settled or any(slot.parking.is_wished_away for slot in self.slots)
 

@@ -68,17 +68,15 @@ class Moving:
 
 
 class Leaving(Moving):
-    """Tenants of which one is about to leave."""
+    """One tenant, which is about to leave if nothing else is said."""
 
-    def __init__(self) -> None:
-        self.record = SimpleNamespace(parking="asked")
-        known = Known(began=0.0, place=Place.LEAVING)
-        self.present: dict[str, Any] = {
-            "one": SimpleNamespace(
-                known=known, clients=[SimpleNamespace(record=self.record)], slots=[], members=[], is_asked=True,
-                parks=True, note_lacks=lambda lacking: None,
-            )
-        }  # fmt: skip
+    def __init__(self, place: Place = Place.LEAVING) -> None:
+        self.record = SimpleNamespace(parking="asked", memory_mib=1)
+        self.one = SimpleNamespace(
+            known=Known(began=0.0, place=place), clients=[SimpleNamespace(record=self.record)], slots=[], members=[],
+            is_asked=True, parks=True, note_lacks=lambda lacking: None, rests=place is Place.HERE,
+        )  # fmt: skip
+        self.present: dict[str, Any] = {"one": self.one}
 
     def moved_since(self, _: float) -> bool:
         return False
@@ -205,3 +203,32 @@ def test_while_somebody_moves_the_agent_decides_upon_news_only(
     asyncio.run(parking.look(at_once=True))
     assert len(views) == 4
     assert len(thread.answers) == 10
+
+
+def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
+    parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, here = [GIB], Leaving(Place.HERE)
+    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
+    tenants: Any = here
+    parking.tenants = tenants
+    monkeypatch.setattr(parking, "_source", source)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+
+    def decisions() -> int:
+        for _ in range(3):
+            asyncio.run(parking.look(at_once=False))
+        return len(views)
+
+    assert decisions() == 1
+    here.record.memory_mib = 2
+    assert decisions() == 2
+    free.append(2 * GIB)
+    assert decisions() == 3
+    monkeypatch.setattr(module, "_REST_SECONDS", 0.0)
+    assert decisions() == 6, "what follows from time alone is seen later"
+    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+    here.one.rests = False
+    free.append(GIB)
+    assert decisions() == 9, "somebody may have to be asked again"
