@@ -1,8 +1,10 @@
 """Decides who leaves with the host's memory in view: what a tenant holds on the GPUs must fit there.
 
 The host's memory is read for those that would leave, and only then. Who does not fit is passed over, and the decision
-is made again without it. A process that joins a tenant which is leaving or away is not looked at: it obeys the wish of
-its slot at once, and the wish cannot be taken back while others of the tenant are away.
+is made again without it. The files of cgroups are read in another thread: for a pod with many processes it takes so
+long that clients of other tenants would wait. Meanwhile tenants may change, so the decision is then made again. A
+process that joins a tenant which is leaving or away is not looked at: it obeys the wish of its slot at once, and the
+wish cannot be taken back while others of the tenant are away.
 """
 
 import logging
@@ -25,9 +27,6 @@ _PATH_MAX = 120
 """ A longer path is cut, so that the sentence fits into a status. """
 _log = logging.getLogger(__name__)
 
-_Left = dict[str, int | None]
-""" What cgroups and the node have left, in bytes; None: there is no limit, or nobody knows. """
-
 
 class HostRoom:
     """What the host's memory can hold.
@@ -40,48 +39,64 @@ class HostRoom:
         self._memory = memory
         self._charged: dict[str, Mapping[str, int]] = {}
         """ What those who leave are charged, by tenant. """
+        self._cgroups: dict[int, list[str]] = {}
+        self._left: dict[str, int | None] = {}
+        """ The cgroups of each process, and what they and the node have left, in bytes; None: nobody knows, or all. """
+        self.unread: set[int] = set()
+        """ The processes whose cgroups must be read before the decision can be made. """
         self._warned = False
 
-    def decide(self, view: View, present: Mapping[str, Present]) -> tuple[Wishes, dict[str, str]]:
-        """Decide, and return too why tenants cannot leave that should: a sentence by name."""
+    def decide(self, view: View, present: Mapping[str, Present]) -> tuple[Wishes, dict[str, str]] | None:
+        """Decide, and return too why tenants cannot leave that should: a sentence by name; None: call `read` before."""
         leaving = {each.name for each in view.tenants if each.place is Place.LEAVING}
         self._charged = {name: charged for name, charged in self._charged.items() if name in leaving}
-        left: _Left = {}
-        wishes, read = decide(view), set[str]()
-        while self._memory is not None and (new := set(wishes.leave) - read):
-            for name in new | (leaving - self._charged.keys()):  # some were asked to leave by an earlier agent
-                self._charged[name] = self._read(self._memory, present[name], left)
-            read |= new
-            view = self._known(view, left)
+        wishes, known = decide(view), set[str]()
+        while self._memory is not None and (new := set(wishes.leave) - known):
+            wanted = new | (leaving - self._charged.keys())  # some were asked to leave by an earlier agent
+            processes = {name: _processes(present[name]) for name in wanted}
+            self.unread = set().union(*processes.values()) - self._cgroups.keys()
+            if self.unread:
+                return None
+            self._charged |= {name: self._charge(each) for name, each in processes.items()}
+            known |= new
+            view = self._known(view)
             wishes = decide(view)
-        short = {each.name: view.lacks_host_memory(each) for each in view.tenants if each.name in read}
+        short = {each.name: view.lacks_host_memory(each) for each in view.tenants if each.name in known}
         return wishes, {
             name: _sentence(places, self._charged[name], view.host) for name, places in short.items() if places
         }
 
-    def _known(self, view: View, left: _Left) -> View:
+    def forget(self) -> None:
+        """Forget what was read: what is left changes."""
+        self._cgroups, self._left = {}, {}
+
+    def read(self) -> None:
+        """Read what the decision needs, each cgroup once; for another thread."""
+        if self._memory is None:
+            return
+        for process in self.unread:
+            folders = self._memory.cgroups(process)
+            self._warn(process, folders)
+            self._cgroups[process] = [self._memory.name(folder) for folder in folders]
+            for name, folder in zip(self._cgroups[process], folders, strict=True):
+                if name not in self._left:
+                    self._left[name] = self._memory.left(folder)
+        if _NODE not in self._left:
+            self._left[_NODE] = self._memory.node_left()
+        self.unread = set()
+
+    def _known(self, view: View) -> View:
         """Return the view with what is known of the host's memory."""
         tenants = tuple(replace(each, charged=self._charged.get(each.name, {})) for each in view.tenants)
-        return replace(view, tenants=tenants, host={place: size for place, size in left.items() if size is not None})
+        host = {place: size for place, size in self._left.items() if size is not None}
+        return replace(view, tenants=tenants, host=host)
 
-    def _read(self, memory: HostMemory, present: Present, left: _Left) -> Mapping[str, int]:
-        """Return what a tenant's leaving takes, by cgroup and node; note what these have left, each once."""
-        processes = Counter[int]()
-        for member in present.members:
-            for client in member.clients:
-                processes[client.process_id] += min(member.most, held(client))
-        charged = Counter[str]()
+    def _charge(self, processes: Counter[int]) -> Mapping[str, int]:
+        """Return what a tenant's leaving takes, by cgroup and node."""
+        charged = Counter({_NODE: processes.total()})
         for process, size in processes.items():
-            folders = memory.cgroups(process)
-            self._warn(process, folders)
-            for folder in folders:
-                charged[memory.name(folder)] += size
-                if memory.name(folder) not in left:
-                    left[memory.name(folder)] = memory.left(folder)
-        if _NODE not in left:
-            left[_NODE] = memory.node_left()
-        charged[_NODE] = processes.total()
-        return {place: size for place, size in charged.items() if left[place] is not None}
+            charged.update(dict.fromkeys(self._cgroups[process], size))
+        return {place: size for place, size in charged.items() if self._left.get(place) is not None}
 
     def _warn(self, process: int, folders: list[Path]) -> None:
         if not folders and not self._warned:
@@ -91,6 +106,15 @@ class HostRoom:
                 "processes leave a GPU: give the agent the folder where the machine's cgroups are mounted (--cgroups)",
                 process,
             )
+
+
+def _processes(present: Present) -> Counter[int]:
+    """Return what each process of a tenant holds on the GPUs, in bytes."""
+    found = Counter[int]()
+    for member in present.members:
+        for client in member.clients:
+            found[client.process_id] += min(member.most, held(client))
+    return found
 
 
 def _sentence(places: list[str], charged: Mapping[str, int], host: Mapping[str, int]) -> str:

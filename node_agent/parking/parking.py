@@ -123,19 +123,24 @@ class Parking:
             await self._ask(now)
             patience = _REST_SECONDS if self._at_rest else _LOOK_SECONDS
             if at_once or due == _WAITING_SECONDS or now - self._decided >= patience or self._is_news():
-                self.decide(time.monotonic(), now)
+                await self._decide(now)
                 due = self._seconds()
             elif self._at_rest:
                 self._look_at_gpus(time.monotonic())
         return min(due, _HP_SECONDS) if any(room.has_hp for room in self._cards.values()) else due
 
-    def decide(self, now: float, asked: float) -> None:
-        """Look at all tenants, decide, and tell them.
+    async def _decide(self, asked: float) -> None:
+        """Look at all tenants, decide, and tell them; read before what the host's memory can hold.
 
         Args:
-            now: in seconds.
             asked: when the driver was asked.
         """
+        self._host.forget()
+        while not self._decides(time.monotonic(), asked):
+            await asyncio.to_thread(self._host.read)
+
+    def _decides(self, now: float, asked: float) -> bool:
+        """Return whether what is known of the host's memory sufficed for a decision."""
         gpus = [each.shared_gpu for each in self._gpus.values()]
         for name, away in self.tenants.look(now, gpus, self._listed, self._settings).items():
             self._tell(self.tenants.present[name], away, now)
@@ -143,7 +148,7 @@ class Parking:
         if has_moved and self._repeated < _REPEATS:
             self._repeated += 1
             self.wake()
-            return
+            return True
         self._repeated = 0
         present = self.tenants.present
         self._decided, self._decided_on = asked, None if has_moved else self._news()
@@ -156,7 +161,10 @@ class Parking:
         cards = {uuid: room.seen(now, present.values(), is_stale) for uuid, room in self._cards.items()}
         views = self.tenants.views(now, self._listed)
         view = View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART)
-        wishes, short = self._host.decide(view, present)
+        found = self._host.decide(view, present)
+        if found is None:
+            return False
+        wishes, short = found
         retry = self._settings.parking_retry_seconds
         for name, why in short.items():
             present[name].known.refuse(now, present[name].clients, retry, (HOST_MEMORY_SHORT, why))
@@ -180,6 +188,7 @@ class Parking:
             self._tell(present[name], away, now)
         self._at_rest = all(each.rests for each in present.values())
         showing.show(now, self._cards, present.values(), gpus)
+        return True
 
     def room(self, client: Client, size: int) -> CreditAnswer:
         """Answer a client that found no room on its GPU for an allocation of so many bytes."""

@@ -1,6 +1,7 @@
 """What the agent does about parking while the driver answers late, and what it leaves when nobody parks any more."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,6 +23,7 @@ from orion.node_agent.slots.parking_state import GpuParking
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.fake_card import Card, Tenant
 from tests.node_agent.protocol_client import ProtocolClient
+from tests.waiting import DEADLINE
 
 GIB = 1 << 30
 
@@ -232,3 +234,32 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     here.one.rests = False
     free.append(GIB)
     assert decisions() == 9, "somebody may have to be asked again"
+
+
+def test_while_cgroups_are_read_the_agent_serves_its_clients(
+    parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is slow to read delays the decision and nothing else."""
+    served, leaving = threading.Event(), Leaving(Place.HERE)
+    tenants: Any = leaving
+    leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1)], most=GIB)]
+
+    def cgroups(process_id: int) -> list[Path]:
+        assert served.wait(DEADLINE), "the event loop waits for the file"
+        return []
+
+    memory: Any = SimpleNamespace(cgroups=cgroups, node_left=lambda: 0)
+    parking.tenants = tenants
+    asked_to_leave: list[bool] = []
+    monkeypatch.setattr(parking, "_host", host_room.HostRoom(memory))
+    monkeypatch.setattr(parking, "_tell", lambda present, away, now: asked_to_leave.append(away))
+    monkeypatch.setattr(host_room, "decide", lambda view: Wishes(leave=("one",)))
+    monkeypatch.setattr(host_room, "held", lambda client: GIB)
+
+    async def run() -> None:
+        looking = asyncio.create_task(parking.look())
+        asyncio.get_running_loop().call_later(0.01, served.set)
+        await looking
+
+    asyncio.run(run())
+    assert asked_to_leave == [True]
