@@ -79,6 +79,12 @@ class Accounts(dict[str, Account]):
         """Whether work of a slot may run on long after its turns."""
         return any(account.piece_ns > LONG_PIECE_NS and account.wants for account in self.values())
 
+    def are_idle(self, demands: Mapping[str, Demand]) -> bool:
+        """Return whether no slot wants the GPU, nor did so at the last check, and none has a limit to keep."""
+        return not any(
+            self[name].wants or each.launched or each.waiting or each.ceiling < 1 for name, each in demands.items()
+        )
+
     def compete(self, now_ns: int) -> bool:
         """Return whether turns are necessary: several slots want the GPU, or one that has a limit does."""
         wanting = [account for account in self.values() if now_ns - account.wanted_ns < LONE_NS]

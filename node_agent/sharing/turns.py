@@ -89,6 +89,8 @@ class Turns:
         self._looked_ns = now_ns
         self._accounts.keep(demands)
         self._settle(now_ns)
+        if not self.plans and self._accounts.are_idle(demands):
+            return
         learn_ns = self._planned.length_ns if part > _UNDISTURBED and not together else 0
         self._accounts.charge(now_ns, part, demands, between, learn_ns)
         self._accounts.windows = windows

@@ -132,8 +132,9 @@ class Activity:
             active[client.slot.name] += client.last_wanted_ns >= since or client.joined_ns >= since
         for slot in self._shared_gpu.slots.values():
             if slot.role is layout.Role.BE:
-                share = self._shared_gpu.policy.window_ns // max(1, active[slot.name])
-                slot.set(window_share_ns=max(share, _SMALLEST_SHARE_NS))
+                share = max(self._shared_gpu.policy.window_ns // max(1, active[slot.name]), _SMALLEST_SHARE_NS)
+                if share != slot.grant.window_share_ns:
+                    slot.set(window_share_ns=share)
 
     def _rate(self, elapsed_ns: int, busy_ns: int) -> None:
         self._samples.append((elapsed_ns, busy_ns))

@@ -100,7 +100,6 @@ class Slot:
             "request_milli": request_milli,
             "limit_milli": limit_milli,
         }
-        # Every check calls this for every slot, mostly without a change; a new grant would cost more than comparing.
         changed = {name: each for name, each in given.items() if each is not None and each != getattr(self.grant, name)}
         if changed:
             self._write(self.grant._replace(**changed))
