@@ -27,7 +27,7 @@ _ROOM = 1.3
 short. """
 _ROOM_OF_PIECES = 1.15
 """ The same for turns that hold one piece. """
-SHORT_NS = 1_000_000
+_SHORT_NS = 1_000_000
 """ Shorter pieces need no whole number. """
 
 
@@ -68,7 +68,7 @@ class TurnLengths:
         needed = [
             (_ROOM_OF_PIECES * pieces[name] + handover_ns) / share
             for name, share in shares.items()
-            if pieces[name] > SHORT_NS and len(shares) > 1
+            if pieces[name] > _SHORT_NS and len(shares) > 1
         ]
         fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
         return max(CYCLE_NS, len(shares) * _AVERAGE_TURN_NS, *fitting)
@@ -105,7 +105,7 @@ def next_lengths(
     growing = {name for name in lengths if full and accounts[name].ceiling >= 1}
     fitted = _fitted(lengths, growing, usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}
-    if len(shares) > 1 and any(piece > SHORT_NS for piece in pieces.values()):
+    if len(shares) > 1 and any(piece > _SHORT_NS for piece in pieces.values()):
         fitted = in_whole_pieces(fitted, pieces, usable)
     return {name: round(length + lost[name]) for name, length in fitted.items()}
 
@@ -134,7 +134,7 @@ def in_whole_pieces(lengths: Mapping[str, float], pieces: Mapping[str, int], usa
     whole = {
         name: round(length / pieces[name]) * float(pieces[name])
         for name, length in lengths.items()
-        if SHORT_NS < pieces[name] < length
+        if _SHORT_NS < pieces[name] < length
     }
     before, after = sum(lengths[name] for name in whole), sum(whole.values())
     others = sum(lengths.values()) - before

@@ -23,11 +23,13 @@ from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, ori
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
-from orion.node_agent.sharing.turn_lengths import SHORT_NS, TurnLengths
+from orion.node_agent.sharing.turn_lengths import TurnLengths
 
 LOOK_NS, STEADY_LOOK_NS, LONG_PIECES_LOOK_NS = 70_000_000, 200_000_000, 25_000_000
 """ The time until the next check: while hp, limits or joint turns ask for corrections; while nothing does; and while
 work runs on after its turns. """
+_SHORT_PIECE_NS = 500_000
+""" Clients spread the errors of shorter pieces among turns (hook/src/process/plan.c). Else cycles must vary often. """
 _UNDISTURBED = 0.999
 """ What handovers cost is learnt while hp leaves this part of the time. """
 _USUAL = TurnLengths()
@@ -115,7 +117,7 @@ class Turns:
         if self._accounts.have_long_pieces:
             return LONG_PIECES_LOOK_NS
         accounts = self._accounts.values()
-        short = all(each.ceiling >= 1 and (each.piece_ns <= SHORT_NS or not each.wants) for each in accounts)
+        short = all(each.ceiling >= 1 and (each.piece_ns <= _SHORT_PIECE_NS or not each.wants) for each in accounts)
         return STEADY_LOOK_NS if short and part > _UNDISTURBED and not self._accounts.windows else LOOK_NS
 
     def hand_back(self, name: str, now_ns: int) -> bool:

@@ -2,16 +2,16 @@
 
 #include "system/system.h"
 
-#define EARLIEST_CLOSE_PART 4u     /* however long the pieces are, the slot may launch for this part of a turn */
-#define WHOLE_NS ORION_MILLISECOND /* turns hold a whole number of longer pieces: turn_lengths.py */
+#define EARLIEST_CLOSE_PART 4u /* however long the pieces are, the slot may launch for this part of a turn */
+#define SHORT_NS (500 * ORION_MICROSECOND)
 #define HASH 0x9e3779b97f4a7c15u
 
 /* How long before a turn's end the slot stops: half a piece on average. If it were half a piece in each turn, short pieces
  * would end too early in all turns of a length, or too late in all. So the time differs from turn to turn, by a quarter of a
- * piece to either side. */
+ * piece to either side. With longer pieces that would cost more than it is worth. */
 static uint64_t stops_before_end(uint64_t piece, uint64_t begin)
 {
-    if (piece > WHOLE_NS) return piece / 2;
+    if (piece > SHORT_NS) return piece / 2;
     uint64_t random = begin * HASH >> 56; /* 0 to 255, the same for all threads in this turn */
     return piece / 4 + piece * random / 512;
 }
