@@ -1,10 +1,11 @@
 /* Managed memory: its pages come to the GPU when a kernel needs them, and leave when others need the room.
  *
  * The simulation does not know which pages a kernel touches. So each kernel needs all managed memory of its context: what is
- * not on the GPU must have come in before the kernel begins. It comes at the rate of page faults
- * (ORION_SIM_FAULT_GIB_PER_S), one context after another, because all share one link to the host. The context keeps the
- * compute engine meanwhile, as a kernel does that waits for a page. Where the memory of one context exceeds the GPU, each of
- * its kernels waits for what has no room, again and again.
+ * not on the GPU must have come in before the kernel begins. It comes in pieces of the size of the driver's blocks, at the rate of page
+ * faults (ORION_SIM_FAULT_GIB_PER_S). All contexts share one link to the host. The context keeps the compute engine meanwhile, as
+ * a kernel does that waits for a page, and competes for time slices; while it has lost the engine, no page is asked for. What has come
+ * for a kernel counts as used, although it may have left again before the last piece comes. Where the memory of one context exceeds the
+ * GPU, each of its kernels waits for what has no room, again and again.
  *
  * A prefetch is a copy at the rate of copies, without a kernel that waits. Memory is born on the GPU while it has room, and
  * else on the host. What leaves is of the contexts that have neither run nor got pages for longest; a context's own pages leave last. The way out
@@ -18,6 +19,7 @@
 #include "state.h"
 
 #define COPY_START_NS 1000u
+#define FAULTED_AT_ONCE (UINT64_C(2) << 20)
 
 static uint64_t least(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
@@ -100,6 +102,23 @@ static uint64_t use_link(struct sim_state *state, struct sim_context *of, uint64
     return begin + duration_ns;
 }
 
+/* Lets the next piece come for which the kernel at the head of a stream waits. */
+static void fault(struct sim_state *state, struct sim_context *of, struct sim_op *op)
+{
+    uint64_t missing = of->managed - of->resident;
+    if (!(op->b & SIM_PAGED)) {
+        if (!missing) return;
+        SIM_PUT(op->b, op->b | SIM_PAGED);
+        SIM_PUT(op->a, missing);
+    }
+    SIM_PUT(op->a, least(op->a, missing)); /* a prefetch may have brought the rest */
+    uint64_t piece = least(op->a, FAULTED_AT_ONCE);
+    if (!piece || of->pages_ns > state->now_ns) return;
+    bring(state, of, piece);
+    use_link(state, of, (uint64_t)((unsigned __int128)piece * sim_machine->parameters.fault_ns >> 30));
+    SIM_PUT(op->a, op->a - piece);
+}
+
 void sim_paging_bring(uint64_t gpu)
 {
     struct sim_state *state = sim_state();
@@ -107,19 +126,16 @@ void sim_paging_bring(uint64_t gpu)
         uint64_t stream = state->busy[at];
         struct sim_op *op = sim_head_of(state, stream);
         struct sim_context *of = &state->contexts[state->streams[stream].context];
-        if (op->kind != SIM_KERNEL || op->end_ns || op->b & SIM_PAGED || of->managed == of->resident) continue;
-        if (of->gpu != gpu || of->group != state->gpus[gpu].group) continue;
-        uint64_t missing = of->managed - of->resident;
-        bring(state, of, missing);
-        use_link(state, of, (uint64_t)((unsigned __int128)missing * sim_machine->parameters.fault_ns >> 30));
-        SIM_PUT(op->b, op->b | SIM_PAGED);
+        if (op->kind != SIM_KERNEL || op->end_ns || of->gpu != gpu || of->group != state->gpus[gpu].group) continue;
+        fault(state, of, op);
         sim_commit_if_full();
     }
 }
 
 bool sim_paging_waits(const struct sim_state *state, uint64_t stream)
 {
-    return state->contexts[state->streams[stream].context].pages_ns > state->now_ns;
+    const struct sim_op *op = sim_head_of((struct sim_state *)(uintptr_t)state, stream);
+    return state->contexts[state->streams[stream].context].pages_ns > state->now_ns || (op->b & SIM_PAGED && op->a);
 }
 
 uint64_t sim_paging_prefetch(uint64_t stream, enum sim_engine engine, uint64_t bytes)

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC UINT64_C(0x4d49534e4f49524f) /* "ORIONSIM" */
-#define SIM_LAYOUT 9u
+#define SIM_LAYOUT 10u
 #define SIM_GPUS 16u
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
@@ -57,7 +57,7 @@ enum sim_kind {
 };
 
 #define SIM_ANYWHERE 1u /* the kernel may use SMs outside `allowed` */
-#define SIM_PAGED 2u    /* the missing pages of its context were asked for; it may begin once they have come */
+#define SIM_PAGED 2u    /* it waits for pages of its context, and `a` says for how many bytes more */
 
 /* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
@@ -68,9 +68,9 @@ struct sim_op {
     uint64_t remaining_ns; /* valid while the operation does not run; a kernel: its time on `sms` SMs */
     uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
-    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece; b: SIM_ANYWHERE, SIM_PAGED; c: enum
+    uint64_t a, b, c; /* see enum sim_kind; a kernel: a = start of its piece (or SIM_PAGED); b: SIM_ANYWHERE, SIM_PAGED; c: enum
                             * sim_spin; a copy: b = 1: moves c bytes of managed memory, which takes what is missing then */
-    uint64_t name;         /* valid in the owning process only */
+    uint64_t name;    /* valid in the owning process only */
 };
 
 struct sim_stream {

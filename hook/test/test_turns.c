@@ -135,6 +135,18 @@ static void a_new_plan_wakes(void)
     atomic_store(&page.current, 0);
 }
 
+/* Its memory would leave with the turn, and come back. */
+static void memory_that_moves_makes_a_client_patient(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    uint64_t began = orion_now();
+    atomic_store(&gpu.pages.took_ns, 200 * MS);
+    plan(0, 0, began - MS, began + 50 * ORION_SECOND, 100 * ORION_SECOND, began + 200 * ORION_SECOND);
+    orion_turns_idle(&gpu);
+    CHECK(atomic_load(&be->handed_back_ns) >= began + 50 * MS);
+    atomic_store(&gpu.pages.took_ns, 0);
+}
+
 int main(void)
 {
     the_turn_under_way_counts();
@@ -149,6 +161,7 @@ int main(void)
     turns_repeat(6 * MS); /* long pieces are forgotten */
     sleeps_until_the_turn_begins();
     a_new_plan_wakes();
+    memory_that_moves_makes_a_client_patient();
     puts("turns: ok");
     return 0;
 }

@@ -2,10 +2,12 @@
 #include "check.h"
 
 #include "agent/credit.h"
+#include "be/gate.h"
 #include "fake_driver.h"
 #include "memory/memory.h"
 #include "memory/pager.h"
 #include "memory/unified.h"
+#include "process/plan.h"
 #include "system/system.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -28,7 +30,7 @@ static struct orion_grant *grant;
 
 static size_t free_bytes;
 static _Atomic uint64_t fetched; /* bytes */
-static _Atomic int allocated, freed, advised, fetches_with, streams;
+static _Atomic int allocated, freed, advised, fetches_with, done_with, streams;
 
 static CUresult CUDAAPI fake_info(size_t *left, size_t *total)
 {
@@ -80,7 +82,7 @@ static CUresult CUDAAPI fake_stream_end(CUstream stream)
 static CUresult CUDAAPI fake_done(CUstream stream)
 {
     CHECK(stream == (CUstream)0x90);
-    return CUDA_SUCCESS;
+    return (CUresult)atomic_load(&done_with);
 }
 static CUresult CUDAAPI fake_pop(CUcontext *context)
 {
@@ -196,7 +198,7 @@ static void the_pages_come_once_for_each_turn(void)
     atomic_store(&fetched, 0);
     uint64_t now = orion_now();
     plan(now, now + 60 * ORION_SECOND);
-    UNTIL(atomic_load(&fetched) == 3010 * MIB && orion_pagers(process)->of[0].took_ns != 0);
+    UNTIL(atomic_load(&fetched) == 3010 * MIB && atomic_load(&gpu->pages.took_ns) != 0);
     atomic_store(&fetched, 0);
     plan(now, now + 61 * ORION_SECOND); /* the same turn lasts longer */
     plan(now + 90 * ORION_SECOND, now + 91 * ORION_SECOND);
@@ -211,6 +213,39 @@ static void the_pages_come_once_for_each_turn(void)
     UNTIL(atomic_load(&fetched) == 3000 * MIB);
 }
 
+static void launches_of_a_turn_wait_for_its_pages(void)
+{
+    atomic_store(&done_with, CUDA_ERROR_NOT_READY);
+    atomic_store(&fetched, 0);
+    uint64_t begin = orion_now(), end = begin + 60 * ORION_SECOND, most = begin + ORION_PAGES_PART(60 * ORION_SECOND);
+    plan(begin, end); /* earlier than the hook could know */
+    UNTIL(atomic_load(&fetched) != 0);
+    CHECK(orion_plan_holds(gpu) && orion_gate_closed(gpu) && !orion_plan_had_pages(gpu, orion_now()));
+    CHECK(orion_plan_opens_at(gpu, orion_now()) == most && orion_plan_opens_at(gpu, most) == most); /* not for ever */
+    atomic_store(&done_with, CUDA_SUCCESS);
+    UNTIL(!orion_plan_holds(gpu));
+    CHECK(atomic_load(&fetched) == 3000 * MIB && !orion_gate_closed(gpu));
+    CHECK(orion_plan_had_pages(gpu, orion_now()) && !orion_plan_had_pages(gpu, begin));
+    plan(begin, end + ORION_SECOND); /* the same turn */
+    CHECK(!orion_plan_holds(gpu));
+}
+
+static void what_comes_for_a_turn_that_is_over_is_left(void)
+{
+    atomic_store(&done_with, CUDA_ERROR_NOT_READY);
+    atomic_store(&fetched, 0);
+    uint64_t now = orion_now();
+    plan(now, now + 60 * ORION_SECOND);
+    UNTIL(atomic_load(&fetched) != 0);
+    plan(now + 90 * ORION_SECOND, now + 91 * ORION_SECOND); /* the turn went to another slot */
+    atomic_store(&done_with, CUDA_SUCCESS);
+    uint64_t begin = orion_now();
+    atomic_store(&fetched, 0);
+    plan(begin, begin + 60 * ORION_SECOND);
+    UNTIL(atomic_load(&gpu->pages.turn_ns) == begin);
+    CHECK(!orion_plan_holds(gpu));
+}
+
 static void it_rests_when_a_context_has_ended(void)
 {
     CUdeviceptr at;
@@ -218,7 +253,8 @@ static void it_rests_when_a_context_has_ended(void)
     atomic_store(&fetched, 0);
     uint64_t now = orion_now();
     plan(now, now + 60 * ORION_SECOND);
-    UNTIL(orion_pagers(process)->of[0].begin_ns == now);
+    UNTIL(atomic_load(&gpu->pages.turn_ns) == now);
+    CHECK(!orion_plan_holds(gpu) && !orion_plan_had_pages(gpu, orion_now())); /* page faults bring them, which are not learnt */
     CHECK(allocate(MIB, &at) == CUDA_SUCCESS && atomic_load(&fetched) == 0);
     now = orion_now();
     plan(now, now + 60 * ORION_SECOND);
@@ -247,6 +283,8 @@ int main(void)
     rows_begin_where_the_driver_would_begin_them();
     what_cannot_move_is_bounded_by_the_request();
     the_pages_come_once_for_each_turn();
+    launches_of_a_turn_wait_for_its_pages();
+    what_comes_for_a_turn_that_is_over_is_left();
     it_rests_when_a_context_has_ended();
     return 0;
 }

@@ -142,6 +142,7 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
 {
     float milliseconds = 0;
     if (chunk->identity == 0 || orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return;
+    if (!orion_plan_had_pages(gpu, chunk->begun_ns)) return; /* the sample may contain page faults */
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);

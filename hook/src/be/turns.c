@@ -14,6 +14,8 @@
 #define PATIENCE_NS (500 * ORION_MICROSECOND)
 #define PATIENCE_MOST_NS (8 * ORION_MILLISECOND)
 #define SOON 4u
+#define PAGES_PART \
+    4u /* memory that moves would come back for the next turn: a client is idle for this part of the time that takes */
 
 void orion_turns_note_piece(struct orion_gpu *gpu, uint64_t expected_ns)
 {
@@ -51,6 +53,14 @@ void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns)
     orion_plan_sleep(gpu, most_ns);
 }
 
+static uint64_t patience_of(const struct orion_gpu *gpu)
+{
+    uint64_t patience = atomic_load_explicit(&orion_be(gpu)->patience_ns, memory_order_relaxed);
+    uint64_t pages = atomic_load_explicit(&gpu->pages.took_ns, memory_order_relaxed) / PAGES_PART;
+    if (pages > patience) patience = pages;
+    return patience > PATIENCE_NS ? patience : PATIENCE_NS;
+}
+
 /* Whether there is a turn to hand back, and it was not handed back yet. */
 static bool may_hand_back(const struct orion_be *be, const struct orion_grant *grant, uint64_t now)
 {
@@ -66,8 +76,7 @@ void orion_turns_idle(struct orion_gpu *gpu)
     struct orion_be *be = orion_be(gpu);
     uint64_t now = orion_now();
     if (!may_hand_back(be, orion_gpu_grant(gpu), now)) return;
-    uint64_t patience = atomic_load_explicit(&be->patience_ns, memory_order_relaxed);
-    uint64_t until = now + (patience > PATIENCE_NS ? patience : PATIENCE_NS);
+    uint64_t until = now + patience_of(gpu);
     for (; now < until; now = orion_now()) {
         orion_sleep_precisely(IDLE_POLL_NS);
         if (atomic_load(&be->in_flight_ns) > 0) return;

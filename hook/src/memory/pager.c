@@ -17,6 +17,7 @@
 #define ENTRIES 1024u /* so many of a table are looked at under one lock */
 #define EARLY_NS ORION_MILLISECOND
 #define SLOW_BYTES_PER_NS 12u /* a link of 12 GB/s */
+#define TOOK_FADE 16u
 
 /* -- What is to come ------------------------------------------------------------------------------------------------- */
 
@@ -131,34 +132,59 @@ static bool await_step(struct orion_process *process, const struct orion_pager *
     }
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-static void bring(struct orion_process *process, struct orion_pager *pager, CUdevice device, struct orion_turn_time turn)
-{
-    struct step step = {0};
-    pager->took_ns = least(2 * pager->took_ns, turn.end - turn.begin); /* if it is late */
-    uint64_t began = orion_now();
-    pager->begin_ns = turn.begin;
-    pager->end_ns = turn.end;
-    while (next_step(orion_memory(process), device, &step))
-        if (orion_now() >= turn.end || !begin_step(process, pager, device, &step) || !await_step(process, pager)) return;
-    if (orion_now() <= turn.begin || began >= turn.begin) pager->took_ns = orion_now() - began;
-}
-
 /* -- When ------------------------------------------------------------------------------------------------------------ */
 
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 /* When the pages for a turn are to be fetched, or when to look again; *turn: that turn. */
-static uint64_t due_at(const struct orion_gpu *gpu, struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
+static uint64_t due_at(const struct orion_gpu *gpu, const struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
     if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
     *turn = orion_plan_turn(grant, now);
-    if (turn->begin == ORION_NO_TURN || turn->begin == pager->begin_ns) return turn->end;
-    if (pager->took_ns == 0) pager->took_ns = movable_of(orion_memory(orion_the_process), gpu->device) / SLOW_BYTES_PER_NS;
-    uint64_t lead = pager->took_ns + pager->took_ns / 8 + EARLY_NS;
+    if (turn->begin == ORION_NO_TURN || turn->begin == atomic_load(&gpu->pages.turn_ns)) return turn->end;
+    uint64_t took = atomic_load(&gpu->pages.took_ns);
+    if (took == 0) took = movable_of(orion_memory(orion_the_process), gpu->device) / SLOW_BYTES_PER_NS;
+    uint64_t lead = took + took / 8 + EARLY_NS;
     uint64_t due = turn->begin > lead ? turn->begin - lead : 0;
     /* Not in the turn before: its pages are on the GPU, as far as there is room. */
     return due < pager->end_ns && pager->end_ns < turn->begin ? pager->end_ns : due;
+}
+
+/* Whether the pages are still to come; a turn may begin earlier or later than planned, or end. Renews *turn. */
+static bool is_due(const struct orion_gpu *gpu, const struct orion_pager *pager, struct orion_turn_time *turn)
+{
+    struct orion_turn_time now_planned;
+    uint64_t now = orion_now();
+    if (due_at(gpu, pager, now, &now_planned) > now) return false;
+    *turn = now_planned;
+    return true;
+}
+
+/* Pages that were there already say nothing about how long others take, so the time falls slowly. */
+static void note_took(struct orion_gpu *gpu, uint64_t took_ns)
+{
+    uint64_t before = atomic_load(&gpu->pages.took_ns);
+    atomic_store(&gpu->pages.took_ns, took_ns > before ? took_ns : before - (before - took_ns) / TOOK_FADE);
+}
+
+/* Brings the pages for the turn. Launches of the turn wait for them (process/plan.h), unless the driver refuses. */
+static void bring(struct orion_process *process, struct orion_gpu *gpu, struct orion_pager *pager, struct orion_turn_time turn)
+{
+    struct step step = {0};
+    uint64_t began = orion_now();
+    bool came = true;
+    while (came && next_step(orion_memory(process), gpu->device, &step)) {
+        if (!is_due(gpu, pager, &turn)) {
+            if (orion_now() >= turn.end) note_took(gpu, least(2 * atomic_load(&gpu->pages.took_ns), turn.end - turn.begin));
+            return;
+        }
+        came = begin_step(process, pager, gpu->device, &step) && await_step(process, pager);
+    }
+    if (came) note_took(gpu, orion_now() - began);
+    pager->end_ns = turn.end;
+    atomic_store(&gpu->pages.came_ns, came ? orion_now() : UINT64_MAX);
+    atomic_store(&gpu->pages.turn_ns, turn.begin);
 }
 
 static void *page(void *argument)
@@ -167,11 +193,12 @@ static void *page(void *argument)
     struct orion_process *process = orion_the_process;
     struct orion_pager *pager = &orion_pagers(process)->of[gpu->device];
     prctl(PR_SET_NAME, "orion-pages", 0, 0, 0);
+    atomic_store(&gpu->pages.move, 1);
     for (;;) {
         struct orion_turn_time turn;
         uint32_t plan = atomic_load_explicit(&gpu->grant->plan, memory_order_acquire); /* before the plan: see orion_plan_sleep */
         uint64_t now = orion_now(), due = due_at(gpu, pager, now, &turn);
-        if (due <= now) bring(process, pager, gpu->device, turn);
+        if (due <= now) bring(process, gpu, pager, turn);
         else orion_futex_wait(&gpu->grant->plan, plan, due - now < POLL_NS ? due - now : POLL_NS, true);
     }
     return NULL;

@@ -1,17 +1,20 @@
-/* The pager: before each turn of a slot whose memory moves (unified.h), it has the pages come to the GPU, so that the kernels of
+/* The pager: for each turn of a slot whose memory moves (unified.h), it has the pages come to the GPU, so that the kernels of
  * the turn need not fetch them by page faults.
  *
  * The turns are those of the plan in the slot's grant (process/plan.h). A prefetch begins so long before the turn as the last one
- * took; the first one as long as the slowest link takes. One that was late begins earlier the next time, so that page faults cannot
- * keep the link busy for good. It moves memory in steps, and ends with the turn at the latest; what is then not on the GPU comes by page
- * faults. Launches never wait for it. A slot without a plan competes with nobody and needs no pager.
+ * took; the first one as long as the slowest link takes. A turn may begin earlier than planned, when another slot hands its turn back.
+ * So launches wait at the begin of a turn until its pages have come, for a bounded part of the turn: a prefetch is several times as
+ * fast as page faults, and page faults would keep the link busy into the next turn. The prefetch moves memory in steps, and ends with
+ * the turn. Durations of kernels that may have waited for pages are not learnt. A slot without a plan competes with nobody and
+ * needs no pager.
  *
  * The pager is a thread of its own for each GPU, because the thread that serves the agent makes no driver call (agent/thread.h).
  * It uses the context of the last allocation, and rests from the end of any context until the next allocation: which
- * context an address belongs to, the hook does not know.
+ * context an address belongs to, the hook does not know. Then launches do not wait.
  *
- * Rejected: a prefetch in the launch that begins a turn (it takes as long as the copy of gigabytes); a prefetch at every allocation
- * (the driver may drive out what another slot has just brought). */
+ * Rejected: a prefetch in the launch that begins a turn (it takes as long as the copy of gigabytes); a prefetch in front of the
+ * launches in their stream (several streams, and a kernel of another one would fault before); a prefetch at every allocation (the
+ * driver may drive out what another slot has just brought). */
 #ifndef ORION_PAGER_H
 #define ORION_PAGER_H
 
@@ -27,9 +30,7 @@ struct orion_pager {
     _Atomic(CUcontext) context; /* written before the epoch */
     CUstream stream;            /* the thread's own; valid while stream_epoch is the epoch */
     uint32_t stream_epoch;
-    _Atomic uint64_t begin_ns; /* of the turn for which the pages were fetched last */
-    uint64_t end_ns;
-    _Atomic uint64_t took_ns; /* how long that took */
+    uint64_t end_ns; /* of the turn for which the pages were fetched last */
 };
 struct orion_pagers { struct orion_pager of[ORION_GPUS]; /* by device */ };
 ORION_PART(pagers)

@@ -22,6 +22,14 @@
 
 enum orion_join_state { ORION_JOIN_NEW = 0, ORION_JOIN_TRYING = 1, ORION_JOIN_MANAGED = 2, ORION_JOIN_UNMANAGED = 3 };
 
+/* Where the memory of the process moves with its turns: what launches know of its pages. memory/pager.h writes it. */
+struct orion_gpu_pages {
+    _Atomic uint32_t move;    /* 1: launches of a turn wait until the pages for it have come */
+    _Atomic uint64_t turn_ns; /* begin of the turn for which they have come, or will not come any more */
+    _Atomic uint64_t came_ns; /* when they had come; UINT64_MAX: they did not */
+    _Atomic uint64_t took_ns; /* for how long they came lately */
+};
+
 struct orion_gpu {
     uint32_t client; /* 0: a real GPU; else a virtual GPU (virtual_gpu.h): the number of its client of threads, + 1 */
     CUdevice device;
@@ -46,6 +54,8 @@ struct orion_gpu {
     /* The page of this client's job, and the client's index in it. NULL: the job has no page. The first page stays. */
     struct orion_job_page *_Atomic job;
     _Atomic uint32_t rank;
+
+    struct orion_gpu_pages pages;
 
     /* Bytes for the state of upper layers. Those layers define its type (hp/state.h, be/state.h) and check its size. */
     _Alignas(8) unsigned char hp[ORION_GPU_HP];

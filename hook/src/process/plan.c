@@ -2,7 +2,8 @@
 
 #include "system/system.h"
 
-#define EARLIEST_CLOSE_PART 4u /* however long the pieces are, the slot may launch for this part of a turn */
+#define PAGES_POLL_NS (200 * ORION_MICROSECOND) /* nobody wakes those who wait for pages */
+#define EARLIEST_CLOSE_PART 4u                  /* however long the pieces are, the slot may launch for this part of a turn */
 #define SHORT_NS (500 * ORION_MICROSECOND)
 #define HASH 0x9e3779b97f4a7c15u
 
@@ -25,12 +26,32 @@ struct orion_turn_time orion_plan_turn(const struct orion_grant *grant, uint64_t
     return (struct orion_turn_time){begin + past, end + past};
 }
 
+/* Until when launches of a turn that has begun wait for its pages, at most. */
+static uint64_t pages_come_by(const struct orion_gpu *gpu, const struct orion_grant *grant, const struct orion_turn_time *turn)
+{
+    if (__builtin_expect(grant->unified == ORION_UNIFIED_NONE, 1) || atomic_load(&gpu->pages.move) == 0) return turn->begin;
+    if (atomic_load(&gpu->pages.turn_ns) == turn->begin) return turn->begin;
+    return turn->begin + ORION_PAGES_PART(turn->end - turn->begin);
+}
+
+bool orion_plan_had_pages(const struct orion_gpu *gpu, uint64_t launched_ns)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    uint64_t now = orion_now();
+    if (grant->unified == ORION_UNIFIED_NONE || atomic_load(&gpu->pages.move) == 0 || now >= grant->plan_until_ns) return true;
+    struct orion_turn_time turn = orion_plan_turn(grant, now);
+    return atomic_load(&gpu->pages.turn_ns) == turn.begin && launched_ns >= turn.begin &&
+           launched_ns >= atomic_load(&gpu->pages.came_ns);
+}
+
 uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
     if (now >= grant->plan_until_ns) return now;
     struct orion_turn_time turn = orion_plan_turn(grant, now);
     if (now < turn.begin) return turn.begin;
+    uint64_t pages = pages_come_by(gpu, grant, &turn);
+    if (now < pages) return pages;
     if (turn.end >= grant->plan_until_ns) return now; /* a turn that lasts */
     struct orion_turn_time next = orion_plan_turn(grant, turn.end);
     uint64_t piece = atomic_load_explicit(&gpu->record->piece_ns, memory_order_relaxed);
@@ -57,5 +78,7 @@ void orion_plan_sleep(const struct orion_gpu *gpu, uint64_t most_ns)
     if (opens <= now) return;
     uint64_t until = orion_gpu_grant(gpu)->plan_until_ns;
     if (opens > until) opens = until;
+    if (atomic_load(&gpu->pages.move) != 0 && most_ns > PAGES_POLL_NS && orion_plan_turn(orion_gpu_grant(gpu), now).begin <= now)
+        most_ns = PAGES_POLL_NS;
     if (opens > now) orion_futex_wait(&page->plan, number, opens - now < most_ns ? opens - now : most_ns, true);
 }

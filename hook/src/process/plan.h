@@ -34,6 +34,13 @@ static inline bool orion_plan_may_exist(const struct orion_gpu *gpu)
 /* Returns when the slot may launch; `now`: it may launch now; ORION_NO_TURN: the plan has no turn for it. */
 uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now);
 
+/* Where the slot's memory moves, its launches wait at the begin of a turn until the pages for the turn have come, but no longer than
+ * for this part of the turn; then page faults bring what is missing. */
+#define ORION_PAGES_PART(turn_ns) ((turn_ns) / 4 * 3)
+
+/* Whether what was launched at `launched_ns` has run with its pages on the GPU, as far as the hook knows. */
+bool orion_plan_had_pages(const struct orion_gpu *gpu, uint64_t launched_ns);
+
 /* Whether the slot must not launch now. */
 bool orion_plan_holds(const struct orion_gpu *gpu);
 
