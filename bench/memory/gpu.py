@@ -74,18 +74,29 @@ def free_mib() -> int:
     return left.value // MIB
 
 
-def kernel(simulated: bool, milliseconds: float) -> Callable[[], None]:
-    """Return a function that launches a kernel of this length on the default stream."""
+def kernel(simulated: bool, milliseconds: float) -> Callable[[int], None]:
+    """Return a function that launches a kernel of this length on the default stream.
+
+    Its argument is the address of the memory that the kernel works on, or 0. The simulated GPU lets the kernel touch
+    that memory; the kernel of a real GPU touches none.
+    """
     if not simulated:
         from orion.bench.workloads.spinning import SpinKernel
 
         spin = SpinKernel("elapsed", 132, 1024, 0)
         spin.argument.value = round(milliseconds * 1e6)
-        return spin.launch
-    image = f"orion-sim 1\nkernel work duration_us={milliseconds * 1e3:.3f} sms=132 params=\n"
+        return lambda _: spin.launch()
+    image = f"orion-sim 1\nkernel work duration_us={milliseconds * 1e3:.3f} sms=132 params=8\n"
     function = made("cuModuleGetFunction", made("cuModuleLoadData", image.encode()), b"work")
-    arguments = (function, 1, 1, 1, 1, 1, 1, 0, ctypes.c_void_p(0), None, None)
-    return lambda: call("cuLaunchKernel", *arguments)
+    address = ctypes.c_uint64()
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(address))
+    arguments = (function, 1, 1, 1, 1, 1, 1, 0, ctypes.c_void_p(0), parameters, None)
+
+    def launch(at: int) -> None:
+        address.value = at
+        call("cuLaunchKernel", *arguments)
+
+    return launch
 
 
 def wait() -> None:

@@ -38,7 +38,7 @@ class Server:
 
     def step(self) -> None:
         """Serve one request."""
-        self._launch()
+        self._launch(0)
         self.finish()
 
     def finish(self) -> None:

@@ -19,7 +19,7 @@ _FACTOR = 2654435761  # an odd number of 32 bits, so that each step writes anoth
 
 
 class Trainer:
-    """A step launches kernels and changes one page of the memory.
+    """A step launches kernels, each of which works on one block of the memory, and changes one page.
 
     The first page of each MiB has contents. All of the memory would be more than a machine with a simulated GPU has.
 
@@ -39,9 +39,10 @@ class Trainer:
         self.details: dict[str, Any] = {"mib": mib, "step_ms": kernels * kernel_ms}
         self._launch, self._kernels = gpu.kernel(simulated, kernel_ms), range(kernels)
         time.sleep(_START_SECONDS)
-        self._launch()
+        self._launch(0)
         self.finish()
         blocks = gpu.blocks(mib, _PATIENCE_SECONDS, managed)
+        self._blocks = [address for address, _ in blocks]
         self._pages = [address + number * gpu.MIB for address, size in blocks for number in range(size)]
         for number, page in enumerate(self._pages):
             self._fill(page, number)
@@ -50,8 +51,8 @@ class Trainer:
 
     def step(self) -> None:
         """Launch the kernels, change a page, wait."""
-        for _ in self._kernels:
-            self._launch()
+        for number in self._kernels:
+            self._launch(self._blocks[number % len(self._blocks)])
         self._steps += 1
         self._fill(self._pages[self._steps % len(self._pages)], self._steps * _FACTOR)
         self.finish()

@@ -176,8 +176,11 @@ CUresult sim_managed_memory(struct CUctx_st *context, size_t size, uintptr_t *st
     SIM_REFUSE(size > MANAGED_MOST, CUDA_ERROR_OUT_OF_MEMORY);
     size_t charged = sim_charge(size);
     struct sim_allocation allocation = {.size = size, .charged = charged, .memory = SIM_MANAGED, .context = context};
-    SIM_REFUSE(!sim_allocation_make(&allocation, charged), CUDA_ERROR_OUT_OF_MEMORY);
-    sim_managed_take(context, charged);
+    SIM_REFUSE(!sim_managed_take(context, charged, &allocation.range), CUDA_ERROR_OUT_OF_MEMORY);
+    if (!sim_allocation_make(&allocation, charged)) {
+        sim_managed_return(context, allocation.range);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     *start = allocation.start;
     return CUDA_SUCCESS;
 }
@@ -202,6 +205,6 @@ void sim_device_memory_free(const struct sim_allocation *allocation)
     if (allocation->file) close(allocation->file);
     if (!sim_handle_is(allocation->context, SIM_CONTEXT) || allocation->context->dead) return;
     if (allocation->memory == SIM_OF_GRAPH) sim_graphs_give(allocation->context, allocation->charged);
-    else if (allocation->memory == SIM_MANAGED) sim_managed_return(allocation->context, allocation->charged);
+    else if (allocation->memory == SIM_MANAGED) sim_managed_return(allocation->context, allocation->range);
     else sim_memory_return(allocation->context, allocation->charged);
 }

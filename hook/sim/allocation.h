@@ -14,8 +14,9 @@ struct sim_allocation {
     unsigned flags;
     unsigned long long id;
     struct CUctx_st *context;
-    void *pool; /* for pooled memory: its pool */
-    int file;   /* of memory that other processes may open (ipc.c); 0: none */
+    void *pool;     /* for pooled memory: its pool */
+    uint64_t range; /* of managed memory: its slot in the machine's ranges */
+    int file;       /* of memory that other processes may open (ipc.c); 0: none */
 };
 
 /* Reserve address space for `size` bytes. Linux adds memory when a program touches it. NULL: no address space is left.

@@ -22,6 +22,7 @@
 #include "engine.h"
 #include "event_slot.h"
 #include "file.h"
+#include "paging.h"
 #include "state.h"
 #include "trace.h"
 
@@ -143,10 +144,9 @@ void sim_drop_context(uint64_t context)
             sim_drop_stream(i);
             sim_commit();
         }
+    sim_paging_forget(context);
     SIM_PUT(gpu->memory, gpu->memory - of->memory);
     SIM_PUT(of->memory, 0);
-    SIM_PUT(of->managed, 0);
-    SIM_PUT(of->resident, 0);
     SIM_PUT(of->away, 0);
     SIM_PUT(of->used, 0);
     if (gpu->group == context + 1) {

@@ -48,8 +48,6 @@ static uint64_t take_slot(CUdevice device)
             SIM_PUT(of->memory, 0);
             SIM_PUT(of->managed, 0);
             SIM_PUT(of->resident, 0);
-            SIM_PUT(of->fetched_ns, 0);
-            SIM_PUT(of->pages_ns, 0);
             SIM_PUT(of->away, 0);
             SIM_PUT(of->last_ran_ns, 0);
             SIM_PUT(of->group, together ? SIM_TOGETHER : slot + 1);

@@ -139,7 +139,10 @@ static void give_sms(struct sim_state *state, uint64_t stream, struct sim_sms *u
         SIM_PUT(of->held.word[i], of->held.word[i] | more.word[i]);
         SIM_PUT(gpu->held.word[i], gpu->held.word[i] | more.word[i]);
     }
-    if (!op->end_ns) SIM_PUT(op->a, state->now_ns);
+    if (!op->end_ns) {
+        SIM_PUT(op->a, state->now_ns);
+        sim_paging_begins(stream);
+    }
     held += sim_count_sms(&more);
     bool waits = op->c == SIM_SPINS_FOR_PEERS || (op->c == SIM_SPINS_FOR_SMS && held < op->sms);
     if (waits) SIM_PUT(op->remaining_ns, left);

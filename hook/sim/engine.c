@@ -195,7 +195,7 @@ static void start_copies(struct sim_state *state, uint64_t gpu)
         uint64_t stream = state->gpus[gpu].copying[engine] ? SIM_NEVER : first_copy(state, gpu, engine);
         if (stream == SIM_NEVER) continue;
         struct sim_op *op = sim_head_of(state, stream);
-        uint64_t duration = op->b ? sim_paging_prefetch(stream, engine, op->c) : op->remaining_ns;
+        uint64_t duration = op->b ? sim_paging_prefetch(stream, engine) : op->remaining_ns;
         SIM_PUT(state->gpus[gpu].copying[engine], stream + 1);
         SIM_PUT(op->end_ns, state->now_ns + duration);
         sim_commit_if_full();
@@ -207,7 +207,7 @@ static uint64_t next_change(struct sim_state *state)
     uint64_t next = SIM_NEVER;
     for (uint64_t at = 0; at < state->busy_count; at++) {
         const struct sim_op *op = sim_head_of(state, state->busy[at]);
-        uint64_t pages = op->kind == SIM_KERNEL ? state->contexts[state->streams[state->busy[at]].context].pages_ns : 0;
+        uint64_t pages = op->kind == SIM_KERNEL && !op->end_ns ? sim_paging_due_ns(state, state->busy[at]) : 0;
         if (op->end_ns && op->end_ns < next) next = op->end_ns;
         if (pages > state->now_ns && pages < next) next = pages;
     }

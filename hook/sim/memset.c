@@ -34,7 +34,7 @@ CUresult sim_memset(struct CUstream_st *stream, const CUDA_MEMSET_NODE_PARAMS *s
     SIM_TRY(sim_capture_touches(stream));
     if (stream->capture) return sim_capture_memset(stream, set);
     sim_memset_move(set);
-    return sim_submit_memset(stream, set->width * set->height * set->elementSize);
+    return sim_submit_memset(stream, set->dst, set->width * set->height * set->elementSize);
 }
 
 static CUresult later(CUstream handle, CUdeviceptr target, size_t pitch, unsigned value, unsigned element, size_t width,

@@ -101,7 +101,7 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLo
     SIM_TRY(sim_capture_touches(stream));
     if (stream->capture) return sim_capture_refuse(stream);
     bool up = to.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    return sim_submit_prefetch(stream, up ? SIM_HOST_TO_DEVICE : SIM_DEVICE_TO_HOST, size);
+    return sim_submit_prefetch(stream, up ? SIM_HOST_TO_DEVICE : SIM_DEVICE_TO_HOST, pointer, size);
 }
 
 CUresult CUDAAPI cuMemRangeGetAttribute(void *into, size_t size, CUmem_range_attribute attribute, CUdeviceptr pointer, size_t count)

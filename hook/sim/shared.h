@@ -27,7 +27,8 @@
 #define SIM_CLIENTS 1024u
 #define SIM_CONTEXTS 2048u
 #define SIM_STREAMS 4096u
-#define SIM_QUEUE 1024u /* operations pending in one stream */
+#define SIM_RANGES 8192u /* allocations of managed memory */
+#define SIM_QUEUE 1024u  /* operations pending in one stream */
 #define SIM_EVENTS 65536u
 #define SIM_JOURNAL 16384u
 #define SIM_TRACE 16384u
@@ -57,7 +58,8 @@ enum sim_kind {
 };
 
 #define SIM_ANYWHERE 1u /* the kernel may use SMs outside `allowed` */
-#define SIM_PAGED 2u    /* it waits for pages of its context, and `a` says for how many bytes more */
+#define SIM_PAGED 2u    /* it waits for pages, and `a` says for how many bytes more */
+#define SIM_PARTLY 4u   /* it touches a part of one range */
 
 /* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };
@@ -68,10 +70,18 @@ struct sim_op {
     uint64_t remaining_ns; /* valid while the operation does not run; a kernel: its time on `sms` SMs */
     uint64_t end_ns;       /* 0 while the operation does not run; an effect: not 0 once it is done */
     uint64_t sms;          /* number of SMs that the kernel needs; a copy: its engine */
-    uint64_t a, b, c; /* see enum sim_kind; a kernel: a = start of its piece (or SIM_PAGED); b: SIM_ANYWHERE, SIM_PAGED; c: enum
-                            * sim_spin; a copy: b = 1: moves c bytes of managed memory, which takes what is missing then */
-    uint64_t name;    /* valid in the owning process only */
+    uint64_t a, b, c;      /* see enum sim_kind; a kernel: a = start of its piece (or SIM_PAGED); b: SIM_ANYWHERE and so on;
+                            * c: enum sim_spin; a copy: b = 1: moves c bytes of managed memory, which takes what is missing then */
+    uint64_t touches;      /* the managed memory that a kernel needs, or that a copy moves */
+    uint64_t name;         /* valid in the owning process only */
 };
+
+/* `touches`: all managed memory of the context, none, or up to four ranges as numbers of 16 bits: their slots + 1. With SIM_PARTLY
+ * one range, and in the bits behind it how many blocks. */
+#define SIM_TOUCHES_ALL 0u
+#define SIM_TOUCHES_NONE UINT64_MAX
+#define SIM_TOUCHED 4u
+#define SIM_BLOCK (UINT64_C(2) << 20) /* of managed memory: the driver moves no less */
 
 struct sim_stream {
     uint64_t used, generation;
@@ -89,10 +99,14 @@ struct sim_stream {
 struct sim_context {
     uint64_t used, client, gpu, memory, last_ran_ns, streams;
     uint64_t managed, resident; /* managed memory, and the part of it on the GPU, which `memory` contains, too (paging.c) */
-    uint64_t fetched_ns;        /* when pages of it last came */
-    uint64_t pages_ns;          /* until then pages come in, and no kernel of the context begins */
     uint64_t away;              /* bytes that a checkpoint has taken off the GPU */
     uint64_t group;             /* the context's number + 1, or SIM_TOGETHER; different groups are time-sliced */
+};
+/* One allocation of managed memory. */
+struct sim_range {
+    uint64_t used, context, bytes, resident;
+    uint64_t touched_ns; /* when a kernel that needs it last began, or pages of it last came */
+    uint64_t pages_ns;   /* until then pages of it come in, and no kernel begins that needs it */
 };
 struct sim_client {
     uint64_t used, number, trace;
@@ -121,13 +135,14 @@ struct sim_state {
     uint64_t now_ns;
     _Atomic uint64_t next_ns; /* the state does not change before this time, unless a process queues an operation */
     uint64_t reaped_ns;
-    uint64_t clients_high, contexts_high, streams_high, events_high;
+    uint64_t clients_high, contexts_high, ranges_high, streams_high, events_high;
     uint64_t event_free; /* first freed event slot, plus 1; 0: none, take a slot that was never used */
     uint64_t busy_count;
     uint64_t trace_head; /* pieces written so far; `trace` is a ring */
     struct sim_gpu gpus[SIM_GPUS];
     struct sim_client clients[SIM_CLIENTS];
     struct sim_context contexts[SIM_CONTEXTS];
+    struct sim_range ranges[SIM_RANGES];
     struct sim_stream streams[SIM_STREAMS];
     uint64_t busy[SIM_STREAMS]; /* the streams whose queues are not empty, in no order */
     struct sim_event events[SIM_EVENTS];

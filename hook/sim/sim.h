@@ -184,8 +184,8 @@ CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct 
 /* Queue work as an operation that takes the work's time. The caller has already moved the bytes. */
 CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *launch, void *const *parameters);
 CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, size_t bytes);
-CUresult sim_submit_prefetch(struct CUstream_st *stream, enum sim_engine engine, size_t bytes); /* managed memory */
-CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes);
+CUresult sim_submit_prefetch(struct CUstream_st *stream, enum sim_engine engine, uintptr_t start, size_t bytes); /* managed */
+CUresult sim_submit_memset(struct CUstream_st *stream, uintptr_t start, size_t bytes);
 /* A kernel that waits for kernels of other GPUs: the address of their word, and the number that the word must reach. */
 CUresult sim_submit_meeting(struct CUstream_st *stream, const struct sim_op *kernel, uint64_t word, uint64_t number);
 CUresult sim_submit_host(struct CUstream_st *stream, bool (*run)(void *), void *data, uint64_t early_ns);

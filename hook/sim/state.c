@@ -114,6 +114,7 @@ static void copy_state(struct sim_region *to, const struct sim_region *from)
     uint64_t contexts = at_most(source->contexts_high, SIM_CONTEXTS);
     uint64_t streams = at_most(source->streams_high, SIM_STREAMS);
     memcpy(target->contexts, source->contexts, contexts * sizeof target->contexts[0]);
+    memcpy(target->ranges, source->ranges, at_most(source->ranges_high, SIM_RANGES) * sizeof target->ranges[0]);
     memcpy(target->streams, source->streams, streams * sizeof target->streams[0]);
     memcpy(target->busy, source->busy, streams * sizeof target->busy[0]);
     memcpy(target->events, source->events, at_most(source->events_high, SIM_EVENTS) * sizeof target->events[0]);

@@ -4,6 +4,7 @@
 
 #include "effect.h"
 #include "graph.h"
+#include "touches.h"
 #include "trace.h"
 
 #define DEVICE_BYTES_PER_US 2000000u /* 2 TB/s within the device */
@@ -151,7 +152,8 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
                         .name = kernel->label,
                         .sms = sms > most && !kernel->barrier ? most : sms,
                         .b = launch->anywhere ? SIM_ANYWHERE : 0,
-                        .c = kernel->barrier ? SIM_SPINS_FOR_SMS : SIM_SPINS_NEVER};
+                        .c = kernel->barrier ? SIM_SPINS_FOR_SMS : SIM_SPINS_NEVER,
+                        .touches = sim_touches_of(kernel, parameters)};
     if (kernel->meets_parameter < 0) SIM_TRY(sim_submit(stream, &op, NULL));
     else
         SIM_TRY(sim_submit_meeting(stream, &op, parameter(kernel, parameters, kernel->meets_parameter),
@@ -167,19 +169,21 @@ CUresult sim_submit_copy(struct CUstream_st *stream, enum sim_engine engine, siz
     return sim_submit(stream, &op, NULL);
 }
 
-CUresult sim_submit_prefetch(struct CUstream_st *stream, enum sim_engine engine, size_t bytes)
+CUresult sim_submit_prefetch(struct CUstream_st *stream, enum sim_engine engine, uintptr_t start, size_t bytes)
 {
-    struct sim_op op = {.kind = SIM_COPY, .sms = engine, .b = 1, .c = bytes};
+    struct sim_op op = {.kind = SIM_COPY, .sms = engine, .b = 1, .c = bytes, .touches = sim_touches_at(start)};
     return sim_submit(stream, &op, NULL);
 }
 
-CUresult sim_submit_memset(struct CUstream_st *stream, size_t bytes)
+CUresult sim_submit_memset(struct CUstream_st *stream, uintptr_t start, size_t bytes)
 {
     static _Atomic uint64_t label;
     if (!label) label = sim_trace_label("memset", "memset");
     struct sim_op op = {.kind = SIM_KERNEL,
                         .remaining_ns = COPY_START_NS + bytes * 1000 / DEVICE_BYTES_PER_US,
                         .sms = sim_machine->parameters.sms,
+                        .b = SIM_PARTLY,
+                        .touches = sim_touches_part(start, bytes),
                         .name = label};
     return sim_submit(stream, &op, NULL);
 }
