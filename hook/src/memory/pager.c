@@ -18,6 +18,7 @@
 #define EARLY_NS ORION_MILLISECOND
 #define SLOW_BYTES_PER_NS 12u /* a link of 12 GB/s */
 #define TOOK_FADE 16u
+#define MOSTLY_THERE 4u
 
 /* -- What is to come ------------------------------------------------------------------------------------------------- */
 
@@ -143,9 +144,10 @@ static uint64_t due_at(const struct orion_gpu *gpu, const struct orion_pager *pa
     if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
     *turn = orion_plan_turn(grant, now);
     if (turn->begin == ORION_NO_TURN || turn->begin == atomic_load(&gpu->pages.turn_ns)) return turn->end;
-    uint64_t took = atomic_load(&gpu->pages.took_ns);
-    if (took == 0) took = movable_of(orion_memory(orion_the_process), gpu->device) / SLOW_BYTES_PER_NS;
-    uint64_t lead = took + took / 8 + EARLY_NS;
+    uint64_t movable = movable_of(orion_memory(orion_the_process), gpu->device), took = atomic_load(&gpu->pages.took_ns);
+    if (took == 0) took = movable / SLOW_BYTES_PER_NS;
+    uint64_t lead = least(took + took / 8 + EARLY_NS, turn->end - turn->begin);
+    if (movable > atomic_load(&pager->fits_twice)) lead = 0; /* they would drive out those of the turn before */
     uint64_t due = turn->begin > lead ? turn->begin - lead : 0;
     /* Not in the turn before: its pages are on the GPU, as far as there is room. */
     return due < pager->end_ns && pager->end_ns < turn->begin ? pager->end_ns : due;
@@ -161,11 +163,12 @@ static bool is_due(const struct orion_gpu *gpu, const struct orion_pager *pager,
     return true;
 }
 
-/* Pages that were there already say nothing about how long others take, so the time falls slowly. */
+/* Where most pages were there already, the time says nothing about the next turn. */
 static void note_took(struct orion_gpu *gpu, uint64_t took_ns)
 {
     uint64_t before = atomic_load(&gpu->pages.took_ns);
-    atomic_store(&gpu->pages.took_ns, took_ns > before ? took_ns : before - (before - took_ns) / TOOK_FADE);
+    if (took_ns < before / MOSTLY_THERE) took_ns = before - before / TOOK_FADE;
+    atomic_store(&gpu->pages.took_ns, took_ns);
 }
 
 /* Brings the pages for the turn. Launches of the turn wait for them (process/plan.h), unless the driver refuses. */
@@ -204,6 +207,14 @@ static void *page(void *argument)
     return NULL;
 }
 
+/* How much memory a slot may have that fits beside as much of another one, and beside contexts. */
+static uint64_t fits_twice(void)
+{
+    size_t free_bytes, total;
+    if (orion_driver.cuMemGetInfo_v2 == NULL || orion_driver.cuMemGetInfo_v2(&free_bytes, &total) != CUDA_SUCCESS) return 0;
+    return total / 16 * 7;
+}
+
 void orion_pager_start(struct orion_process *process, CUdevice device)
 {
     uint32_t none = 0;
@@ -213,6 +224,7 @@ void orion_pager_start(struct orion_process *process, CUdevice device)
     if (gpu == NULL || orion_driver.cuMemPrefetchAsync_v2 == NULL || orion_driver.cuStreamQuery == NULL) return;
     if (orion_driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != NULL &&
         atomic_load(&pager->epoch) != epoch_of(process)) {
+        atomic_store(&pager->fits_twice, fits_twice());
         atomic_store(&pager->context, context);
         atomic_store(&pager->epoch, epoch_of(process));
     }

@@ -2,7 +2,8 @@
  * the turn need not fetch them by page faults.
  *
  * The turns are those of the plan in the slot's grant (process/plan.h). A prefetch begins so long before the turn as the last one
- * took; the first one as long as the slowest link takes. A turn may begin earlier than planned, when another slot hands its turn back.
+ * took; the first one as long as the slowest link takes; none longer before than a turn lasts, because the memory of the turn before must
+ * fit beside. Where two such slots would not fit, it begins with the turn. A turn may begin earlier than planned, when another slot hands its turn back.
  * So launches wait at the begin of a turn until its pages have come, for a bounded part of the turn: a prefetch is several times as
  * fast as page faults, and page faults would keep the link busy into the next turn. The prefetch moves memory in steps, and ends with
  * the turn. Durations of kernels that may have waited for pages are not learnt. A slot without a plan competes with nobody and
@@ -25,10 +26,11 @@
 #include "process/process.h"
 
 struct orion_pager {
-    _Atomic uint32_t runs;      /* 1: its thread was started */
-    _Atomic uint32_t epoch;     /* process->context_epoch + 1 when the context was noted; 0: none was */
-    _Atomic(CUcontext) context; /* written before the epoch */
-    CUstream stream;            /* the thread's own; valid while stream_epoch is the epoch */
+    _Atomic uint32_t runs;       /* 1: its thread was started */
+    _Atomic uint32_t epoch;      /* process->context_epoch + 1 when the context was noted; 0: none was */
+    _Atomic(CUcontext) context;  /* written before the epoch */
+    _Atomic uint64_t fits_twice; /* a slot with more memory than this has its pages come at the begin of its turn */
+    CUstream stream;             /* the thread's own; valid while stream_epoch is the epoch */
     uint32_t stream_epoch;
     uint64_t end_ns; /* of the turn for which the pages were fetched last */
 };
