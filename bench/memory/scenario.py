@@ -129,6 +129,8 @@ class Moving(Setting):
     """ The agent's --longest-turn-ms, for all ways; where memory moves with turns, the agent makes them longer. """
     seconds: Seconds
     settle_seconds: float = Field(default=5.0, ge=0)
+    rounds: int = Field(default=1, ge=1)
+    """ All ways in turns; each second round has them in the opposite order. """
 
 
 class Need(Setting):

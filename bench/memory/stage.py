@@ -128,16 +128,23 @@ class Stage:
         Args:
             gib: the memory that it holds.
             torch: a trainer of PyTorch.
-            way: how it makes room: park, unified, or plain: it allocates managed memory itself.
+            way: how it makes room: park; unified; plain: it allocates managed memory itself; unmanaged: the same
+                without the hook.
             uuid: its GPU; empty: the first.
         """
         mib = round(gib * 1024)
+        if way == "unmanaged":
+            worker = self.outside("trainer", self._options(mib, managed=True))
+            return Tenant(worker, f"unmanaged-{worker.process_id}")
         shares = {"memory_parks": way == "park", "memory_unified": way == "unified"}
         environment = self.slot("be", uuid, **shares, memory_limit_bytes=self.limit(mib))
         if torch:
             return self.start("torch-trainer", {"mib": mib}, environment)
-        options = {"kernels": self._kernels, "kernel_ms": self._step_ms / self._kernels, "managed": way == "plain"}
-        return self.start("trainer", {"simulated": self.simulated, "mib": mib, **options}, environment)
+        return self.start("trainer", self._options(mib, managed=way == "plain"), environment)
+
+    def _options(self, mib: int, managed: bool) -> dict[str, Any]:
+        kernels = {"kernels": self._kernels, "kernel_ms": self._step_ms / self._kernels}
+        return {"simulated": self.simulated, "mib": mib, "managed": managed, **kernels}
 
     def server(self, hp: Server, grows_mib: float = 0.0) -> Tenant:
         """Start the hp server, and wait until it is set up."""

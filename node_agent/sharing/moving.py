@@ -2,15 +2,22 @@
 
 With each turn the memory of its slot comes to the GPU (hook/src/memory/pager.h), and that of another one leaves. A
 copy of 5 GB takes about 0.1 s, and usual turns last some milliseconds. So turns are longer while the slots' memory does
-not fit together; else all of the time would go into copies. The length is about that of Gemini's quota, 0.3 s.
+not fit together; else all of the time would go into copies. They last about as long as Gemini's quota, 0.3 s, and
+longer where the largest slot's memory could not come and another one's leave within one turn, over a link of usual
+speed.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from orion.node_agent.clients.client import Client
 
 TURN_NS = 300_000_000
 """ The average turn while memory moves. """
+MOST_NS = 2_000_000_000
+""" Others wait no longer for it. """
+_LINK_BYTES_PER_NS = 25
+""" Of a GPU at PCIe 4.0, in each direction. """
 
 
 def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Collection[str]) -> int:
@@ -21,9 +28,13 @@ def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Coll
         clients: of the GPU.
         wanting: the slots that take turns.
     """
-    held, moving = 0, False
+    held, moving = 0, defaultdict[str, int](int)
     for client in clients:
         if client.ready:
-            held += client.record.memory_mib
-            moving |= client.slot.name in wanting and client.slot.memory_sharing.unified
-    return TURN_NS if moving and gpu_bytes and held << 20 > gpu_bytes else 0
+            size = client.record.memory_mib << 20
+            held += size
+            if client.slot.name in wanting and client.slot.memory_sharing.unified:
+                moving[client.slot.name] += size
+    if not moving or not gpu_bytes or held <= gpu_bytes:
+        return 0
+    return min(MOST_NS, max(TURN_NS, 2 * max(moving.values()) // _LINK_BYTES_PER_NS))

@@ -63,8 +63,8 @@ def test_a_slot_never_exceeds_its_limit(tmp_path: Path) -> None:
 
 
 def test_trainers_that_do_not_fit_compute_in_each_way(tmp_path: Path) -> None:
-    run = measured("moving", tmp_path)
-    for way, count in (("alone", 1), ("plain", 3), ("unified", 3)):
+    (run,) = measured("moving", tmp_path)["rounds"]
+    for way, count in (("alone", 1), ("unmanaged", 3), ("plain", 3), ("unified", 3)):
         assert [bool(ends) for ends in run[way]["steps"]] == [True] * count, way
     assert any(run["park"]["steps"])  # a stay may be longer than the run
 

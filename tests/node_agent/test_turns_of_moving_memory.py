@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orion.node_agent.sharing.moving import TURN_NS, shortest_average_ns
+from orion.node_agent.sharing.moving import MOST_NS, TURN_NS, shortest_average_ns
 from orion.node_agent.slots.memory_sharing import MemorySharing
 
 GIB = 1 << 30
@@ -23,17 +23,24 @@ def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True) ->
 @pytest.mark.parametrize(
     ("gpu_gib", "clients", "moves"),
     [
-        (11, [client("a", 6, unified=True), client("b", 6, unified=True)], True),
-        (12, [client("a", 6, unified=True), client("b", 6, unified=True)], False),
-        (11, [client("a", 6), client("b", 6, unified=True)], True),
-        (11, [client("a", 6), client("b", 6)], False),
-        (11, [client("a", 6, unified=True), client("b", 6, ready=False)], False),
-        (11, [client("a", 6, unified=True), client("hp", 6)], True),
-        (11, [client("a", 6), client("away", 6, unified=True)], False),
-        (0, [client("a", 6, unified=True), client("b", 6, unified=True)], False),
+        (5, [client("a", 3, unified=True), client("b", 3, unified=True)], True),
+        (6, [client("a", 3, unified=True), client("b", 3, unified=True)], False),
+        (5, [client("a", 3), client("b", 3, unified=True)], True),
+        (5, [client("a", 3), client("b", 3)], False),
+        (5, [client("a", 3, unified=True), client("b", 3, ready=False)], False),
+        (5, [client("a", 3, unified=True), client("hp", 3)], True),
+        (5, [client("a", 3), client("away", 3, unified=True)], False),
+        (0, [client("a", 3, unified=True), client("b", 3, unified=True)], False),
     ],
 )
 def test_turns_are_long_while_the_memory_of_slots_that_want_them_does_not_fit(
     gpu_gib: int, clients: list[Any], moves: bool
 ) -> None:
     assert shortest_average_ns(gpu_gib * GIB, clients, {"a", "b"}) == (TURN_NS if moves else 0)
+
+
+def test_the_memory_of_the_largest_slot_can_come_and_leave_within_a_turn() -> None:
+    two = [client("a", 10, unified=True), client("a", 5, unified=True), client("b", 6, unified=True)]
+    assert shortest_average_ns(20 * GIB, two, {"a", "b"}) == 2 * 15 * GIB // 25
+    assert shortest_average_ns(20 * GIB, [*two, client("hp", 30)], {"b"}) == 2 * 6 * GIB // 25
+    assert shortest_average_ns(80 * GIB, [client("a", 70, unified=True), *two], {"a", "b"}) == MOST_NS
