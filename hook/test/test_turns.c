@@ -142,9 +142,14 @@ static void memory_that_moves_makes_a_client_patient(void)
     uint64_t began = orion_now();
     atomic_store(&gpu.pages.took_ns, 200 * MS);
     plan(0, 0, began - MS, began + 50 * ORION_SECOND, 100 * ORION_SECOND, began + 200 * ORION_SECOND);
+    grant->unified = ORION_UNIFIED_BEYOND;
+    atomic_store(&gpu.pages.move, 1);
+    orion_turns_idle(&gpu);
+    CHECK(atomic_load(&be->handed_back_ns) < began); /* its launches wait for its pages */
+    atomic_store(&gpu.pages.turn_ns, grant->next_begin_ns);
     orion_turns_idle(&gpu);
     CHECK(atomic_load(&be->handed_back_ns) >= began + 50 * MS);
-    atomic_store(&gpu.pages.took_ns, 0);
+    gpu.pages = (struct orion_gpu_pages){0};
 }
 
 int main(void)

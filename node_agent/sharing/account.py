@@ -31,8 +31,9 @@ _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _FRUITLESS_NS = 100_000_000
 """ A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
-_FRUITLESS_PIECES, _MOST_FRUITLESS_NS = 4, 4_000_000_000
-""" If its pieces are long, this number of pieces, up to this time, is not without progress. """
+_FRUITLESS_PIECES, _FRUITLESS_TURNS, _MOST_FRUITLESS_NS = 4, 2, 4_000_000_000
+""" If its pieces are long, this number of pieces, up to this time, is not without progress. Where its memory moves, nor
+is this number of turns. """
 _SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
 """ How long it gets none: the first value doubles each time, up to the second. """
 _CORRECTION_MOST_NS, _CORRECTION_MOST_PART = 200_000, 0.01
@@ -267,11 +268,19 @@ class Account:
         elif not in_window:
             self.fruitless_ns += held_ns
 
-    def note(self, demand: Demand, now_ns: int, in_turn: bool) -> None:
-        """Update what the slot wants."""
+    def note(self, demand: Demand, now_ns: int, in_turn: bool, average_ns: int = 0) -> None:
+        """Update what the slot wants.
+
+        Args:
+            demand: what its clients did.
+            now_ns: the present time.
+            in_turn: it has the turn.
+            average_ns: memory moves with turns of this length, and a turn may wait for it; 0: none does.
+        """
         self.request, self.limit, self.ceiling = demand.request, demand.limit, demand.ceiling
         self.piece_ns, self.clients = demand.piece_ns, demand.clients
-        if self.fruitless_ns > max(_FRUITLESS_NS, min(_FRUITLESS_PIECES * demand.piece_ns, _MOST_FRUITLESS_NS)):
+        bearable_ns = max(_FRUITLESS_PIECES * demand.piece_ns, _FRUITLESS_TURNS * average_ns)
+        if self.fruitless_ns > max(_FRUITLESS_NS, min(bearable_ns, _MOST_FRUITLESS_NS)):
             self.fruitless_ns = 0.0
             self.shut_until_ns = now_ns + self.shut_ns
             self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)

@@ -98,7 +98,7 @@ class Turns:
         self._accounts.windows = windows
         for name, demand in demands.items():
             plan = self.plans.get(name)
-            self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns))
+            self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns), average_ns)
         self._accounts.divide()
         self.look_ns = self._next_look_ns(part)
         self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns)

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.moving import MOST_NS, TURN_NS, shortest_average_ns
+from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.slots.memory_sharing import MemorySharing
 
 GIB = 1 << 30
+MS = 1_000_000
 
 
 def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True) -> Any:
@@ -44,3 +47,14 @@ def test_the_memory_of_the_largest_slot_can_come_and_leave_within_a_turn() -> No
     assert shortest_average_ns(20 * GIB, two, {"a", "b"}) == 2 * 15 * GIB // 25
     assert shortest_average_ns(20 * GIB, [*two, client("hp", 30)], {"b"}) == 2 * 6 * GIB // 25
     assert shortest_average_ns(80 * GIB, [client("a", 70, unified=True), *two], {"a", "b"}) == MOST_NS
+
+
+@pytest.mark.parametrize(("average_ms", "most_ms"), [(0, 700), (300, 3_000)])
+def test_a_slot_may_wait_for_its_memory_for_a_turn_but_not_for_ever(average_ms: int, most_ms: int) -> None:
+    turns, begin_ms = Turns(), 1_000
+    demands = {"works": Demand(waiting=True, launched=True, reported_ns=MS), "waits": Demand(waiting=True)}
+    for now_ms in range(begin_ms, begin_ms + 10_000, 50):
+        turns.look(now_ms * MS, 1.0, demands, average_ns=average_ms * MS)
+        if turns.accounts["waits"].shut_until_ns:
+            break
+    assert 2 * average_ms < now_ms - begin_ms < most_ms

@@ -61,13 +61,15 @@ static uint64_t patience_of(const struct orion_gpu *gpu)
     return patience > PATIENCE_NS ? patience : PATIENCE_NS;
 }
 
-/* Whether there is a turn to hand back, and it was not handed back yet. */
-static bool may_hand_back(const struct orion_be *be, const struct orion_grant *grant, uint64_t now)
+/* Whether there is a turn to hand back, and it was not handed back yet. Launches that wait for pages may wait on the CPU, and look like
+ * no work. */
+static bool may_hand_back(const struct orion_gpu *gpu, uint64_t now)
 {
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
     if (__builtin_expect(now >= grant->plan_until_ns, 1)) return false;
     struct orion_turn_time turn = orion_plan_turn(grant, now);
-    if (turn.begin == ORION_NO_TURN || turn.end - now < WORTH_NS) return false;
-    uint64_t handed_back = atomic_load(&be->handed_back_ns);
+    if (turn.begin == ORION_NO_TURN || turn.end - now < WORTH_NS || orion_plan_awaits_pages(gpu)) return false;
+    uint64_t handed_back = atomic_load(&orion_be(gpu)->handed_back_ns);
     return now < turn.begin ? now > handed_back + AGAIN_NS : handed_back < turn.begin;
 }
 
@@ -75,13 +77,13 @@ void orion_turns_idle(struct orion_gpu *gpu)
 {
     struct orion_be *be = orion_be(gpu);
     uint64_t now = orion_now();
-    if (!may_hand_back(be, orion_gpu_grant(gpu), now)) return;
+    if (!may_hand_back(gpu, now)) return;
     uint64_t until = now + patience_of(gpu);
     for (; now < until; now = orion_now()) {
         orion_sleep_precisely(IDLE_POLL_NS);
         if (atomic_load(&be->in_flight_ns) > 0) return;
     }
-    if (!may_hand_back(be, orion_gpu_grant(gpu), now)) return;
+    if (!may_hand_back(gpu, now)) return;
     atomic_store(&be->handed_back_ns, now);
     tell(gpu, ORION_TURN_HANDED_BACK);
 }

@@ -34,6 +34,14 @@ static uint64_t pages_come_by(const struct orion_gpu *gpu, const struct orion_gr
     return turn->begin + ORION_PAGES_PART(turn->end - turn->begin);
 }
 
+bool orion_plan_awaits_pages(const struct orion_gpu *gpu)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    uint64_t now = orion_now();
+    struct orion_turn_time turn = orion_plan_turn(grant, now);
+    return now < grant->plan_until_ns && turn.begin <= now && now < pages_come_by(gpu, grant, &turn);
+}
+
 bool orion_plan_had_pages(const struct orion_gpu *gpu, uint64_t launched_ns)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
@@ -78,7 +86,6 @@ void orion_plan_sleep(const struct orion_gpu *gpu, uint64_t most_ns)
     if (opens <= now) return;
     uint64_t until = orion_gpu_grant(gpu)->plan_until_ns;
     if (opens > until) opens = until;
-    if (atomic_load(&gpu->pages.move) != 0 && most_ns > PAGES_POLL_NS && orion_plan_turn(orion_gpu_grant(gpu), now).begin <= now)
-        most_ns = PAGES_POLL_NS;
+    if (most_ns > PAGES_POLL_NS && orion_plan_awaits_pages(gpu)) most_ns = PAGES_POLL_NS;
     if (opens > now) orion_futex_wait(&page->plan, number, opens - now < most_ns ? opens - now : most_ns, true);
 }

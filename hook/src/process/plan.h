@@ -38,6 +38,9 @@ uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now);
  * for this part of the turn; then page faults bring what is missing. */
 #define ORION_PAGES_PART(turn_ns) ((turn_ns) / 4 * 3)
 
+/* Whether launches of a turn that has begun wait for its pages. */
+bool orion_plan_awaits_pages(const struct orion_gpu *gpu);
+
 /* Whether what was launched at `launched_ns` has run with its pages on the GPU, as far as the hook knows. */
 bool orion_plan_had_pages(const struct orion_gpu *gpu, uint64_t launched_ns);
 
