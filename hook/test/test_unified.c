@@ -230,6 +230,15 @@ static void launches_of_a_turn_wait_for_its_pages(void)
     CHECK(!orion_plan_holds(gpu));
 }
 
+static void nobody_waits_in_short_turns(void)
+{
+    uint64_t begin = orion_now() + 60 * ORION_SECOND;
+    plan(begin, begin + ORION_PAGES_STAY_NS);
+    CHECK(orion_plan_opens_at(gpu, begin) == begin);
+    plan(begin, begin + 2 * ORION_PAGES_STAY_NS);
+    CHECK(orion_plan_opens_at(gpu, begin) == begin + ORION_PAGES_PART(2 * ORION_PAGES_STAY_NS));
+}
+
 static void what_comes_for_a_turn_that_is_over_is_left(void)
 {
     atomic_store(&done_with, CUDA_ERROR_NOT_READY);
@@ -284,6 +293,7 @@ int main(void)
     what_cannot_move_is_bounded_by_the_request();
     the_pages_come_once_for_each_turn();
     launches_of_a_turn_wait_for_its_pages();
+    nobody_waits_in_short_turns();
     what_comes_for_a_turn_that_is_over_is_left();
     it_rests_when_a_context_has_ended();
     return 0;

@@ -4,7 +4,7 @@ With each turn the memory of its slot comes to the GPU (hook/src/memory/pager.h)
 copy of 5 GB takes about 0.1 s, and usual turns last some milliseconds. So turns are longer while the slots' memory does
 not fit together; else all of the time would go into copies. They last about as long as Gemini's quota, 0.3 s, and
 longer where the largest slot's memory could not come and another one's leave within one turn, over a link of usual
-speed.
+speed. The hook knows by their length that memory moves.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Coll
     held, moving = 0, defaultdict[str, int](int)
     for client in clients:
         if client.ready:
-            size = client.record.memory_mib << 20
+            size = (client.record.memory_mib + client.uncounted_mib) << 20
             held += size
             if client.slot.name in wanting and client.slot.memory_sharing.unified:
                 moving[client.slot.name] += size

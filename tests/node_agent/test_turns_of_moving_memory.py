@@ -18,6 +18,7 @@ def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True) ->
     sharing = MemorySharing(unified=unified)
     return SimpleNamespace(
         ready=ready,
+        uncounted_mib=64,
         slot=SimpleNamespace(name=slot, memory_sharing=sharing),
         record=SimpleNamespace(memory_mib=gib << 10),
     )
@@ -27,7 +28,8 @@ def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True) ->
     ("gpu_gib", "clients", "moves"),
     [
         (5, [client("a", 3, unified=True), client("b", 3, unified=True)], True),
-        (6, [client("a", 3, unified=True), client("b", 3, unified=True)], False),
+        (6, [client("a", 3, unified=True), client("b", 3, unified=True)], True),
+        (7, [client("a", 3, unified=True), client("b", 3, unified=True)], False),
         (5, [client("a", 3), client("b", 3, unified=True)], True),
         (5, [client("a", 3), client("b", 3)], False),
         (5, [client("a", 3, unified=True), client("b", 3, ready=False)], False),
@@ -44,8 +46,9 @@ def test_turns_are_long_while_the_memory_of_slots_that_want_them_does_not_fit(
 
 def test_the_memory_of_the_largest_slot_can_come_and_leave_within_a_turn() -> None:
     two = [client("a", 10, unified=True), client("a", 5, unified=True), client("b", 6, unified=True)]
-    assert shortest_average_ns(20 * GIB, two, {"a", "b"}) == 2 * 15 * GIB // 25
-    assert shortest_average_ns(20 * GIB, [*two, client("hp", 30)], {"b"}) == 2 * 6 * GIB // 25
+    drivers = 64 << 20
+    assert shortest_average_ns(20 * GIB, two, {"a", "b"}) == 2 * (15 * GIB + 2 * drivers) // 25
+    assert shortest_average_ns(20 * GIB, [*two, client("hp", 30)], {"b"}) == 2 * (6 * GIB + drivers) // 25
     assert shortest_average_ns(80 * GIB, [client("a", 70, unified=True), *two], {"a", "b"}) == MOST_NS
 
 

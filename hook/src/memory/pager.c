@@ -141,9 +141,9 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t due_at(const struct orion_gpu *gpu, const struct orion_pager *pager, uint64_t now, struct orion_turn_time *turn)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
-    if (grant->unified == ORION_UNIFIED_NONE || now >= grant->plan_until_ns) return ORION_NO_TURN;
+    if (now >= grant->plan_until_ns) return ORION_NO_TURN;
     *turn = orion_plan_turn(grant, now);
-    if (turn->begin == ORION_NO_TURN || turn->begin == atomic_load(&gpu->pages.turn_ns)) return turn->end;
+    if (!orion_pages_move(grant, turn) || turn->begin == atomic_load(&gpu->pages.turn_ns)) return turn->end;
     uint64_t movable = movable_of(orion_memory(orion_the_process), gpu->device), took = atomic_load(&gpu->pages.took_ns);
     if (took == 0) took = movable / SLOW_BYTES_PER_NS;
     uint64_t lead = least(took + took / 8 + EARLY_NS, turn->end - turn->begin);

@@ -6,8 +6,8 @@
  * fit beside. Where two such slots would not fit, it begins with the turn. A turn may begin earlier than planned, when another slot hands its turn back.
  * So launches wait at the begin of a turn until its pages have come, for a bounded part of the turn: a prefetch is several times as
  * fast as page faults, and page faults would keep the link busy into the next turn. The prefetch moves memory in steps, and ends with
- * the turn. Durations of kernels that may have waited for pages are not learnt. A slot without a plan competes with nobody and
- * needs no pager.
+ * the turn. Durations of kernels that may have waited for pages are not learnt. A slot without a plan competes with nobody, and turns
+ * are short while the memory of all slots fits: both need no pager.
  *
  * The pager is a thread of its own for each GPU, because the thread that serves the agent makes no driver call (agent/thread.h).
  * It uses the context of the last allocation, and rests from the end of any context until the next allocation: which

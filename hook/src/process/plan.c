@@ -29,7 +29,7 @@ struct orion_turn_time orion_plan_turn(const struct orion_grant *grant, uint64_t
 /* Until when launches of a turn that has begun wait for its pages, at most. */
 static uint64_t pages_come_by(const struct orion_gpu *gpu, const struct orion_grant *grant, const struct orion_turn_time *turn)
 {
-    if (__builtin_expect(grant->unified == ORION_UNIFIED_NONE, 1) || atomic_load(&gpu->pages.move) == 0) return turn->begin;
+    if (__builtin_expect(!orion_pages_move(grant, turn), 1) || atomic_load(&gpu->pages.move) == 0) return turn->begin;
     if (atomic_load(&gpu->pages.turn_ns) == turn->begin) return turn->begin;
     return turn->begin + ORION_PAGES_PART(turn->end - turn->begin);
 }
@@ -46,8 +46,8 @@ bool orion_plan_had_pages(const struct orion_gpu *gpu, uint64_t launched_ns)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
     uint64_t now = orion_now();
-    if (grant->unified == ORION_UNIFIED_NONE || atomic_load(&gpu->pages.move) == 0 || now >= grant->plan_until_ns) return true;
     struct orion_turn_time turn = orion_plan_turn(grant, now);
+    if (!orion_pages_move(grant, &turn) || atomic_load(&gpu->pages.move) == 0 || now >= grant->plan_until_ns) return true;
     return atomic_load(&gpu->pages.turn_ns) == turn.begin && launched_ns >= turn.begin &&
            launched_ns >= atomic_load(&gpu->pages.came_ns);
 }

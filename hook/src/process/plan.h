@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "process/gpu.h"
+#include "system/system.h"
 
 #define ORION_NO_TURN UINT64_MAX
 
@@ -37,6 +38,14 @@ uint64_t orion_plan_opens_at(const struct orion_gpu *gpu, uint64_t now);
 /* Where the slot's memory moves, its launches wait at the begin of a turn until the pages for the turn have come, but no longer than
  * for this part of the turn; then page faults bring what is missing. */
 #define ORION_PAGES_PART(turn_ns) ((turn_ns) / 4 * 3)
+
+/* While the memory of all slots fits, turns are no longer than this (node_agent/sharing/moving.py), and the pages stay. */
+#define ORION_PAGES_STAY_NS (100 * ORION_MILLISECOND)
+
+static inline bool orion_pages_move(const struct orion_grant *grant, const struct orion_turn_time *turn)
+{
+    return grant->unified != ORION_UNIFIED_NONE && turn->end - turn->begin > ORION_PAGES_STAY_NS;
+}
 
 /* Whether launches of a turn that has begun wait for its pages. */
 bool orion_plan_awaits_pages(const struct orion_gpu *gpu);
