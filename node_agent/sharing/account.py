@@ -100,6 +100,8 @@ class Account:
     """ By how much turns were longer than the reported work, and how many turns; earlier ones count less. """
     second: LastSecond = field(default_factory=LastSecond)
     """ With a limit: how much it used the GPU in the second before the last check. """
+    most_owed_ns: int = _MOST_OWED_NS
+    """ Where memory moves, a slot without a turn is owed more within a cycle. """
     cycle_ns: int = 0
     repeats: float = 1.0
     """ The length of the planned cycles, and how many of them pass until the next check. """
@@ -235,8 +237,8 @@ class Account:
         self._note_use(since_ns, now_ns, used)
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns
         # The agent gave the turns, so turns alone leave no large debt. Work that runs on is the slot's own doing.
-        least = max(-_MOST_DEBT_NS, min(self.balance_ns, -_MOST_OWED_NS) - ran_on_ns)
-        self.balance_ns = max(least, min(balance, _MOST_OWED_NS if self.wants else 0.0))
+        least = max(-_MOST_DEBT_NS, min(self.balance_ns, -self.most_owed_ns) - ran_on_ns)
+        self.balance_ns = max(least, min(balance, self.most_owed_ns if self.wants else 0.0))
         self.turns_ns, self.turns, self.due_ns = 0, 0, 0.0
 
     def settle_window(self, before_ns: float, ran_on_ns: float, forgone_ns: float) -> None:
@@ -279,6 +281,7 @@ class Account:
         """
         self.request, self.limit, self.ceiling = demand.request, demand.limit, demand.ceiling
         self.piece_ns, self.clients = demand.piece_ns, demand.clients
+        self.most_owed_ns = max(_MOST_OWED_NS, self.cycle_ns) if average_ns else _MOST_OWED_NS
         bearable_ns = max(_FRUITLESS_PIECES * demand.piece_ns, _FRUITLESS_TURNS * average_ns)
         if self.fruitless_ns > max(_FRUITLESS_NS, min(bearable_ns, _MOST_FRUITLESS_NS)):
             self.fruitless_ns = 0.0

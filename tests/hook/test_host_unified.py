@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,26 @@ BY_PITCH, MANAGED, ASYNC, VMM = 1, 2, 3, 5
 """ Ways to allocate (hook/test/client_scripted/allocations.c). """
 
 
+@contextmanager
+def with_gpu_of(c_build: Path, **settings: str) -> Iterator[Machine]:
+    with Machine(c_build) as machine:
+        shutil.rmtree(machine.state)  # it is made again at its first use
+        machine.environment |= {"ORION_SIM_MEMORY": str(GPU * MIB), **settings}
+        machine.start_agent()
+        yield machine
+
+
 @pytest.fixture
 def small(c_build: Path) -> Iterator[Machine]:
     """A machine with a small GPU."""
-    with Machine(c_build) as machine:
-        shutil.rmtree(machine.state)  # it is made again at its first use
-        machine.environment["ORION_SIM_MEMORY"] = str(GPU * MIB)
-        machine.start_agent()
+    with with_gpu_of(c_build) as machine:
+        yield machine
+
+
+@pytest.fixture
+def slow_faults(c_build: Path) -> Iterator[Machine]:
+    """The same; page faults bring a GiB in a second, a prefetch does in 22 ms."""
+    with with_gpu_of(c_build, ORION_SIM_FAULT_GIB_PER_S="1") as machine:
         yield machine
 
 
@@ -100,6 +114,20 @@ def test_memory_of_others_drives_it_out_and_its_kernels_bring_it_back(small: Mac
         return monitor.do("room").result == (GPU - 800) * MIB
 
     eventually(is_back, "its pages are back")
+
+
+@pytest.mark.parametrize(("slots", "mib"), [(2, 600), (3, 400)], ids=["one fits", "two fit"])
+def test_slots_that_do_not_fit_together_compute_in_turns(slow_faults: Machine, slots: int, mib: int) -> None:
+    """Each has 0.4 s of kernels. If page faults brought the memory, each turn would have about one of 400 kernels."""
+    clients = []
+    for number in range(slots):
+        clients.append(moving(slow_faults, f"be-{number}", limit=mib, request=64))
+        clients[-1].must(f"alloc {mib * MIB}")
+        clients[-1].must("run 8 1000")
+    for client in clients:
+        client.send("run 400 1000")
+    for client in clients:
+        assert client.answer(60).result == 0
 
 
 def test_it_cannot_be_parked(small: Machine) -> None:

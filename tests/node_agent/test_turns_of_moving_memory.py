@@ -61,3 +61,13 @@ def test_a_slot_may_wait_for_its_memory_for_a_turn_but_not_for_ever(average_ms: 
         if turns.accounts["waits"].shut_until_ns:
             break
     assert 2 * average_ms < now_ms - begin_ms < most_ms
+
+
+def test_each_slot_has_its_part_of_long_cycles() -> None:
+    turns, had = Turns(), dict.fromkeys("abcde", 0)
+    demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in had}
+    for now_ms in range(1_000, 61_000, 70):
+        turns.look(now_ms * MS, 1.0, demands, average_ns=300 * MS)
+        for name, plan in turns.plans.items():
+            had[name] += plan.time(now_ms * MS, (now_ms + 70) * MS)
+    assert max(had.values()) < 1.1 * min(had.values())
