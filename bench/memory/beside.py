@@ -16,7 +16,6 @@ from orion.bench.memory.stage import LEAD, PATIENCE, Stage, Tenant
 from orion.bench.memory.table import Row
 from orion.bench.samples import latencies_ms, percentile
 
-_LOOK_SECONDS = 0.1
 _MORE_SECONDS = 10.0
 """ The trainers' loops last for so much longer with each pair: the last change of a window ends after the window. """
 
@@ -48,13 +47,12 @@ def _window(stage: Stage, setting: Beside, hp: Tenant, turns: Iterator[Tenant] |
     begin = time.monotonic() + LEAD
     hp.worker.command(do="serve", begin=begin, arrivals=arrivals)
     changes = []
-    while (now := time.monotonic()) < begin + setting.seconds:
-        if turns is None or now < begin:
-            time.sleep(_LOOK_SECONDS)
-            continue
+    if turns is not None:
+        time.sleep(max(0.0, begin - time.monotonic()))
+    while turns is not None and time.monotonic() < begin + setting.seconds:
         tenant = next(turns)
         changes.append([stage.move(tenant, away=True), stage.move(tenant, away=False)])
-    (reply,) = stage.crew.gather(hp.worker, seconds=PATIENCE)
+    (reply,) = stage.crew.gather(hp.worker, seconds=setting.seconds + PATIENCE)
     served = {"arrivals": arrivals, "ends": raw_data.rounded(reply["ends"])}
     return {**served, "moves": turns is not None, "changes": changes}
 

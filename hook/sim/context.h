@@ -29,6 +29,8 @@ void sim_context_wait(struct CUctx_st *context, const struct CUgreenCtx_st *gree
  * an event. So does the driver of an H200 where it loads code, or gives kernels more local memory
  * (measurements/probes/blocked_calls.c). Does nothing while a stream of the context is being captured. */
 void sim_context_settle(struct CUctx_st *context);
+/* Settles the context if the kernel's code is not on the GPU yet, and loads it. */
+void sim_context_load(struct CUctx_st *context, struct sim_kernel *kernel);
 
 /* The stream of a context with the lowest id above `after`; NULL: none. Under the lock. */
 struct CUstream_st *sim_context_stream_after(const struct CUctx_st *context, const struct CUgreenCtx_st *green,

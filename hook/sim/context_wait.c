@@ -33,6 +33,11 @@ void sim_context_settle(struct CUctx_st *context)
     sim_wait(&position);
 }
 
+void sim_context_load(struct CUctx_st *context, struct sim_kernel *kernel)
+{
+    if (!atomic_exchange(&kernel->loaded, true)) sim_context_settle(context);
+}
+
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     SIM_CONTEXT(context);

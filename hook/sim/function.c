@@ -132,7 +132,7 @@ CUresult CUDAAPI cuFuncLoad(CUfunction function)
     SIM_CONTEXT(context);
     struct sim_kernel *kernel = sim_kernel(function);
     SIM_REFUSE(!kernel, CUDA_ERROR_INVALID_HANDLE);
-    if (!atomic_exchange(&kernel->loaded, true)) sim_context_settle(context);
+    sim_context_load(context, kernel);
     return CUDA_SUCCESS;
 }
 

@@ -48,7 +48,7 @@ static CUresult launch(const struct sim_launch *launch, CUstream handle, void **
     SIM_TRY(sim_gather_parameters(launch->kernel, parameters, extra, gathered));
     SIM_TRY(sim_capture_touches(stream));
     if (stream->capture) return sim_capture_kernel(stream, launch, gathered, attributes, count);
-    if (!atomic_exchange(&((struct sim_kernel *)(uintptr_t)launch->kernel)->loaded, true)) sim_context_settle(stream->context);
+    sim_context_load(stream->context, launch->kernel);
     return sim_submit_kernel(stream, launch, gathered);
 }
 

@@ -47,12 +47,14 @@ def _solo_overhead(raw: dict[str, Any]) -> list[str]:
             for on in (True, False)
         }
         ratios = [
-            paired_rate_ratio([([on], [off]) for on, off in zip(rates[role, True], rates[role, False], strict=True)])
+            _cell(paired_rate_ratio([([on], [off]) for on, off in pairs]), 4)
+            if (pairs := list(zip(rates[role, True], rates[role, False], strict=True)))
+            else ""  # with --idle-hp: hp is not measured
             for role in ("hp", "be")
         ]
         unhooked = rates["hp", False] + rates["be", False]
         off = f"{sum(unhooked) / len(unhooked):.1f} {rows[0]['unit']}/s"
-        lines.append(f"| {NAMES[load]} | {off} | {_cell(ratios[0], 4)} | {_cell(ratios[1], 4)} |")
+        lines.append(f"| {NAMES.get(load, load)} | {off} | {ratios[0]} | {ratios[1]} |")
     return lines
 
 

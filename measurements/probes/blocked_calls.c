@@ -8,23 +8,15 @@
  *       -L/usr/local/cuda/lib64/stubs -lcuda -lpthread && /tmp/blocked_calls
  *
  * A line for each call: its name, whether it returned before the stream went on, and the other process's requests. */
-#include "spinning.h"
+#include "blocking.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define REQUESTS 30
-#define MIB (1u << 20)
 
-static const char source[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry spin(.param .u64 ns){.reg .u64 %now,%end,%ns;.reg .pred %more;ld.param.u64 %ns,[ns];"
-    "mov.u64 %now,%globaltimer;add.u64 %end,%now,%ns;L:mov.u64 %now,%globaltimer;setp.lt.u64 %more,%now,%end;"
-    "@%more bra L;ret;}\n";
 static const char with_data[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 data[1048576] = {1};\n"
     ".visible .entry empty(){ret;}\n";
@@ -34,8 +26,7 @@ static const char with_local_memory[] =
     "mov.u64 %at,room;add.u64 %at,%at,%p;cvt.u32.u64 %x,%p;st.local.u32 [%at],%x;ret;}\n";
 
 static CUstream blocked, other;
-static volatile uint32_t *word; /* 0: open */
-static CUdeviceptr word_address, memory, other_memory;
+static CUdeviceptr memory, other_memory;
 static void *pinned, *pageable;
 static void *small_code, *large_code;
 static CUfunction locals;
@@ -46,13 +37,6 @@ static CUevent event;
 static CUcontext context;
 static CUmemGenericAllocationHandle handle;
 static CUdeviceptr range;
-
-static void spin(CUstream stream, uint64_t microseconds, unsigned blocks)
-{
-    uint64_t nanoseconds = microseconds * 1000;
-    void *parameters[] = {&nanoseconds};
-    must(cuLaunchKernel(spin_kernel, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL), "launch");
-}
 
 static void *compiled(const char *text)
 {
@@ -213,22 +197,13 @@ static const struct {
 
 struct shared {
     _Atomic int turn;
-    double p50, p90, alone;
+    double p50, p90;
 };
-
-static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
 static void requests(struct shared *shared)
 {
     double took[REQUESTS];
-    for (int i = 0; i < REQUESTS; i++) {
-        double begun = now_us();
-        for (int k = 0; k < 20; k++) spin(other, 200, 132);
-        must(cuStreamSynchronize(other), "synchronise");
-        took[i] = now_us() - begun;
-        usleep(2000);
-    }
-    qsort(took, REQUESTS, sizeof took[0], by_size);
+    make_requests(other, took, REQUESTS, 2000);
     shared->p50 = took[REQUESTS / 2];
     shared->p90 = took[REQUESTS * 9 / 10];
 }
@@ -261,7 +236,7 @@ static void measure(int number, struct shared *shared)
     double begun;
     *word = 1;
     returned = 0;
-    must(cuStreamWaitValue32(blocked, word_address, 0, CU_STREAM_WAIT_VALUE_EQ), "wait");
+    await_word(blocked);
     spin(blocked, 100, 132);
     must(cuEventRecord(event, blocked), "record");
     usleep(2000);
@@ -303,9 +278,7 @@ int main(void)
         CUDA_KERNEL_NODE_PARAMS kernel = {.func = spin_kernel, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .kernelParams = parameters};
         must(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel), "node");
     }
-    word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    must(cuMemHostRegister((void *)(uintptr_t)word, 4096, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP), "register");
-    must(cuMemHostGetDevicePointer(&word_address, (void *)(uintptr_t)word, 0), "address");
+    map_word();
     for (int i = 0; i < CASES; i++) measure(i, shared);
     wait(NULL);
     return 0;

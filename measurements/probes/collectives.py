@@ -1,6 +1,6 @@
 """Checks that the collectives of two ranks give the same results under Orion, and shows how they are stopped.
 
-    NCCL_NVLS_ENABLE=0 python measurements/probes/collectives.py > collectives.jsonl
+    NCCL_NVLS_ENABLE=0 python -m measurements.probes.collectives > collectives.jsonl
 
 It needs two GPUs and PyTorch. Two ranks sum tensors over NCCL, kernel by kernel and as a replayed CUDA graph: first
 without Orion and alone, then as a be job beside an hp on GPU 0. Each rank prints a line of JSON with a digest of all
@@ -10,13 +10,10 @@ how often a sample found the word closed. The last line says whether all digests
 """
 
 import argparse
-import contextlib
 import importlib
 import json
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -25,12 +22,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orion.bench.managed import ManagedGPU
-from orion.bench.workers.crew import Crew
+from measurements.probes import two_ranks
 from orion.hook import layout
 
-RANKS, ELEMENTS, ROUNDS, PER_ROUND = 2, 1 << 20, 200, 20
-HP_RATE, HP_DELAY_S, HP_SECONDS, LIMIT_S = 80.0, 4.0, 14.0, 60
+ELEMENTS, ROUNDS, PER_ROUND = 1 << 20, 200, 20
+HP_DELAY_S, HP_SECONDS, LIMIT_S = 4.0, 14.0, 60
 FAR_AHEAD = 1 << 30
 """How far the word is ahead of the last launched number while no hp is busy, at most; at least half of it."""
 SAMPLE_SECONDS = 2e-4
@@ -136,66 +132,35 @@ def graph(torch: Any, distributed: Any, values: Any, square: Any) -> int:
 
 def run_ranks(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     """Run both ranks to their end; return their lines."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {**environment, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    words = [sys.executable, __file__, "--rank"]
-    running = [
-        subprocess.Popen(words, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE) for rank in range(RANKS)
-    ]
     lines = []
-    try:
-        for process in running:
-            out, _ = process.communicate(timeout=LIMIT_S)
-            lines += [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
-    except subprocess.TimeoutExpired:
-        lines.append({"error": f"the ranks did not end in {LIMIT_S} s"})
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
+    with two_ranks.ranks("measurements.probes.collectives", environment) as running:
+        try:
+            for process in running:
+                out, _ = process.communicate(timeout=LIMIT_S)
+                lines += [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
+        except subprocess.TimeoutExpired:
+            lines.append({"error": f"the ranks did not end in {LIMIT_S} s"})
     for line in lines:
         print(json.dumps(line), flush=True)
     return lines
 
 
-def arrivals() -> list[float]:
-    """Return hp's arrivals, in seconds."""
-    chosen, at = random.Random(1), 0.0
-    times = []
-    while at < HP_SECONDS:
-        at += chosen.expovariate(HP_RATE)
-        times.append(at)
-    return times
-
-
 def check() -> int:
     """Run the ranks without Orion and under it; return 0 if all results are equal."""
     plain = run_ranks(os.environ)
-    with contextlib.ExitStack() as stack:
-        managed = stack.enter_context(ManagedGPU(dict(os.environ), simulated=False))
-        managed.set_policy(policy="orion")
-        crew = stack.enter_context(Crew())
-        options = {"batch": 64, "mode": "graph"}
-        one = {**managed.client_environment("hp"), "CUDA_VISIBLE_DEVICES": managed.gpu.uuid}
-        hp = crew.start("hp", "resnet50-inference", options, one)
-        crew.ready(hp)
-        # Both ranks import PyTorch first, so hp serves for long enough that their collectives run beside it.
-        hp.command(do="serve", begin=time.monotonic() + HP_DELAY_S, arrivals=arrivals())
-        beside = run_ranks(managed.client_environment("be", all_gpus=True))
-        (served,) = crew.gather(hp, seconds=60)
-    delays = sorted(end - due for end, due in zip(served["ends"], arrivals(), strict=True))
+    # hp serves for long enough that the ranks' collectives run beside it.
+    with two_ranks.beside_hp(HP_DELAY_S, HP_SECONDS, patience=60) as hp:
+        beside = run_ranks(hp.environment)
     digests = {(line.get("eager"), line.get("graph")) for line in [*plain, *beside]}
-    same = len(digests) == 1 and len(plain) == len(beside) == RANKS
-    median = round(delays[len(delays) // 2] * 1e3, 3)
-    print(json.dumps({"same": same, "digests": len(digests), "hp_requests": len(delays), "hp_p50_ms": median}))
+    same = len(digests) == 1 and len(plain) == len(beside) == two_ranks.RANKS
+    median = round(hp.delays[len(hp.delays) // 2] * 1e3, 3)
+    print(json.dumps({"same": same, "digests": len(digests), "hp_requests": len(hp.delays), "hp_p50_ms": median}))
     return 0 if same else 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rank", action="store_true", help="run as one rank")
+    parser.add_argument(two_ranks.RANK_OPTION, action="store_true", help="run as one rank")
     if parser.parse_args().rank:
         rank_main()
     else:

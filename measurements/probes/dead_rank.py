@@ -1,6 +1,6 @@
 """Shows what the peer of a killed rank sees: NCCL's own error, and that it goes on, with Orion as without it.
 
-    NCCL_NVLS_ENABLE=0 python measurements/probes/dead_rank.py > dead_rank.jsonl
+    NCCL_NVLS_ENABLE=0 python -m measurements.probes.dead_rank > dead_rank.jsonl
 
 It needs two GPUs and PyTorch. Two ranks sum tensors over NCCL, and rank 1 kills itself in the middle: first without
 Orion, then as a be job beside an hp on GPU 0. Rank 0 waits for each sum with a time limit, gets the error, gives the
@@ -9,13 +9,10 @@ whether both end alike.
 """
 
 import argparse
-import contextlib
 import importlib
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,12 +20,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from orion.bench.managed import ManagedGPU
-from orion.bench.workers.crew import Crew
+from measurements.probes import two_ranks
 
 ELEMENTS, SUMS_BEFORE, PRODUCTS = 1 << 20, 2000, 200
 TIME_LIMIT_S, LIMIT_S = 8, 60
-HP_RATE, HP_DELAY_S, HP_SECONDS = 80.0, 6.0, 25.0
+HP_DELAY_S, HP_SECONDS = 6.0, 25.0
 
 
 def rank_main() -> None:
@@ -66,67 +62,38 @@ def rank_main() -> None:
 
 def run_ranks(environment: Mapping[str, str], beside: str) -> dict[str, Any]:
     """Run both ranks to their end; return and print what happened to rank 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {**environment, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    shared |= {"TORCH_NCCL_BLOCKING_WAIT": "1"}
-    words = [sys.executable, __file__, "--rank"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    ranks = [subprocess.Popen(words, env={**shared, "RANK": str(rank)}, **pipes) for rank in range(2)]  # type: ignore[call-overload]
     found: dict[str, Any] = {"beside": beside}
-    try:
-        ranks[1].wait(LIMIT_S)
-        died = time.monotonic()
-        out, errors = ranks[0].communicate(timeout=LIMIT_S)
-        found |= {"status": ranks[0].returncode, "ended_after_s": round(time.monotonic() - died, 1)}
-        for line in out.decode().splitlines():
-            found |= json.loads(line) if line.startswith("{") else {}
-        lines = errors.decode(errors="replace").splitlines()
-        found["said"] = [line[:240] for line in lines if "ProcessGroupNCCL" in line or "NCCL error" in line][:4]
-    except subprocess.TimeoutExpired:
-        found["hangs"] = True
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+    waiting = {**environment, "TORCH_NCCL_BLOCKING_WAIT": "1"}
+    with two_ranks.ranks("measurements.probes.dead_rank", waiting, stderr=subprocess.PIPE) as (peer, dies):
+        try:
+            dies.wait(LIMIT_S)
+            died = time.monotonic()
+            out, errors = peer.communicate(timeout=LIMIT_S)
+            found |= {"status": peer.returncode, "ended_after_s": round(time.monotonic() - died, 1)}
+            for line in out.decode().splitlines():
+                found |= json.loads(line) if line.startswith("{") else {}
+            lines = errors.decode(errors="replace").splitlines()
+            found["said"] = [line[:240] for line in lines if "ProcessGroupNCCL" in line or "NCCL error" in line][:4]
+        except subprocess.TimeoutExpired:
+            found["hangs"] = True
     print(json.dumps(found), flush=True)
     return found
-
-
-def arrivals() -> list[float]:
-    """Return hp's arrivals, in seconds."""
-    chosen, at = random.Random(1), 0.0
-    times = []
-    while at < HP_SECONDS:
-        at += chosen.expovariate(HP_RATE)
-        times.append(at)
-    return times
 
 
 def check() -> int:
     """Run the ranks without Orion and under it; return 0 if rank 0 ends alike."""
     plain = run_ranks(os.environ, "nobody, without Orion")
-    with contextlib.ExitStack() as stack:
-        managed = stack.enter_context(ManagedGPU(dict(os.environ), simulated=False))
-        managed.set_policy(policy="orion")
-        crew = stack.enter_context(Crew())
-        one = {**managed.client_environment("hp"), "CUDA_VISIBLE_DEVICES": managed.gpu.uuid}
-        hp = crew.start("hp", "resnet50-inference", {"batch": 64, "mode": "graph"}, one)
-        crew.ready(hp)
-        hp.command(do="serve", begin=time.monotonic() + HP_DELAY_S, arrivals=arrivals())
-        hooked = run_ranks(managed.client_environment("be", all_gpus=True), "hp")
-        (served,) = crew.gather(hp, seconds=120)
-    delays = sorted(end - due for end, due in zip(served["ends"], arrivals(), strict=True))
+    with two_ranks.beside_hp(HP_DELAY_S, HP_SECONDS, patience=120) as hp:
+        hooked = run_ranks(hp.environment, "hp")
     same = all(plain.get(what) == hooked.get(what) for what in ("status", "error", "products", "hangs"))
-    at = {f"hp_p{rank}_ms": round(delays[len(delays) * rank // 100] * 1e3, 3) for rank in (50, 99)}
-    print(json.dumps({"same": same, "hp_requests": len(delays), **at}))
+    at = {f"hp_p{rank}_ms": round(hp.delays[len(hp.delays) * rank // 100] * 1e3, 3) for rank in (50, 99)}
+    print(json.dumps({"same": same, "hp_requests": len(hp.delays), **at}))
     return 0 if same else 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rank", action="store_true", help="run as one rank")
+    parser.add_argument(two_ranks.RANK_OPTION, action="store_true", help="run as one rank")
     if parser.parse_args().rank:
         rank_main()
     else:

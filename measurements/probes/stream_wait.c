@@ -3,25 +3,14 @@
  *
  *   gcc -O2 -I/usr/local/cuda/include measurements/probes/stream_wait.c -o /tmp/stream_wait \
  *       -L/usr/local/cuda/lib64/stubs -lcuda && /tmp/stream_wait */
-#include "spinning.h"
+#include "blocking.h"
 
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define KERNELS 500
 #define REQUESTS 60
-#define MIB (1u << 20)
-
-static const char source[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry spin(.param .u64 ns){.reg .u64 %now,%end,%ns;.reg .pred %more;ld.param.u64 %ns,[ns];"
-    "mov.u64 %now,%globaltimer;add.u64 %end,%now,%ns;L:mov.u64 %now,%globaltimer;setp.lt.u64 %more,%now,%end;"
-    "@%more bra L;ret;}\n";
 
 static CUstream stream;
-static volatile uint32_t *word; /* 0: open, so a wait on the word ends */
-static CUdeviceptr address;
 
 static void start(void)
 {
@@ -29,21 +18,12 @@ static void start(void)
     must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
 }
 
-static void spin(uint64_t microseconds, unsigned blocks)
-{
-    uint64_t nanoseconds = microseconds * 1000;
-    void *parameters[] = {&nanoseconds};
-    must(cuLaunchKernel(spin_kernel, blocks, 1, 1, 32, 1, 1, 0, stream, parameters, NULL), "launch");
-}
-
-static void await_word(void) { must(cuStreamWaitValue32(stream, address, 0, CU_STREAM_WAIT_VALUE_EQ), "wait"); }
-
 static double kernels(int with_waits, double *cpu)
 {
     double begun = now_us();
     for (int i = 0; i < KERNELS; i++) {
-        if (with_waits) await_word();
-        spin(20, 132);
+        if (with_waits) await_word(stream);
+        spin(stream, 20, 132);
     }
     *cpu = now_us() - begun;
     must(cuStreamSynchronize(stream), "synchronise");
@@ -68,8 +48,8 @@ static void from_open_to_done(unsigned blocked_us)
     printf("blocked for %u us, then from opening to a 1 us kernel's end, us:", blocked_us);
     for (int i = 0; i < 8; i++) {
         *word = 1;
-        await_word();
-        spin(1, 1);
+        await_word(stream);
+        spin(stream, 1, 1);
         must(cuEventRecord(event, stream), "record");
         usleep(blocked_us);
         double begun = now_us();
@@ -84,9 +64,9 @@ static void from_open_to_done(unsigned blocked_us)
 static void is_in_order(void)
 {
     *word = 0;
-    spin(5000, 1);
-    await_word();
-    spin(1, 1);
+    spin(stream, 5000, 1);
+    await_word(stream);
+    spin(stream, 1, 1);
     usleep(2000);
     *word = 1;
     usleep(20000);
@@ -95,19 +75,10 @@ static void is_in_order(void)
     must(cuStreamSynchronize(stream), "synchronise");
 }
 
-static int by_size(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
-
 static void requests(const char *beside)
 {
     double took[REQUESTS];
-    for (int i = 0; i < REQUESTS; i++) {
-        double begun = now_us();
-        for (int k = 0; k < 20; k++) spin(200, 132);
-        must(cuStreamSynchronize(stream), "synchronise");
-        took[i] = now_us() - begun;
-        usleep(3000);
-    }
-    qsort(took, REQUESTS, sizeof took[0], by_size);
+    make_requests(stream, took, REQUESTS, 3000);
     printf("a request of 4.0 ms beside %s: p50 %.0f p95 %.0f max %.0f us\n", beside, took[REQUESTS / 2], took[REQUESTS * 95 / 100], took[REQUESTS - 1]);
     fflush(stdout);
 }
@@ -171,10 +142,10 @@ static void prepare(void)
 static void put(char letter)
 {
     switch (letter) {
-    case 'k': spin(100, 132); break;
-    case 'a': await_word(); break;
+    case 'k': spin(stream, 100, 132); break;
+    case 'a': await_word(stream); break;
     case 'e': must(cuEventRecord(behind, stream), "record"); break;
-    case 'v': must(cuStreamWriteValue32(stream, address + 8, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write"); break;
+    case 'v': must(cuStreamWriteValue32(stream, word_address + 8, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write"); break;
     case 's': must(cuMemsetD8Async(memory, 0, 4, stream), "memset"); break;
     case 'w': must(cuMemsetD32Async(memory, 0, 1, stream), "memset"); break;
     case 'S': must(cuMemsetD8Async(memory, 0, MIB, stream), "memset"); break;
@@ -198,14 +169,14 @@ static void block(const struct blocked *how)
     for (int i = 0; i < how->waits + how->events; i++) {
         if (streams[i] == NULL) must(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), "stream");
         stream = streams[i];
-        if (i >= how->waits && how->behind_word) must(cuStreamWaitValue32(stream, address + 4, 1, CU_STREAM_WAIT_VALUE_EQ), "wait");
-        if (i < how->waits) await_word();
+        if (i >= how->waits && how->behind_word) must(cuStreamWaitValue32(stream, word_address + 4, 1, CU_STREAM_WAIT_VALUE_EQ), "wait");
+        if (i < how->waits) await_word(stream);
         else must(cuStreamWaitEvent(stream, event, 0), "wait for the event");
-        for (int k = 0; how->behind == NULL && k < 50; k++) spin(100, 132);
+        for (int k = 0; how->behind == NULL && k < 50; k++) spin(stream, 100, 132);
         for (const char *letter = how->behind; letter != NULL && *letter != 0; letter++) put(*letter);
         if (i > 0 || how->behind != NULL) continue;
         must(cuEventRecord(event, stream), "record");
-        must(cuStreamWriteValue32(stream, address + 4, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write");
+        must(cuStreamWriteValue32(stream, word_address + 4, 1, CU_STREAM_WRITE_VALUE_DEFAULT), "write");
     }
 }
 
@@ -223,9 +194,7 @@ int main(void)
         _exit(0);
     }
     start();
-    word = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    must(cuMemHostRegister((void *)(uintptr_t)word, 4096, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP), "register");
-    must(cuMemHostGetDevicePointer(&address, (void *)(uintptr_t)word, 0), "address");
+    map_word();
     cost_of_an_open_wait();
     from_open_to_done(200);
     from_open_to_done(5000);

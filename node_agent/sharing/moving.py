@@ -10,7 +10,7 @@ speed. The hook knows by their length that memory moves.
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, held_mib
 
 TURN_NS = 300_000_000
 """ The average turn while memory moves. """
@@ -31,7 +31,7 @@ def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Coll
     held, moving = 0, defaultdict[str, int](int)
     for client in clients:
         if client.ready:
-            size = (client.record.memory_mib + client.uncounted_mib) << 20
+            size = held_mib(client) << 20
             held += size
             if client.slot.name in wanting and client.slot.memory_sharing.unified:
                 moving[client.slot.name] += size

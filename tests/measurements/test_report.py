@@ -33,6 +33,12 @@ def test_hook_on_and_off_are_compared_turn_by_turn() -> None:
     assert "0.9990 (0.9990 to 0.9990) | 0.9950 (0.9950 to 0.9950)" in text
 
 
+def test_a_role_that_was_not_measured_has_an_empty_cell() -> None:
+    raw = solo_overhead()
+    rows = [{**row, "load": "jax-training"} for row in raw["rows"] if row["role"] == "be"]
+    assert "| jax-training | 200.0 products/s |  | 0.9950 (" in report.markdown({**raw, "idle_hp": True, "rows": rows})
+
+
 def eager_overhead(instructions: int | None) -> dict[str, Any]:
     rows = [
         {

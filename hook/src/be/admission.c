@@ -155,7 +155,7 @@ static bool enter_in_time(struct orion_process *process, struct orion_stream_rec
     if (enter(process, stream_record, work, expected)) return true;
     uint64_t now = orion_now();
     *counted += now - before < STEP_NS ? now - before : STEP_NS;
-    if (*counted < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) return false;
+    if (*counted < orion_window_patience(gpu)) return false;
     atomic_store(&orion_be(gpu)->mixed_ns, now);
     work->flags &= ~(ORION_ADMITTED_UNHELD | ORION_ADMITTED_BRANCHES);
     return false;

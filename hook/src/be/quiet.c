@@ -33,7 +33,7 @@ void orion_quiet_wait(struct orion_process *process, struct orion_stream_record 
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t waited = 0;
-    while (orion_valve_may_hold(gpu) && waited < 2 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
+    while (orion_valve_may_hold(gpu) && waited < orion_window_patience(gpu)) {
         if (!orion_quiet_matters(process, gpu)) return;
         if (orion_gate_closed(gpu)) {
             orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);

@@ -37,6 +37,8 @@ uint64_t orion_window_share(const struct orion_gpu *gpu)
     return share < SHARE_MIN_NS ? SHARE_MIN_NS : share;
 }
 
+uint64_t orion_window_patience(const struct orion_gpu *gpu) { return 2 * ORION_RUN_AHEAD * orion_window_share(gpu); }
+
 uint64_t orion_window_narrowed(const struct orion_gpu *gpu)
 {
     uint64_t share = orion_window_share(gpu), whole = orion_gpu_policy(gpu)->window_ns, tolerable = whole;

@@ -20,6 +20,9 @@ struct orion_process;
 /* Returns this client's share of the window, which the agent writes into the grant. */
 uint64_t orion_window_share(const struct orion_gpu *gpu);
 
+/* How long work waits at most for a window without held work: twice as long as all work of a client in flight can take. */
+uint64_t orion_window_patience(const struct orion_gpu *gpu);
+
 /* Returns how much of that share may be past the valve (valve.h), that is, where no stop can hold it any more. An
  * arriving hp must wait for this work. The amount is smaller if hp's busy periods are short, because the same wait is a
  * larger part of a short period. */

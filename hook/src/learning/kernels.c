@@ -75,6 +75,18 @@ static struct orion_kernel *victim(struct orion_kernels *kernels, const void *fu
     return found;
 }
 
+/* Searches the entries where the kernel may be. *collective, if wanted: read before the entry proves to be the kernel's. */
+static bool find(struct orion_kernels *kernels, const void *function, uint64_t word, struct orion_kernel_key *key,
+                 uint32_t *collective)
+{
+    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
+        struct orion_kernel *entry = &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)];
+        if (collective != NULL) *collective = atomic_load_explicit(&entry->collective, memory_order_acquire);
+        if (orion_kernel_read(kernels, entry, word, key)) return true;
+    }
+    return false;
+}
+
 static void remember(struct orion_kernels *kernels, const void *function, uint64_t word, struct orion_kernel_key key,
                      const char *text)
 {
@@ -103,10 +115,7 @@ struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const vo
 {
     struct orion_kernel_key key;
     uint64_t word = orion_kernel_word(kernels, function); /* read first: unloading code meanwhile ends the epoch */
-    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_kernel *entry = &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)];
-        if (orion_kernel_read(kernels, entry, word, &key)) return key;
-    }
+    if (find(kernels, function, word, &key, NULL)) return key;
     CUfunction driver_function;
     const char *name = name_of(function, &driver_function);
     if (name == NULL || name[0] == '\0') {
@@ -122,23 +131,14 @@ struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const vo
 bool orion_kernel_is_remembered(struct orion_kernels *kernels, const void *function)
 {
     struct orion_kernel_key key;
-    uint64_t word = orion_kernel_word(kernels, function);
-    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++)
-        if (orion_kernel_read(kernels, &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)], word, &key))
-            return true;
-    return false;
+    return find(kernels, function, orion_kernel_word(kernels, function), &key, NULL);
 }
 
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function)
 {
     struct orion_kernel_key key;
-    uint64_t word = orion_kernel_word(kernels, function);
-    for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
-        struct orion_kernel *entry = &kernels->entry[(orion_kernel_home(function) + i) & (ORION_KERNELS - 1)];
-        uint32_t collective = atomic_load_explicit(&entry->collective, memory_order_acquire);
-        if (orion_kernel_read(kernels, entry, word, &key)) return collective;
-    }
-    return false;
+    uint32_t collective;
+    return find(kernels, function, orion_kernel_word(kernels, function), &key, &collective) && collective;
 }
 
 bool orion_kernel_text(struct orion_kernels *kernels, uint64_t name, char *text, size_t size)
