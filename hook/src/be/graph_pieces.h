@@ -25,10 +25,14 @@
 #include "be/graph_copies.h"
 #include "streams/stream_name.h"
 
-/* Whether this launch must be in pieces. True: copy->piece has executables that are ready to launch in order, and the
- * caller calls orion_pieces_launched after the last launch. False: the caller launches the program's executable. */
+/* Whether this launch must be in pieces. True: copy->piece has executables that are to be renewed and launched in order, and
+ * the caller calls orion_pieces_launched after the last launch. False: the caller launches the program's executable. */
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
+
+/* Before the launch of each piece: gives it the parameters that the program has set. The earlier pieces run meanwhile. False:
+ * the driver refused them. */
+bool orion_pieces_renewed(struct orion_graph_copy *copy, struct orion_piece *piece);
 
 /* After a launch of the program's executable. */
 void orion_pieces_not_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);

@@ -18,16 +18,17 @@ static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orio
 
 /* Once a piece waits for the program, the pieces behind it go without waiting for the window: each would wait again. Adds the
  * number of launched pieces to *launched. */
-static CUresult launch_pieces(orion_graph_launcher *real, const struct orion_graph_copy *copy, struct orion_stream_name stream,
+static CUresult launch_pieces(orion_graph_launcher *real, struct orion_graph_copy *copy, struct orion_stream_name stream,
                               uint32_t stuck, uint32_t *launched)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < copy->pieces && result == CUDA_SUCCESS; i++) {
-        const struct orion_piece *piece = &copy->piece[i];
+        struct orion_piece *piece = &copy->piece[i];
         if (piece->inner != NULL) {
             result = launch_pieces(real, piece->inner, stream, stuck, launched);
             continue;
         }
+        if (!orion_pieces_renewed(copy, piece)) return CUDA_ERROR_OUT_OF_MEMORY;
         result = orion_window_stuck() == stuck ? launch(real, piece->exec, stream) : real(piece->exec, stream.handle);
         *launched += result == CUDA_SUCCESS;
     }
