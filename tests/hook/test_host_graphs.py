@@ -24,7 +24,7 @@ from tests.hook.graph_of_be import (
     until_in_pieces,
     until_whole,
 )
-from tests.hook.harness import Machine
+from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import (
     DEADLINE,
     LONG_ENOUGH_TO_SEE,
@@ -241,3 +241,20 @@ def test_a_graph_goes_on_while_the_agent_restarts(pair: Pair, machine: Machine) 
     assert all(answer.seconds < 5 for answer in answers)
     assert be.answer().result == 0
     assert be.must("written").more[2:] == all_of_it(20)
+
+
+def test_pieces_run_ahead_after_a_module_was_unloaded(pair: Pair) -> None:
+    hp, be = pair
+    hp.must("run 1 300 1")
+    make(be, "nodes", SOME)
+    until_in_pieces(be)
+    be.must("code 4")
+
+    def waits() -> int:
+        before = record_word(be, "window_waits")
+        be.must("play 1 -1")
+        return record_word(be, "window_waits") - before
+
+    eventually(
+        lambda: waits() == 0, "the hook launches a graph of five windows without waiting for its pieces", DEADLINE
+    )

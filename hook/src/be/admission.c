@@ -50,8 +50,8 @@ static uint32_t kind_of_unheld(struct orion_process *process, const struct orion
 /* Whether this is the first launch of a kernel, where work may be held. To identify it can load its code, so the wait comes first. */
 static bool is_new_kernel(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work)
 {
-    if (work->identity != ORION_IDENTITY_UNREAD || orion_kernel_is_known(orion_kernels(process), work->launch.function))
-        return false;
+    if (work->identity != ORION_IDENTITY_UNREAD || work->launch.graph != NULL) return false;
+    if (orion_kernel_is_known(orion_kernels(process), work->launch.function)) return false;
     if (!orion_quiet_matters(process, stream_record->gpu)) return false;
     orion_quiet_wait(process, stream_record);
     return true;
