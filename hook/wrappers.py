@@ -234,11 +234,12 @@ def _about_stream(function: Function, declaration: Declaration) -> list[str]:
     return [f"return {real(function)};"]
 
 
-def _quiet(function: Function, _: Declaration) -> list[str]:
+def _quiet(function: Function, declaration: Declaration) -> list[str]:
+    once = declaration.calls.get("once")
     return [
         "struct orion_quiet quiet;",
-        "orion_quiet_begin(&quiet);",
-        *calling(function, ["orion_quiet_end(&quiet);"]),
+        f"orion_quiet_begin_once(&quiet, {once});" if once else "orion_quiet_begin(&quiet);",
+        *calling(function, ["orion_quiet_end(&quiet, result);"]),
     ]
 
 

@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from tests.hook.harness import Machine
+from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, MILLISECOND, Client, warm
 
 pytestmark = pytest.mark.quiet
@@ -65,3 +65,20 @@ def test_without_an_hp_client_a_program_loads_code_with_work_in_flight(machine: 
             be.must(f"code {way}")
     be.must("ctxsync")
     assert be.said == []
+
+
+def test_a_repeated_look_up_waits_for_nothing(machine: Machine) -> None:
+    _, be = hp_and_be(machine)
+    be.must("code 5")
+    for _ in range(ROUNDS):
+        be.must("launch 12 500 1")
+        waited = record_word(be, "window_wait_ns")
+        be.must("code 5")
+        assert record_word(be, "window_wait_ns") == waited
+        be.must("ctxsync")
+    be.must("code 4")  # the driver may give the kernel's handle to another one now
+    be.must("launch 12 500 1")
+    waited = record_word(be, "window_wait_ns")
+    be.must("code 5")
+    assert record_word(be, "window_wait_ns") > waited
+    be.must("ctxsync")

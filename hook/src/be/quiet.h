@@ -14,16 +14,32 @@
 #ifndef ORION_QUIET_H
 #define ORION_QUIET_H
 
+#include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "process/process.h"
 
 struct orion_gpu;
-struct orion_process;
 struct orion_stream_record;
 
-/* Around the driver's call. gpu: that of the current context, if its work may be held; else NULL. */
-struct orion_quiet { struct orion_gpu *gpu; };
+/* Around the driver's call. */
+struct orion_quiet {
+    struct orion_gpu *gpu; /* that of the current context, if its work may be held; else NULL */
+    uint64_t lookup;       /* what a look-up has loaded if it succeeds; 0: nothing that it has not loaded before */
+};
 void orion_quiet_begin(struct orion_quiet *quiet);
-void orion_quiet_end(const struct orion_quiet *quiet);
+/* For look-ups, which load code the first time only. Libraries repeat them: PyTorch asks for the function of a kernel at every
+ * eighth launch of some models. name: NULL: the handle alone says what is looked up. */
+void orion_quiet_begin_once(struct orion_quiet *quiet, const void *handle, const char *name);
+void orion_quiet_end(const struct orion_quiet *quiet, CUresult result);
+
+/* What look-ups have loaded: hashes of handle, name, GPU and the epoch of kernels.h. One may replace another; then the other's
+ * next look-up counts as its first. */
+#define ORION_LOOKUPS 4096u /* a power of two */
+struct orion_lookups { _Atomic uint64_t loaded[ORION_LOOKUPS]; };
+ORION_PART(lookups)
 
 /* Whether be's work on the GPU may be held behind the valve, so that such a call must wait. */
 bool orion_quiet_matters(const struct orion_process *process, const struct orion_gpu *gpu);
