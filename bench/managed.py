@@ -67,6 +67,12 @@ def _table(baselines: bool) -> dict[str, str]:
     return {policy_table.BASELINES: "1"} if baselines else {}
 
 
+def _first_visible(environment: Mapping[str, str]) -> str:
+    """Return the UUID that is first in CUDA_VISIBLE_DEVICES; empty: none, or numbers, which depend on CUDA's order."""
+    first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
+    return first if first.startswith("GPU-") else ""
+
+
 class ManagedGPU:
     """One GPU of a machine under a private agent; a context manager that ends the agent and removes its files."""
 
@@ -83,13 +89,13 @@ class ManagedGPU:
         Args:
             environment: The environment that `machine` yielded.
             simulated: The same value as for `machine`.
-            uuid: UUID of the GPU; empty: the first GPU.
+            uuid: UUID of the GPU; empty: the first GPU, by CUDA_VISIBLE_DEVICES if that has UUIDs.
             baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
             options: More options of the agent.
         """
         self._baselines = baselines
         self._options = list(options)
-        self._uuid = uuid
+        self._uuid = uuid or _first_visible(environment)
         self._simulated = simulated
         self._base = environment
         self._root = Path()
