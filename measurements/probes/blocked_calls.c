@@ -136,6 +136,50 @@ static void set(void) { must(cuMemsetD8(memory, 0, 4096), "memset"); }
 static void instantiate(void) { must(cuGraphInstantiate(&instantiated, graph, 0), "instantiate"); }
 static void upload(void) { must(cuGraphUpload(instantiated, other), "upload"); }
 static void destroy_graph(void) { must(cuGraphExecDestroy(instantiated), "destroy"); }
+/* A graph of a kernel that nothing has launched: which of the four calls loads its code? */
+static CUmodule fresh;
+static CUfunction fresh_kernel;
+static CUgraph fresh_graph;
+static CUgraphExec fresh_executable;
+static void say_loaded(void)
+{
+    CUfunctionLoadingState state;
+    must(cuFuncIsLoaded(&state, fresh_kernel), "loaded");
+    printf("  the kernel is %s\n", state == CU_FUNCTION_LOADING_STATE_LOADED ? "loaded" : "not loaded");
+}
+static void look_up(void)
+{
+    must(cuModuleGetFunction(&fresh_kernel, fresh, "empty"), "kernel");
+    say_loaded();
+}
+static void add_kernel(void)
+{
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS kernel = {.func = fresh_kernel, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+    must(cuGraphCreate(&fresh_graph, 0), "graph");
+    must(cuGraphAddKernelNode(&node, fresh_graph, NULL, 0, &kernel), "node");
+    say_loaded();
+}
+static void instantiate_fresh(void)
+{
+    must(cuGraphInstantiate(&fresh_executable, fresh_graph, 0), "instantiate");
+    say_loaded();
+}
+static void launch_fresh(void)
+{
+    must(cuGraphLaunch(fresh_executable, other), "launch");
+    say_loaded();
+}
+/* The state of a CUkernel, which is not a CUfunction. */
+static void ask_kernel(void)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunctionLoadingState state;
+    must(cuLibraryLoadData(&library, small_code, NULL, NULL, 0, NULL, NULL, 0), "library");
+    must(cuLibraryGetKernel(&kernel, library, "spin"), "kernel");
+    printf("  cuFuncIsLoaded of a CUkernel returns %d\n", cuFuncIsLoaded(&state, (CUfunction)(void *)kernel));
+}
 static void launch_locals(void)
 {
     uint64_t zero = 0;
@@ -186,6 +230,11 @@ static const struct {
     {"cuGraphInstantiate", instantiate},
     {"cuGraphUpload", upload},
     {"cuGraphExecDestroy", destroy_graph},
+    {"cuModuleGetFunction", look_up},
+    {"cuGraphAddKernelNode, a new kernel", add_kernel},
+    {"cuGraphInstantiate, a new kernel", instantiate_fresh},
+    {"cuGraphLaunch, a new kernel, another stream", launch_fresh},
+    {"cuLibraryLoadData, cuFuncIsLoaded", ask_kernel},
     {"cuLaunchKernel, more local memory", launch_locals},
     {"cuCtxSetLimit, stack", set_stack},
     {"cuCtxSetLimit, printf", set_heap},
@@ -268,6 +317,7 @@ int main(void)
     small_code = compiled(source);
     large_code = compiled(with_data);
     CUmodule module;
+    must(cuModuleLoadData(&fresh, large_code), "module");
     must(cuModuleLoadData(&module, with_local_memory), "module");
     must(cuModuleGetFunction(&locals, module, "locals"), "kernel");
     must(cuGraphCreate(&graph, 0), "graph");

@@ -248,7 +248,7 @@ def test_pieces_run_ahead_after_a_module_was_unloaded(pair: Pair) -> None:
     hp.must("run 1 300 1")
     make(be, "nodes", SOME)
     until_in_pieces(be)
-    be.must("code 4")
+    be.must("code 5")
 
     def waits() -> int:
         before = record_word(be, "window_waits")

@@ -9,19 +9,19 @@ import statistics
 import pytest
 
 from tests.hook.harness import Machine, record_word
-from tests.hook.scripted_client import LONG_ENOUGH_TO_SEE, MILLISECOND, Client, warm
+from tests.hook.scripted_client import DEADLINE, LONG_ENOUGH_TO_SEE, MILLISECOND, Client, eventually, warm
 
 pytestmark = pytest.mark.quiet
 
 BUSY_MS = 40
 ROUNDS = 9
-WAYS = ("module", "first-launch", "stack", "library")
+WAYS = ("module", "first-launch", "stack", "library", "graph")
 
 
 def hp_and_be(machine: Machine) -> tuple[Client, Client]:
     """Return hp, and a be client with kernels that it has loaded and not launched."""
     hp, be = machine.start("hp-0"), machine.start("be-0")
-    be.must(f"kernels {2 * ROUNDS}")
+    be.must(f"kernels {3 * ROUNDS}")
     warm(be, 100)
     for _ in range(20):
         be.must("run 2 500 1")
@@ -57,7 +57,7 @@ def test_a_program_with_nothing_in_flight_loads_code_while_hp_is_busy(machine: M
 
 def test_without_an_hp_client_a_program_loads_code_with_work_in_flight(machine: Machine) -> None:
     be = machine.start("be-0")
-    be.must("kernels 20")
+    be.must("kernels 40")
     warm(be, 100)
     for _ in range(20):
         be.must("launch 20 100 1")
@@ -67,18 +67,30 @@ def test_without_an_hp_client_a_program_loads_code_with_work_in_flight(machine: 
     assert be.said == []
 
 
-def test_a_repeated_look_up_waits_for_nothing(machine: Machine) -> None:
-    _, be = hp_and_be(machine)
-    be.must("code 5")
-    for _ in range(ROUNDS):
-        be.must("launch 12 500 1")
-        waited = record_word(be, "window_wait_ns")
-        be.must("code 5")
-        assert record_word(be, "window_wait_ns") == waited
-        be.must("ctxsync")
-    be.must("code 4")  # the driver may give the kernel's handle to another one now
+def waits_for(be: Client, command: str) -> bool:
+    """Return whether a command waits until the be client's work in flight is complete."""
     be.must("launch 12 500 1")
     waited = record_word(be, "window_wait_ns")
-    be.must("code 5")
-    assert record_word(be, "window_wait_ns") > waited
+    be.must(command)
+    waits = record_word(be, "window_wait_ns") > waited
     be.must("ctxsync")
+    return waits
+
+
+def test_a_repeated_look_up_waits_for_nothing(machine: Machine) -> None:
+    _, be = hp_and_be(machine)
+    be.must("code 6")
+    assert not any(waits_for(be, "code 6") for _ in range(ROUNDS))
+
+    def waits_after_an_unload() -> bool:
+        be.must("code 5")  # the driver may give the kernel's handle to another one now
+        return waits_for(be, "code 6")
+
+    eventually(waits_after_an_unload, "the first look-up after an unload waits", DEADLINE)
+
+
+def test_after_a_module_was_unloaded_other_kernels_wait_for_nothing(machine: Machine) -> None:
+    _, be = hp_and_be(machine)
+    be.must("code 1")
+    be.must("code 5")
+    assert not waits_for(be, "code 7"), "the code of the first command's kernel is still there"

@@ -52,7 +52,7 @@ static bool is_new_kernel(struct orion_process *process, struct orion_stream_rec
 {
     if (work->identity != ORION_IDENTITY_UNREAD || work->launch.graph != NULL) return false;
     if (orion_kernel_is_known(orion_kernels(process), work->launch.function)) return false;
-    if (!orion_quiet_matters(process, stream_record->gpu)) return false;
+    if (!orion_quiet_matters(process, stream_record->gpu) || orion_kernel_is_loaded(work->launch.function)) return false;
     orion_quiet_wait(process, stream_record);
     return true;
 }

@@ -47,6 +47,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuFuncGetAttribute);
     FILL(cuFuncGetName);
     FILL(cuFuncGetParamInfo);
+    FILL(cuFuncIsLoaded);
     FILL(cuGraphBatchMemOpNodeGetParams);
     FILL(cuGraphBatchMemOpNodeSetParams);
     FILL(cuGraphChildGraphNodeGetGraph);

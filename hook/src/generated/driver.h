@@ -47,6 +47,7 @@ struct orion_driver {
     __typeof__(cuFuncGetAttribute) *cuFuncGetAttribute;
     __typeof__(cuFuncGetName) *cuFuncGetName;
     __typeof__(cuFuncGetParamInfo) *cuFuncGetParamInfo;
+    __typeof__(cuFuncIsLoaded) *cuFuncIsLoaded;
     __typeof__(cuGraphBatchMemOpNodeGetParams) *cuGraphBatchMemOpNodeGetParams;
     __typeof__(cuGraphBatchMemOpNodeSetParams) *cuGraphBatchMemOpNodeSetParams;
     __typeof__(cuGraphChildGraphNodeGetGraph) *cuGraphChildGraphNodeGetGraph;

@@ -134,6 +134,14 @@ bool orion_kernel_is_remembered(struct orion_kernels *kernels, const void *funct
     return find(kernels, function, orion_kernel_word(kernels, function), &key, NULL);
 }
 
+bool orion_kernel_is_loaded(const void *function)
+{
+    CUfunctionLoadingState state;
+    return orion_driver.cuFuncIsLoaded != NULL &&
+           orion_driver.cuFuncIsLoaded(&state, (CUfunction)(uintptr_t)function) == CUDA_SUCCESS &&
+           state == CU_FUNCTION_LOADING_STATE_LOADED;
+}
+
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function)
 {
     struct orion_kernel_key key;

@@ -89,6 +89,9 @@ static inline bool orion_kernel_is_known(struct orion_kernels *kernels, const vo
     return orion_kernel_is_remembered(kernels, function);
 }
 
+/* Whether the driver says that the kernel's code is on the GPU. False also for a CUkernel, of which the driver says nothing. */
+bool orion_kernel_is_loaded(const void *function);
+
 /* Whether the name is that of a collective: NCCL and compatible libraries begin their kernels' names with "nccl". The
  * name may be mangled. */
 bool orion_collective_is_name(const char *kernel);

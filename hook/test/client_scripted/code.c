@@ -25,6 +25,25 @@ static CUresult load_library(void)
     return result != CUDA_SUCCESS ? result : launch_on(function, used->streams[1], 100);
 }
 
+/* A graph of one kernel that nothing has launched. */
+static CUresult launch_graph(void)
+{
+    uint64_t microseconds = 100;
+    uint32_t sms = 1;
+    void *arguments[] = {&microseconds, &sms};
+    CUDA_KERNEL_NODE_PARAMS kernel =
+        {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .kernelParams = arguments};
+    CUgraph graph;
+    CUgraphExec executable;
+    CUgraphNode node;
+    if (launched >= loaded) return CUDA_ERROR_NOT_FOUND;
+    kernel.func = kernels[launched++];
+    CUresult result = cuGraphCreate(&graph, 0);
+    if (result == CUDA_SUCCESS) result = cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &kernel);
+    if (result == CUDA_SUCCESS) result = cuGraphInstantiateWithFlags(&executable, graph, 0);
+    return result != CUDA_SUCCESS ? result : cuGraphLaunch(executable, used->streams[1]);
+}
+
 static CUresult unload_module(void)
 {
     static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
@@ -53,7 +72,9 @@ double call_for_code(const struct arguments *at)
     case 1: return launched < loaded ? launch_on(kernels[launched++], used->streams[1], 100) : CUDA_ERROR_NOT_FOUND;
     case 2: return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096);
     case 3: return load_library();
-    case 4: return unload_module();
-    default: return look_up();
+    case 4: return launch_graph();
+    case 5: return unload_module();
+    case 6: return look_up();
+    default: return launch_on(kernels[launched - 1], used->streams[1], 100);
     }
 }
