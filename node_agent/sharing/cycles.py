@@ -7,19 +7,11 @@ from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, clipped, fill, gaps, origin
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
-from orion.node_agent.sharing.turn_lengths import CYCLE_NS, TurnLengths, next_lengths
+from orion.node_agent.sharing.turn_lengths import ALTERNATING, TOGETHER, TurnLengths, next_lengths
 
 PLAN_NS = 750_000_000
 """ How long a plan holds that the agent does not renew. """
 
-_HANDOVER_NS = 200_000
-""" The part of a turn in which the GPU does nothing for the slot, after a turn of another slot and after a pause, if
-nothing is known: 0.16 to 0.3 ms on an H100 (docs/results/quotas.md). Turns are longer by it, and it is not charged. """
-_TOGETHER_NS = 30_000
-""" What a handover costs where contexts run together (MPS). """
-_EARLY_NS = 150_000
-""" Clients may launch so long before their turns begin. Then less time is lost: on an H100 the throughputs of three
-slots added up to 0.957 instead of 0.946, and to 0.953 with twice this time (docs/results/quotas.md). """
 _CORRECTED = 0.7
 """ The part of a balance that the next cycle corrects. """
 _REPEATED = 2.0
@@ -47,7 +39,7 @@ class Cycles:
         self.joint_ns = 0
         """ The length of joint cycles. """
         self._average_ns = 0
-        self._together = False
+        self._mode = ALTERNATING
         self._between_ns = 0.0
         """ The time between checks: the longest of late. """
         self._varied = 0.5
@@ -62,7 +54,8 @@ class Cycles:
             average_ns: how long turns are at least on average.
         """
         self._between_ns = max(between_ns, self._between_ns * _FORGOTTEN)
-        self._together, self.joint_ns, self._average_ns = together, joint_ns, average_ns
+        self._mode = TOGETHER if together else ALTERNATING
+        self.joint_ns, self._average_ns = joint_ns, average_ns
         self._varied = (self._varied + _GOLDEN) % 1
 
     def plan(self, order: Sequence[str], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> Planned:
@@ -87,13 +80,13 @@ class Cycles:
             # Turns of whole pieces may be shorter together.
             cycle = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
-        early, plans = 0 if self._together else _EARLY_NS, {}
+        plans = {}
         lasting = next((name for name in positive if positive[name] > 0.999_999), None)
         if lasting and self._accounts[lasting].ceiling >= 1:
             turns, lengths = _one_that_lasts(lasting, now_ns, begin_ns, until, turns), {}
         for name in order:
             length = lengths.get(name, 0)
-            plans[name] = Plan(turns.get(name, (0, 0)), (at, at + length), cycle, until, early)
+            plans[name] = Plan(turns.get(name, (0, 0)), (at, at + length), cycle, until, self._mode.early_ns)
             at += length
         return Planned(plans, begin_ns, cycle)
 
@@ -116,11 +109,12 @@ class Cycles:
 
     def _next_cycle(self, shares: Mapping[str, float]) -> int:
         """Return the length of the next cycles, and tell the accounts what depends on it."""
-        handover = _TOGETHER_NS if self._together and len(shares) > 1 else _HANDOVER_NS
+        # Alone, a slot has turns after pauses only.
+        handover = self._mode.handover_ns if len(shares) > 1 else ALTERNATING.handover_ns
         for account in self._accounts.values():
             account.expect_handover(handover)
         pieces = {name: self._accounts[name].piece_ns for name in shares}
-        usual = self._bounds.cycle(shares, pieces, handover) if shares else CYCLE_NS
+        usual = self._bounds.cycle(self._mode, shares, pieces, handover) if shares else self._mode.cycle_ns
         usual = max(usual, len(shares) * self._average_ns)
         varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         cycle = self.joint_ns if self._accounts.taken else varied
@@ -145,11 +139,12 @@ class Cycles:
         ordered = {name: lengths[name] for name in order if name in lengths}
         growing = {name for name in ordered if self._accounts[name].ceiling >= 1}
         spans = fill(spaces, ordered, growing, self.shortest_ns) | self._spans_of_windows(taken)
-        until, early = now_ns + PLAN_NS, 0 if self._together else _EARLY_NS
-        plans = {}
+        until, plans = now_ns + PLAN_NS, {}
         for name in order:
             begin, end = spans.get(name, (0, 0))
-            plans[name] = Plan(turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, early)
+            plans[name] = Plan(
+                turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, self._mode.early_ns
+            )
         return Planned(plans, begin_ns, cycle)
 
     def windows_from(self, begin_ns: int, planned: Mapping[str, Turn]) -> dict[str, Turn]:

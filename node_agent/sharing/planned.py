@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.around_windows import Turn
-from orion.node_agent.sharing.turn_lengths import CYCLE_NS
+from orion.node_agent.sharing.turn_lengths import ALTERNATING
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Planned:
 
     plans: dict[str, Plan] = field(default_factory=dict)
     boundary_ns: int = 0
-    length_ns: int = CYCLE_NS
+    length_ns: int = ALTERNATING.cycle_ns
 
     def holder(self, now_ns: int) -> str | None:
         """Return the slot that has the turn."""

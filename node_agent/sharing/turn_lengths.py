@@ -5,6 +5,9 @@ is left of a turn is not begun, or it runs on into the turn of another slot, and
 the turn of a slot with long pieces lasts as long as a whole number of them, and the cycle is long enough for one. The
 difference stays in the slot's balance, and a later turn holds one piece more or less.
 
+Under MPS the cycle is shorter, and a piece is a larger part of a turn. So the cycle is `_PIECES` pieces long at least,
+up to the cycle of time-slicing.
+
 Pieces that would need a longer cycle than `_LONGEST_CYCLE_NS` do not fit into turns. Then the slot that runs on is in
 debt, and has fewer turns.
 """
@@ -14,10 +17,7 @@ from dataclasses import dataclass
 
 from orion.node_agent.sharing.accounts import Accounts, is_full
 
-CYCLE_NS = 20_000_000
-""" The time in which each slot has one turn. """
-_AVERAGE_TURN_NS = 5_000_000
-""" With many slots the cycle is so long that turns have this length on average. """
+_PIECES = 20
 _LONGEST_CYCLE_NS = 60_000_000
 """ Cycles are not made longer than this for long pieces. """
 _LONGEST_SET_NS = 250_000_000
@@ -29,6 +29,32 @@ _ROOM_OF_PIECES = 1.15
 """ The same for turns that hold one piece. """
 _SHORT_NS = 1_000_000
 """ Shorter pieces need no whole number. """
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How contexts share a GPU, and what follows for turns if the node's settings say nothing else.
+
+    Args:
+        cycle_ns: the time in which each slot has one turn.
+        average_turn_ns: with many slots the cycle is so long that turns have this length on average.
+        handover_ns: the part of a turn in which the GPU does nothing for the slot, after a turn of another slot, if
+            nothing is known. Turns are longer by it, and it is not charged.
+        early_ns: clients may launch so long before their turns begin. Then less time is lost.
+    """
+
+    cycle_ns: int
+    average_turn_ns: int
+    handover_ns: int
+    early_ns: int
+
+
+ALTERNATING = Mode(20_000_000, 5_000_000, 200_000, 150_000)
+""" Time-slicing. A handover takes 0.15 to 0.3 ms on an H100 and an H200. With clients that launched early, the
+throughputs of three slots added up to 0.957 instead of 0.946, and to 0.953 with twice this time. """
+TOGETHER = Mode(10_000_000, 2_500_000, 10_000, 50_000)
+""" MPS. A handover took 50 us on an H200, nearly all of it until the next client is awake and has launched: one context
+needs 9 us from stream to stream. docs/results/quotas.md has all these figures. """
 
 
 @dataclass(frozen=True)
@@ -48,15 +74,16 @@ class TurnLengths:
         """Return the lengths that settings ask for."""
         return cls(round(shortest_ms * 1e6), round((longest_ms or 0) * 1e6))
 
-    def cycle(self, shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
+    def cycle(self, mode: Mode, shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
         """Return the length of a cycle.
 
         Args:
+            mode: how contexts share the GPU.
             shares: what each slot with a turn is due, by slot.
             pieces: the longest piece of each slot.
             handover_ns: what each turn loses.
         """
-        usual = self._as_set(shares) if self.longest_ns else self._usual(shares, pieces, handover_ns)
+        usual = self._as_set(shares) if self.longest_ns else self._usual(mode, shares, pieces, handover_ns)
         return max(usual, _ROOM * len(shares) * (self.shortest_ns + handover_ns))
 
     def _as_set(self, shares: Mapping[str, float]) -> float:
@@ -64,14 +91,15 @@ class TurnLengths:
         return min(self.longest_ns / max(shares.values()), max(_LONGEST_SET_NS, len(shares) * self.longest_ns))
 
     @staticmethod
-    def _usual(shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
+    def _usual(mode: Mode, shares: Mapping[str, float], pieces: Mapping[str, int], handover_ns: float) -> float:
         needed = [
             (_ROOM_OF_PIECES * pieces[name] + handover_ns) / share
             for name, share in shares.items()
             if pieces[name] > _SHORT_NS and len(shares) > 1
         ]
         fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
-        return max(CYCLE_NS, len(shares) * _AVERAGE_TURN_NS, *fitting)
+        whole = min(_PIECES * max(pieces[name] for name in shares), ALTERNATING.cycle_ns)
+        return max(mode.cycle_ns, len(shares) * mode.average_turn_ns, whole, *fitting)
 
 
 def next_lengths(

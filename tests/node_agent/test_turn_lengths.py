@@ -12,7 +12,9 @@ VARIED = 0.16
 """ Cycles vary by up to this part, and corrections come on top. """
 
 
-def planned(lengths: TurnLengths, requests: list[float], seconds: float = 30) -> tuple[list[float], list[float]]:
+def planned(
+    lengths: TurnLengths, requests: list[float], seconds: float = 30, together: bool = False, piece_ns: int = 0
+) -> tuple[list[float], list[float]]:
     """Let slots that always work share a GPU; return their shares, and the lengths of all planned turns in ms."""
     turns, used, now = Turns(lengths), [0.0] * len(requests), 1_000 * MS
     names, found = [f"be-{index}" for index in range(len(requests))], []
@@ -22,9 +24,10 @@ def planned(lengths: TurnLengths, requests: list[float], seconds: float = 30) ->
             now,
             1.0,
             {
-                name: Demand(request, reported_ns=gained[index], launched=True, waiting=True)
+                name: Demand(request, 1.0, gained[index], piece_ns, launched=True, waiting=True)
                 for index, (name, request) in enumerate(zip(names, requests, strict=True))
             },
+            together,
         )
         gained = [turns.plans[name].time(now, now + LOOK_NS) if name in turns.plans else 0 for name in names]
         used = [before + each for before, each in zip(used, gained, strict=True)]
@@ -46,6 +49,24 @@ def planned(lengths: TurnLengths, requests: list[float], seconds: float = 30) ->
 )
 def test_turns_of_equal_slots_are_as_long_as_set(lengths: TurnLengths, requests: list[float], usual_ms: float) -> None:
     shares, found = planned(lengths, requests)
+    assert found[len(found) // 2] == pytest.approx(usual_ms, rel=VARIED)
+    assert shares == pytest.approx([1 / len(requests)] * len(requests), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "requests", "piece_ns", "usual_ms"),
+    [
+        pytest.param(TurnLengths(), [0.5, 0.5], 0, 5, id="a cycle of 10 ms"),
+        pytest.param(TurnLengths(), [0.1] * 8, 0, 2.5, id="many slots"),
+        pytest.param(TurnLengths(), [0.5, 0.5], MS * 3 // 4, 7.5, id="20 pieces"),
+        pytest.param(TurnLengths(), [0.5, 0.5], MS, 10, id="as without MPS"),
+        pytest.param(TurnLengths(longest_ns=50 * MS), [0.5, 0.5], 0, 50, id="as set"),
+    ],
+)
+def test_turns_are_shorter_where_contexts_run_together(
+    lengths: TurnLengths, requests: list[float], piece_ns: int, usual_ms: float
+) -> None:
+    shares, found = planned(lengths, requests, together=True, piece_ns=piece_ns)
     assert found[len(found) // 2] == pytest.approx(usual_ms, rel=VARIED)
     assert shares == pytest.approx([1 / len(requests)] * len(requests), abs=0.01)
 
