@@ -14,6 +14,7 @@ from orion.node_agent.clients.counters import Counters
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.gpus.usage import MemoryUsage
 from orion.node_agent.pages import agent_pages, client_pages
+from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.conditions import Condition
@@ -67,6 +68,8 @@ class SlotView:
     claim: Claim | None = None
     """ The ResourceClaim that has the slot. """
     usage: SlotUsage = field(default_factory=SlotUsage)
+    plan: Plan | None = None
+    """ be: its turns. """
     debt_ns: float = 0.0
     """ be: what it has used beyond what it was due. """
     memory_sharing: MemorySharing = field(default_factory=MemorySharing)
@@ -159,6 +162,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         learnt_kernels=slot.knowledge.learnt,
         clients=tuple(_of_client(served, client, now) for client in clients),
         usage=served.usage.of(slot.name),
+        plan=slot.plan,
         debt_ns=facts.debt_ns,
         memory_sharing=slot.memory_sharing,
         parking=replace(slot.parking),

@@ -5,10 +5,10 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from orion.node_agent.clients import connections
 from orion.node_agent.clients.connections import Connection, OnEvent, OnMessage
 from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.messages import Notice
+from orion.node_agent.clients.notices import Notices
 from orion.node_agent.slots.slot import SOCKET, Slot
 
 _HELLO_SECONDS = 5.0
@@ -23,7 +23,7 @@ class Arrivals:
         on_message: of each connection, as `Connection` takes it; it must call `settle` at the first message.
         on_end: of each connection; it must call `settle` if there was no first message.
         on_writable: of each connection.
-        on_notice: called with the notice of a connection that brings nothing else.
+        on_notice: called with each datagram that is a notice.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Arrivals:
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
         self._loop = asyncio.get_running_loop()
         self._entrances: dict[str, Entrance] = {}
+        self._notices: dict[str, Notices] = {}
         self._undecided: dict[Connection, tuple[Slot, asyncio.TimerHandle | None]] = {}
 
     def __contains__(self, connection: Connection) -> bool:
@@ -50,16 +51,23 @@ class Arrivals:
         Raises:
             OSError: the socket cannot be opened.
         """
-        arrived = partial(self._arrived, slot)
-        self._entrances[slot.name] = Entrance(slot.directory, SOCKET, self._pending_max, arrived)
+        notices = Notices(slot.directory, partial(self._on_notice, slot))
+        try:
+            entrance = Entrance(slot.directory, SOCKET, self._pending_max, partial(self._connect, slot))
+        except BaseException:
+            notices.close()
+            raise
+        self._entrances[slot.name], self._notices[slot.name] = entrance, notices
 
     def close(self, slot: Slot) -> None:
-        """Close a slot's socket."""
+        """Close a slot's sockets."""
         self._entrances.pop(slot.name).close()
+        self._notices.pop(slot.name).close()
 
     def refill(self, slot: Slot) -> None:
-        """Reset the rate limit of a slot's socket for a new container."""
+        """Reset the rate limits of a slot's sockets for a new container."""
         self._entrances[slot.name].refill()
+        self._notices[slot.name].refill()
 
     def gone(self) -> str | None:
         """Return the name of a slot whose socket file is gone; None: all exist."""
@@ -82,20 +90,10 @@ class Arrivals:
         """Close all sockets, and the connections that have not sent their first message."""
         for entrance in self._entrances.values():
             entrance.close()
+        for notices in self._notices.values():
+            notices.close()
         for connection in list(self._undecided):
             self._end(connection)
-
-    def _arrived(self, slot: Slot, sock: socket.socket) -> None:
-        # Most connections bring a notice, and it is there when they are accepted.
-        notice = connections.take_notice(sock)
-        if notice is None:
-            self._connect(slot, sock)
-            return
-        try:
-            self._on_notice(slot, notice)
-        finally:
-            sock.close()
-            self._entrances[slot.name].settled()
 
     def _connect(self, slot: Slot, sock: socket.socket) -> None:
         try:

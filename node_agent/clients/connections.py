@@ -8,14 +8,12 @@ kernel discards unexpected descriptors before they reach the agent.
 import array
 import asyncio
 import contextlib
-import ctypes
 import errno
 import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import get_args
 
 from orion.hook import join
 from orion.node_agent.clients import messages
@@ -26,7 +24,6 @@ _SEND_BUFFER = 16 * 1024
 """ In bytes; holds about three messages. The limit is low because each unread message can hold 250 descriptors. """
 
 _OUTBOX_MAX = 4
-_NOTICE_MAX = max(ctypes.sizeof(each) for each in get_args(messages.Notice))
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
 _RETRY_SECONDS = 0.02
 _CREDENTIALS = struct.Struct("iII")
@@ -196,30 +193,19 @@ class Connection:
         self._timers.append(self._loop.call_later(seconds, call))
 
 
-def take_notice(sock: socket.socket) -> messages.Notice | None:
-    """Read the message of a new connection if it has come already and is a notice; None: it is not, and is not read."""
-    with contextlib.suppress(OSError):
-        notice = messages.notice(sock.recv(_NOTICE_MAX + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        if notice is not None:
-            sock.recv(1)  # the rest is dropped; unread, it would make the close look like an error to the peer
-            return notice
-    return None
-
-
-def listen(directory: os.PathLike[str], name: str, mode: int, backlog: int) -> socket.socket:
-    """Listen on a SEQPACKET socket in ``directory``, replacing a stale one.
+def bind(directory: os.PathLike[str], name: str, mode: int, kind: socket.SocketKind) -> socket.socket:
+    """Return a socket that is bound in ``directory``, and replaces a stale one.
 
     The path goes through /proc, because the address of a UNIX socket holds only 107 bytes.
     """
     folder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        sock = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
             sock.bind(f"/proc/self/fd/{folder}/{name}")
             os.chmod(name, mode, dir_fd=folder)
-            sock.listen(backlog)
         except BaseException:
             sock.close()
             raise

@@ -33,7 +33,8 @@ class Entrance:
         self, directory: Path, name: str, pending_max: int, on_arrival: Callable[[socket.socket], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sock = connections.listen(directory, name, 0o666, _BACKLOG)
+        self._sock = connections.bind(directory, name, 0o666, socket.SOCK_SEQPACKET)
+        self._sock.listen(_BACKLOG)
         self._path = directory / name
         self._identity = connections.identity(self._path)
         self._pace = TokenBucket(_ACCEPTS_BURST, _ACCEPTS_PER_SECOND, self._loop.time)

@@ -150,7 +150,7 @@ def _slots(gpus: Iterable[GpuView]) -> Iterator[Metric]:
         limit.add_metric(labels, slot.grant.limit_milli / 1_000)
         if slot.role is layout.Role.BE:
             request.add_metric(labels, slot.grant.request_milli / 1_000)
-            turns.add_metric(labels, slot.grant.plan is not None)
+            turns.add_metric(labels, slot.plan is not None)
     yield from (request, limit, turns, *_parking(gpus))
     yield from _usage([slot for slot in slots if slot.clients])
 

@@ -8,18 +8,18 @@ word's width.
 import secrets
 import struct
 import threading
-from collections.abc import Callable
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 from orion.hook import layout
-from orion.node_agent.pages import descriptors, futex
+from orion.node_agent.pages import descriptors
+from orion.node_agent.pages.futex import Futex
 from orion.node_agent.pages.page_header import header
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
 _GRANT = struct.Struct("<QII2Q4I2I7Q2IQ")
-_NO_PLAN = (0,) * 6
+_SEQUENCE, _PLAN = struct.Struct("<Q"), struct.Struct("<6Q")
+_NO_PLAN: tuple[int, ...] = (0,) * 6
 _WORD_MAX = 2**32 - 1
 
 
@@ -38,10 +38,7 @@ def _fence() -> None:
 
 
 class Grant(NamedTuple):
-    """What the clients of a slot may do; times in nanoseconds, memory in bytes (0: no limit).
-
-    A tuple, as Plan, because early ends of turns change them often, and a frozen dataclass takes five times as long.
-    """
+    """What the clients of a slot may do, apart from its turns; times in nanoseconds, memory in bytes (0: no limit)."""
 
     role: layout.Role
     window_share_ns: int
@@ -50,8 +47,6 @@ class Grant(NamedTuple):
     """ The part of the GPU's time that the slot is sure to get, in thousandths; 0: none. """
     limit_milli: int = 0
     """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
-    plan: Plan | None = None
-    """ be: its turns; None: the slot waits for no other slot. """
     memory_wait_ns: int = 0
     """ How long an allocation waits for others to leave a full GPU. """
     parks: bool = False
@@ -60,13 +55,6 @@ class Grant(NamedTuple):
     """ be: whether device allocations become managed memory. """
     memory_request_bytes: int = 0
     """ unified: the most of each process that is not managed. """
-
-
-def _grant_structure(grant: Grant, sequence: int) -> bytes:
-    limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0)
-    plan = grant.plan.words if grant.plan else _NO_PLAN
-    moving = (grant.unified, 0, grant.memory_request_bytes)
-    return _GRANT.pack(sequence, grant.role, grant.parks, *limits, 0, 0, *plan, grant.memory_wait_ns, *moving)
 
 
 class _AgentPage:
@@ -89,14 +77,10 @@ class _AgentPage:
         first = header(self.kind, gpu)
         self._memory[: len(first)] = first
 
-    def _publish(self, structure: Callable[[int], bytes]) -> None:
-        """Write the copy that is not current, then make this copy current.
-
-        `structure` gets the new sequence number.
-        """
-        self._sequence += 1
+    def _publish(self, copy: bytes | bytearray) -> None:
+        """Write the copy that is not current, then make this copy current."""
         other = 1 - (self._words[self.current_offset // 4] & 1)
-        copy, begin = structure(self._sequence), self.copy_offset + other * self.copy_size
+        begin = self.copy_offset + other * self.copy_size
         self._memory[begin : begin + len(copy)] = copy
         _fence()
         self._words[self.current_offset // 4] = other
@@ -120,7 +104,8 @@ class PolicyPage(_AgentPage):
 
     def write(self, policy: Policy) -> None:
         """Make ``policy`` the current one."""
-        self._publish(policy.structure)
+        self._sequence += 1
+        self._publish(policy.structure(self._sequence))
 
     def count(self, hp_clients: int, be_clients: int) -> None:
         """Write how many clients of each role live on the GPU."""
@@ -144,7 +129,8 @@ class GrantPage(_AgentPage):
     copy_offset = layout.offset(layout.GrantPage, "copy")
     copy_size = layout.GrantPage.copy.size // 2
 
-    _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan")
+    _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan") // 4
+    _turns: ClassVar[int] = layout.offset(layout.Grant, "turn_begin_ns")
     _epoch: ClassVar[int] = layout.offset(layout.GrantPage, "credit_epoch") // 4
     _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
     _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
@@ -157,10 +143,31 @@ class GrantPage(_AgentPage):
         self.epoch = secrets.randbits(31) + 1
         """ Tells this page's credits from those of an earlier agent's page. """
         self._words[self._epoch] = self.epoch
+        self._copy, self._plan_words = bytearray(), _NO_PLAN
+        self._waiting = Futex(self._memory, 4 * self._plan)
 
     def write(self, grant: Grant) -> None:
-        """Make ``grant`` the current one."""
-        self._publish(partial(_grant_structure, grant))
+        """Make ``grant`` the current one; the turns stay."""
+        limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0, 0, 0)
+        moving = (grant.memory_wait_ns, grant.unified, 0, grant.memory_request_bytes)
+        self._copy = bytearray(_GRANT.pack(0, grant.role, grant.parks, *limits, *self._plan_words, *moving))
+        self._publish_copy()
+
+    def write_plan(self, plan: Plan | None) -> None:
+        """Change the slot's turns, and wake the clients that wait for one; None: the slot waits for no other slot.
+
+        Early ends of turns change the turns of all slots of a GPU, so this must take little time.
+        """
+        self._plan_words = plan.words if plan else _NO_PLAN
+        _PLAN.pack_into(self._copy, self._turns, *self._plan_words)
+        self._publish_copy()
+        self._words[self._plan] = (self._words[self._plan] + 1) & _WORD_MAX
+        self._waiting.wake_all()
+
+    def _publish_copy(self) -> None:
+        self._sequence += 1
+        _SEQUENCE.pack_into(self._copy, 0, self._sequence)
+        self._publish(self._copy)
 
     def credit(self, index: int) -> int:
         """Return how much memory the client of that index may hold, in MiB."""
@@ -191,8 +198,3 @@ class GrantPage(_AgentPage):
     def set_returning(self, mib: int) -> None:
         """Write how much of what is free others have been let back into; an hp slot asks before it takes any."""
         self._words[self._returning] = max(0, min(mib, _WORD_MAX))
-
-    def announce_plan(self) -> None:
-        """Wake the clients that wait for their turn: the plan has changed."""
-        self._words[self._plan // 4] = (self._words[self._plan // 4] + 1) & 0xFFFFFFFF
-        futex.wake_all(self._memory, self._plan)

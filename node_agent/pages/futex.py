@@ -5,10 +5,16 @@ import platform
 
 _SYS_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), -1)
 _WAKE, _ALL = 1, 2**31 - 1
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.PyDLL(None)
+""" Keeps the interpreter's lock: waking others takes no longer than giving the lock up and taking it again. """
 
 
-def wake_all(memory: memoryview, offset: int) -> None:
-    """Wake all that wait for the 32-bit word at ``offset`` of a writable page. On unknown machines nothing happens."""
-    word = ctypes.c_uint32.from_buffer(memory, offset)
-    _libc.syscall(_SYS_FUTEX, ctypes.byref(word), _WAKE, _ALL, None, None, 0)
+class Futex:
+    """A 32-bit word of a writable page, at ``offset``."""
+
+    def __init__(self, memory: memoryview, offset: int) -> None:
+        self._word = ctypes.byref(ctypes.c_uint32.from_buffer(memory, offset))
+
+    def wake_all(self) -> None:
+        """Wake all that wait for the word. On unknown machines nothing happens."""
+        _libc.syscall(_SYS_FUTEX, self._word, _WAKE, _ALL)

@@ -36,12 +36,15 @@ class Plan(NamedTuple):
 
     def passed(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
         """Return how much of an interval lies in the slot's turns, and how many of them begin in it."""
-        first, last = self.turn
+        (first, last), (begin, end) = self.turn, self.next
         time = max(0, min(end_ns, last) - max(begin_ns, first))
         begun = int(first < last and begin_ns <= first < end_ns)
-        if self.next[0] < end_ns:
-            time += self._repeated(end_ns) - self._repeated(begin_ns)
-            begun += self._repetitions(end_ns) - self._repetitions(begin_ns)
+        if begin < end_ns and begin < end:
+            time += self._repeated(end_ns)
+            begun += self._repetitions(end_ns)
+            if begin < begin_ns:
+                time -= self._repeated(begin_ns)
+                begun -= self._repetitions(begin_ns)
         return time, begun
 
     def time(self, begin_ns: int, end_ns: int) -> int:
@@ -53,14 +56,11 @@ class Plan(NamedTuple):
         return self.passed(begin_ns, end_ns)[1]
 
     def _repetitions(self, now_ns: int) -> int:
-        """Return how many of the repeated turns have begun before ``now_ns``."""
-        begin, end = self.next
-        return (now_ns - 1 - begin) // self.cycle_ns + 1 if begin < now_ns and begin < end else 0
+        """Return how many of the repeated turns have begun before ``now_ns``, which is after the begin of the first."""
+        return (now_ns - 1 - self.next[0]) // self.cycle_ns + 1
 
     def _repeated(self, now_ns: int) -> int:
-        """Return the time in the repeated turns before ``now_ns``."""
+        """Return the time in the repeated turns before ``now_ns``, which is after the begin of the first."""
         begin, end = self.next
-        if now_ns <= begin or end <= begin:
-            return 0
         cycles, rest = divmod(now_ns - begin, self.cycle_ns)
         return cycles * (end - begin) + min(rest, end - begin)

@@ -67,7 +67,7 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
         memory_limit_bytes=view.grant.memory_limit_bytes,
         window_share_us=view.grant.window_share_ns // 1000,
         clients=[_client(client) for client in view.clients],
-        held=view.grant.plan is not None and not view.grant.plan.has_turn(time.monotonic_ns()),
+        held=view.plan is not None and not view.plan.has_turn(time.monotonic_ns()),
         profile_kernels=view.profile_kernels,
         learnt_kernels=view.learnt_kernels,
         request=view.grant.request_milli / 1_000,

@@ -122,7 +122,7 @@ class Account:
     @property
     def owed_ns(self) -> float:
         """The balance now, between two checks."""
-        return self.balance_ns + self.due_ns - self.held_ns
+        return self.balance_ns + self.due_ns - max(0.0, self.turns_ns - self.handover_ns * self.turns)
 
     @property
     def held_ns(self) -> float:

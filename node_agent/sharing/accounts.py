@@ -1,6 +1,7 @@
 """What the be slots of a GPU want and what they are owed: the bookkeeping of turns. account.py has that of one slot."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from orion.node_agent.sharing.account import LONE_NS, LONG_PIECE_NS, Account, Demand
@@ -32,6 +33,11 @@ class Accounts(dict[str, Account]):
     def divide(self) -> None:
         """Divide the time again: what slots want has changed, or what they may have."""
         self.taken = {name: window for name, window in self.windows.items() if name in self and self[name].wants}
+        if not self.taken:
+            self.shares, self.apart, self.are_full = _divided(
+                tuple([(name, each.request, each.limit, each.wants, bool(each.clients)) for name, each in self.items()])
+            )
+            return
         others = {name: claim for name, claim in self.claims().items() if name not in self.taken}
         found = due(others, max(0.0, 1.0 - sum(window.length for window in set(self.taken.values()))))
         self.apart = {name: share for name, share in found.items() if share > 0}
@@ -138,6 +144,23 @@ class Accounts(dict[str, Account]):
         if least_debt < 0 and self.are_full:
             for account in wanting:
                 account.balance_ns -= least_debt
+
+
+@lru_cache(maxsize=512)
+def _divided(
+    slots: tuple[tuple[str, float, float, bool, bool], ...],
+) -> tuple[Mapping[str, float], Mapping[str, float], bool]:
+    """Return the shares of all slots, those of the slots that want the GPU, and whether they want all time.
+
+    The same slots come again and again with the same claims, since they hand back and ask.
+
+    Args:
+        slots: name, request, limit, whether it wants the GPU and whether it has clients.
+    """
+    found = due({name: Claim(request, limit, wants) for name, request, limit, wants, has in slots if has or wants})
+    shares = {slot[0]: found.get(slot[0], 0.0) for slot in slots}
+    apart = {name: share for name, share in found.items() if share > 0}
+    return MappingProxyType(shares), MappingProxyType(apart), is_full(found)
 
 
 def is_full(shares: Mapping[str, float]) -> bool:

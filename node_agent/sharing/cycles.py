@@ -101,7 +101,7 @@ class Cycles:
         }
         apart = self._accounts.apart
         full = self._accounts.are_full and apart
-        whole = total(rest, apart) / total(apart, apart) if full else begin_ns - now_ns
+        whole = total(rest, apart) / sum(apart.values()) if full else begin_ns - now_ns
         return {
             name: account.owed_ns + apart.get(name, 0.0) * whole - rest.get(name, 0)
             for name, account in self._accounts.items()

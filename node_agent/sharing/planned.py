@@ -34,16 +34,17 @@ class Planned:
 
     def under_way(self, now_ns: int) -> dict[str, Turn]:
         """Return the turns of the cycle under way; those that have passed and those to come, too."""
-        if now_ns < self.boundary_ns:
-            return {name: plan.turn for name, plan in self.plans.items()}
+        return {name: self.turn_under_way(name, now_ns) for name in self.plans}
+
+    def turn_under_way(self, name: str, now_ns: int) -> Turn:
+        """Return a slot's turn in the cycle under way."""
+        plan = self.plans[name]
+        begin, end = plan.next
+        if now_ns < self.boundary_ns or begin == end:
+            return plan.turn
         past = (now_ns - self.boundary_ns) // self.length_ns * self.length_ns
-        return {name: _repeated(plan, past) for name, plan in self.plans.items()}
+        return begin + past, end + past
 
     def until(self, now_ns: int) -> int:
         """Return the end of the plans, or ``now_ns`` if that is earlier."""
         return min([now_ns, *(plan.until_ns for plan in self.plans.values())])
-
-
-def _repeated(plan: Plan, past_ns: int) -> Turn:
-    begin, end = plan.next
-    return plan.turn if begin == end else (begin + past_ns, end + past_ns)

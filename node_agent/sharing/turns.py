@@ -54,7 +54,7 @@ class Turns:
         self._order: list[str] = []
         """ The order of turns in a cycle. """
         self._settled_ns = 0
-        self._looked_ns = 0
+        self._looked_ns = self._restarted_ns = 0
 
     @property
     def plans(self) -> Mapping[str, Plan]:
@@ -99,14 +99,26 @@ class Turns:
         for name, demand in demands.items():
             plan = self.plans.get(name)
             self._accounts[name].note(demand, now_ns, plan is not None and plan.has_turn(now_ns), average_ns)
+        before = self._accounts.shares
         self._accounts.divide()
         self.look_ns = self._next_look_ns(part)
         self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns)
         self.competing = self._accounts.compete(now_ns)
         if self.competing:
-            self._plan(now_ns)
+            if not self._are_fresh(now_ns, before):
+                self._plan(now_ns)
         else:
             self._wait(now_ns)
+
+    def _are_fresh(self, now_ns: int, before: Mapping[str, float]) -> bool:
+        """Return whether the plans may stay: a slot has just handed back or asked, and nothing asks for corrections.
+
+        Args:
+            now_ns: the present time.
+            before: the shares until now.
+        """
+        is_steady = self.look_ns == STEADY_LOOK_NS and self._accounts.shares is before
+        return is_steady and now_ns - self._restarted_ns < STEADY_LOOK_NS // 2
 
     def _next_look_ns(self, part: float) -> int:
         """Return the time until the next check.
@@ -179,7 +191,7 @@ class Turns:
         shares = self._accounts.apart
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
         passed = span[1] - span[0]
-        whole = total(times, shares) / total(shares, shares) if self._accounts.are_full and shares else passed
+        whole = total(times, shares) / sum(shares.values()) if self._accounts.are_full and shares else passed
         for name in times.keys() & shares.keys():
             self._accounts[name].due_ns += shares[name] * whole
         self._settled_ns = now_ns
@@ -190,7 +202,7 @@ class Turns:
         """Return when a slot's turn ends; a turn that lasts ends once it was as long as others."""
         if holder is None:
             return now_ns
-        begin, end = self._planned.under_way(now_ns)[holder]
+        begin, end = self._planned.turn_under_way(holder, now_ns)
         usual = round(self._accounts.shares[holder] * self._planned.length_ns + self._accounts[holder].handover_ns)
         return max(now_ns, min(end, begin + usual))
 
@@ -235,6 +247,7 @@ class Turns:
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
     ) -> None:
         """Begin a cycle at ``begin_ns``: ``first``, then the slot behind ``after``. ``kept`` runs until then."""
+        self._restarted_ns = now_ns
         if self._accounts.taken:
             self._order = self._ordered()
             self._plan_around(now_ns, first, kept)
@@ -242,4 +255,4 @@ class Turns:
         order = [name for name in self._ordered() if name != first]
         index = order.index(after) + 1 if after in order else 0
         self._order = [*([first] if first else []), *order[index:], *order[:index]]
-        self._write(now_ns, begin_ns, {kept: (self._planned.under_way(now_ns)[kept][0], begin_ns)} if kept else {})
+        self._write(now_ns, begin_ns, {kept: (self._planned.turn_under_way(kept, now_ns)[0], begin_ns)} if kept else {})

@@ -22,7 +22,8 @@ from orion.node_agent.slots.knowledge import Knowledge
 from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import SlotParking
 
-SOCKET = "agent.sock"
+SOCKET, NOTICES = "agent.sock", "notices.sock"
+""" Where clients join, and where they send what needs no answer. """
 
 JOINS_BURST = 512
 """ How many clients may join a slot at once: all clients of a GPU. """
@@ -75,6 +76,8 @@ class Slot:
         """ Where the memory of its processes is. """
         self.page = agent_pages.GrantPage(gpu)
         self.grant = agent_pages.Grant(role, 0, 0)
+        self.plan: Plan | None = None
+        """ be: its turns; None: the slot waits for no other slot. """
         self.page.write(self.grant)
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
@@ -146,9 +149,9 @@ class Slot:
 
     def set_plan(self, plan: Plan | None) -> None:
         """Change the slot's turns; None: it waits for no other slot."""
-        if plan != self.grant.plan:
-            self._write(self.grant._replace(plan=plan))
-            self.page.announce_plan()
+        if plan != self.plan:
+            self.plan = plan
+            self.page.write_plan(plan)
 
     def _write(self, grant: agent_pages.Grant) -> None:
         self.grant = grant

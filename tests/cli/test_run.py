@@ -80,7 +80,7 @@ def test_the_environment_is_that_of_a_client(root: Path) -> None:
     assert preload.endswith("liborion_hook.so")
     assert library_path.split(":")[0].endswith("sim")
     assert gpu.startswith("GPU-")
-    assert files == ["agent.sock"]
+    assert files == ["agent.sock", "notices.sock"]
 
 
 def test_the_first_run_starts_an_agent_and_the_next_finds_it(root: Path) -> None:

@@ -21,7 +21,8 @@ class SilentAgent:
     def __init__(self, tenants: LimitedTenants, stack: ExitStack) -> None:
         machine, self._stack = tenants.machine, stack
         directory = machine.root / "gpus" / machine.uuids[0] / "be-0"
-        self._listening = stack.enter_context(connections.listen(directory, SOCKET, 0o666, 1024))
+        self._listening = stack.enter_context(connections.bind(directory, SOCKET, 0o666, socket.SOCK_SEQPACKET))
+        self._listening.listen(1024)
         self._listening.settimeout(DEADLINE)
 
     def next_request(self) -> socket.socket:

@@ -58,7 +58,7 @@ def check_inside(tenants: Tenants, gpus: GpuNode, name: str) -> None:
     assert reached(process) == sorted([*read_only, ("/run/orion-sim", True)])
     inside = process / "root"
     sockets = [path for path in inside.glob("run/orion/**/*") if path.is_socket()]
-    assert sockets == [inside / slot[1:] / "agent.sock"]
+    assert sorted(sockets) == [inside / slot[1:] / name for name in ("agent.sock", "notices.sock")]
     assert not list((inside / mps[1:]).iterdir())  # the GPU is not in mode mps
     for folder in (slot, mps, "/run/orion/lib", "/run/orion", "/"):
         with pytest.raises(OSError, match="Read-only file system"):

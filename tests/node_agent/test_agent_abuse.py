@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from orion.hook import join, layout
+from orion.node_agent.slots.slot import NOTICES
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello, send_with_fds
 
@@ -119,6 +120,17 @@ def _view(directory: Path) -> None:
             os.close(descriptor)
 
 
+def _notices(directory: Path) -> None:
+    turn = bytes(join.Turn(head(join.MessageType.TURN), join.TurnWish.HANDED_BACK, 0))
+    zero = os.open("/dev/zero", os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock, contextlib.suppress(OSError):
+        sock.connect(str(directory / NOTICES))
+        for message in [turn, b"", random.randbytes(len(turn)), random.randbytes(4096), hello()] * 20:
+            sock.send(message)
+            socket.send_fds(sock, [message], [zero] * 100)
+    os.close(zero)
+
+
 @contextlib.contextmanager
 def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> Iterator[None]:
     over = threading.Event()
@@ -138,8 +150,8 @@ def flood(attack: Callable[[Path], None], directory: Path, threads: int = 4) -> 
 
 @pytest.mark.parametrize(
     "attack",
-    [_join_again_and_again, _send_garbage, _report, _view],
-    ids=["joins", "garbage", "reports", "views"],
+    [_join_again_and_again, _send_garbage, _report, _view, _notices],
+    ids=["joins", "garbage", "reports", "views", "notices"],
 )
 def test_a_flood_delays_no_other_slot(agent: AgentProcess, attack: Callable[[Path], None]) -> None:
     before = agent.descriptors()

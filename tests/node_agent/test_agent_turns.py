@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,7 +11,7 @@ from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, current_grant
-from tests.node_agent.turn_reading import has_turn, takes_turns, wish
+from tests.node_agent.turn_reading import has_turn, takes_turns, wish, wish_by_connection
 
 STEP_SECONDS = 0.0005
 
@@ -91,7 +91,10 @@ def test_a_limit_holds_a_slot_that_is_alone(agent: AgentProcess) -> None:
         eventually(lambda: not has_turn(client), "its turn is over")
 
 
-def test_a_turn_that_is_handed_back_passes_on_and_comes_back_when_asked_for(agent: AgentProcess) -> None:
+@pytest.mark.parametrize("wish", [wish, wish_by_connection], ids=["datagrams", "connections, as older hooks do"])
+def test_a_turn_that_is_handed_back_passes_on_and_comes_back_when_asked_for(
+    wish: Callable[[ProtocolClient, join.TurnWish], None], agent: AgentProcess
+) -> None:
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(ProtocolClient(agent.slot(f"be-{i}")).join()) for i in range(2)]
         stack.enter_context(gpu_for(clients))

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -65,7 +66,7 @@ def test_a_socket_that_cannot_be_made_keeps_no_descriptor(tmp_path: Path, monkey
     monkeypatch.setattr("orion.node_agent.clients.connections.socket.socket", none_left)
     before = held_open(tmp_path)
     with pytest.raises(OSError, match="no descriptors"):
-        connections.listen(tmp_path, "agent.sock", 0o666, 1)
+        connections.bind(tmp_path, "agent.sock", 0o666, socket.SOCK_SEQPACKET)
     assert held_open(tmp_path) <= before
 
 

@@ -1,9 +1,16 @@
 """What a client's grant says about its slot's turns, and the messages by which a client hands back and asks."""
 
+import fcntl
+import os
+import socket
+import struct
+import termios
 import time
 
 from orion.hook import join
+from orion.node_agent.slots.slot import NOTICES
 from tests.node_agent.protocol_client import ProtocolClient, connect, current_grant, head
+from tests.waiting import DEADLINE
 
 
 def takes_turns(client: ProtocolClient) -> bool:
@@ -31,6 +38,26 @@ def has_turn(client: ProtocolClient) -> bool:
 
 def wish(client: ProtocolClient, wanted: join.TurnWish) -> None:
     """Hand back the slot's turn, or ask for one; return once the agent has read it."""
+    folder = os.open(client.directory, os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)), f"/proc/self/fd/{folder}/{NOTICES}")
+            end = time.monotonic() + DEADLINE
+            while _unread(sock):
+                assert time.monotonic() < end, "the agent does not read the message"
+                time.sleep(0.00005)  # so soon that a client can ask at once after it has handed back
+    finally:
+        os.close(folder)
+
+
+def _unread(sock: socket.socket) -> int:
+    """Return how many bytes of what a socket has sent nobody has read."""
+    (found,) = struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0" * 4))
+    return int(found)
+
+
+def wish_by_connection(client: ProtocolClient, wanted: join.TurnWish) -> None:
+    """Do the same as a hook that finds no socket for datagrams."""
     with connect(client.directory) as sock:
         sock.send(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)))
         assert sock.recv(1) == b""

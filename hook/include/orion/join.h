@@ -23,9 +23,12 @@
  *
  * A HELLO for the layouts 0 to 0 asks whether an agent answers: it is always REFUSED (hook/starting/await_agent.c).
  *
- * A be thread that waits for an hp client with a stale heartbeat opens a second connection and sends SUSPECT. The agent
- * then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands back the rest of
- * its slot's turn, or asks for a turn. A client whose credit of memory does not suffice sends MEMORY; the agent answers
+ * What needs no answer is a datagram to a second socket, notices.sock; the agent also reads it on a connection to the first
+ * one, where hooks send it that find no second one. A be thread that waits for an hp client with a stale heartbeat sends
+ * SUSPECT. The agent then checks whether the hp client's process is stopped. In the same way a be client sends TURN: it hands
+ * back the rest of its slot's turn, or asks for a turn.
+ *
+ * A client whose credit of memory does not suffice opens a second connection and sends MEMORY; the agent answers
  * CREDIT after it has written the client's credit into the grant page, and closes that connection. An hp client that has
  * the credit, but finds no room on the GPU, sends ROOM in the same way: YES means that the room is free now, LATER that others
  * are leaving, NO that nobody will.
