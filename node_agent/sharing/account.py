@@ -3,9 +3,10 @@
 At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
 it was due is its balance. What a slot did not want is not owed to it.
 
-What a client reports counts in two ways only: for what a handover costs the slot, within narrow bounds, and where a
-slot's work ran on long after its turns, no more than the time that has passed. The hook writes these reports. A client
-that changes its own hook's words can hide work that runs on, and can gain no other time.
+What a client reports counts in two ways only: for what a handover costs the slot, within narrow bounds, and where its
+pieces are longer than its usual turns and run on, no more than the time that has passed. Long pieces that fit into
+turns are charged whole, by the agent's clock: a client begins none in the last half piece of a turn. The hook writes
+these reports. A client that changes its own hook's words can hide work that runs on, and can gain no other time.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from orion.node_agent.sharing.last_second import SECOND_NS, LastSecond
 
 LONG_PIECE_NS = 2_000_000
-""" Clients close their valve half a piece before a turn ends. For longer pieces the agent counts what runs on, too. """
+""" Clients close their valve half a piece before a turn ends. The agent charges what runs on of longer ones. """
 LONE_NS = 1_000_000_000
 """ A slot still competes for this time after it last wanted the GPU. """
 
@@ -102,6 +103,10 @@ class Account:
     """ With a limit: how much it used the GPU in the second before the last check. """
     most_owed_ns: int = _MOST_OWED_NS
     """ Where memory moves, a slot without a turn is owed more within a cycle. """
+    usual_turn_ns: float = 0.0
+    """ How long its turns are if it is owed nothing. """
+    beyond_ns: float = 0.0
+    """ How much longer than a turn the pieces are that begin in it, if they are long and fit into usual turns. """
     cycle_ns: int = 0
     repeats: float = 1.0
     """ The length of the planned cycles, and how many of them pass until the next check. """
@@ -200,9 +205,9 @@ class Account:
             held_ns: the time of its turns since the last check, less hp's part.
             reported_ns: what its clients report.
         """
-        if self.piece_ns <= LONG_PIECE_NS:
+        if self.piece_ns <= max(LONG_PIECE_NS, self.usual_turn_ns):
             self.arrears_ns = 0.0
-            return 0.0
+            return self.beyond_ns * self.turns
         arrears = self.arrears_ns + held_ns - reported_ns
         self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(self.piece_ns, _MOST_DEBT_NS))))
         return max(0.0, -arrears)

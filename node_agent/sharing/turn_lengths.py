@@ -12,9 +12,11 @@ Pieces that would need a longer cycle than `_LONGEST_CYCLE_NS` do not fit into t
 debt, and has fewer turns.
 """
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
+from orion.node_agent.sharing.account import LONG_PIECE_NS, Account
 from orion.node_agent.sharing.accounts import Accounts, is_full
 
 _PIECES = 20
@@ -123,7 +125,11 @@ def next_lengths(
     whole = room_ns - sum(lost.values()) if full else room_ns
     lengths = {}
     for name, share in shares.items():
-        length = min(share * whole + corrections[name], accounts[name].allowance_ns)
+        account, usual = accounts[name], share * whole
+        account.usual_turn_ns = usual
+        length = min(usual + corrections[name], account.allowance_ns)
+        if length < account.piece_ns <= min(usual, account.allowance_ns):  # a part of a piece would run on
+            length = account.piece_ns if length > account.piece_ns / 2 else 0.0
         if length >= shortest_ns:
             lengths[name] = length
     if not lengths and full:  # all are in debt, or at their limits
@@ -134,8 +140,18 @@ def next_lengths(
     fitted = _fitted(lengths, growing, usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}
     if len(shares) > 1 and any(piece > _SHORT_NS for piece in pieces.values()):
-        fitted = in_whole_pieces(fitted, pieces, usable)
+        fits = {name for name, piece in pieces.items() if piece <= accounts[name].usual_turn_ns}
+        fitted = in_whole_pieces(fitted, pieces, usable, fits)
+    for name, length in fitted.items():
+        accounts[name].beyond_ns = _beyond(length, accounts[name])
     return {name: round(length + lost[name]) for name, length in fitted.items()}
+
+
+def _beyond(length_ns: float, account: Account) -> float:
+    """Return by how much the pieces that begin in a turn end after it: clients begin none in the last half piece."""
+    if not LONG_PIECE_NS < account.piece_ns <= account.usual_turn_ns:
+        return 0.0
+    return max(0.0, max(1, round(length_ns / account.piece_ns)) * account.piece_ns - length_ns)
 
 
 def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> dict[str, float]:
@@ -148,25 +164,30 @@ def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> d
     return {name: length * scale if name in growing else length for name, length in lengths.items()}
 
 
-def in_whole_pieces(lengths: Mapping[str, float], pieces: Mapping[str, int], usable_ns: float) -> dict[str, float]:
+def in_whole_pieces(
+    lengths: Mapping[str, float], pieces: Mapping[str, int], usable_ns: float, fits: Set[str] = frozenset()
+) -> dict[str, float]:
     """Return lengths of turns that hold whole pieces; the turns of the other slots take up the difference.
 
     Args:
         lengths: of the turns, by slot, as each slot is due and owed.
         pieces: the longest piece of each slot.
         usable_ns: what all turns may have together.
+        fits: slots whose turns hold one piece at least.
 
     Returns:
         the lengths; the same ones if the other slots would have no time left.
     """
-    whole = {
-        name: round(length / pieces[name]) * float(pieces[name])
-        for name, length in lengths.items()
-        if _SHORT_NS < pieces[name] < length
-    }
-    before, after = sum(lengths[name] for name in whole), sum(whole.values())
-    others = sum(lengths.values()) - before
-    left = min(others + before - after, usable_ns - after)
-    if not whole or left < 0 or (others and left < others / 2):
-        return dict(lengths)
-    return {name: whole.get(name, length * left / others if others else length) for name, length in lengths.items()}
+    for rounded, names in ((round, lengths.keys()), (math.floor, fits)):
+        whole = {
+            name: max(1, rounded(length / pieces[name])) * float(pieces[name])
+            for name, length in lengths.items()
+            if pieces[name] > _SHORT_NS and name in names and (pieces[name] < length or name in fits)
+        }
+        before, after = sum(lengths[name] for name in whole), sum(whole.values())
+        others = sum(lengths.values()) - before
+        left = min(others + before - after, usable_ns - after)
+        if whole and left >= 0 and (not others or left >= others / 2):
+            scale = left / others if others else 1.0
+            return {name: whole.get(name, length * scale) for name, length in lengths.items()}
+    return dict(lengths)

@@ -27,13 +27,15 @@ class Tenant:
     """A slot that always has work, in kernels of that length; 0: so short that they end with the turn."""
 
     kernel_ns: int
+    honesty: float = 1.0
+    """ The part of its GPU time that it reports. """
     left_ns: int = 0
     reported_ns: int = 0
     used: list[int] = field(default_factory=lambda: [0])
 
     def demand(self) -> Demand:
         reported, self.reported_ns = self.reported_ns, 0
-        return Demand(reported_ns=reported, piece_ns=self.kernel_ns, launched=True, waiting=True)
+        return Demand(reported_ns=round(reported * self.honesty), piece_ns=self.kernel_ns, launched=True, waiting=True)
 
     def works(self, plan: Plan | None, now: int) -> bool:
         """Return whether it has work on the GPU; begin a kernel if its valve is open (hook/src/be/turns.c)."""
@@ -101,3 +103,16 @@ def test_long_kernels_keep_their_share(kernels_ms: tuple[int, ...]) -> None:
     assert all(abs((each[-1] - each[2 * SECOND]) / whole - 1 / len(used)) < 0.025 for each in used)
     # Where a piece does not fit into a turn, the GPU alternates between two slots. Then the sum is about 0.9.
     assert whole > 0.94 * (8 - 2) * 1_000 * MS
+
+
+@pytest.mark.parametrize("honesty", [0.0, 0.5, 2.0, 1e9])
+@pytest.mark.parametrize("kernels_ms", [(0, 0, 3), (0, 3, 5), (0, 0, 8), (0, 15), (5, 5)])
+def test_wrong_reports_of_pieces_that_fit_into_turns_move_no_share(kernels_ms: tuple[int, ...], honesty: float) -> None:
+    def shares(of_the_last: float) -> list[float]:
+        tenants = {f"be-{index}": Tenant(length * MS) for index, length in enumerate(kernels_ms)}
+        tenants[f"be-{len(kernels_ms) - 1}"].honesty = of_the_last
+        run(tenants, 8)
+        used = [each.used[-1] - each.used[2 * SECOND] for each in tenants.values()]
+        return [100 * each / sum(used) for each in used]
+
+    assert shares(honesty) == pytest.approx(shares(1.0), abs=1.0)
