@@ -10,8 +10,9 @@ into the host's memory, beside those that are leaving.
 Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
 has had the least of the time that it is due. If not all fit, it takes the place of others that have had more, once
-these have stayed for the minimum time. Nobody overtakes it meanwhile: small tenants would keep a large one away for
-ever.
+these have stayed for the minimum time. Nobody overtakes it on its GPUs meanwhile: small tenants would keep a large one
+away for ever. No turn begins on a GPU while somebody moves there: if two left at a time, those who stay might not be
+enough to keep the GPU busy, and neither would leave sooner, because they share the link to the host.
 
 A tenant whose allocation finds no room leaves itself, and comes back in its turn with room for it. If there can never
 be so much, the allocation fails.
@@ -194,8 +195,9 @@ class _Deciding:
 
     def _let_back(self) -> None:
         away = [each for each in self._at[Place.AWAY] if not each.is_wished_away and not self._rests(each)]
+        awaited = set[str]()
         for tenant in sorted(away, key=lambda each: (not each.is_half, each.clock, each.since, each.name)):
-            if any(self._free(gpu) is None for gpu in tenant.gpus):
+            if awaited & tenant.gpus or any(self._free(gpu) is None for gpu in tenant.gpus):
                 continue
             size = self._return_size(tenant)
             if not self._is_possible(size):
@@ -204,7 +206,7 @@ class _Deciding:
                 self._back[tenant.name] = size
             else:
                 self._make_turn(tenant, size)
-                return
+                awaited |= tenant.gpus
 
     def _free(self, gpu: str) -> int | None:
         room = self._view.cards.get(gpu)
@@ -238,8 +240,14 @@ class _Deciding:
         others = [*self._returning(), *(each for each in self._here() if self._may_leave(each))]
         return leaving + sum(each.needs(gpu) for each in others)
 
+    def _somebody_moves(self, gpus: frozenset[str]) -> bool:
+        moving = [each.gpus for each in [*self._leaving(), *self._returning()]]
+        return any(gpus & each for each in [*moving, *(frozenset(size) for size in self._back.values())])
+
     def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> None:
         """Let others leave for a tenant whose turn it is, if that makes enough room for it."""
+        if self._somebody_moves(tenant.gpus):
+            return
         longest = sorted(
             (
                 each

@@ -8,6 +8,8 @@ from orion.node_agent.parking.view import Place
 
 _DEFAULT_RATE = 2 << 30
 """ Bytes a second: how fast a tenant leaves that has never left. """
+_SIMILAR = 2
+""" A change of a tenant says how long one takes that moves so many times as much, but no more. """
 _AT_ONCE_SECONDS = 1.0
 """ A tenant that begins to leave later does so because of a new process, and not because it was asked. """
 COUNTED = {"ParkRefused": "refused", "HostMemoryShort": "host_memory_short", "ParkLost": "lost"}
@@ -46,6 +48,7 @@ class Known:
     is_lost: bool = False
     leave_seconds: float | None = None
     back_seconds: float | None = None
+    """ How long it took to leave and to come back last; None: not known. """
     away_since: float | None = None
     away_seconds: float = 0.0
     """ How long it was away when it came back last. """
@@ -55,7 +58,9 @@ class Known:
     peak: dict[str, int] = field(default_factory=dict)
     """ The most that it has held, by GPU. """
     left: dict[str, int] = field(default_factory=dict)
-    """ What it held when it was asked to leave, by GPU. """
+    """ What it held when it was asked to leave, by GPU; what it lacked counts as if it had held that. """
+    moves_bytes: int = 0
+    """ What it really held then: that much moves. """
     silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
     """ Clients that have not answered, each with the words in its record by which it will show life. """
     lacks: dict[str, int] = field(default_factory=dict)
@@ -118,12 +123,17 @@ class Known:
 
     def leaving_seconds(self, held: int) -> float:
         """Return how long it takes to leave, as measured last, else as expected."""
-        return held / _DEFAULT_RATE if self.leave_seconds is None else self.leave_seconds
+        measured = self.leave_seconds if self._is_measured(held) else None
+        return held / _DEFAULT_RATE if measured is None else measured
 
     def change_seconds(self, held: int) -> float:
         """Return how long it takes to leave and come back, as measured last, else as expected."""
-        back = held / _DEFAULT_RATE / 2 if self.back_seconds is None else self.back_seconds
-        return self.leaving_seconds(held) + back
+        measured = self.back_seconds if self._is_measured(held) else None
+        return self.leaving_seconds(held) + (held / _DEFAULT_RATE / 2 if measured is None else measured)
+
+    def _is_measured(self, held: int) -> bool:
+        """Return whether its last change says how long one with so much takes: it may have left with less."""
+        return held <= _SIMILAR * self.moves_bytes
 
     def move(self, place: Place, now: float) -> None:
         """Note where the tenant is now."""

@@ -329,6 +329,7 @@ class Parking:
             return
         if away and present.known.place is Place.HERE:
             present.known.left = present.by_gpu()
+            present.known.moves_bytes = sum(member.held for member in present.members)
         for room in self._cards.values():
             room.cramped.drop(present.clients)
         present.known.asked = now

@@ -144,6 +144,23 @@ def test_the_next_takes_the_place_of_one_that_has_stayed() -> None:
     assert decide(view(0, away, replace(here, stayed=0.0), now=60.0)).leave == ()
 
 
+def test_no_turn_begins_on_a_gpu_while_somebody_moves_there() -> None:
+    away, here = tenant("away", Place.AWAY, 4), tenant("here", Place.HERE, 4, stayed=60.0)
+    for place in (Place.LEAVING, Place.RETURNING):
+        assert decide(view(0, away, here, tenant("moves", place, 1, coming={A: 0}))).leave == ()
+    assert decide(view(1, away, here, tenant("back", Place.AWAY, 1, stayed=-1.0))) == Wishes(back=("back",))
+    elsewhere = Tenant("moves", Place.LEAVING, 0.0, {B: GIB})
+    assert decide(View(1e3, {A: Room(0), B: Room(0)}, (away, here, elsewhere))).leave == ("here",)
+
+
+def test_who_waits_for_its_turn_on_one_gpu_keeps_nobody_away_from_another() -> None:
+    first, here = tenant("first", Place.AWAY, 4), tenant("here", Place.HERE, 4, change_seconds=1e3)
+    second = Tenant("second", Place.AWAY, 0.0, {B: 4 * GIB}, stayed=1.0)
+    both = Tenant("both", Place.AWAY, 0.0, {A: GIB, B: GIB}, stayed=0.5)
+    cards = {A: Room(2 * GIB), B: Room(4 * GIB)}
+    assert decide(View(1e3, cards, (first, here, second, both))).back == ("second",)
+
+
 def test_a_small_one_does_not_overtake_a_large_one_whose_turn_it_is() -> None:
     large = tenant("large", Place.AWAY, 8)
     small = tenant("small", Place.AWAY, 1, stayed=5.0)

@@ -37,6 +37,17 @@ def test_a_lie_of_once_keeps_no_room_for_ever() -> None:
     assert without_limit.wants() == {GPU: 8 * GIB}
 
 
+def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_memory_takes() -> None:
+    known = Known(0)
+    usual = known.change_seconds(4 * GIB)
+    known.moves_bytes = 300 << 20
+    for place, now in ((Place.LEAVING, 0.0), (Place.AWAY, 0.25), (Place.RETURNING, 0.25), (Place.HERE, 0.5)):
+        known.move(place, now)
+    assert known.change_seconds(300 << 20) == 0.25 + 0.5, "both since it was asked, at 0 s"
+    assert known.change_seconds(4 * GIB) == usual
+    assert known.leaving_seconds(4 * GIB) == Known(0).leaving_seconds(4 * GIB)
+
+
 @pytest.mark.parametrize(("moves", "then"), [(Place.LEAVING, Place.AWAY), (Place.RETURNING, Place.HERE)])
 def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> None:
     tenants, tenant = Tenants(), present(GIB, 512)
