@@ -1,5 +1,6 @@
 """More trainers than fit take turns beside hp: each one's part of the stays, their work together, and hp's latency."""
 
+import bisect
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from orion.bench.memory.table import Row
 from orion.bench.samples import completed_between, latencies_ms, percentile
 
 _SAMPLE_SECONDS = 0.25
+_PARTS = 10
 
 
 def measure(stage: Stage, setting: Density) -> dict[str, Any]:
@@ -87,4 +89,39 @@ def rows(run: dict[str, Any]) -> list[Row]:
             target = 1.02 if name == "all" and rank == 99 else None
             text = f"{now:.2f} / {before:.2f} = {now / before:.3f}"
             found.append(Row(f"hp p{rank} beside {name} over alone, ms", text, target, now / before))
+    return [*found, *_while_they_move(run)]
+
+
+def _while_they_move(run: dict[str, Any]) -> list[Row]:
+    """Return what changes cost hp: its requests of the whole time over those that came while nobody left or returned.
+
+    Both kinds of times alternate, with each change, so what else the machine does concerns both.
+    """
+    every, fit, settle = run["all"], run["setting"]["fit"], run["setting"]["settle_seconds"]
+    times = [sample[0] for sample in every["samples"]]
+    complete = [sum(sample[1:]) == fit for sample in every["samples"]]
+    parts: list[tuple[list[float], list[float]]] = [([], []) for _ in range(_PARTS)]
+    for at, latency in zip(every["arrivals"], latencies_ms(every["arrivals"], every["ends"]), strict=True):
+        after = bisect.bisect_left(times, at)
+        if at >= settle and 0 < after < len(times):
+            still, moving = parts[int((at - settle) * _PARTS / (every["seconds"] - settle))]
+            (still if complete[after - 1] and complete[after] else moving).append(latency)
+    found = list[Row]()
+    for rank in (50, 99):
+        ratios = sorted(percentile(still + moving, rank) / percentile(still, rank) for still, moving in parts if still)
+        still, moving = ([each for part in parts for each in part[kind]] for kind in (0, 1))
+        now, base, change = (percentile(each, rank) for each in (still + moving, still, moving))
+        name = f"hp p{rank} beside all, the whole time over the times without a change"
+        found += [
+            Row(f"{name}, ms", f"{now:.2f} / {base:.2f} = {now / base:.3f}", 1.02 if rank == 99 else None, now / base),
+            Row("the same in ten equal parts, median (range)", _spread(ratios)),
+            Row(
+                f"hp p{rank}, times of changes over the others, ms", f"{change:.2f} / {base:.2f} = {change / base:.3f}"
+            ),
+        ]
     return found
+
+
+def _spread(ratios: list[float]) -> str:
+    """Return the median of sorted ratios, and their range."""
+    return f"{percentile(ratios, 50):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})" if ratios else "none"
