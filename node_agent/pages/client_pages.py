@@ -138,8 +138,12 @@ class RecordPage:
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether a launch waits at the gate, or be work is in flight."""
-        return bool(self._words[self._waiting_since] or self._words[self._in_flight])
+        """Whether a launch waits for its turn, or be work is in flight."""
+        if self._words[self._in_flight]:
+            return True
+        # While the client leaves the GPU's memory, its launches wait until it is back.
+        leaves = self._words[self._parking] & 0xFF == layout.ParkingState.LEAVING
+        return bool(self._words[self._waiting_since]) and not leaves
 
     @property
     def gpu_ns(self) -> int:

@@ -2,6 +2,7 @@
 
 from ctypes import sizeof
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +66,17 @@ def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
     assert page.launches == raw.launches
     assert page.busy_ns(now) >= raw.busy_ns
     assert page.wants_gpu in (True, False)
+
+
+@pytest.mark.parametrize("in_flight", [0, 1])
+@pytest.mark.parametrize("state", list(layout.ParkingState))
+def test_who_leaves_the_gpus_memory_wants_the_gpu_only_for_work_in_flight(
+    state: layout.ParkingState, in_flight: int
+) -> None:
+    """Its launches wait until it is back, not for its turn: a turn would be of no use to it."""
+    raw = layout.RecordPage(waiting_since_ns=1, in_flight_ns=in_flight, parking=5 << 32 | state)
+    page = client_pages.RecordPage(memoryview(bytes(raw)))
+    assert page.wants_gpu == (state is not layout.ParkingState.LEAVING or bool(in_flight))
 
 
 @given(PAGE)
