@@ -7,8 +7,8 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
+from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.reserve import Reserve
-from orion.node_agent.parking.tenants import Present
 from orion.node_agent.parking.view import Place, Room
 from orion.node_agent.parking.wishes import RoomWishes
 from orion.node_agent.settings import AgentSettings
@@ -88,7 +88,9 @@ class GpuRoom:
         return GpuParking(self.free, self.reserve, dict(self._counts), dict(self._seconds))
 
     def is_granted(self, client: Client, size: int) -> bool:
-        """Return whether the grant allows a client an allocation, which the client counts as held while it asks."""
+        """Return whether a client may have an allocation, which it counts as held while it asks."""
+        if size > self._shared_gpu.gpu.memory_bytes:
+            return False
         limit = client.slot.grant.memory_limit_bytes
         others = sum(held(each) for each in self._shared_gpu.of_slot(client.slot) if each is not client)
         own = max(held(client), size + client.uncounted_mib * _MIB)
@@ -104,17 +106,19 @@ class GpuRoom:
         return self._held_by_hp() > self._hp_held + _GROWTH
 
     def look(self, now: float, tenants: Iterable[Present]) -> None:
-        """Learn how much hp needs."""
+        """Learn how much hp needs. `tenants`: all that have slots here."""
+        here = list(tenants)
         self.wishes.forget(now)
         self.cramped.forget(now)
         self._hp_held = self._held_by_hp()
-        uuid = self._shared_gpu.gpu.uuid
-        here = [each for each in tenants if any(slot.gpu == uuid for slot in each.slots)]
         self._look_at_restored(any(each.known.place is Place.RETURNING for each in here))
-        seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
         slots = self._hp_slots()
         self._most = self._hp_may_take(slots)
-        self._reserve.look(now, self._hp_held if slots else None, self._most, seconds)
+        if not slots:
+            self._reserve.look(now, None, self._most, 0.0)
+            return
+        seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
+        self._reserve.look(now, self._hp_held, self._most, seconds)
 
     def _look_at_restored(self, returning: bool) -> None:
         """Learn what those who come back have taken: the driver lists a process only when its restore is done."""

@@ -9,14 +9,14 @@ wish cannot be taken back while others of the tenant are away.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from orion.node_agent.pages.client_pages import printable
 from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.member import held
-from orion.node_agent.parking.tenants import Present
+from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.processes.pod_cgroups import Level, level
@@ -47,9 +47,16 @@ class HostRoom:
         self._warned = False
 
     def decide(self, view: View, present: Mapping[str, Present]) -> tuple[Wishes, dict[str, str]] | None:
-        """Decide, and return too why tenants cannot leave that should: a sentence by name; None: call `read` before."""
+        """Decide, and return too why tenants cannot leave that should: a sentence by name; None: call `read` before.
+
+        Args:
+            view: what to decide upon: all GPUs and tenants, or some.
+            present: all tenants.
+        """
         leaving = {each.name for each in view.tenants if each.place is Place.LEAVING}
-        self._charged = {name: charged for name, charged in self._charged.items() if name in leaving}
+        elsewhere = self._charged.keys() & present.keys() - {each.name for each in view.tenants}
+        elsewhere = {name for name in elsewhere if present[name].known.place is Place.LEAVING}
+        self._charged = {name: self._charged[name] for name in self._charged.keys() & (leaving | elsewhere)}
         wishes, known = decide(view), set[str]()
         while self._memory is not None and (new := set(wishes.leave) - known):
             wanted = new | (leaving - self._charged.keys())  # some were asked to leave by an earlier agent
@@ -59,7 +66,7 @@ class HostRoom:
                 return None
             self._charged |= {name: self._charge(each) for name, each in processes.items()}
             known |= new
-            view = self._known(view)
+            view = self._known(view, elsewhere)
             wishes = decide(view)
         short = {each.name: view.lacks_host_memory(each) for each in view.tenants if each.name in known}
         return wishes, {
@@ -85,10 +92,13 @@ class HostRoom:
             self._left[_NODE] = self._memory.node_left()
         self.unread = set()
 
-    def _known(self, view: View) -> View:
-        """Return the view with what is known of the host's memory."""
+    def _known(self, view: View, elsewhere: Collection[str]) -> View:
+        """Return the view with what is known of the host's memory, less what leaves GPUs that the view has not."""
         tenants = tuple(replace(each, charged=self._charged.get(each.name, {})) for each in view.tenants)
-        host = {place: size for place, size in self._left.items() if size is not None}
+        charged = Counter[str]()
+        for name in elsewhere:
+            charged.update(self._charged[name])
+        host = {place: size - charged[place] for place, size in self._left.items() if size is not None}
         return replace(view, tenants=tenants, host=host)
 
     def _charge(self, processes: Counter[int]) -> Mapping[str, int]:

@@ -53,6 +53,8 @@ class Known:
     away_seconds: float = 0.0
     """ How long it was away when it came back last. """
     away_total: float = 0.0
+    noted: float = 0.0
+    """ When its time here was last added. """
     here_seconds: float = 0.0
     stayed: float = 0.0
     peak: dict[str, int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.member import Member
-from orion.node_agent.parking.tenants import Present
+from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
 
 _STATES = {Place.HERE: "", Place.LEAVING: "leaving", Place.AWAY: "parked", Place.RETURNING: "returning"}

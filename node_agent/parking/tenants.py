@@ -1,240 +1,17 @@
-"""The tenants of all GPUs as they are now: which slots belong together, and where their memory is."""
+"""All tenants: which slots belong together, and what each is due."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.parking.answers import FAILED, UNANSWERED, Asked, Verdict, is_for_good, problem, verdict
-from orion.node_agent.parking.known import COUNTED, Known
-from orion.node_agent.parking.member import Member, held
+from orion.node_agent.parking.known import Known
+from orion.node_agent.parking.member import Member
+from orion.node_agent.parking.present import Listed, Present
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
-from orion.node_agent.slots.slot import Slot
 from orion.planning.sharing import due
-
-Listed = Mapping[str, Mapping[int, int | None]]
-""" What the driver lists, by GPU and process; a GPU is missing if it was not asked or does not say. """
-
-
-@dataclass
-class Present:
-    """A tenant that has processes or has been asked to leave."""
-
-    name: str
-    known: Known
-    members: list[Member] = field(default_factory=list)
-    verdicts: dict[Client, Verdict] = field(default_factory=dict)
-
-    @property
-    def slots(self) -> list[Slot]:
-        """The tenant's slots, on all GPUs."""
-        return [member.slot for member in self.members]
-
-    @property
-    def clients(self) -> list[Client]:
-        """The tenant's processes, once for each GPU that they use."""
-        return [client for member in self.members for client in member.clients]
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the tenant shall leave, or has left."""
-        return any(slot.parking.is_asked for slot in self.slots)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all clients of the previous agent have returned or are gone."""
-        return not any(member.is_awaited for member in self.members)
-
-    @property
-    def rests(self) -> bool:
-        """Whether it is here, and nothing but news can change that."""
-        known = self.known
-        return (
-            known.place is Place.HERE
-            and known.failed_since is None
-            and not (
-                known.is_lost or known.silent or known.problems or known.lacks or self.is_asked or self._is_wished_away
-            )
-        )
-
-    @property
-    def _is_wished_away(self) -> bool:
-        return not self.is_settled or any(slot.parking.is_wished_away for slot in self.slots)
-
-    @property
-    def parks(self) -> bool:
-        """Whether all of the tenant may leave."""
-        return all(slot.memory_sharing.parks for slot in self.slots) and not self.known.is_lost
-
-    @property
-    def may_be_evicted(self) -> bool:
-        """Whether the tenant's pods may be evicted if they do not leave."""
-        return all(slot.memory_sharing.may_be_evicted for slot in self.slots)
-
-    @property
-    def total(self) -> int:
-        """What the tenant holds on all GPUs, in bytes."""
-        return sum(self.by_gpu().values())
-
-    def by_gpu(self) -> dict[str, int]:
-        """Return what the tenant holds, in bytes; while it is away or moves, at least what it held before."""
-        found: defaultdict[str, int] = defaultdict(int)
-        for member in self.members:
-            if not self.known.is_lost:
-                found[member.slot.gpu] += member.held
-        for uuid in found:
-            found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
-        if self.known.place is not Place.HERE:
-            for uuid in found:
-                found[uuid] = max(found[uuid], self.known.left.get(uuid) or self._parked(uuid))
-        return dict(found)
-
-    def _parked(self, uuid: str) -> int:
-        """Return what clients say that they held when they left, but no more than they may hold."""
-        of_gpu = [member for member in self.members if member.slot.gpu == uuid]
-        return sum(min(each.most, sum(client.record.parked_bytes for client in each.clients)) for each in of_gpu)
-
-    def wants(self) -> dict[str, int]:
-        """Return what the tenant may hold soon: up to its limit while it is young, then what it has held at most."""
-        found: dict[str, int] = defaultdict(int)
-        if not self.known.is_young:
-            return dict(self.known.peak)
-        for member in self.members:
-            if member.clients or member.slot.parking.is_asked:
-                found[member.slot.gpu] += member.slot.grant.memory_limit_bytes
-        return {uuid: max(limit, self.known.peak.get(uuid, 0)) for uuid, limit in found.items()}
-
-    # -- Looking -------------------------------------------------------------------------------------------------------
-
-    def look(self, now: float, listed: Listed, settings: AgentSettings) -> bool | None:
-        """Read the clients' answers, and note where the tenant is.
-
-        Returns:
-            What must be asked of it again at once: True to leave, False to come back; None: nothing.
-        """
-        known, asked = self.known, self.is_asked
-        known.parked = {client: since for client, since in known.parked.items() if client in self.clients}
-        self.verdicts = {
-            client: self._verdict(now, member, client, listed, settings.parking_answer_seconds)
-            for member in self.members
-            for client in member.clients
-        }
-        found = set(self.verdicts.values())
-        known.note_silence(self.clients, {each for each, what in self.verdicts.items() if what in UNANSWERED})
-        self._note_problems(now, settings.parking_retry_seconds)
-        known.is_lost = bool(found) and found == {Verdict.LOST}
-        if not self.is_settled:
-            known.move(Place.AWAY if asked else known.place, now)
-            return None
-        if asked:
-            return self._look_at_leaving(now, found, settings.parking_retry_seconds)
-        if Verdict.ASLEEP in found:
-            known.away_until = now + settings.parking_retry_seconds
-            return True
-        known.move(Place.RETURNING if Verdict.RETURNING in found else Place.HERE, now)
-        known.is_half &= known.place is Place.RETURNING
-        return None
-
-    def _look_at_leaving(self, now: float, found: set[Verdict], retry_seconds: float) -> bool | None:
-        known, failed = self.known, bool(found & FAILED)
-        if failed and now >= known.refused_until:
-            refused = (each for each, what in self.verdicts.items() if what is Verdict.REFUSED)
-            known.note_failure(now, retry_seconds, any(is_for_good(each.record.parking) for each in refused))
-        if Verdict.LEAVING in found:
-            known.move(Place.LEAVING, now)
-            return None
-        if Verdict.PARKED not in found:
-            known.move(Place.HERE, now)
-            if Verdict.OVERDUE not in found:  # nobody leaves any more
-                return False
-            known.note_failure(now, retry_seconds)
-            return None
-        known.is_half = failed
-        known.failed_since = known.failed_since if failed else None
-        known.move(Place.AWAY, now)
-        return None
-
-    def _note_problems(self, now: float, retry_seconds: float) -> None:
-        """Keep what a client has refused until it is asked again, although it may run on at once."""
-        for client in self.known.problems.keys() - self.verdicts.keys():
-            del self.known.problems[client]
-        for client, found in self.verdicts.items():
-            said = problem(client, found, retry_seconds)
-            if said is not None:
-                if self.known.problems.get(client, ("", ""))[0] != said[0]:
-                    self.known.happened.append((COUNTED[said[0]], 0.0))
-                self.known.problems[client] = said
-            elif client not in self.known.silent and (found is Verdict.PARKED or not self.known.is_refusing(now)):
-                self.known.problems.pop(client, None)
-
-    def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
-        answer = client.record.parking
-        if answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked:
-            since = self.known.parked.setdefault(client, now)
-        else:
-            self.known.parked.pop(client, None)
-            since = now
-        asked = Asked(
-            number=member.slot.parking.number,
-            seconds=now - max(self.known.asked, client.joined_ns / 1e9),
-            held=min(member.most, max(held(client), self.known.left.get(member.slot.gpu, 0))),
-            parked_seconds=now - since,
-            listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
-            patience=patience,
-            was_away=self.known.place is not Place.HERE or client.returned,
-        )
-        return verdict(answer, asked)
-
-    def note_lacks(self, lacking: Mapping[Client, int]) -> None:
-        """Note which clients' allocations found no room; while it is away, what it lacked when it left."""
-        if self.known.place is Place.HERE:
-            found = {client.slot.gpu: 0 for client in self.clients if client in lacking}
-            for client in self.clients:
-                if client in lacking:
-                    found[client.slot.gpu] += lacking[client]
-            self.known.lacks = found
-
-    def note(self, now: float, passed: float, waits: bool) -> None:
-        """Note how long the tenant was here, and what it held there at most."""
-        if self.known.place is not Place.HERE:
-            return
-        self.known.here_seconds += passed
-        self.known.stayed += passed if waits else 0.0
-        for uuid, amount in self.by_gpu().items():
-            most = sum(member.most for member in self.members if member.slot.gpu == uuid)
-            self.known.peak[uuid] = max(min(amount, most), self.known.peak.get(uuid, 0))
-
-    def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
-        """Return the tenant as `decide` sees it."""
-        known, by_gpu = self.known, self.by_gpu()
-        moves = known.place is Place.RETURNING
-        return Tenant(
-            name=self.name,
-            place=known.place,
-            since=known.since,
-            held=by_gpu,
-            wants=self.wants(),
-            lacks=known.lacks,
-            coming={uuid: max(0, size - self._here(uuid, listed)) for uuid, size in by_gpu.items()} if moves else {},
-            parks=self.parks,
-            came=known.came,
-            has_returned=known.has_returned,
-            is_new=not known.has_returned and known.is_young,
-            is_half=known.is_half,
-            is_wished_away=known.stays_away(now) or self._is_wished_away,
-            weight=weight,
-            stayed=known.stayed,
-            change_seconds=known.change_seconds(self.total),
-            refused_until=known.refused_until if self.is_settled and not known.silent else float("inf"),
-        )
-
-    def _here(self, uuid: str, listed: Listed) -> int:
-        """Return what the driver lists of a tenant that comes back."""
-        processes = {each.process_id for member in self.members if member.slot.gpu == uuid for each in member.clients}
-        return sum(listed.get(uuid, {}).get(process) or 0 for process in processes)
 
 
 class Tenants:
@@ -242,30 +19,36 @@ class Tenants:
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
-        self._looked: float | None = None
+        self._weights: dict[str, float] = {}
         self.present: dict[str, Present] = {}
-        """ By name, as of the last look. """
+        """ By name, as of the last call of `group`. """
+        self.on: dict[str, list[Present]] = {}
+        """ The same by GPU. """
 
-    def look(self, now: float, gpus: Iterable[SharedGpu], listed: Listed, settings: AgentSettings) -> dict[str, bool]:
-        """Look at all tenants; return what must be asked of some of them again at once (`Present.look`)."""
-        self._group(now, gpus)
-        passed, self._looked = now - self._looked if self._looked is not None else 0.0, now
-        again = {name: present.look(now, listed, settings) for name, present in self.present.items()}
+    def look(
+        self, now: float, tenants: Collection[Present], listed: Listed, settings: AgentSettings
+    ) -> dict[str, bool]:
+        """Look at some tenants; return what must be asked of some of them again at once (`Present.look`)."""
+        again = {each.name: each.look(now, listed, settings) for each in tenants}
         waits = any(each.known.place is Place.AWAY for each in self.present.values())
-        for present in self.present.values():
-            present.note(now, passed, waits)
+        for present in tenants:
+            present.note(now, waits)
         return {name: away for name, away in again.items() if away is not None}
 
-    def moved_since(self, asked: float) -> bool:
-        """Return whether somebody has left or come back since then, so that what was free then says nothing now."""
-        return any(each.known.moved >= asked for each in self.present.values())
+    def together(self, uuids: Collection[str]) -> tuple[set[str], list[Present]]:
+        """Return these GPUs and all that share a tenant with them, and the tenants there."""
+        gpus, new = set[str](), set(uuids)
+        while new:
+            gpus |= new
+            new = set().union(*(each.gpus for uuid in new for each in self.on.get(uuid, ()))) - gpus
+        return gpus, list({each.name: each for uuid in gpus for each in self.on.get(uuid, ())}.values())
 
-    def views(self, now: float, listed: Listed) -> tuple[Tenant, ...]:
-        """Return all tenants as `decide` sees them. One without processes cannot leave."""
-        weights = self._weights()
-        return tuple(each.seen(now, weights[each.name], listed) for each in self.present.values() if each.clients)
+    def views(self, now: float, tenants: Iterable[Present], listed: Listed) -> tuple[Tenant, ...]:
+        """Return tenants as `decide` sees them. One without processes cannot leave."""
+        return tuple(each.seen(now, self._weights[each.name], listed) for each in tenants if each.clients)
 
-    def _group(self, now: float, gpus: Iterable[SharedGpu]) -> None:
+    def group(self, now: float, gpus: Iterable[SharedGpu]) -> None:
+        """Find all tenants: slots and processes have come or gone, or a grant has changed."""
         before, self.present = self._known, {}
         members: defaultdict[str, list[Member]] = defaultdict(list)
         for shared_gpu in gpus:
@@ -276,15 +59,19 @@ class Tenants:
                     of_slot = tuple(clients.get(slot.name, ()))
                     members[name].append(Member(shared_gpu, slot, of_slot, slot.name in awaited))
         for name, of_name in members.items():
-            known = before.get(name) or Known(now, since=now, asked=now)
+            known = before.get(name) or Known(now, since=now, asked=now, noted=now)
             self.present[name] = Present(name, known, of_name)
+        self.on = {}
+        for present in self.present.values():
+            for uuid in present.gpus:
+                self.on.setdefault(uuid, []).append(present)
         self._known = {name: each.known for name, each in self.present.items()}
-        weights = self._weights()
+        weights = self._weights = self._due()
         least = min((each.stayed / weights[name] for name, each in self._known.items() if name in before), default=0.0)
         for name in self._known.keys() - before.keys():
             self._known[name].stayed = least * weights[name]  # as if it had had as much of its due as the others
 
-    def _weights(self) -> dict[str, float]:
+    def _due(self) -> dict[str, float]:
         """Return the part of the time that each tenant is due on its card, if all tenants want it."""
         of_gpu: defaultdict[str, dict[str, due.Claim]] = defaultdict(dict)
         for name, present in self.present.items():

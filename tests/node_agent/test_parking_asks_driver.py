@@ -13,7 +13,7 @@ import pytest
 from orion.hook import layout
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
-from orion.node_agent.parking import host_room, showing
+from orion.node_agent.parking import asking, gpu_room, host_room, showing
 from orion.node_agent.parking import parking as module
 from orion.node_agent.parking.known import Known
 from orion.node_agent.parking.parking import Parking
@@ -54,34 +54,32 @@ class Thread:
         return answer
 
 
-class Moving:
-    """Tenants of which one has just moved whenever somebody looks."""
+class Tenants:
+    """One tenant, which may leave and come back if nothing else is said."""
 
-    present: dict[str, Any] = {}  # noqa: RUF012
+    def __init__(self, place: Place = Place.LEAVING, moved: float = float("-inf")) -> None:
+        self.record = SimpleNamespace(parking=SimpleNamespace(state=ParkingState.RUNNING), memory_mib=1)
+        slot = SimpleNamespace(parking=SimpleNamespace(is_asked=place is Place.LEAVING))
+        self.one = SimpleNamespace(
+            name="one", known=Known(began=0.0, place=place, moved=moved), slots=[], members=[], gpus={GPU},
+            clients=[SimpleNamespace(record=self.record, slot=slot)], note_lacks=lambda lacking: None,
+            moved_since=lambda asked: moved >= asked,
+            is_asked=True, parks=True, moves=place is Place.LEAVING, rests=place is Place.HERE,
+        )  # fmt: skip
+        self.present: dict[str, Any] = {"one": self.one}
+        self.on = {GPU: [self.one]}
+
+    def group(self, *_: Any) -> None:
+        pass
 
     def look(self, *_: Any) -> dict[str, bool]:
         return {}
 
-    def moved_since(self, _: float) -> bool:
-        return True
+    def together(self, _: Any) -> tuple[set[str], list[Any]]:
+        return {GPU}, [self.one]
 
     def views(self, *_: Any) -> tuple[()]:
         return ()
-
-
-class Leaving(Moving):
-    """One tenant, which is about to leave if nothing else is said."""
-
-    def __init__(self, place: Place = Place.LEAVING) -> None:
-        self.record = SimpleNamespace(parking="asked", memory_mib=1)
-        self.one = SimpleNamespace(
-            known=Known(began=0.0, place=place), clients=[SimpleNamespace(record=self.record)], slots=[], members=[],
-            is_asked=True, parks=True, note_lacks=lambda lacking: None, rests=place is Place.HERE,
-        )  # fmt: skip
-        self.present: dict[str, Any] = {"one": self.one}
-
-    def moved_since(self, _: float) -> bool:
-        return False
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def thread() -> Thread:
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
     """What was decided upon."""
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.001)
+    monkeypatch.setattr(asking, "_ANSWER_SECONDS", 0.001)
     monkeypatch.setattr(showing, "show", lambda *_: None)
     seen: list[View] = []
 
@@ -121,7 +119,7 @@ def parking(thread: Any, tmp_path: Path) -> Parking:
     source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: GIB, memory_of_processes=lambda gpu: {})
     served: Any = SimpleNamespace(shared_gpu=shared_gpu)
     made = Parking(source, {GPU: served}, thread, AgentSettings(root=tmp_path), lambda uuids: None)
-    tenants: Any = Moving()
+    tenants: Any = Tenants(Place.HERE, moved=float("inf"))  # it has moved whenever somebody looks
     made.tenants = tenants
     return made
 
@@ -180,17 +178,18 @@ def test_hp_asks_nobody_once_the_last_tenant_that_came_back_has_ended(
         agent.kill()
 
 
+@pytest.mark.parametrize("beside_hp", [True, False])
 def test_while_somebody_moves_the_agent_decides_upon_news_only(
-    parking: Parking, thread: Thread, views: list[View], monkeypatch: pytest.MonkeyPatch
+    parking: Parking, thread: Thread, views: list[View], monkeypatch: pytest.MonkeyPatch, beside_hp: bool
 ) -> None:
-    """The driver is asked each time, since it may say something new."""
-    free, leaving = [GIB], Leaving()
+    """Beside hp the driver is asked each time, since what becomes free is for hp at once."""
+    free, leaving = [GIB], Tenants()
     source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
     tenants: Any = leaving
     parking.tenants = tenants
-    monkeypatch.setattr(parking, "_source", source)
-    monkeypatch.setattr(parking, "_seconds", lambda: 0.0)
+    monkeypatch.setattr(parking._asking, "_source", source)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(gpu_room.GpuRoom, "has_hp", beside_hp)
 
     def decisions() -> int:
         for _ in range(3):
@@ -199,22 +198,24 @@ def test_while_somebody_moves_the_agent_decides_upon_news_only(
 
     assert decisions() == 1
     free.append(2 * GIB)
-    assert decisions() == 2
-    leaving.record.parking = "parked"
-    assert decisions() == 3
+    assert decisions() == 1 + beside_hp
+    leaving.record.parking = SimpleNamespace(state=ParkingState.LEAVING)
+    assert decisions() == 1 + beside_hp, "it does what it has been asked"
+    leaving.record.parking = SimpleNamespace(state=ParkingState.PARKED)
+    assert decisions() == 2 + beside_hp
     asyncio.run(parking.look(at_once=True))
-    assert len(views) == 4
-    assert len(thread.answers) == 10
+    assert len(views) == 3 + beside_hp
+    assert len(thread.answers) == (13 if beside_hp else 3)
 
 
 def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free, here = [GIB], Leaving(Place.HERE)
+    free, here = [GIB], Tenants(Place.HERE)
     source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
     tenants: Any = here
     parking.tenants = tenants
-    monkeypatch.setattr(parking, "_source", source)
+    monkeypatch.setattr(parking._asking, "_source", source)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
 
@@ -240,7 +241,7 @@ def test_while_cgroups_are_read_the_agent_serves_its_clients(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that is slow to read delays the decision and nothing else."""
-    served, leaving = threading.Event(), Leaving(Place.HERE)
+    served, leaving = threading.Event(), Tenants(Place.HERE)
     tenants: Any = leaving
     leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1)], most=GIB)]
 

@@ -100,6 +100,15 @@ def test_nobody_makes_a_turn_possible_who_does_not_fit() -> None:
     assert decide(seen(0, 4, large, *here)).leave == (), "one alone makes too little room"
 
 
+def test_those_that_leave_a_gpu_which_is_not_looked_at_count() -> None:
+    room, both = HostRoom(Memory(node=4)), {"a": present(c1=3), "b": present(c2=2)}
+    assert decided(room, view(0, tenant("a", Place.HERE, 3), wished=2), both)[0].leave == ("a",)
+    elsewhere = View(1000.0, {B: Room(0, wished=GIB)}, (Tenant("b", Place.HERE, 0.0, {B: 2 * GIB}),))
+    for place, leave in ((Place.LEAVING, ()), (Place.AWAY, ("b",))):
+        both["a"].known = Known(began=0.0, place=place)
+        assert decided(room, elsewhere, both)[0].leave == leave
+
+
 def test_host_memory_is_read_only_for_those_that_would_leave() -> None:
     memory = Memory(c1=9, c2=9)
     room, both = HostRoom(memory), {"a": present(c1=3), "b": present(c2=5)}

@@ -8,7 +8,7 @@ import pytest
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
-from orion.node_agent.parking.tenants import Present, Tenants
+from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.memory_sharing import MemorySharing
@@ -30,10 +30,10 @@ def present(limit: int, held_mib: int) -> Present:
 
 def test_a_lie_of_once_keeps_no_room_for_ever() -> None:
     liar = present(GIB, 2**40)
-    liar.note(1.0, 1.0, waits=True)
+    liar.note(1.0, waits=True)
     assert liar.wants() == {GPU: GIB}
     without_limit = present(0, 2**40)
-    without_limit.note(1.0, 1.0, waits=True)
+    without_limit.note(1.0, waits=True)
     assert without_limit.wants() == {GPU: 8 * GIB}
 
 
@@ -50,13 +50,12 @@ def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_me
 
 @pytest.mark.parametrize(("moves", "then"), [(Place.LEAVING, Place.AWAY), (Place.RETURNING, Place.HERE)])
 def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> None:
-    tenants, tenant = Tenants(), present(GIB, 512)
-    tenants.present = {tenant.name: tenant}
+    tenant = present(GIB, 512)
     tenant.known.move(moves, 1.0)
-    assert not tenants.moved_since(0.5), "what moves is known to move"
+    assert not tenant.moved_since(0.5), "what moves is known to move"
     tenant.known.move(then, 2.0)
-    assert tenants.moved_since(1.9)
-    assert not tenants.moved_since(2.1)
+    assert tenant.moved_since(1.9)
+    assert not tenant.moved_since(2.1)
 
 
 def test_what_is_restored_is_what_no_process_is_listed_for() -> None:

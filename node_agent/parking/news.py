@@ -1,0 +1,41 @@
+"""What changes on a GPU without a message: what the driver says, and what clients hold and answer.
+
+A decision is needed only where that differs from what the last one saw.
+"""
+
+from collections.abc import Iterable
+
+from orion.hook.layout import ParkingState
+from orion.node_agent.clients.client import Client
+from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.present import Listed, Present
+
+_LEAVING = frozenset({ParkingState.RUNNING, ParkingState.LEAVING})
+_RETURNING = frozenset({ParkingState.PARKED, ParkingState.RETURNING, ParkingState.LEAVING})
+""" What clients answer that do what they have been asked. """
+
+
+def news(uuid: str, room: GpuRoom, tenants: Iterable[Present], listed: Listed) -> object:
+    """Return what a decision about a GPU depends on. Two values are compared; they have no other use.
+
+    While somebody moves, what is free changes all the time. Until the move is done that matters to hp only.
+
+    Args:
+        uuid: of the GPU.
+        room: of the GPU.
+        tenants: all that have processes there.
+        listed: what the driver lists.
+    """
+    here = list(tenants)
+    moving = [each for each in here if each.moves]
+    answers = [_answer(client) for each in moving or here for client in each.clients]
+    if moving and not room.has_hp:
+        return answers
+    held = [client.record.memory_mib for each in here for client in each.clients] if not moving else []
+    return room.free, listed.get(uuid), held, answers
+
+
+def _answer(client: Client) -> object:
+    """Return what a client answers; None: it is about to do what it has been asked."""
+    answer, is_asked = client.record.parking, client.slot.parking.is_asked
+    return None if answer.state in (_LEAVING if is_asked else _RETURNING) else answer

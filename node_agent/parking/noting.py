@@ -1,0 +1,62 @@
+"""Notes the result of a decision: for tenants that should leave and do not, and for clients that wait for room."""
+
+from collections.abc import Mapping
+
+from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.host_room import HOST_MEMORY_SHORT
+from orion.node_agent.parking.keeping_room import who_keep_room
+from orion.node_agent.parking.present import Present
+from orion.node_agent.parking.view import View, Wishes
+
+
+def note_who_stay(
+    now: float,
+    view: View,
+    wishes: Wishes,
+    short: Mapping[str, str],
+    present: Mapping[str, Present],
+    retry_seconds: float,
+) -> None:
+    """Note which tenants should leave and do not, and why not.
+
+    Args:
+        now: in seconds.
+        view: what was decided upon.
+        wishes: the decision.
+        short: who does not fit into the host's memory, by name, and why: a sentence.
+        present: all tenants, by name.
+        retry_seconds: after how long a tenant that refused is asked again.
+    """
+    here = {each.name: present[each.name] for each in view.tenants}
+    for name, why in short.items():
+        here[name].known.refuse(now, here[name].clients, retry_seconds, (HOST_MEMORY_SHORT, why))
+    due = {name for name, each in here.items() if each.known.is_due(now, retry_seconds)}
+    keep = who_keep_room(
+        view,
+        wishes,
+        due,
+        keeping={name for name in due if here[name].known.keeps_room},
+        staying={name for name in due if not here[name].may_be_evicted},
+    )
+    for name, each in here.items():
+        each.known.note_need(now, retry_seconds, name in keep)
+
+
+def note_result(
+    asked: float, view: View, wishes: Wishes, present: Mapping[str, Present], cards: Mapping[str, GpuRoom]
+) -> None:
+    """Let the clients that wait for room know what has been decided.
+
+    Args:
+        asked: when the driver was asked before the decision, in seconds.
+        view: what was decided upon.
+        wishes: the decision.
+        present: all tenants, by name.
+        cards: all GPUs.
+    """
+    helpless = {client for name in wishes.helpless for client in present[name].clients}
+    for uuid, card in view.cards.items():
+        coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
+        coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back)
+        cards[uuid].announce(coming)
+        cards[uuid].decided(asked, coming, card, uuid in wishes.hopeless, helpless)
