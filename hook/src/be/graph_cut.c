@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "be/graph_order.h"
-#include "be/graph_updates.h"
 #include "generated/driver.h"
 #include "learning/graphs.h"
 
@@ -49,11 +48,10 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
 }
 
 /* The driver cannot update everything; then the executable is made again. */
-bool orion_piece_renew(struct orion_graph_copy *copy, struct orion_piece *piece)
+bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraphExecUpdateResultInfo why;
     if (piece->exec != NULL && !piece->stale) return true;
-    if (!orion_piece_settle(copy, piece)) return false;
     if (piece->exec != NULL && orion_driver.cuGraphExecUpdate_v2 != NULL &&
         orion_driver.cuGraphExecUpdate_v2(piece->exec, piece->graph, &why) == CUDA_SUCCESS) {
         if (piece->reshaped) made(copy, piece);

@@ -12,8 +12,8 @@
  * (orion_piece_settle). False: it stays as it was. */
 bool orion_graph_cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts);
 
-/* Makes the piece's executable, or gives it the parameters that the program has set. False: the driver refused it. */
-bool orion_piece_renew(struct orion_graph_copy *copy, struct orion_piece *piece);
+/* Makes the piece's executable, or gives it the parameters of the piece's graph. False: the driver refused it. */
+bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *piece);
 
 /* Destroys the executable; the driver ends it after its last launch. */
 void orion_piece_drop(struct orion_piece *piece);

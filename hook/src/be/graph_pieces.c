@@ -54,11 +54,15 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     return 1;
 }
 
-/* Whether the piece's executable can wait for its launch: it only lacks parameters, which the driver does not refuse. */
-static bool is_made(const struct orion_piece *piece) { return piece->exec != NULL && !piece->reshaped; }
+/* What an executable lacks it gets right before its launch, if it lacks only parameters, which the driver then does not refuse. */
+static bool is_ready(struct orion_graph_copy *copy, struct orion_piece *piece)
+{
+    if (!orion_piece_settle(copy, piece)) return false;
+    return (piece->exec != NULL && !piece->reshaped) || orion_piece_renew(copy, piece);
+}
 
-/* Makes all pieces ready for a launch, except for parameters. The first piece, which has all nodes, gets no executable of its
- * own, and has the duration of the program's. False: the graph has no pieces, or the driver refused something. */
+/* Makes all pieces ready for a launch. The first piece, which has all nodes, gets no executable of its own, and has the
+ * duration of the program's. False: the graph has no pieces, or the driver refused something. */
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
 {
     for (uint32_t i = 0; i < copy->pieces;) {
@@ -70,9 +74,7 @@ static bool prepare(struct orion_process *process, struct orion_graph_copy *copy
     if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;
     for (uint32_t i = 0; i < copy->pieces; i++) {
         struct orion_piece *piece = &copy->piece[i];
-        bool ready =
-            piece->inner != NULL ? prepare(process, piece->inner, 0, limit) : is_made(piece) || orion_piece_renew(copy, piece);
-        if (!ready) return false;
+        if (piece->inner != NULL ? !prepare(process, piece->inner, 0, limit) : !is_ready(copy, piece)) return false;
     }
     return true;
 }
@@ -151,7 +153,7 @@ bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *
     return false;
 }
 
-bool orion_pieces_renewed(struct orion_graph_copy *copy, struct orion_piece *piece)
+bool orion_pieces_renewed(const struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     if (piece->exec != NULL && !piece->stale) return true;
     struct orion_relaxed relaxed = orion_capture_relax();

@@ -30,9 +30,9 @@
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
 
-/* Before the launch of each piece: gives it the parameters that the program has set. The earlier pieces run meanwhile. False:
- * the driver refused them. */
-bool orion_pieces_renewed(struct orion_graph_copy *copy, struct orion_piece *piece);
+/* Before the launch of each piece: its executable gets the parameters that the program has set. The earlier pieces run meanwhile.
+ * False: the driver has no memory for another executable. */
+bool orion_pieces_renewed(const struct orion_graph_copy *copy, struct orion_piece *piece);
 
 /* After a launch of the program's executable. */
 void orion_pieces_not_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream);
