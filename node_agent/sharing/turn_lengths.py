@@ -5,9 +5,6 @@ is left of a turn is not begun, or it runs on into the turn of another slot, and
 the turn of a slot with long pieces lasts as long as a whole number of them, and the cycle is long enough for one. The
 difference stays in the slot's balance, and a later turn holds one piece more or less.
 
-Under MPS the cycle is shorter, and a piece is a larger part of a turn. So the cycle is `_PIECES` pieces long at least,
-up to the cycle of time-slicing.
-
 Pieces that would need a longer cycle than `_LONGEST_CYCLE_NS` do not fit into turns. Then the slot that runs on is in
 debt, and has fewer turns.
 """
@@ -19,7 +16,6 @@ from dataclasses import dataclass
 from orion.node_agent.sharing.account import LONG_PIECE_NS, Account
 from orion.node_agent.sharing.accounts import Accounts, is_full
 
-_PIECES = 20
 _LONGEST_CYCLE_NS = 60_000_000
 """ Cycles are not made longer than this for long pieces. """
 _LONGEST_SET_NS = 250_000_000
@@ -54,9 +50,9 @@ class Mode:
 ALTERNATING = Mode(20_000_000, 5_000_000, 200_000, 150_000)
 """ Time-slicing. A handover takes 0.15 to 0.3 ms on an H100 and an H200. With clients that launched early, the
 throughputs of three slots added up to 0.957 instead of 0.946, and to 0.953 with twice this time. """
-TOGETHER = Mode(10_000_000, 2_500_000, 10_000, 50_000)
-""" MPS. A handover took 50 us on an H200, nearly all of it until the next client is awake and has launched: one context
-needs 9 us from stream to stream. docs/results/quotas.md has all these figures. """
+TOGETHER = Mode(28_000_000, 5_000_000, 10_000, 50_000)
+""" MPS. On an H200 two slots had 0.978 of their throughputs alone with this cycle, 0.969 with 10 ms, and 0.956 with
+4 ms; the shares of a second were off by 0.6, 0.8 and 0.9 points. docs/results/quotas.md has all these figures. """
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,7 @@ class TurnLengths:
             if pieces[name] > _SHORT_NS and len(shares) > 1
         ]
         fitting = [each for each in needed if each < _LONGEST_CYCLE_NS]
-        whole = min(_PIECES * max(pieces[name] for name in shares), ALTERNATING.cycle_ns)
-        return max(mode.cycle_ns, len(shares) * mode.average_turn_ns, whole, *fitting)
+        return max(mode.cycle_ns, len(shares) * mode.average_turn_ns, *fitting)
 
 
 def next_lengths(

@@ -56,14 +56,13 @@ def test_turns_of_equal_slots_are_as_long_as_set(lengths: TurnLengths, requests:
 @pytest.mark.parametrize(
     ("lengths", "requests", "piece_ns", "usual_ms"),
     [
-        pytest.param(TurnLengths(), [0.5, 0.5], 0, 5, id="a cycle of 10 ms"),
-        pytest.param(TurnLengths(), [0.1] * 8, 0, 2.5, id="many slots"),
-        pytest.param(TurnLengths(), [0.5, 0.5], MS * 3 // 4, 7.5, id="20 pieces"),
-        pytest.param(TurnLengths(), [0.5, 0.5], MS, 10, id="as without MPS"),
+        pytest.param(TurnLengths(), [0.5, 0.5], 0, 14, id="a cycle of 28 ms"),
+        pytest.param(TurnLengths(), [0.1] * 8, 0, 5, id="many slots"),
+        pytest.param(TurnLengths(), [0.5, 0.5], MS, 14, id="pieces"),
         pytest.param(TurnLengths(longest_ns=50 * MS), [0.5, 0.5], 0, 50, id="as set"),
     ],
 )
-def test_turns_are_shorter_where_contexts_run_together(
+def test_turns_are_longer_where_contexts_run_together(
     lengths: TurnLengths, requests: list[float], piece_ns: int, usual_ms: float
 ) -> None:
     shares, found = planned(lengths, requests, together=True, piece_ns=piece_ns)
