@@ -167,15 +167,15 @@ int main(int count, char **arguments)
     sigaction(SIGTERM, &ending, NULL);
     sigaction(SIGINT, &ending, NULL);
     struct gpu gpu = gpu_open(options.device, options.memory, options.sms);
-    printf("{\"event\":\"ready\",\"mode\":\"%s\",\"driver\":\"%s\",\"gpu\":\"%s\",\"name\":\"%s\",\"sms\":%d,"
-           "\"kernels\":%llu,\"kernel_us\":%llu}\n",
-           options.train ? "train" : "serve", gpu.simulated ? "simulated" : "nvidia", gpu.uuid, gpu.name, gpu.sms,
-           (unsigned long long)options.kernels, (unsigned long long)options.kernel_us);
     int listener = options.port ? answers_listen(options.port) : -1;
     if (options.port && (listener < 0 || (options.rate > 0 && !answers_begin(listener)))) {
         printf("{\"event\":\"error\",\"call\":\"bind\",\"port\":%d,\"error\":\"%s\"}\n", options.port, strerror(errno));
         return 1;
     }
+    printf("{\"event\":\"ready\",\"mode\":\"%s\",\"driver\":\"%s\",\"gpu\":\"%s\",\"name\":\"%s\",\"sms\":%d,"
+           "\"kernels\":%llu,\"kernel_us\":%llu}\n",
+           options.train ? "train" : "serve", gpu.simulated ? "simulated" : "nvidia", gpu.uuid, gpu.name, gpu.sms,
+           (unsigned long long)options.kernels, (unsigned long long)options.kernel_us);
     if (options.train) train(&options);
     else if (options.rate > 0) serve(&options);
     else serve_clients(&options, listener);
