@@ -8,6 +8,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,22 @@ def test_http_requests_get_the_latest_report(start: Start) -> None:
     assert server.end()["count"] > 0
 
 
+@contextmanager
+def port_of_its_own() -> Iterator[int]:
+    """Yield a port that no address of the machine uses, for a server.
+
+    This process keeps it and does not listen, so the kernel gives it to nobody else.
+    """
+    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("", 0))
+        yield keeper.getsockname()[1]
+
+
 def test_without_a_rate_each_http_request_is_computed(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = start("serve", "--rate", "0", "--kernels", "2", "--kernel-us", "20000", "--port", str(port))
-    server.until("ready")
+    with port_of_its_own() as port:
+        server = start("serve", "--rate", "0", "--kernels", "2", "--kernel-us", "20000", "--port", str(port))
+        server.until("ready")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     for _ in range(3):
         with opener.open(f"http://127.0.0.1:{port}/", timeout=DEADLINE) as answer:
