@@ -107,6 +107,11 @@ def attack_socket(directory: Path) -> None:
             client.sock.send(bytes(join.Suspect(head(join.MessageType.SUSPECT), 0, 1)))
         for length in range(200):
             client.sock.send(os.urandom(length))
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+        sock.connect(str(directory / "notices.sock"))
+        sock.sendmsg([b"\xff" * 40], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [zero] * 200))])
+        for length in range(200):  # until the kernel holds no more
+            sock.send(os.urandom(length))
     os.close(zero)
 
 

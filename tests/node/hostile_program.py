@@ -85,10 +85,14 @@ def works(attempt: Callable[..., object], *arguments: object) -> bool:
     return True
 
 
+def own_sockets(slot: Path) -> list[Path]:
+    """Return the sockets of the slot."""
+    return [slot / "agent.sock", slot / "notices.sock"]
+
+
 def mounted_files(slot: Path) -> Iterator[str]:
-    """Attack the hook and the slot's socket through their mounts."""
-    sock = slot / "agent.sock"
-    for path in (LIBRARY, sock, PRELOAD):
+    """Attack the hook and the slot's sockets through their mounts."""
+    for path in (LIBRARY, *own_sockets(slot), PRELOAD):
         yield from (f"{name} of {path}" for name, change in CHANGES.items() if works(change, path))
     for folder in (slot, LIBRARY.parent, *ORION.glob("mps/*")):
         if works(lambda folder=folder: (folder / "file").touch()):
@@ -127,11 +131,10 @@ def remounted(slot: Path) -> Iterator[str]:
 
 def others(slot: Path) -> Iterator[str]:
     """Look for other slots, the agent's own socket and the node, by paths, processes and abstract sockets."""
-    own = slot / "agent.sock"
     for path in ELSEWHERE:
         if os.path.lexists(path):
             yield path
-    sockets = {path for path in ORION.rglob("*") if path.is_socket()} - {own}
+    sockets = {path for path in ORION.rglob("*") if path.is_socket()} - set(own_sockets(slot))
     for pattern in (
         "/proc/[0-9]*/root",
         "/proc/[0-9]*/cwd",
