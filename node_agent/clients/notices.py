@@ -4,25 +4,22 @@ As messages on connections, which are accepted and closed, they would cost the a
 tenant that sends too many delays only its own slot: reading is rate-limited, and then the kernel refuses all but a few.
 """
 
-import asyncio
 import socket
 from collections.abc import Callable
 from ctypes import sizeof
 from pathlib import Path
 
 from orion.hook import join
-from orion.node_agent.clients import connections, messages
-from orion.node_agent.pacing.token_bucket import TokenBucket
+from orion.node_agent.clients import messages
+from orion.node_agent.clients.paced_socket import PacedSocket
 from orion.node_agent.slots.slot import NOTICES
 
-_BURST, _PER_SECOND = 1024, 200.0
-_RETRY_SECONDS = 0.1
 _SIZE = sizeof(join.Turn) + 1
 """ A longer datagram is cut to this size, which no notice has. """
 
 
-class Notices:
-    """The socket of one slot.
+class Notices(PacedSocket):
+    """The socket of one slot. Once it is closed, hooks use connections.
 
     Args:
         directory: the socket's directory.
@@ -33,37 +30,13 @@ class Notices:
     """
 
     def __init__(self, directory: Path, on_notice: Callable[[messages.Notice], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._sock = connections.bind(directory, NOTICES, 0o666, socket.SOCK_DGRAM)
+        super().__init__(directory, NOTICES, socket.SOCK_DGRAM)
         self._on_notice = on_notice
-        self._pace = TokenBucket(_BURST, _PER_SECOND, self._loop.time)
-        self._resume: asyncio.TimerHandle | None = None
-        self._listen()
-
-    def close(self) -> None:
-        """Close the socket; hooks then use connections."""
-        if self._resume is not None:
-            self._resume.cancel()
-        self._loop.remove_reader(self._sock)
-        self._sock.close()
-
-    def refill(self) -> None:
-        """Reset the rate limit for a new container."""
-        self._pace.fill()
-
-    def _listen(self) -> None:
-        self._resume = None
-        try:
-            self._loop.add_reader(self._sock, self._readable)
-        except OSError:  # the agent's user has reached the kernel's limit of epoll watches
-            self._resume = self._loop.call_later(_RETRY_SECONDS, self._listen)
+        self._go_on()
 
     def _readable(self) -> None:
-        """Read one message; the event loop serves other slots before the next one. Descriptors with it are dropped."""
-        wait = self._pace.take()
-        if wait:
-            self._loop.remove_reader(self._sock)
-            self._resume = self._loop.call_later(wait, self._listen)
+        """Read one message. Descriptors with it are dropped."""
+        if not self._may_read():
             return
         try:
             notice = messages.notice(self._sock.recv(_SIZE))

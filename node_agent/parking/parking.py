@@ -109,7 +109,7 @@ class Parking:
 
     async def look(self, at_once: bool = True) -> float | None:
         """Ask the driver if it is time, and decide; return the seconds until the next look, None: nobody parks."""
-        if not self._concerned():
+        if not self._is_concerned:
             self._end()
             return None
         for uuid in self._gpus:
@@ -203,7 +203,7 @@ class Parking:
     def room(self, client: Client, size: int) -> CreditAnswer:
         """Answer a client that found no room on its GPU for an allocation of so many bytes."""
         room = self._cards.get(client.slot.gpu)
-        if room is None and self._concerned():
+        if room is None and self._is_concerned:
             room = self._room(client.slot.gpu)
         if room is None:
             return CreditAnswer.NO
@@ -233,13 +233,14 @@ class Parking:
 
     # -- Asking the driver ---------------------------------------------------------------------------------------------
 
-    def _concerned(self) -> list[str]:
-        """Return the GPUs if any slot with processes parks, or has been asked to leave."""
-        for served in self._gpus.values():
-            for slot in served.shared_gpu.slots.values():
-                if slot.parking.is_asked or (slot.memory_sharing.parks and served.shared_gpu.has_clients(slot)):
-                    return list(self._gpus)
-        return []
+    @property
+    def _is_concerned(self) -> bool:
+        """Whether any slot with processes parks, or has been asked to leave."""
+        return any(
+            slot.parking.is_asked or (slot.memory_sharing.parks and served.shared_gpu.has_clients(slot))
+            for served in self._gpus.values()
+            for slot in served.shared_gpu.slots.values()
+        )
 
     def _seconds(self) -> float:
         if any(room.wishes.wished or room.cramped.wished for room in self._cards.values()):

@@ -127,7 +127,7 @@ class Account:
     @property
     def owed_ns(self) -> float:
         """The balance now, between two checks."""
-        return self.balance_ns + self.due_ns - max(0.0, self.turns_ns - self.handover_ns * self.turns)
+        return self.balance_ns + self.due_ns - self.held_ns
 
     @property
     def held_ns(self) -> float:

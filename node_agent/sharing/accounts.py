@@ -33,19 +33,17 @@ class Accounts(dict[str, Account]):
     def divide(self) -> None:
         """Divide the time again: what slots want has changed, or what they may have."""
         self.taken = {name: window for name, window in self.windows.items() if name in self and self[name].wants}
+        left = max(0.0, 1.0 - sum(window.length for window in set(self.taken.values())))
+        apart = [(name, each) for name, each in self.items() if name not in self.taken]
+        slots = tuple([(name, each.request, each.limit, each.wants, bool(each.clients)) for name, each in apart])
+        self.shares, self.apart, self.are_full = _divided(slots, left)
         if not self.taken:
-            self.shares, self.apart, self.are_full = _divided(
-                tuple([(name, each.request, each.limit, each.wants, bool(each.clients)) for name, each in self.items()])
-            )
             return
-        others = {name: claim for name, claim in self.claims().items() if name not in self.taken}
-        found = due(others, max(0.0, 1.0 - sum(window.length for window in set(self.taken.values()))))
-        self.apart = {name: share for name, share in found.items() if share > 0}
         # Two slots of one job have the same window on a GPU.
         of = list(self.taken.values())
-        found |= {name: window.length / of.count(window) for name, window in self.taken.items()}
-        self.shares = dict.fromkeys(self, 0.0) | found
-        self.are_full = is_full(found)
+        windows = {name: window.length / of.count(window) for name, window in self.taken.items()}
+        self.shares = {**dict.fromkeys(self, 0.0), **self.shares, **windows}
+        self.are_full = is_full(self.shares)
 
     def claims(self) -> dict[str, Claim]:
         """Return what each slot may claim of the GPU's time. A slot without clients claims nothing."""
@@ -148,7 +146,7 @@ class Accounts(dict[str, Account]):
 
 @lru_cache(maxsize=512)
 def _divided(
-    slots: tuple[tuple[str, float, float, bool, bool], ...],
+    slots: tuple[tuple[str, float, float, bool, bool], ...], left: float
 ) -> tuple[Mapping[str, float], Mapping[str, float], bool]:
     """Return the shares of all slots, those of the slots that want the GPU, and whether they want all time.
 
@@ -156,8 +154,10 @@ def _divided(
 
     Args:
         slots: name, request, limit, whether it wants the GPU and whether it has clients.
+        left: the part of the time that they divide.
     """
-    found = due({name: Claim(request, limit, wants) for name, request, limit, wants, has in slots if has or wants})
+    claims = {name: Claim(request, limit, wants) for name, request, limit, wants, has in slots if has or wants}
+    found = due(claims, left)
     shares = {slot[0]: found.get(slot[0], 0.0) for slot in slots}
     apart = {name: share for name, share in found.items() if share > 0}
     return MappingProxyType(shares), MappingProxyType(apart), is_full(found)
