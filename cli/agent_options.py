@@ -41,7 +41,7 @@ OF_SHARING: dict[str, Any] = {
         typer.Option(
             help="The turn of the be slot that is due the most, 1 to 100. Long turns lose less time, and the shares "
             "of a second vary more.",
-            show_default="so long that all slots have a turn in about 20 ms, under MPS 10 ms",
+            show_default="so long that all slots have a turn in about 20 ms, under MPS 28 ms",
         ),
     ],
     "shortest_turn_ms": Annotated[

@@ -35,7 +35,7 @@ LOADS: dict[str, Load] = {
 }
 LOADS |= {name: (name, {}) for name in PROGRAMS}
 USUAL = ("resnet50-inference", "gemm", "resnet50-training", "resnet50-eager")
-IDLE_HP: Load = ("resnet50-inference", {"batch": 64, "mode": "graph"})
+IDLE_HP: Load = ("resnet50-inference", {"batch": 256, "mode": "graph"})
 """ Its requests are long enough for the whole window; shorter ones narrow it (be/window.h). """
 PAUSE = 0.3  # seconds between the command and the start of a turn
 EDGE = 0.2  # seconds at each end of a turn that are not counted
