@@ -235,10 +235,10 @@ def _about_stream(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _quiet(function: Function, declaration: Declaration) -> list[str]:
-    once = declaration.calls.get("once")
+    looked_up = declaration.calls.get("once", "NULL, NULL")
     return [
         "struct orion_quiet quiet;",
-        f"orion_quiet_begin_once(&quiet, {once});" if once else "orion_quiet_begin(&quiet);",
+        f"orion_quiet_begin(&quiet, {looked_up});",
         *calling(function, ["orion_quiet_end(&quiet, result);"]),
     ]
 

@@ -64,13 +64,18 @@ static CUresult load_code(void *code, const char *kernel)
 static void nothing(void) { usleep(1000); }
 static void load_small(void) { must(load_code(small_code, "spin"), "load"); }
 static void load_large(void) { must(load_code(large_code, "empty"), "load"); }
-static void load_library(void)
+static CUkernel kernel_of_library(void *code, const char *name)
 {
     CUlibrary library;
     CUkernel kernel;
+    must(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), "library");
+    must(cuLibraryGetKernel(&kernel, library, name), "kernel");
+    return kernel;
+}
+static void load_library(void)
+{
+    CUkernel kernel = kernel_of_library(large_code, "empty");
     CUfunction function;
-    must(cuLibraryLoadData(&library, large_code, NULL, NULL, 0, NULL, NULL, 0), "library");
-    must(cuLibraryGetKernel(&kernel, library, "empty"), "kernel");
     must(cuKernelGetFunction(&function, kernel), "function");
     must(cuFuncLoad(function), "load");
 }
@@ -173,11 +178,8 @@ static void launch_fresh(void)
 /* The state of a CUkernel, which is not a CUfunction. */
 static void ask_kernel(void)
 {
-    CUlibrary library;
-    CUkernel kernel;
+    CUkernel kernel = kernel_of_library(small_code, "spin");
     CUfunctionLoadingState state;
-    must(cuLibraryLoadData(&library, small_code, NULL, NULL, 0, NULL, NULL, 0), "library");
-    must(cuLibraryGetKernel(&kernel, library, "spin"), "kernel");
     printf("  cuFuncIsLoaded of a CUkernel returns %d\n", cuFuncIsLoaded(&state, (CUfunction)(void *)kernel));
 }
 static void launch_locals(void)

@@ -9,7 +9,7 @@
 #include "be/graph_copies.h"
 
 /* Cuts a piece into parts with executables, which take its place. The piece's graph has all parameters
- * (orion_piece_settle). False: it stays as it was. */
+ * (orion_graph_copy_settle). False: it stays as it was. */
 bool orion_graph_cut(struct orion_graph_copy *copy, uint32_t index, uint32_t parts);
 
 /* Makes the piece's executable, or gives it the parameters of the piece's graph. False: the driver refused it. */

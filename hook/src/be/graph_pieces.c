@@ -40,12 +40,11 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     struct orion_piece *piece = &copy->piece[index];
     uint32_t parts = parts_of(copy, piece, expected, limit);
     if (piece->whole || !orion_graph_is_long(expected, limit)) return 1;
-    if (parts > 1 && orion_piece_settle(copy, piece) && orion_graph_cut(copy, index, parts)) {
+    if (parts > 1 && orion_graph_cut(copy, index, parts)) {
         orion_lengths_estimate(process, &copy->piece[index], parts, expected);
         return parts;
     }
-    if (parts == 1 && orion_piece_settle(copy, piece) && orion_graph_copy_enter_child(copy, piece) &&
-        prepare(process, piece->inner, expected, limit)) {
+    if (parts == 1 && orion_graph_copy_enter_child(copy, piece) && prepare(process, piece->inner, expected, limit)) {
         orion_piece_drop(piece);
         return 1;
     }
@@ -54,17 +53,15 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     return 1;
 }
 
-/* What an executable lacks it gets right before its launch, if it lacks only parameters, which the driver then does not refuse. */
-static bool is_ready(struct orion_graph_copy *copy, struct orion_piece *piece)
-{
-    if (!orion_piece_settle(copy, piece)) return false;
-    return (piece->exec != NULL && !piece->reshaped) || orion_piece_renew(copy, piece);
-}
+/* Whether the piece has an executable that lacks parameters at most. It gets them right before its launch: they are in the piece's
+ * graph, and the driver does not refuse them. */
+static bool is_made(const struct orion_piece *piece) { return piece->exec != NULL && !piece->reshaped; }
 
 /* Makes all pieces ready for a launch. The first piece, which has all nodes, gets no executable of its own, and has the
  * duration of the program's. False: the graph has no pieces, or the driver refused something. */
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
 {
+    if (!orion_graph_copy_settle(copy)) return false;
     for (uint32_t i = 0; i < copy->pieces;) {
         struct orion_piece *piece = &copy->piece[i];
         bool first = piece->exec == NULL && piece->inner == NULL;
@@ -74,7 +71,9 @@ static bool prepare(struct orion_process *process, struct orion_graph_copy *copy
     if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;
     for (uint32_t i = 0; i < copy->pieces; i++) {
         struct orion_piece *piece = &copy->piece[i];
-        if (piece->inner != NULL ? !prepare(process, piece->inner, 0, limit) : !is_ready(copy, piece)) return false;
+        bool ready =
+            piece->inner != NULL ? prepare(process, piece->inner, 0, limit) : is_made(piece) || orion_piece_renew(copy, piece);
+        if (!ready) return false;
     }
     return true;
 }

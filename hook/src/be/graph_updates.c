@@ -90,21 +90,21 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
     return all;
 }
 
-/* A borrowed copy has one piece, whose graph belongs to a child node; it needs no executable. */
 static bool settle_node(struct orion_copy_node *node)
 {
-    struct orion_graph_copy *child = node->child;
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH ? !orion_piece_settle(child, child->piece) : !orion_parameters_give(node))
-        return false;
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) child->piece->stale = false;
+    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH ? !orion_graph_copy_settle(node->child) : !orion_parameters_give(node)) return false;
     node->behind = false;
     return true;
 }
 
-bool orion_piece_settle(struct orion_graph_copy *copy, struct orion_piece *piece)
+bool orion_graph_copy_settle(struct orion_graph_copy *copy)
 {
-    for (uint32_t i = piece->first; piece->stale && i < piece->first + piece->count; i++)
-        if (copy->node[i].behind && !settle_node(&copy->node[i])) return false;
+    for (uint32_t i = 0; i < copy->pieces; i++) {
+        struct orion_piece *piece = &copy->piece[i];
+        for (uint32_t j = 0; piece->stale && j < piece->count; j++)
+            if (copy->node[piece->first + j].behind && !settle_node(&copy->node[piece->first + j])) return false;
+        if (copy->borrowed) piece->stale = false;
+    }
     return true;
 }
 

@@ -21,9 +21,8 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters);
 
 struct orion_graph_copy;
-struct orion_piece;
 
-/* The graph of a stale piece gets the parameters that the program has set. False: the driver refused some. */
-bool orion_piece_settle(struct orion_graph_copy *copy, struct orion_piece *piece);
+/* The graphs of stale pieces get the parameters that the program has set. False: the driver refused some. */
+bool orion_graph_copy_settle(struct orion_graph_copy *copy);
 
 #endif

@@ -49,45 +49,31 @@ void orion_quiet_wait(struct orion_process *process, struct orion_stream_record 
 
 /* -- Around a call --------------------------------------------------------------------------------------------------- */
 
-static void begin(struct orion_quiet *quiet, struct orion_process *process, struct orion_stream_record *stream_record)
-{
-    if (!orion_quiet_matters(process, stream_record->gpu)) return;
-    quiet->gpu = stream_record->gpu;
-    atomic_fetch_add(&orion_be(quiet->gpu)->quiet, 1);
-    orion_quiet_wait(process, stream_record);
-}
-
-/* Of the current context; NULL: it is not managed. */
-static struct orion_stream_record *any_stream_record(struct orion_process *process)
-{
-    return process != NULL ? orion_stream_record_of(process, (struct orion_stream_name){NULL, false}) : NULL;
-}
-
-void orion_quiet_begin(struct orion_quiet *quiet)
-{
-    struct orion_process *process = orion_process_if_managed();
-    struct orion_stream_record *stream_record = any_stream_record(process);
-    *quiet = (struct orion_quiet){NULL, 0};
-    if (stream_record != NULL) begin(quiet, process, stream_record);
-}
-
 static _Atomic uint64_t *place_of(struct orion_process *process, uint64_t lookup)
 {
     return &orion_lookups(process)->loaded[lookup & (ORION_LOOKUPS - 1)];
 }
 
-void orion_quiet_begin_once(struct orion_quiet *quiet, const void *handle, const char *name)
+static uint64_t lookup_of(struct orion_process *process, const struct orion_gpu *gpu, const void *handle, const char *name)
 {
-    struct orion_process *process = orion_process_if_managed();
-    struct orion_stream_record *stream_record = any_stream_record(process);
-    *quiet = (struct orion_quiet){NULL, 0};
-    if (stream_record == NULL) return;
     uint64_t of_name = name != NULL ? orion_hash_name(name) : 0;
-    uint64_t lookup =
-        orion_mix(orion_kernel_word(orion_kernels(process), handle) + of_name) ^ orion_hash_handle(stream_record->gpu);
-    if (atomic_load_explicit(place_of(process, lookup), memory_order_relaxed) == lookup) return;
+    return orion_mix(orion_kernel_word(orion_kernels(process), handle) + of_name) ^ orion_hash_handle(gpu);
+}
+
+void orion_quiet_begin(struct orion_quiet *quiet, const void *handle, const char *name)
+{
+    *quiet = (struct orion_quiet){NULL, 0};
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, (struct orion_stream_name){NULL, false});
+    if (stream_record == NULL) return;
+    uint64_t lookup = handle != NULL ? lookup_of(process, stream_record->gpu, handle, name) : 0;
+    if (lookup != 0 && atomic_load_explicit(place_of(process, lookup), memory_order_relaxed) == lookup) return;
     quiet->lookup = lookup;
-    begin(quiet, process, stream_record);
+    if (!orion_quiet_matters(process, stream_record->gpu)) return;
+    quiet->gpu = stream_record->gpu;
+    atomic_fetch_add(&orion_be(quiet->gpu)->quiet, 1);
+    orion_quiet_wait(process, stream_record);
 }
 
 void orion_quiet_end(const struct orion_quiet *quiet, CUresult result)

@@ -29,10 +29,9 @@ struct orion_quiet {
     struct orion_gpu *gpu; /* that of the current context, if its work may be held; else NULL */
     uint64_t lookup;       /* what a look-up has loaded if it succeeds; 0: nothing that it has not loaded before */
 };
-void orion_quiet_begin(struct orion_quiet *quiet);
-/* For look-ups, which load code the first time only. Libraries repeat them: PyTorch asks for the function of a kernel at every
- * eighth launch of some models. name: NULL: the handle alone says what is looked up. */
-void orion_quiet_begin_once(struct orion_quiet *quiet, const void *handle, const char *name);
+/* handle: of a look-up, which loads code the first time only; NULL: the call is none. Libraries repeat look-ups: PyTorch asks for the
+ * function of a kernel at every eighth launch of some models. name: what is looked up; NULL: the handle alone says it. */
+void orion_quiet_begin(struct orion_quiet *quiet, const void *handle, const char *name);
 void orion_quiet_end(const struct orion_quiet *quiet, CUresult result);
 
 /* What look-ups have loaded: hashes of handle, name, GPU and the epoch of kernels.h. One may replace another; then the other's

@@ -13,14 +13,18 @@ double load_kernels(const struct arguments *at)
     return result;
 }
 
+static CUresult kernel_of_library(CUkernel *kernel)
+{
+    CUlibrary library;
+    CUresult result = cuLibraryLoadData(&library, timed_code, NULL, NULL, 0, NULL, NULL, 0);
+    return result != CUDA_SUCCESS ? result : cuLibraryGetKernel(kernel, library, "timed");
+}
+
 static CUresult load_library(void)
 {
-    static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
-    CUlibrary library;
     CUkernel kernel;
     CUfunction function;
-    CUresult result = cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
-    if (result == CUDA_SUCCESS) result = cuLibraryGetKernel(&kernel, library, "timed");
+    CUresult result = kernel_of_library(&kernel);
     if (result == CUDA_SUCCESS) result = cuKernelGetFunction(&function, kernel);
     return result != CUDA_SUCCESS ? result : launch_on(function, used->streams[1], 100);
 }
@@ -46,21 +50,17 @@ static CUresult launch_graph(void)
 
 static CUresult unload_module(void)
 {
-    static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
     CUmodule module;
-    CUresult result = cuModuleLoadData(&module, text);
+    CUresult result = cuModuleLoadData(&module, timed_code);
     return result != CUDA_SUCCESS ? result : cuModuleUnload(module);
 }
 
 /* Looks the same kernel up each time, as libraries do. */
 static CUresult look_up(void)
 {
-    static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
     static CUkernel kernel;
-    CUlibrary library;
     CUfunction function;
-    CUresult result = kernel ? CUDA_SUCCESS : cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0);
-    if (result == CUDA_SUCCESS && !kernel) result = cuLibraryGetKernel(&kernel, library, "timed");
+    CUresult result = kernel != NULL ? CUDA_SUCCESS : kernel_of_library(&kernel);
     return result != CUDA_SUCCESS ? result : cuKernelGetFunction(&function, kernel);
 }
 

@@ -6,11 +6,12 @@
 static struct used_device devices[DEVICES];
 struct used_device *used = devices;
 
+const char timed_code[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
+
 CUresult load(CUfunction *function)
 {
-    static const char module_text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
     CUmodule module;
-    CUresult result = cuModuleLoadData(&module, module_text);
+    CUresult result = cuModuleLoadData(&module, timed_code);
     return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, "timed");
 }
 

@@ -22,6 +22,7 @@ struct used_device {
 };
 extern struct used_device *used;
 
+extern const char timed_code[];
 CUresult load(CUfunction *function); /* loads the kernel into the current context */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
