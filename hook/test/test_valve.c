@@ -1,6 +1,7 @@
 /* The valve's watcher opens a closed valve once hp is idle, whatever the launching thread could count. */
 #include "check.h"
 
+#include "be/admission.h"
 #include "be/state.h"
 #include "be/valve.h"
 #include "be/work.h"
@@ -31,6 +32,7 @@ static void set_hp(enum orion_busy_state state)
 }
 
 static bool is_ready(void) { return orion_valve_ready(process, stream_record); }
+static bool is_trusted(void) { return atomic_load(&orion_be(gpu)->valve.watched) == 2; }
 static bool is_parked(void) { return atomic_load(&orion_be(gpu)->valve.parked) == 1; }
 static bool is_open(void) { return atomic_load(orion_be(gpu)->valve.page.words) == 0; }
 
@@ -66,6 +68,45 @@ static void launch_whose_work_is_not_counted(void)
     await(is_open);
 }
 
+/* The watcher was late, so launches are gated on the CPU. It must watch them nevertheless: else it would not find out that it is on
+ * time again, nor that the work has ended. */
+static void launch_that_the_gate_admits(void)
+{
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    struct orion_work work = {.flags = ORION_ADMITTED_SPINS}; /* of known duration */
+    await(is_parked);
+    atomic_store(&valve->watched, 1);
+    uint32_t notifier = atomic_load(&valve->notifier);
+    orion_admit(process, stream_record, &work);
+    CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) > 0 && atomic_load(&valve->notifier) != notifier);
+    await(is_trusted);
+    atomic_store(&orion_be(gpu)->in_flight_ns, 0);
+}
+
+/* Where contexts run together and hp grants a slowdown, no launch is behind the valve. But with turns somebody must see when the
+ * work ends. */
+static void launches_that_run_beside_hp_in_turns(struct orion_policy *policy, struct orion_grant *grant)
+{
+    struct orion_valve *valve = &orion_be(gpu)->valve;
+    uint32_t notifier = 0;
+    policy->kind = ORION_POLICY_ORION;
+    policy->max_slowdown_milli = 1500;
+    atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
+    *grant = (struct orion_grant){.turn_end_ns = UINT64_MAX, .cycle_ns = 1, .plan_until_ns = UINT64_MAX};
+    for (unsigned i = 0; i < 2; i++) {
+        struct orion_work work = {.flags = ORION_ADMITTED_SPINS};
+        orion_admit(process, stream_record, &work);
+        CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) > 0);
+        await(is_trusted);
+        CHECK(i == 0 || atomic_load(&valve->notifier) != notifier);
+        atomic_store(&orion_be(gpu)->in_flight_ns, 0);
+        await(is_parked);
+        notifier = atomic_load(&valve->notifier);
+    }
+    *grant = (struct orion_grant){0};
+    atomic_store(&gpu->sharing, ORION_SHARING_TIME_SLICED);
+}
+
 int main(void)
 {
     orion_driver.cuStreamWaitValue32_v2 = fake_wait;
@@ -73,12 +114,14 @@ int main(void)
     gpu = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
     struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
-    policy->copy[0].kind = ORION_POLICY_GATE;
+    struct orion_grant_page *grant = (struct orion_grant_page *)(uintptr_t)gpu->grant;
     atomic_store(&policy->hp_clients, 1);
     atomic_store(&gpu->hp_generation[0], 1);
     atomic_store(&gpu->hp_count, 1);
     stream_record = orion_stream_record_of(process, (struct orion_stream_name){(CUstream)0x100, false});
     CHECK(stream_record != NULL);
+    launches_that_run_beside_hp_in_turns(&policy->copy[0], &grant->copy[0]);
+    policy->copy[0].kind = ORION_POLICY_GATE;
     await(is_ready);
     for (unsigned i = 0; i < 20; i++) {
         await(is_parked);
@@ -86,6 +129,7 @@ int main(void)
         if (i % 2 == 0) launch_whose_work_is_counted();
         else launch_whose_work_is_not_counted();
     }
+    launch_that_the_gate_admits();
     puts("valve: ok");
     return 0;
 }

@@ -94,6 +94,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
         orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
+    if (!ahead && orion_stops_exist(gpu)) orion_valve_wake(gpu);
     if (!ahead && stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
     if ((work->flags & ORION_ADMITTED_BRANCHES) && expected != 0) orion_turns_note_piece(gpu, expected);
     work->expected_ns = cost;
@@ -123,6 +124,10 @@ static bool enter_overlapping(struct orion_process *process, struct orion_stream
         return false;
     }
     if (stop->went_unarmed != NULL) stop->went_unarmed(process, stream_record, work);
+    if (orion_plan_exists(gpu)) { /* nothing is behind the valve, but its watcher sees when the work ends (turns.h) */
+        orion_valve_ready(process, stream_record);
+        orion_valve_wake(gpu);
+    }
     work->expected_ns = cost;
     if (go == ORION_GO_FREELY) return true;
     work->flags |= ORION_ADMITTED_BESIDE_HP;

@@ -101,9 +101,9 @@ static void park(struct orion_process *process, struct orion_gpu *gpu)
     atomic_store(&valve->parked, 0);
 }
 
-/* Called after a launch has closed the valve or put a wait into a stream. */
-static void unpark(struct orion_valve *valve)
+void orion_valve_wake(struct orion_gpu *gpu)
 {
+    struct orion_valve *valve = &orion_be(gpu)->valve;
     if (!atomic_load(&valve->parked)) return;
     atomic_store(&valve->parked, 0);
     atomic_fetch_add(&valve->notifier, 1);
@@ -256,7 +256,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
     if (!orion_ledger_try_lock(gpu)) {
-        unpark(valve);
+        orion_valve_wake(gpu);
         return false;
     }
     /* The GPU's streams divide the share among them. */
@@ -271,7 +271,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
     atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
-    unpark(valve);
+    orion_valve_wake(gpu);
     return armed;
 }
 

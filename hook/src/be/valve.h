@@ -56,6 +56,11 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
 bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                       const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns);
 
+/* Wakes the watcher if it sleeps. Called after a launch has closed the valve, put a wait into a stream, or is counted in flight
+ * without a wait: a watcher that was late finds out only beside work that it is on time again, and then also sees when the work ends
+ * (turns.h). */
+void orion_valve_wake(struct orion_gpu *gpu);
+
 /* Whether work in flight is behind the valve. While the valve is closed, a driver call that waits for this work spins
  * on a CPU. */
 bool orion_valve_runs_ahead(const struct orion_gpu *gpu);
