@@ -152,6 +152,57 @@ static void memory_that_moves_makes_a_client_patient(void)
     gpu.pages = (struct orion_gpu_pages){0};
 }
 
+/* It handed its turn back so long ago, and launches again. */
+static uint64_t patience_after(uint64_t away_ns)
+{
+    struct orion_be *be = orion_be(&gpu);
+    uint64_t now = orion_now();
+    plan(0, 0, 0, 0, 10 * MS, now + 1000 * ORION_SECOND);
+    atomic_store(&be->asked_ns, now - away_ns - 1);
+    atomic_store(&be->handed_back_ns, now - away_ns);
+    orion_turns_sleep(&gpu, 1);
+    return atomic_load(&be->patience_ns);
+}
+
+/* A second is a long time even for a test that waits for a core, and no time often is a short one. */
+static void a_client_that_stays_away_becomes_less_patient(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    atomic_store(&be->patience_ns, 0);
+    CHECK(patience_after(ORION_SECOND) > 400 * ORION_MICROSECOND); /* once is not enough */
+    for (unsigned i = 0; i < 20; i++) patience_after(ORION_SECOND);
+    CHECK(patience_after(ORION_SECOND) == 250 * ORION_MICROSECOND);
+    for (unsigned i = 0; patience_after(0) < 8 * MS; i++) CHECK(i < 10000);
+    for (unsigned i = 0; i < 4; i++) patience_after(20 * MS); /* a pause that no patience would have bridged */
+    CHECK(patience_after(20 * MS) <= 500 * ORION_MICROSECOND);
+}
+
+/* Else it would never hand a turn back again, and so learn nothing. */
+static void a_turn_that_ends_meanwhile_makes_less_patient(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    for (unsigned i = 0; i == 0 || atomic_load(&be->patience_ns) == 8 * MS; i++) {
+        uint64_t now = orion_now();
+        atomic_store(&be->patience_ns, 8 * MS);
+        plan(now - MS, now + 5 * MS, now + 50 * ORION_SECOND, now + 51 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
+        orion_turns_idle(&gpu);
+        CHECK(i < 1000);
+    }
+}
+
+static void to_ask_again_says_nothing_new(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    uint64_t patience = patience_after(ORION_SECOND), now = orion_now();
+    plan(0, 0, 0, 0, 10 * MS, now + 1000 * ORION_SECOND);
+    atomic_store(&be->handed_back_ns, now - ORION_SECOND);
+    for (unsigned i = 0; i < 10; i++) {
+        atomic_store(&be->asked_ns, now - ORION_SECOND + 1);
+        orion_turns_sleep(&gpu, 1);
+        CHECK(atomic_load(&be->asked_ns) >= now && atomic_load(&be->patience_ns) == patience);
+    }
+}
+
 int main(void)
 {
     the_turn_under_way_counts();
@@ -167,6 +218,9 @@ int main(void)
     sleeps_until_the_turn_begins();
     a_new_plan_wakes();
     memory_that_moves_makes_a_client_patient();
+    a_client_that_stays_away_becomes_less_patient();
+    a_turn_that_ends_meanwhile_makes_less_patient();
+    to_ask_again_says_nothing_new();
     puts("turns: ok");
     return 0;
 }

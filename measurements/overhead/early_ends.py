@@ -3,7 +3,7 @@
 Two be clients share a GPU. One works for 3 ms, sleeps for a random time, and so on. The other runs kernels of 50 us in
 a closed loop, and waits for each. Both note on the same clock when their work is complete. A handover is the time from
 the end of the sleeper's work to the end of the other's first kernel after it, less the usual time of such a kernel. It
-includes the 0.5 ms of idleness after which the hook hands a turn back, and the switch of contexts.
+includes the 0.25 to 0.5 ms of idleness after which the hook hands a turn back, and the switch of contexts.
 
 A handover counts if the other waited for the sleeper's turn, and if the sleeper slept until the other's kernel was
 complete. The file has all of the sleeper's requests, also those that do not count.
@@ -33,17 +33,28 @@ GAPS = 0.020, 0.060
 """ Seconds between two requests of the sleeper. """
 HELD = 0.001
 """ The other waited if it completed nothing for so many seconds before the sleeper's work was complete. """
+MAX_SLOWDOWN = 1.5
+""" What hp's owner grants where the clients run together. """
 PAUSE, LEAD, SEED = 0.5, 2.0, 1
 """ Seconds before the loops begin, and of both loops before the first handover. """
 
 
-def measure(seconds: float, simulated: bool) -> dict[str, Any]:
-    """Run both clients; return the other's usual time of a kernel, and one row for each request of the sleeper."""
+def measure(seconds: float, simulated: bool, together: bool) -> dict[str, Any]:
+    """Run both clients; return the other's usual time of a kernel, and one row for each request of the sleeper.
+
+    Args:
+        seconds: how long the clients run.
+        simulated: use a simulated GPU.
+        together: it runs the clients together, as under MPS.
+    """
     chance = random.Random(SEED)
     gaps = (chance.uniform(*GAPS) for _ in itertools.count())
     arrivals = list(itertools.takewhile(lambda at: at < LEAD + seconds, itertools.accumulate(gaps, initial=LEAD)))
     with ExitStack() as stack:
-        managed = stack.enter_context(ManagedGPU(stack.enter_context(machine(simulated)), simulated))
+        processes = stack.enter_context(machine(simulated, "mps" if together else "timeslice"))
+        managed = stack.enter_context(ManagedGPU(processes, simulated))
+        if together:
+            managed.set_policy(policy="orion", max_slowdown=MAX_SLOWDOWN)
         crew = stack.enter_context(Crew())
         workers = []
         for name, (kind, options) in (("sleeper", SLEEPER), ("other", OTHER)):
@@ -91,13 +102,17 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, required=True, help="the file of raw data")
     parser.add_argument("--seconds", type=positive, default=60.0, help="how long both clients run")
     parser.add_argument("--simulated", action="store_true", help="use a simulated GPU; its figures are no results")
+    parser.add_argument(
+        "--together", action="store_true", help="with --simulated: as under MPS, beside an hp that may be slowed"
+    )
     options = parser.parse_args(arguments)
-    raw = {**raw_data.header("measurements.overhead.early_ends"), **measure(options.seconds, options.simulated)}
+    found = measure(options.seconds, options.simulated, options.together)
+    raw = {**raw_data.header("measurements.overhead.early_ends"), **found}
     raw_data.write(options.output, raw)
-    found = [1e3 * each for each in handovers(raw["requests"], raw["kernel"])]
+    times = [1e3 * each for each in handovers(raw["requests"], raw["kernel"])]
     say(
-        f"{len(found)} of {len(raw['requests'])} requests count; handover: median {percentile(found, 50):.2f} ms, "
-        f"p99 {percentile(found, 99):.2f} ms, longest {max(found, default=float('nan')):.2f} ms"
+        f"{len(times)} of {len(raw['requests'])} requests count; handover: median {percentile(times, 50):.2f} ms, "
+        f"p99 {percentile(times, 99):.2f} ms, longest {max(times, default=float('nan')):.2f} ms"
     )
 
 

@@ -10,10 +10,15 @@
 #define WORTH_NS ORION_MILLISECOND /* with less than this left, a turn is not handed back */
 #define AGAIN_NS (50 * ORION_MILLISECOND)
 #define IDLE_POLL_NS (50 * ORION_MICROSECOND)
-/* How long a client is idle before it hands its turn back. A client that comes back soon after gets more time. */
+/* How long a client is idle before it hands its turn back. To do so in vain costs two changes of contexts, 0.3 ms or more. So a
+ * client that comes back soon after becomes more patient at once, and one that often stays away becomes less patient by
+ * and by: with pauses of both kinds it keeps its turns. */
 #define PATIENCE_NS (500 * ORION_MICROSECOND)
+#define PATIENCE_LEAST_NS (250 * ORION_MICROSECOND)
 #define PATIENCE_MOST_NS (8 * ORION_MILLISECOND)
-#define SOON 4u
+#define PATIENCE_FADE 8u
+#define SOON 4u /* times its patience, and never longer than the most: to wait longer would not have helped */
+#define FOR_GOOD UINT64_MAX
 #define PAGES_PART \
     4u /* memory that moves would come back for the next turn: a client is idle for this part of the time that takes */
 
@@ -33,16 +38,28 @@ static void tell(struct orion_gpu *gpu, enum orion_turn_wish wish)
     if (gpu->client == 0) orion_agent_tell(gpu->uuid, &message, sizeof message);
 }
 
+static uint64_t learnt_patience(const struct orion_gpu *gpu)
+{
+    uint64_t patience = atomic_load_explicit(&orion_be(gpu)->patience_ns, memory_order_relaxed);
+    return patience == 0 ? PATIENCE_NS : patience;
+}
+
+static void learn_patience(struct orion_gpu *gpu, uint64_t away_ns)
+{
+    uint64_t patience = learnt_patience(gpu), soon = SOON * (patience > PATIENCE_NS ? patience : PATIENCE_NS);
+    if (away_ns < soon && away_ns < PATIENCE_MOST_NS) patience *= 2;
+    else patience -= patience > PATIENCE_NS ? patience / 2 : patience / PATIENCE_FADE;
+    patience = patience < PATIENCE_LEAST_NS ? PATIENCE_LEAST_NS : patience > PATIENCE_MOST_NS ? PATIENCE_MOST_NS : patience;
+    atomic_store_explicit(&orion_be(gpu)->patience_ns, patience, memory_order_relaxed);
+}
+
 static void ask(struct orion_gpu *gpu, uint64_t now)
 {
     struct orion_be *be = orion_be(gpu);
-    uint64_t asked = atomic_load(&be->asked_ns), patience = atomic_load_explicit(&be->patience_ns, memory_order_relaxed);
-    if (now < asked + AGAIN_NS && atomic_load(&be->handed_back_ns) < asked) return;
+    uint64_t asked = atomic_load(&be->asked_ns), handed_back = atomic_load(&be->handed_back_ns);
+    if (now < asked + AGAIN_NS && handed_back < asked) return;
     if (!atomic_compare_exchange_strong(&be->asked_ns, &asked, now)) return;
-    bool soon = now - atomic_load(&be->handed_back_ns) < SOON * (patience > PATIENCE_NS ? patience : PATIENCE_NS);
-    patience = soon ? 2 * patience : patience / 2;
-    patience = patience < PATIENCE_NS ? PATIENCE_NS : patience > PATIENCE_MOST_NS ? PATIENCE_MOST_NS : patience;
-    atomic_store_explicit(&be->patience_ns, patience, memory_order_relaxed);
+    if (handed_back > asked) learn_patience(gpu, now - handed_back);
     tell(gpu, ORION_TURN_WANTED);
 }
 
@@ -55,10 +72,9 @@ void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns)
 
 static uint64_t patience_of(const struct orion_gpu *gpu)
 {
-    uint64_t patience = atomic_load_explicit(&orion_be(gpu)->patience_ns, memory_order_relaxed);
+    uint64_t patience = learnt_patience(gpu);
     uint64_t pages = atomic_load_explicit(&gpu->pages.took_ns, memory_order_relaxed) / PAGES_PART;
-    if (pages > patience) patience = pages;
-    return patience > PATIENCE_NS ? patience : PATIENCE_NS;
+    return pages > patience ? pages : patience;
 }
 
 /* Whether there is a turn to hand back, and it was not handed back yet. Launches that wait for pages may wait on the CPU, and look like
@@ -83,7 +99,10 @@ void orion_turns_idle(struct orion_gpu *gpu)
         orion_sleep_precisely(IDLE_POLL_NS);
         if (atomic_load(&be->in_flight_ns) > 0) return;
     }
-    if (!may_hand_back(gpu, now)) return;
+    if (!may_hand_back(gpu, now)) {
+        learn_patience(gpu, FOR_GOOD); /* the turn is over: it was patient in vain */
+        return;
+    }
     atomic_store(&be->handed_back_ns, now);
     tell(gpu, ORION_TURN_HANDED_BACK);
 }
