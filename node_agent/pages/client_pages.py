@@ -92,6 +92,9 @@ class Record:
     long_kernel_ns: int
 
 
+_AWAY = frozenset({layout.ParkingState.LEAVING, layout.ParkingState.PARKED, layout.ParkingState.RETURNING})
+
+
 class RecordPage:
     """A client's record page: counters of what it did."""
 
@@ -141,9 +144,8 @@ class RecordPage:
         """Whether a launch waits for its turn, or be work is in flight."""
         if self._words[self._in_flight]:
             return True
-        # While the client leaves the GPU's memory, its launches wait until it is back.
-        leaves = self._words[self._parking] & 0xFF == layout.ParkingState.LEAVING
-        return bool(self._words[self._waiting_since]) and not leaves
+        # Launches of a client that is not in the GPU's memory wait until it is back.
+        return bool(self._words[self._waiting_since]) and self._words[self._parking] & 0xFF not in _AWAY
 
     @property
     def gpu_ns(self) -> int:

@@ -136,7 +136,10 @@ class Turns:
         """Note that a slot has no more work; return whether turns have changed."""
         account = self._accounts.get(name)
         alone = sum(each.wants for each in self._accounts.values()) < 2
-        if account is None or not account.wants or not self.competing or alone:
+        if account is None or not account.wants or not self.competing:
+            return False
+        if alone:  # it keeps the turn until another slot asks
+            account.wants = False
             return False
         self._settle(now_ns)
         account.wants = False
@@ -199,8 +202,8 @@ class Turns:
     # -- Who has the next turns ----------------------------------------------------------------------------------------
 
     def _end_of_turn(self, holder: str | None, now_ns: int) -> int:
-        """Return when a slot's turn ends; a turn that lasts ends once it was as long as others."""
-        if holder is None:
+        """Return when a slot's turn ends: one that lasts, when it was as long as others; one handed back, at once."""
+        if holder is None or not self._accounts[holder].wants:
             return now_ns
         begin, end = self._planned.turn_under_way(holder, now_ns)
         usual = round(self._accounts.shares[holder] * self._planned.length_ns + self._accounts[holder].handover_ns)

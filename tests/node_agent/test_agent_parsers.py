@@ -70,13 +70,14 @@ def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
 
 @pytest.mark.parametrize("in_flight", [0, 1])
 @pytest.mark.parametrize("state", list(layout.ParkingState))
-def test_who_leaves_the_gpus_memory_wants_the_gpu_only_for_work_in_flight(
+def test_who_is_not_in_the_gpus_memory_wants_the_gpu_only_for_work_in_flight(
     state: layout.ParkingState, in_flight: int
 ) -> None:
     """Its launches wait until it is back, not for its turn: a turn would be of no use to it."""
+    away = (layout.ParkingState.LEAVING, layout.ParkingState.PARKED, layout.ParkingState.RETURNING)
     raw = layout.RecordPage(waiting_since_ns=1, in_flight_ns=in_flight, parking=5 << 32 | state)
     page = client_pages.RecordPage(memoryview(bytes(raw)))
-    assert page.wants_gpu == (state is not layout.ParkingState.LEAVING or bool(in_flight))
+    assert page.wants_gpu == (state not in away or bool(in_flight))
 
 
 @given(PAGE)
