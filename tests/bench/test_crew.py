@@ -53,7 +53,8 @@ def test_a_closed_loop_runs_until_its_end(crew: Crew, simulated: dict[str, str])
     begin = time.monotonic() + 0.1
     worker.command(do="loop", begin=begin, end=begin + 0.2)
     (reply,) = crew.gather(worker, seconds=30)
-    assert 0.2 <= reply["ends"][-1] < 2.0
+    assert time.monotonic() >= begin + 0.2
+    assert reply["ends"][-1] < 2.0
     assert 1 <= len(reply["ends"]) <= 210
 
 
