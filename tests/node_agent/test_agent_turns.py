@@ -84,7 +84,8 @@ def test_a_limit_holds_a_slot_that_is_alone(agent: AgentProcess) -> None:
 
         def part() -> float:
             grant = current_grant(client.grant)
-            return (grant.next_end_ns - grant.next_begin_ns) / grant.cycle_ns if takes_turns(client) else 1.0
+            has_plan = grant.plan_until_ns > time.monotonic_ns()
+            return (grant.next_end_ns - grant.next_begin_ns) / grant.cycle_ns if has_plan else 1.0
 
         eventually(lambda: 0 < part() < 1, "the agent has seen its work, and plans turns")
         assert part() == pytest.approx(0.25, abs=0.1)
