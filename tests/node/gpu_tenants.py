@@ -126,7 +126,8 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
-        return eventually(lambda: self.printed(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
+        what = f"{name} did not begin: {self.log(name)}"
+        return eventually(lambda: self.printed(name, "ready"), what=what, seconds=100)[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
         """Wait until `count` pods of a Deployment have their GPUs; return their names."""
