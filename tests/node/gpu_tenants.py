@@ -126,8 +126,7 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
-        what = f"{name} did not begin: {self.log(name)}"
-        return eventually(lambda: self.printed(name, "ready"), what=what, seconds=100)[0]
+        return eventually(lambda: self.printed(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
         """Wait until `count` pods of a Deployment have their GPUs; return their names."""
