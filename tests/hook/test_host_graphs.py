@@ -51,13 +51,6 @@ def outcomes(client: Client, kind: str) -> dict[tuple[int, int], list[float]]:
     return found
 
 
-def is_as_expected(be: Client, kind: str) -> bool:
-    """Return whether a new graph's launches are in pieces. One whose launches stood still for a second runs whole."""
-    make(be, kind, SOME)
-    be.must("play 5 -1")
-    return launches_own(be) == (2 if kind in WHOLE else 0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_graph_writes_what_it_writes_without_the_hook(pair: Pair, machine: Machine, kind: str) -> None:
     plain = machine.start_in(None)
@@ -68,7 +61,7 @@ def test_a_graph_writes_what_it_writes_without_the_hook(pair: Pair, machine: Mac
     hp, be = pair
     hp.send("serve 400 300 5000 1")
     assert outcomes(be, kind) == wanted
-    eventually(lambda: is_as_expected(be, kind), "launches are in pieces, if they can be", DEADLINE)
+    assert launches_own(be) == (2 if kind in WHOLE else 0), "the last launches were in pieces, if they could be"
     hp.answer()
     assert outcomes(hp, kind) == wanted
 
