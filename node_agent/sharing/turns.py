@@ -138,11 +138,10 @@ class Turns:
         alone = sum(each.wants for each in self._accounts.values()) < 2
         if account is None or not account.wants or not self.competing:
             return False
+        account.wants = False
         if alone:  # it keeps the turn until another slot asks
-            account.wants = False
             return False
         self._settle(now_ns)
-        account.wants = False
         self._accounts.divide()
         holder = self._planned.holder(now_ns)
         if holder in (None, name):

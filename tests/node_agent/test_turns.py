@@ -163,12 +163,7 @@ def test_a_turn_that_is_handed_back_begins_the_next_one_at_once() -> None:
 
 def test_who_asks_after_everybody_has_handed_back_has_the_turn_at_once() -> None:
     turns, now = Turns(), 1_000 * MS
-    demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
-    for at in (now, now + MS):
-        turns.look(at, 1.0, demands)
-    first = _holder(turns, now + MS)
-    turns.hand_back(first, now + 2 * MS)
-    second = _holder(turns, now + 3 * MS)
+    first, second = _who_hands_back_and_who_follows(turns, now)
     assert not turns.hand_back(second, now + 4 * MS)  # nobody waits for its turn
     assert _holder(turns, now + 5 * MS) == second
     assert turns.ask(first, now + 5 * MS)
@@ -177,20 +172,27 @@ def test_who_asks_after_everybody_has_handed_back_has_the_turn_at_once() -> None
 
 def test_who_works_again_after_it_handed_back_alone_asks_if_another_one_took_its_turn() -> None:
     turns, now = Turns(), 1_000 * MS
-    demands = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
-    for at in (now, now + MS):
-        turns.look(at, 1.0, demands)
-    first = _holder(turns, now + MS)
-    turns.hand_back(first, now + 2 * MS)
-    second = _holder(turns, now + 3 * MS)
+    first, second = _who_hands_back_and_who_follows(turns, now)
     turns.hand_back(second, now + 4 * MS)
-    turns.look(now + 5 * MS, 1.0, demands)
+    turns.look(now + 5 * MS, 1.0, BOTH)
     assert turns.accounts[second].wants
     turns.hand_back(first, now + 6 * MS)
     turns.hand_back(second, now + 7 * MS)
     assert turns.ask(first, now + 8 * MS)
     assert turns.ask(second, now + 9 * MS)
     assert turns.plans[second].next[0] <= now + 8 * MS + TurnLengths().shortest_ns + 30 * MS
+
+
+BOTH = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
+
+
+def _who_hands_back_and_who_follows(turns: Turns, now: int) -> tuple[str, str]:
+    """Let two slots take turns, the first hand its turn back within 2 ms, and the other one follow it."""
+    for at in (now, now + MS):
+        turns.look(at, 1.0, BOTH)
+    first = _holder(turns, now + MS)
+    turns.hand_back(first, now + 2 * MS)
+    return first, _holder(turns, now + 3 * MS)
 
 
 def _holder(turns: Turns, now: int) -> str:
