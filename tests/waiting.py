@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 Value = TypeVar("Value")
+Event = str | Callable[[], str]
 
 DEADLINE = 60.0
 """ Seconds after which a test fails: at least ten times what any test takes on two busy cores. """
@@ -14,12 +15,13 @@ _SHARE = 0.05
 """ Each pause is this part of the time waited so far: fast events are seen at once, slow ones need few checks. """
 
 
-def eventually(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
+def eventually(condition: Callable[[], Value], what: Event = "", seconds: float = DEADLINE) -> Value:
     """Return the first value of `condition` that is true.
 
     Args:
         condition: is called repeatedly.
-        what: part of the failure's message: the event that the test waits for, or a log that explains its absence.
+        what: part of the failure's message: the event that the test waits for, or a function that finds out after the
+            wait why it has not come.
         seconds: the longest wait.
 
     Raises:
@@ -31,7 +33,7 @@ def eventually(condition: Callable[[], Value], what: str = "", seconds: float = 
     return value
 
 
-async def eventually_async(condition: Callable[[], Value], what: str = "", seconds: float = DEADLINE) -> Value:
+async def eventually_async(condition: Callable[[], Value], what: Event = "", seconds: float = DEADLINE) -> Value:
     """Do the same in an event loop, whose other tasks continue."""
     pauses = _pauses(seconds)
     while not (value := condition()):
@@ -45,7 +47,8 @@ def _pauses(seconds: float) -> Iterator[float]:
         yield min(max(waited * _SHARE, _FIRST_PAUSE), _LAST_PAUSE)
 
 
-def _next(pauses: Iterator[float], what: str, value: object, seconds: float) -> float:
+def _next(pauses: Iterator[float], what: Event, value: object, seconds: float) -> float:
     for pause in pauses:
         return pause
-    raise AssertionError(f"not within {seconds:.0f} s: {what or f'the last value is {value!r}'}")
+    why = what() if callable(what) else what
+    raise AssertionError(f"not within {seconds:.0f} s: {why or f'the last value is {value!r}'}")

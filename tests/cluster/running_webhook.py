@@ -72,7 +72,7 @@ class RunningWebhook:
                 env={**os.environ, "NO_PROXY": "127.0.0.1"},
             )
         eventually(functools.partial(self._listens, log, logged))
-        eventually(self.is_ready, what=f"the webhook is not ready: {log.read_text()}")
+        eventually(self.is_ready, what=lambda: f"the webhook is not ready: {log.read_text()}")
 
     def _listens(self, log: Path, logged: int) -> bool:
         """Return whether the webhook has printed its address; later starts use the same ports as the first."""

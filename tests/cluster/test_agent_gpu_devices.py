@@ -63,7 +63,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
 
     view.pod("train", node.node, memory={"limit": "512Mi"}, compute={"request": 0.4})
     node.kubelet.give("train", (uuid, "be-3"), namespace=view.namespace)
-    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
+    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log)
     worker = node.start("be-3")
     eventually(lambda: view.status(uuid).get("clientCount") == 1)
     status = view.status(uuid)
@@ -80,7 +80,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
         worker.must("run 3 20000")
         return dict(view.status(uuid)["heldSlots"][0].get("usage") or {})
 
-    usage = eventually(used, what=node.agent_log())
+    usage = eventually(used, what=node.agent_log)
     assert usage.keys() >= {"due", "charged", "measured", "waited"}
     assert 0 < usage["measured"] <= usage["due"] <= 1
 
@@ -100,14 +100,14 @@ def test_problems_of_a_pod_become_events_of_the_pod(node: AgentNode, view: Clust
     view.pod("long", node.node)
     node.kubelet.give("differs", (uuid, "be-0"), namespace=view.namespace)
     node.kubelet.give("long", (uuid, "be-1"), namespace=view.namespace)
-    eventually(lambda: "RoleDiffers" in view.events("differs", view.namespace), what=node.agent_log())
+    eventually(lambda: "RoleDiffers" in view.events("differs", view.namespace), what=node.agent_log)
     worker = node.start("be-1")
 
     def reported() -> str:
         worker.must("run 3 20000")
         return view.events("long", view.namespace).get("LongKernels", "")
 
-    note = eventually(reported, what=node.agent_log())
+    note = eventually(reported, what=node.agent_log)
     assert note.startswith(f"process {worker.pid} (client_scripted) on {uuid} runs kernels of ")
     eventually(lambda: view.condition(uuid, "Degraded")[0] == "True")
 
@@ -119,7 +119,7 @@ def test_a_gpu_with_mig_is_not_advertised_and_its_condition_says_why(
     node.make_gpus_again(ORION_SIM_MIG="1")
     node.start_agent()
     until_written(view, node)
-    eventually(lambda: view.condition(node.uuids[1], "Ready") == ("False", "MIGEnabled"), what=node.agent_log())
+    eventually(lambda: view.condition(node.uuids[1], "Ready") == ("False", "MIGEnabled"), what=node.agent_log)
     eventually(lambda: "MIG is enabled" in view.events(node.node).get("GPUNotAdvertised", ""))
     assert view.condition(node.uuids[0], "Ready") == ("True", "Advertised")
 
@@ -133,7 +133,7 @@ def test_an_administrator_cordons_a_gpu_and_requests_a_mode(node: AgentNode, vie
         return device.healthy, device.cordoned, device.reason
 
     view.change(uuid, cordon=True)
-    eventually(lambda: advertised() == (True, True, "Cordoned"), what=node.agent_log())
+    eventually(lambda: advertised() == (True, True, "Cordoned"), what=node.agent_log)
     eventually(lambda: view.condition(uuid, "Ready") == ("False", "Cordoned"))
     eventually(lambda: "GPUCordoned" in view.events(uuid.lower()))
     view.change(uuid, cordon=False, mode="mps")
@@ -148,7 +148,7 @@ def test_an_administrator_cordons_a_gpu_and_requests_a_mode(node: AgentNode, vie
 def test_a_failed_gpu_is_unhealthy_until_it_has_recovered(node: AgentNode, view: ClusterView) -> None:
     uuid, other = node.uuids
     node.simulated("lose", "0")
-    eventually(lambda: view.status(uuid)["health"] == "Unhealthy", what=node.agent_log())
+    eventually(lambda: view.status(uuid)["health"] == "Unhealthy", what=node.agent_log)
     assert view.condition(uuid, "Ready") == ("False", "GPULost")
     eventually(lambda: "GPUUnhealthy" in view.events(uuid.lower()))
     assert node.metrics()[f'orion_gpu_healthy{{gpu="{uuid}"}}'] == 0
@@ -165,7 +165,7 @@ def test_a_process_without_the_hook_is_reported(node: AgentNode, view: ClusterVi
     uuid = node.uuids[0]
     unmanaged = node.start_in(None)
     unmanaged.must("init 0")
-    eventually(lambda: view.condition(uuid, "HookInjected") == ("False", "Unmanaged"), what=node.agent_log())
+    eventually(lambda: view.condition(uuid, "HookInjected") == ("False", "Unmanaged"), what=node.agent_log)
     status = view.status(uuid)
     assert status["unmanagedProcessCount"] == 1
     assert status["unmanaged"] == [{"processId": unmanaged.pid, "command": "client_scripted"}]
@@ -186,7 +186,7 @@ def test_a_gpu_of_another_plugin_is_advertised_only_if_coexist_is_set(
     node.start_agent("--configuration", str(configuration))
     until_written(view, node)
     node.kubelet.advertised = {"nvidia.com/gpu": [f"{uuid}::0", f"{uuid}::1"], "orion.gpu/be": [f"{other}::be-0"]}
-    eventually(lambda: view.condition(uuid, "Ready") == ("False", "AdvertisedByAnother"), what=node.agent_log())
+    eventually(lambda: view.condition(uuid, "Ready") == ("False", "AdvertisedByAnother"), what=node.agent_log)
     assert view.status(uuid)["health"] == "Unhealthy"
     assert view.condition(other, "Ready") == ("True", "Advertised")
     eventually(lambda: "nvidia.com/gpu" in view.events(node.node).get("GPUNotAdvertised", ""))
@@ -222,7 +222,7 @@ def test_changes_during_an_outage_of_the_api_server_are_written_afterwards(
             assert view.status(node.uuids[0])["health"] == "Healthy"
             eventually(lambda: node.metrics().get("orion_cluster_device_failures_total", 0) >= 1)
             proxy.fix()
-            eventually(lambda: view.status(node.uuids[0])["health"] == "Unhealthy", what=node.agent_log())
+            eventually(lambda: view.status(node.uuids[0])["health"] == "Unhealthy", what=node.agent_log)
             eventually(lambda: view.status(node.uuids[0])["clientCount"] == 1)
             worker.kill()
 

@@ -99,10 +99,10 @@ def test_a_change_of_a_share_reaches_a_running_process(world: World) -> None:
     version = world.view.core.read_namespaced_pod("a", world.view.namespace).metadata.resource_version
     world.view.change_share("a", **memory(4 * MIB))
     begin = time.monotonic()
-    eventually(lambda: process.do(f"alloc {MIB}").result == OUT_OF_MEMORY, world.node.agent_log(), 10)
+    eventually(lambda: process.do(f"alloc {MIB}").result == OUT_OF_MEMORY, world.node.agent_log, 10)
     print(f"after {time.monotonic() - begin:.3f} s")
     world.view.change_share("a", **memory(1024 * MIB))
-    eventually(lambda: process.do(f"alloc {MIB}").result == 0, world.node.agent_log(), 10)
+    eventually(lambda: process.do(f"alloc {MIB}").result == 0, world.node.agent_log, 10)
     now = world.view.core.read_namespaced_pod("a", world.view.namespace).metadata.resource_version
     assert now == version  # no write to the pod
 

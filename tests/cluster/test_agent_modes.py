@@ -61,16 +61,16 @@ def test_a_mode_changes_when_the_gpu_has_no_clients(
 ) -> None:
     uuid, other = node.uuids
     view.change(uuid, mode="mps")
-    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log)
     eventually(lambda: view.condition(uuid, "ModePending") == ("False", "InMode"))
     eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"))
     assert view.status(other)["mode"] == "timeslice"
 
     view.pod("train", node.node)
     node.kubelet.give("train", (uuid, "be-0"), namespace=view.namespace)
-    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log())
+    eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log)
     worker = begun(node, "be-0")
-    eventually(lambda: shares(node, worker), what=node.agent_log())
+    eventually(lambda: shares(node, worker), what=node.agent_log)
 
     view.change(uuid, mode="timeslice")
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "ClientsPresent"))
@@ -80,7 +80,7 @@ def test_a_mode_changes_when_the_gpu_has_no_clients(
     worker.kill()
     view.core.delete_namespaced_pod("train", view.namespace, grace_period_seconds=0)
     node.kubelet.forget_all()
-    eventually(lambda: view.status(uuid)["mode"] == "timeslice", what=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "timeslice", what=node.agent_log)
     eventually(lambda: view.condition(uuid, "ModePending") == ("False", "InMode"))
     assert not shares(node, begun(node, "be-1"))
 
@@ -90,9 +90,9 @@ def test_after_the_end_of_the_mps_daemon_the_gpu_is_closed_until_its_clients_hav
 ) -> None:
     uuid = node.uuids[0]
     view.change(uuid, mode="mps")
-    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log())
+    eventually(lambda: view.status(uuid)["mode"] == "mps", what=node.agent_log)
     workers = [begun(node, "be-0"), begun(node, "be-1")]
-    eventually(lambda: all(shares(node, worker) for worker in workers), what=node.agent_log())
+    eventually(lambda: all(shares(node, worker) for worker in workers), what=node.agent_log)
     mps_daemon.terminate()
     mps_daemon.wait(60)
     eventually(lambda: view.condition(uuid, "ModePending") == ("True", "NotAvailable"))
@@ -104,9 +104,9 @@ def test_after_the_end_of_the_mps_daemon_the_gpu_is_closed_until_its_clients_hav
             worker.do("run 1 100")
         return view.condition(uuid, "Degraded") == ("True", "SharedFault")
 
-    eventually(lost, what=node.agent_log())
+    eventually(lost, what=node.agent_log)
     for worker in workers:
         worker.kill()
     # Without clients, the GPU opens again in mode timeslice, because mode mps is not available.
-    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"), what=node.agent_log())
+    eventually(lambda: view.condition(uuid, "Ready") == ("True", "Advertised"), what=node.agent_log)
     assert view.condition(uuid, "ModePending") == ("True", "NotAvailable")

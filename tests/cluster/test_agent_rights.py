@@ -42,7 +42,7 @@ def test_every_right_is_used_and_none_is_missing(
     with machine(c_build, operator, NODE, audited.kubeconfig, "rights", view) as node:
         _make_device_of_deleted_node(audited.api, node.uuids[1])
         node.start_agent("--operator-address", "")  # it looks for the operator's Service, which only a node reaches
-        eventually(lambda: ("", "services", "get") in audited.asked(), what=node.agent_log())
+        eventually(lambda: ("", "services", "get") in audited.asked(), what=node.agent_log)
         node.kill_agent()
         node.start_agent()
         _use_all_rights(view, node)
@@ -87,7 +87,7 @@ def _make_device_of_deleted_node(api: client.ApiClient, uuid: str) -> None:
 
 def _use_all_rights(view: ClusterView, node: AgentNode) -> None:
     for uuid in node.uuids:
-        eventually(lambda uuid=uuid: view.status(uuid).get("node") == NODE, what=node.agent_log())  # type: ignore[misc]
+        eventually(lambda uuid=uuid: view.status(uuid).get("node") == NODE, what=node.agent_log)  # type: ignore[misc]
     view.pod("a", NODE, memory={"limit": "1Mi"})
     node.kubelet.give("a", (node.uuids[0], "be-0"))
     with AgentClient(node.root) as administrator:
@@ -96,7 +96,7 @@ def _use_all_rights(view: ClusterView, node: AgentNode) -> None:
         )  # the limit is the default, 0, until the agent knows the pod; a loaded machine may need several tries
         eventually(
             lambda: administrator.prepare_slot(node.uuids[0], "be-0").slot.memory_limit_bytes == limit,
-            what=node.agent_log(),
+            what=node.agent_log,
         )
     view.change(node.uuids[0], cordon=True)
-    eventually(lambda: "GPUCordoned" in view.events(node.uuids[0].lower()), what=node.agent_log())
+    eventually(lambda: "GPUCordoned" in view.events(node.uuids[0].lower()), what=node.agent_log)

@@ -71,8 +71,10 @@ class ChoosingNode(DriverNode):
             return str(next(agent.watch_devices()).giver)
 
     def until(self, giver: str, offered: int) -> None:
-        eventually(lambda: self.giver() == giver, f"{giver} gives; {self.log('agent')}")
-        eventually(lambda: self.devices.allocatable(BE) == offered, f"the plugin offers {offered}; {self.plugin.log}")
+        eventually(lambda: self.giver() == giver, lambda: f"{giver} gives; {self.log('agent')}")
+        eventually(
+            lambda: self.devices.allocatable(BE) == offered, lambda: f"the plugin offers {offered}; {self.plugin.log}"
+        )
 
     def close(self) -> None:
         self.plugin.close()

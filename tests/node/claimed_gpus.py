@@ -96,7 +96,9 @@ class Claims:
 
     def until_offered(self, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until the node's slice exists; return it."""
-        return eventually(self.slices, f"a slice: {self.orion.log(f'{self.node.name}-driver')[-2000:]}", seconds)[0]
+        return eventually(
+            self.slices, lambda: f"a slice: {self.orion.log(f'{self.node.name}-driver')[-2000:]}", seconds
+        )[0]
 
     def delete_slice(self) -> None:
         for each in self.slices():

@@ -90,7 +90,9 @@ class Occupants:
     def begun(self, name: str) -> RunningPod:
         """Wait until a pod's program has its GPU, and return the pod."""
         pod = self.seen(name)
-        eventually(lambda: pod.printed("ready"), what=f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(
+            lambda: pod.printed("ready"), what=lambda: f"{name} did not begin: {self.tenants.pods()[name].status}"
+        )
         return pod
 
     def begins_soon(self, name: str) -> RunningPod:
@@ -108,7 +110,7 @@ class Occupants:
                 return eventually(pod.processes, seconds=ATTEMPT_SECONDS) != []
             return False
 
-        eventually(begun, what=f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(begun, what=lambda: f"{name} did not begin: {self.tenants.pods()[name].status}")
         return pod
 
     def seen(self, name: str) -> RunningPod:

@@ -126,7 +126,7 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
-        return eventually(lambda: self.printed(name, "ready"), what=f"{name} did not begin: {self.log(name)}")[0]
+        return eventually(lambda: self.printed(name, "ready"), what=lambda: f"ready: {self._account(name)}")[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
         """Wait until `count` pods of a Deployment have their GPUs; return their names."""
@@ -146,6 +146,13 @@ class Tenants:
         """The complete lines of a pod's log with this event."""
         lines = [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in lines if line["event"] == event]
+
+    def _account(self, name: str) -> str:
+        """What the cluster knows of a pod: its state, the events about it, and its log."""
+        events = self.core.list_namespaced_event(self.namespace, field_selector=f"involvedObject.name={name}").items
+        status = self.pods()[name].status if name in self.pods() else "deleted"
+        lines = [f"{event.last_timestamp or event.event_time} {event.reason}: {event.message}" for event in events]
+        return "\n".join([f"pod {name}", str(status), *lines, self.log(name)])
 
     def log(self, name: str) -> str:
         """A pod's log so far; empty while it has none."""

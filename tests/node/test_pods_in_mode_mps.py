@@ -22,12 +22,12 @@ def gpu(orion: Orion, node: Node, api: client.ApiClient) -> Iterator[str]:
         (uuid,) = healthy(gpus)
         set_mode(api, uuid, "mps")
         try:
-            eventually(lambda: gpus.devices()[uuid]["mode"] == "mps", what=orion.log("node-1-mps"))
+            eventually(lambda: gpus.devices()[uuid]["mode"] == "mps", what=lambda: orion.log("node-1-mps"))
             eventually(lambda: orion.allocatable(node)["orion.gpu/be"] == 8)
             yield uuid
         finally:
             set_mode(api, uuid, "timeslice")
-            eventually(lambda: gpus.devices()[uuid]["mode"] == "timeslice", what=orion.log("node-1-mps"))
+            eventually(lambda: gpus.devices()[uuid]["mode"] == "timeslice", what=lambda: orion.log("node-1-mps"))
             eventually(lambda: orion.allocatable(node)["orion.gpu/be"] == 8)
 
 

@@ -71,7 +71,9 @@ def test_a_pod_that_passes_the_scheduler_by_does_not_start_in_the_slot_of_a_roll
     never = [{"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"nobody": "has-it"}}]
     apps = client.AppsV1Api(tenants.api)
     apps.patch_namespaced_deployment("serve", tenants.namespace, never)
-    eventually(lambda: len(tenants.pods("serve")) == 2 and rollout.label(), seconds=MINUTES, what=str(rollout.shown()))
+    eventually(
+        lambda: len(tenants.pods("serve")) == 2 and rollout.label(), seconds=MINUTES, what=lambda: str(rollout.shown())
+    )
     eventually(lambda: orion.allocatable(node)[HP] == 3, seconds=MINUTES)
     outsider = serving("outsider")
     outsider["spec"]["nodeName"] = node.name
@@ -101,5 +103,5 @@ def test_a_new_pod_without_room_for_its_memory_waits_with_an_event(
         events = tenants.core.list_namespaced_event(tenants.namespace).items
         return any(event.reason == "RolloutNeedsMemory" and "maxSurge" in (event.message or "") for event in events)
 
-    eventually(said, seconds=MINUTES, what=str(rollout.shown()))
+    eventually(said, seconds=MINUTES, what=lambda: str(rollout.shown()))
     assert rollout.label() is None
