@@ -33,6 +33,9 @@ from orion.node_agent.state.state_file import RememberedClient
 _MIB = 1 << 20
 _YOUNG_NS = 3_000_000_000
 """ For so long after it has joined a client makes its contexts and loads its code. """
+_LEAST_CONTEXT_MIB, _MOST_CONTEXT_MIB = 16, 1024
+""" What a context may take. Less is what the driver rounds up, as where contexts take nothing (the simulated GPU). More
+is what a process hides: it must not keep later ones from allocating. """
 _EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -56,8 +59,8 @@ class Credit:
         self._shared_gpu = shared_gpu
         self._past: dict[str, list[_Past]] = {}
         """ By slot. """
-        self._usual_mib: int | None = None
-        """ The least that the driver holds for a client that is no longer young; None: nobody knows. """
+        self._context_mib = 0
+        """ What a context takes: the least that the driver held for clients that were no longer young. """
         self._listed: Collection[int] = ()
         """ The processes that the driver has last said to hold memory. """
 
@@ -65,7 +68,7 @@ class Credit:
         """Give a client its first credit. Call this before it can have the slot's page."""
         client.program = Program.of(client.process_id)
         if not client.returned:
-            client.uncounted_mib = self._usual_mib or 0
+            client.uncounted_mib = self._context_mib
         client.slot.page.set_credit(client.key[0], client.record.memory_mib)
         self.look_at(client.slot)
 
@@ -140,17 +143,20 @@ class Credit:
         self._listed = (held or {}).keys()
         if held is None:
             return
+        contexts = [_MOST_CONTEXT_MIB]
         for client in self._shared_gpu.clients.values():
             if (holds := held.get(client.process_id, 0)) is None:
                 continue
-            said = max(client.said_mib, client.record.memory_mib)
-            now = max(0, -(-holds // _MIB) - said)
+            said, listed = max(client.said_mib, client.record.memory_mib), -(-holds // _MIB)
+            now = max(0, listed - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
             if _is_young(client):
-                client.uncounted_mib = max(client.uncounted_mib, self._usual_mib or 0)
-            elif client.uncounted_mib:
-                self._usual_mib = min(client.uncounted_mib, self._usual_mib or client.uncounted_mib)
+                client.uncounted_mib = max(client.uncounted_mib, self._context_mib)
+            elif listed and listed >= said:  # else it is away, or allocates
+                contexts.append(max(now, before or 0))
+        if len(contexts) > 1:
+            self._context_mib = min(contexts) if min(contexts) >= _LEAST_CONTEXT_MIB else 0
         self.look()
 
     def look(self) -> None:

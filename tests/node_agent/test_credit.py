@@ -162,6 +162,23 @@ def test_a_client_that_makes_its_context_is_charged_what_others_need_for_theirs(
     assert new.uncounted_mib == 0
 
 
+@pytest.mark.parametrize("later", [100, 101, 115])
+def test_what_the_driver_rounds_up_or_listed_once_is_no_context(later: int) -> None:
+    slots = Slots()
+    slots.join(100)
+    says(slots, 130)
+    for _ in range(2):
+        says(slots, later)
+    assert slots.join(0).uncounted_mib == 0
+
+
+def test_a_process_that_hides_what_it_holds_keeps_no_later_one_from_allocating() -> None:
+    slots = Slots()
+    slots.join(1)
+    says(slots, 40_000)
+    assert slots.join(0).uncounted_mib == 1024
+
+
 def test_a_client_that_says_too_little_lowers_the_credit_of_its_slot() -> None:
     slots = Slots()
     liar, other = slots.join(0), slots.join(100)
@@ -274,6 +291,7 @@ def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_re
     for _ in range(2):
         says(slots, 130)
     assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
+    assert slots.join(0).uncounted_mib == 30
 
 
 Step = tuple[str, int, int]
