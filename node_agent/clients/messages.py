@@ -6,6 +6,7 @@ length) and trusts no length in a message. It rejects bytes that are not exactly
 
 from collections.abc import Sequence
 from ctypes import sizeof
+from functools import lru_cache
 from typing import Final
 
 from orion.errors import Invalid
@@ -57,8 +58,9 @@ def returns(data: bytes) -> bool:
     return isinstance(message, join.Hello) and bool(message.flags & join.HELLO_RETURNS)
 
 
+@lru_cache(maxsize=64)
 def notice(data: bytes) -> Notice | None:
-    """Return the notice in ``data``; None: it is something else."""
+    """Return the notice in ``data``; None: it is something else. Nobody changes it: the same few come all the time."""
     if len(data) != sizeof(join.Turn):
         return None
     try:
