@@ -144,7 +144,7 @@ def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, 
             scene.namespace,
             webhooks[0].selector,
         )
-        changed["webhooks"][0]["timeoutSeconds"] = 7  # a new version of the chart, which contains no caBundle
+        changed["webhooks"][0]["timeoutSeconds"] = 12  # a new version of the chart, which contains no caBundle
         kubectl("apply", "--server-side", "--force-conflicts", "--field-manager", "chart", "-f", "-", given=changed)
         for webhook in webhooks:
             webhook.arguments = (*webhook.arguments, "--log-level", "debug")
@@ -152,7 +152,7 @@ def test_a_rollout_and_an_upgrade_during_a_rotation_refuse_no_pod(scene: Scene, 
         eventually(scene.certificates.at_rest)
         scene.fleet.roll_out()
     found: Any = client.AdmissionregistrationV1Api(scene.api).read_mutating_webhook_configuration(scene.namespace)
-    assert found.webhooks[0].timeout_seconds == 7
+    assert found.webhooks[0].timeout_seconds == 12
     assert {each.poll() for each in scene.fleet.leaving} <= {None, 0}
 
 
