@@ -96,7 +96,7 @@ def test_the_plugin_registers_again_after_the_kubelets_socket_was_deleted(node: 
 
 def test_the_plugin_registers_again_when_a_stream_ends(node: Node) -> None:
     for count in range(1, 4):
-        node.kubelet.break_stream(BE)
+        eventually(lambda: node.kubelet.break_stream(BE), "the kubelet has opened its stream")
         eventually(lambda count=count: node.kubelet.registrations.count(BE) > count, "be is registered again")  # type: ignore[misc]
         node.until_allocatable(3, hp=1)
     assert f"{HP}: registers again: the kubelet has ended its stream" not in node.plugins[0].log
@@ -213,7 +213,7 @@ def test_sockets_of_others_in_the_folder_are_left_alone(node: Node) -> None:
     foreign = node.kubelet.folder / "orion-be-of-somebody.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(foreign))
-        node.kubelet.break_stream(BE)
+        eventually(lambda: node.kubelet.break_stream(BE), "the kubelet has opened its stream")
         eventually(lambda: node.kubelet.registrations.count(BE) >= 2, "be is registered again")
         node.until_allocatable(3)
         assert foreign.exists()
