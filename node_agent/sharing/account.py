@@ -30,6 +30,8 @@ _LONG_CYCLE_NS = 60_000_000
 """ In longer cycles, a limit allows no more than what a turn long ago frees. """
 _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
+_PUBLISHED_NS = 300_000_000
+""" Launches that are reported within this time after a turn was handed back may have come before that. """
 _FRUITLESS_NS = 100_000_000
 """ A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
 _FRUITLESS_PIECES, _FRUITLESS_TURNS, _MOST_FRUITLESS_NS = 4, 2, 4_000_000_000
@@ -76,6 +78,7 @@ class Account:
 
     wants: bool = False
     wanted_ns: int = -LONE_NS
+    handed_back_ns: int = -LONE_NS
     balance_ns: float = 0.0
     """ What it was due, less what it was charged. """
     arrears_ns: float = 0.0
@@ -292,7 +295,8 @@ class Account:
             self.fruitless_ns = 0.0
             self.shut_until_ns = now_ns + self.shut_ns
             self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)
-        if demand.waiting or (demand.launched and in_turn):
+        launches = demand.launched and in_turn and now_ns - self.handed_back_ns > _PUBLISHED_NS
+        if demand.waiting or launches:
             self.wants, self.wanted_ns = True, now_ns
         self.wants &= now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
 

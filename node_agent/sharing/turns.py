@@ -138,7 +138,7 @@ class Turns:
         alone = sum(each.wants for each in self._accounts.values()) < 2
         if account is None or not account.wants or not self.competing:
             return False
-        account.wants = False
+        account.wants, account.handed_back_ns = False, now_ns
         if alone:  # it keeps the turn until another slot asks
             return False
         self._settle(now_ns)

@@ -183,6 +183,17 @@ def test_who_works_again_after_it_handed_back_alone_asks_if_another_one_took_its
     assert turns.plans[second].next[0] <= now + 8 * MS + TurnLengths().shortest_ns + 30 * MS
 
 
+def test_launches_from_before_a_turn_was_handed_back_want_no_turn() -> None:
+    turns, now = Turns(), 1_000 * MS
+    _, second = _who_hands_back_and_who_follows(turns, now)
+    turns.hand_back(second, now + 4 * MS)
+    launched = {name: Demand(launched=True) for name in "ab"}
+    turns.look(now + 200 * MS, 1.0, launched)  # clients write every 250 ms how much they have launched
+    assert not turns.accounts[second].wants
+    turns.look(now + 400 * MS, 1.0, launched)
+    assert turns.accounts[second].wants is turns.plans[second].has_turn(now + 400 * MS)
+
+
 BOTH = {name: Demand(waiting=True, launched=True, reported_ns=MS) for name in "ab"}
 
 
