@@ -36,6 +36,8 @@ _YOUNG_NS = 3_000_000_000
 _LEAST_CONTEXT_MIB, _MOST_CONTEXT_MIB = 16, 1024
 """ What a context may take. Less is what the driver rounds up, as where contexts take nothing (the simulated GPU). More
 is what a process hides: it must not keep later ones from allocating. """
+_LOOKS = 16
+""" At so many processes that have left a slot the agent looks at a time; the others come next. """
 _EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -67,7 +69,7 @@ class Credit:
     def joined(self, client: Client) -> None:
         """Give a client its first credit. Call this before it can have the slot's page."""
         client.program = Program.of(client.process_id)
-        if not client.returned:
+        if not client.returned and client.last_uncounted_mib is None:
             client.uncounted_mib = self._context_mib
         client.slot.page.set_credit(client.key[0], client.record.memory_mib)
         self.look_at(client.slot)
@@ -77,7 +79,7 @@ class Credit:
         client.slot.page.set_credit(client.key[0], 0)
         held = held_mib(client)  # after its credit, so that it has not grown since
         if held and client.program is not None and not self._is_free(client.program):
-            self._past.setdefault(client.slot.name, []).append(_Past(client.program, held))
+            self._remember(client.slot, _Past(client.program, held))
         self.look_at(client.slot)
 
     def gave_up(self, remembered: RememberedClient) -> None:
@@ -86,7 +88,13 @@ class Credit:
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
             clients = self._shared_gpu.of_slot(slot)
             rest = self._most(slot, clients) - sum(map(_held, clients))
-            self._past.setdefault(slot.name, []).append(_Past(program, max(0, rest)))
+            self._remember(slot, _Past(program, max(0, rest)))
+
+    def _remember(self, slot: Slot, past: _Past) -> None:
+        """Note that a process has left, perhaps again. Without a limit nobody needs to know what it holds."""
+        if slot.grant.memory_limit_bytes:
+            others = [each for each in self._past.get(slot.name, ()) if each.program != past.program]
+            self._past[slot.name] = [*others, past]
 
     def forget(self, slot: Slot) -> None:
         """Forget the processes that have left a slot: another container gets it."""
@@ -96,8 +104,10 @@ class Credit:
         """Give a client credit to hold so much in all, if there is so much."""
         slot, clients = client.slot, self._shared_gpu.of_slot(client.slot)
         others = [each for each in clients if each is not client]
-        if mib > _limit(slot) - client.uncounted_mib:
+        if mib > _limit(slot) - min(client.uncounted_mib, client.last_uncounted_mib or 0):
             return CreditAnswer.NO
+        if mib > _limit(slot) - client.uncounted_mib:  # its context may take less than expected
+            return CreditAnswer.LATER
         if self._is_unsettled(slot, others):
             return CreditAnswer.LATER
         self._forget_past(slot, clients)
@@ -152,7 +162,8 @@ class Credit:
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
             if _is_young(client):
-                client.uncounted_mib = max(client.uncounted_mib, self._context_mib)
+                if before is None or client.uncounted_mib < _LEAST_CONTEXT_MIB:  # its context is not made yet
+                    client.uncounted_mib = max(client.uncounted_mib, self._context_mib)
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
         if len(contexts) > 1:
@@ -194,11 +205,9 @@ class Credit:
         if slot.name not in self._past:
             return
         again = {each.process_id for each in clients if each.record.credit_epoch == slot.page.epoch}
-        kept = [
-            each
-            for each in self._past[slot.name]
-            if each.program.process_id not in again and not self._is_free(each.program)
-        ]
+        past = [each for each in self._past[slot.name] if each.program.process_id not in again]
+        # A tenant may let any number of processes leave; a look at each of them costs the agent time.
+        kept = past[_LOOKS:] + [each for each in past[:_LOOKS] if not self._is_free(each.program)]
         if kept:
             self._past[slot.name] = kept
         else:

@@ -222,9 +222,12 @@ class Joining:
             self._jobs.left(before)
             before.release()
             client.stale = before.sent | before.stale
+            client.returned, client.joined_ns = before.returned, before.joined_ns
+            client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
         else:
             self._shared_gpu.awaited.pop(hello.client_index)
-        client.keeps_credit, client.returned = bool(hello.flags & join.HELLO_KEEPS_CREDIT), True
+            client.returned = True
+        client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._shared_gpu.add(client)
         self._clients[connection] = client
         self.credit.joined(client)

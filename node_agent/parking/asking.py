@@ -40,13 +40,14 @@ class Asking:
         """Run in the asking thread."""
         listed: dict[str, Mapping[int, int | None]] = dict(self.listed)
         for gpu, room in gpus:
+            before = self._source.memory_free_bytes(gpu) if gpu.uuid in moving else None
             found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
             # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
             free = self._source.memory_free_bytes(gpu)
             listed.pop(gpu.uuid, None)
             if found is not None:
                 listed[gpu.uuid] = found
-            room.answered(free, found, now)
+            room.answered(free, found, now, before)
         self.listed, self._answered = listed, self._answered | {gpu.uuid: now for gpu, _ in gpus}
 
     def answered(self, uuids: Collection[str]) -> float:

@@ -41,8 +41,9 @@ class GpuRoom:
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float] = None, float("-inf")
         """ What is free, and when the driver was asked. """
-        self._unlisted: int | None = None
-        """ What is used and not listed for any process: the driver's own, and what is being restored. """
+        self._unlisted: tuple[int, int] | None = None
+        """ What is used and not listed for any process: the driver's own, and what is being restored. At least, and at
+        most: the driver is asked what is free before and after it lists the processes, which come and go meanwhile. """
         self._usual: int | None = None
         """ The same while nobody came back. """
         self._restored = 0
@@ -59,18 +60,22 @@ class GpuRoom:
         """What is kept free for hp, in bytes."""
         return self._reserve.value
 
-    def answered(self, free: int | None, listed: Mapping[int, int | None] | None, asked: float) -> None:
+    def answered(
+        self, free: int | None, listed: Mapping[int, int | None] | None, asked: float, before: int | None = None
+    ) -> None:
         """Note what the driver says; any thread may call.
 
         Args:
             free: of the GPU.
+            before: the same before the driver listed the processes; None: it was not asked.
             listed: what each process holds, by its id; None: the driver was not asked, or does not say.
             asked: when the driver was asked, in seconds.
         """
         sizes = list((listed or {}).values())
         known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
-        used = self._shared_gpu.gpu.memory_bytes - (free or 0)
-        self._unlisted = used - sum(filter(None, sizes)) if known else None
+        used = [self._shared_gpu.gpu.memory_bytes - each for each in (free, before) if each is not None]
+        listed_bytes = sum(filter(None, sizes))
+        self._unlisted = (min(used) - listed_bytes, max(used) - listed_bytes) if known else None
         self._answer = free, asked
 
     @property
@@ -117,16 +122,17 @@ class GpuRoom:
         if not slots:
             self._reserve.look(now, None, self._most, 0.0)
             return
-        seconds = max((each.known.leaving_seconds(each.total) for each in here), default=_USUAL_LEAVING_SECONDS)
+        leaving = (each.known.leaving_seconds(each.total) for each in here if each.parks)
+        seconds = max(leaving, default=_USUAL_LEAVING_SECONDS)
         self._reserve.look(now, self._hp_held, self._most, seconds)
 
     def _look_at_restored(self, returning: bool) -> None:
         """Learn what those who come back have taken: the driver lists a process only when its restore is done."""
-        unlisted, usual = self._unlisted, self._usual
+        least, most = self._unlisted or (None, None)
+        known = returning and least is not None and self._usual is not None
+        self._restored = max(0, (least or 0) - (self._usual or 0)) if known else 0
         if not returning:
-            self._usual = unlisted
-        known = returning and unlisted is not None and usual is not None
-        self._restored = max(0, (unlisted or 0) - (usual or 0)) if known else 0
+            self._usual = most
 
     def seen(self, now: float, tenants: Iterable[Present], is_stale: bool = False) -> Room:
         """Return the room as `decide` sees it. `is_stale`: somebody has moved since the driver answered last."""

@@ -8,6 +8,8 @@ from orion.node_agent.parking.view import Place
 
 _DEFAULT_RATE = 2 << 30
 """ Bytes a second: how fast a tenant leaves that has never left. """
+_SLOWEST, _MOST_SECONDS = 1 << 30, 2.0
+""" Bytes a second, and what comes on top: a change that took longer was disturbed. """
 _SIMILAR = 2
 """ A change of a tenant says how long one takes that moves so many times as much, but no more. """
 _AT_ONCE_SECONDS = 1.0
@@ -115,7 +117,7 @@ class Known:
 
     def stays_away(self, now: float) -> bool:
         """Whether it did not come back when it could, and is not let back yet."""
-        return now < self.away_until or (self.place is Place.AWAY and bool(self.silent))
+        return now < self.away_until or (self.place is Place.AWAY and bool(self.silent) and not self.is_half)
 
     def note_silence(self, clients: Collection[Client], silent: Collection[Client]) -> None:
         """Note which clients do not answer; a client that is not stopped counts its launches."""
@@ -142,7 +144,7 @@ class Known:
         if place is self.place:
             return
         if place is Place.AWAY and self.place is Place.LEAVING and self.since - self.asked < _AT_ONCE_SECONDS:
-            self.leave_seconds = now - self.asked
+            self.leave_seconds = self._took(now)
         if place is Place.AWAY and self.away_since is None:
             self.away_since = now
             self.happened.append(("left", now - self.asked))
@@ -156,10 +158,14 @@ class Known:
         self.left.clear()
         if self.place is not Place.RETURNING or self.away_since is None:
             return
-        self.has_returned, self.came, self.back_seconds = True, now, now - self.asked
+        self.has_returned, self.came, self.back_seconds = True, now, self._took(now)
         self.away_seconds, self.away_since = now - self.away_since, None
         self.away_total += self.away_seconds
-        self.happened.append(("returned", self.back_seconds))
+        self.happened.append(("returned", now - self.asked))
+
+    def _took(self, now: float) -> float:
+        """Return how long a change took, but no more than any should: a tenant that dawdles earns no longer stay."""
+        return min(now - self.asked, _MOST_SECONDS + self.moves_bytes / _SLOWEST)
 
     def take_happened(self) -> list[tuple[str, float]]:
         """Return what has happened since the last call, each with the time that it took."""

@@ -138,3 +138,14 @@ def test_who_comes_back_for_ever_keeps_room_from_others_only_for_a_while(cards: 
     hostile.record.set(layout.RecordPage, "memory_bytes", 2**63)
     hostile.answer(ParkingState.RETURNING)
     eventually(lambda: ask_for_room(hp, GIB) is CreditAnswer.YES)
+
+
+def test_who_connects_twice_and_says_that_it_comes_back_keeps_no_room(cards: Cards) -> None:
+    hp, hostile, other = cards.hp(), cards.be("be-0", 500, limit=GIB), cards.be("be-1", 4000)
+    hostile.record.set(layout.RecordPage, "memory_bytes", 2**63)
+    hostile.answer(ParkingState.RETURNING)
+    with hostile.sock.dup():  # the first connection stays open
+        hostile.return_to_agent()
+        assert wait_for_room(hp, GIB) is CreditAnswer.YES
+        assert cards.parking("be-0").state != "returning"
+    assert other.park == 0

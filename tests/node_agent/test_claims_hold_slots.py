@@ -118,6 +118,20 @@ def test_the_next_agent_knows_the_claim(administrator: AgentClient, served: Agen
             after.hold_slot(GPU, "be-1", claim("two"))
 
 
+def test_the_next_agent_keeps_a_claims_limits_also_if_neither_kubelet_nor_operator_answers(stopped_node: Node) -> None:
+    node = stopped_node
+    node.start()
+    with AgentClient(node.agent.root) as before:
+        before.hold_slot(GPU, "be-1", claim(memory_bytes=640 * MIB, time_milli=300))
+    with ProtocolClient(node.agent.slot("be-1")).join() as client:
+        node.agent.kill()
+        node.stop()
+        node.start()
+        client.return_to_agent()
+        assert current_grant(client.grant).memory_limit_bytes == 640 * MIB
+        assert (node.slot("be-1").memory_limit_bytes, node.slot("be-1").request) == (640 * MIB, 0.3)
+
+
 def test_an_agent_that_has_lost_its_state_learns_the_claim_again(
     administrator: AgentClient, served: AgentProcess
 ) -> None:

@@ -132,6 +132,19 @@ def test_a_process_that_leaves_and_lives_keeps_what_it_holds_until_it_has_joined
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
 
+def test_a_process_that_leaves_again_and_again_is_remembered_once_and_only_where_there_is_a_limit() -> None:
+    slots = Slots()
+    for held in (100, 200, 300):
+        client = slots.join(held)
+        slots.clients.clear()
+        slots.credit.left(client)
+    assert [each.mib for each in slots.credit._past["be-0"]] == [300]
+    slots.slot.grant.memory_limit_bytes = 0
+    slots.credit.forget(slots.slot)
+    slots.credit.left(slots.join(300))
+    assert not slots.credit._past
+
+
 def says(slots: Slots, held_mib: int) -> None:
     """Let the driver say what this process, which is that of all clients, holds."""
     slots.credit.asks()
@@ -170,6 +183,21 @@ def test_what_the_driver_rounds_up_or_listed_once_is_no_context(later: int) -> N
     for _ in range(2):
         says(slots, later)
     assert slots.join(0).uncounted_mib == 0
+
+
+def test_a_client_waits_for_what_its_context_may_take_until_the_context_is_made() -> None:
+    slots = Slots()
+    slots.join(0)
+    says(slots, 100)
+    slots.clients.clear()
+    new = slots.join(0)
+    new.joined_ns = time.monotonic_ns()
+    assert slots.credit.asked(new, LIMIT + 1) is CreditAnswer.NO
+    assert slots.credit.asked(new, LIMIT - 50) is CreditAnswer.LATER
+    for _ in range(2):
+        says(slots, 40)
+    assert (new.uncounted_mib, slots.credit.asked(new, LIMIT - 50)) == (40, CreditAnswer.YES)
+    assert slots.credit.asked(new, LIMIT - 39) is CreditAnswer.NO
 
 
 def test_a_process_that_hides_what_it_holds_keeps_no_later_one_from_allocating() -> None:

@@ -48,6 +48,24 @@ def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_me
     assert known.leaving_seconds(4 * GIB) == Known(0).leaving_seconds(4 * GIB)
 
 
+def test_a_tenant_that_dawdles_earns_no_longer_stay() -> None:
+    known = Known(0, moves_bytes=GIB)
+    for place, now in ((Place.LEAVING, 0.0), (Place.AWAY, 60.0), (Place.RETURNING, 60.0), (Place.HERE, 120.0)):
+        known.move(place, now)
+    assert known.change_seconds(GIB) == 3.0 + 3.0
+    assert known.take_happened() == [("left", 60.0), ("returned", 120.0)]
+
+
+def test_who_has_left_beside_a_silent_process_may_come_back() -> None:
+    tenant = present(GIB, 512)
+    tenant.known.place = Place.AWAY
+    client: Any = object()
+    tenant.known.silent = {client: ()}
+    assert tenant.known.stays_away(1.0), "nobody answers"
+    tenant.known.is_half = True
+    assert not tenant.known.stays_away(1.0)
+
+
 @pytest.mark.parametrize(("moves", "then"), [(Place.LEAVING, Place.AWAY), (Place.RETURNING, Place.HERE)])
 def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> None:
     tenant = present(GIB, 512)
@@ -64,9 +82,12 @@ def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     )
     room, tenant = GpuRoom(gpu, AgentSettings()), present(4 * GIB, 3072)
 
-    def restored(place: Place, free_gib: float, listed: dict[int, int | None] | None) -> int:
+    def restored(
+        place: Place, free_gib: float, listed: dict[int, int | None] | None, before_gib: float | None = None
+    ) -> int:
         tenant.known.place = place
-        room.answered(round(free_gib * GIB), listed, 1.0)
+        before = None if before_gib is None else round(before_gib * GIB)
+        room.answered(round(free_gib * GIB), listed, 1.0, before)
         room.look(1.0, [tenant])
         return room.seen(1.0, [tenant]).restored
 
@@ -78,3 +99,5 @@ def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     assert restored(Place.RETURNING, 2, {}) == 0, "a driver that lists nobody does not say"
     assert restored(Place.RETURNING, 2, {7: None}) == 0
     assert restored(Place.HERE, 1, {7: 3 * GIB, 1: 3 * GIB}) == 0
+    assert restored(Place.AWAY, 5, {7: 2 * GIB, 9: 2 * GIB}, before_gib=3) == 0, "9 ends while it is listed"
+    assert restored(Place.RETURNING, 5, {7: 2 * GIB}) == 0, "1 GiB is still the driver's own"
