@@ -60,7 +60,7 @@ class ChangedNodes:
             if space is not None:
                 space.advance(until)
                 if space.behind:
-                    return nodes
+                    continue
                 nodes |= space.stale
                 space.stale = set()
             self._changed_namespaces.discard(namespace)

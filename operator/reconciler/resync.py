@@ -28,7 +28,7 @@ from orion.operator.reconciler.records import Named, PodRecord, pod_record
 from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
-_SOON_S = 2.0
+_SOON_S, _AGAIN_S = 2.0, 5.0
 """ The pause before an additional comparison: a watch that lists again needs some time. """
 _READ_MAX = 1_000
 """ How many pods without the label are read one by one. """
@@ -148,7 +148,12 @@ class Resync:
 
     async def _compare(self) -> set[Key]:
         self._intake.listed_again = False
-        lists = await self._list()
+        try:
+            lists = await self._list()
+        except ApiError:
+            self._intake.listed_again = True  # what has gone meanwhile is not dropped before the next comparison
+            await asyncio.sleep(_AGAIN_S)
+            raise
         self._asked.clear()
         self._asked_uids.clear()
         keys = set().union(

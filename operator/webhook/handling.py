@@ -82,9 +82,8 @@ class Admission:
     async def _read_live(self, namespace: str) -> Cluster:
         async with asyncio.timeout(LIVE_TIMEOUT_S):
             shares = await self._server.get(resource_path(share_kind.KIND, namespace))
-            devices = await self._server.get(DEVICES)
-        gpus = all_of(map(read_gpu, devices["items"]))
-        return Cluster(self._bounded(readable_shares(shares["items"])), gpus, namespace)
+        # Not the GPUs: whoever creates pods could make the webhook list all those of a large cluster again and again.
+        return Cluster(self._bounded(readable_shares(shares["items"])), self.devices.of(""), namespace)
 
     def _bounded(self, shares: Iterable[GPUShare]) -> Shares:
         return Shares(shares, self._defaults.shares_per_namespace)

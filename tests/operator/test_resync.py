@@ -5,11 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, cast
 
+import pytest
 from kopf._cogs.structs.references import Resource
 from yarl import URL
 
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
-from orion.api_server.requests import ApiServer
+from orion.api_server.requests import ApiError, ApiServer
+from orion.operator.reconciler import resync
 from orion.operator.reconciler.controller import Controller
 from orion.operator.reconciler.lease import Alone
 from orion.operator.reconciler.listing import Lists
@@ -46,10 +48,14 @@ class FakeLists:
     def __init__(self, pods: Iterable[Body], shares: Iterable[Body] = ()) -> None:
         self.pods, self.shares = list(pods), list(shares)
         self.read: list[str] = []
+        self.failures: list[ApiError] = []
+        """ What the next lists fail with. """
         self.listed = 0
         """ How often all GPUShares were listed. """
 
     async def pages(self, path: str, accept: str, **query: str) -> AsyncIterator[Body]:
+        if self.failures:
+            raise self.failures.pop()
         self.listed += path.endswith("/gpushares")
         items = self.pods if path == PODS else self.shares if path.endswith("/gpushares") else []
         if path == PODS and "labelSelector" in query:
@@ -200,5 +206,18 @@ async def test_a_watch_that_lists_again_leads_to_a_comparison() -> None:
     await found.start()
     del lists.pods[1]
     await found.list()
+    await asyncio.wait_for(found.resync.next_comparison(600), DEADLINE)
+    assert [each.at.name for each in found.state.pods_of_node("node")] == ["stays"]
+
+
+async def test_a_comparison_that_fails_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "_AGAIN_S", 0.0)
+    lists = FakeLists([pod("stays"), pod("goes")])
+    found = Watched(lists)
+    await found.start()
+    del lists.pods[1]
+    lists.failures.append(ApiError(0, "the API server is away"))
+    with pytest.raises(ApiError):
+        await found.resync.next_comparison(0)
     await asyncio.wait_for(found.resync.next_comparison(600), DEADLINE)
     assert [each.at.name for each in found.state.pods_of_node("node")] == ["stays"]

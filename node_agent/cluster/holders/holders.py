@@ -63,7 +63,7 @@ class ClusterHolders:
     def start(self) -> None:
         """Apply what the previous agent saved."""
         self._agent.advertising.slots.successor = self._rollouts.needs_slot
-        self._update()
+        self.identity.claims_changed()  # the claims have the limits of their slots
 
     async def run(self) -> None:
         """Keep pods and identity current until cancelled."""
