@@ -1,4 +1,4 @@
-"""A namespace whose shares change all the time keeps no other namespace's nodes from being told."""
+"""A namespace whose shares change all the time delays no change of another namespace."""
 
 from types import SimpleNamespace
 from typing import Any
