@@ -21,13 +21,15 @@ Handle = Any
 
 def processes(handle: Handle) -> list[list[int]]:
     """Return process ids and memory; the same from both versions of the function."""
-    lists = (
-        nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle),
-        nvml.nvmlDeviceGetComputeRunningProcesses(handle),
-    )
-    second, third = ([[each.pid, each.usedGpuMemory] for each in listed] for listed in lists)
-    assert second == third
-    return third
+    for _ in range(1_000):  # what they hold may change between the two calls
+        lists = (
+            nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle),
+            nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+        )
+        second, third = ([[each.pid, each.usedGpuMemory] for each in listed] for listed in lists)
+        if second == third:
+            return third
+    raise AssertionError(f"one version lists {second}, the other one {third}")
 
 
 def look(handle: Handle) -> dict[str, Any]:
