@@ -21,7 +21,6 @@ So what it held is free when it is a zombie or gone, and the driver lists it no 
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client, held_mib
@@ -42,14 +41,6 @@ _EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
 
-@dataclass(frozen=True)
-class _Past:
-    """A process that was a client, and may still hold memory."""
-
-    program: Program
-    mib: int
-
-
 class Credit:
     """The credits of all slots of one GPU.
 
@@ -59,8 +50,8 @@ class Credit:
 
     def __init__(self, shared_gpu: SharedGpu) -> None:
         self._shared_gpu = shared_gpu
-        self._past: dict[str, list[_Past]] = {}
-        """ By slot. """
+        self._past: dict[str, dict[Program, int]] = {}
+        """ What processes may still hold that were clients, in MiB: by slot and process. """
         self._context_mib = 0
         """ What a context takes: the least that the driver held for clients that were no longer young. """
         self._listed: Collection[int] = ()
@@ -79,7 +70,7 @@ class Credit:
         client.slot.page.set_credit(client.key[0], 0)
         held = held_mib(client)  # after its credit, so that it has not grown since
         if held and client.program is not None and not self._is_free(client.program):
-            self._remember(client.slot, _Past(client.program, held))
+            self._remember(client.slot, client.program, held)
         self.look_at(client.slot)
 
     def gave_up(self, remembered: RememberedClient) -> None:
@@ -88,13 +79,12 @@ class Credit:
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
             clients = self._shared_gpu.of_slot(slot)
             rest = self._most(slot, clients) - sum(map(_held, clients))
-            self._remember(slot, _Past(program, max(0, rest)))
+            self._remember(slot, program, max(0, rest))
 
-    def _remember(self, slot: Slot, past: _Past) -> None:
+    def _remember(self, slot: Slot, program: Program, mib: int) -> None:
         """Note that a process has left, perhaps again. Without a limit nobody needs to know what it holds."""
         if slot.grant.memory_limit_bytes:
-            others = [each for each in self._past.get(slot.name, ()) if each.program != past.program]
-            self._past[slot.name] = [*others, past]
+            self._past.setdefault(slot.name, {})[program] = mib
 
     def forget(self, slot: Slot) -> None:
         """Forget the processes that have left a slot: another container gets it."""
@@ -153,7 +143,7 @@ class Credit:
         self._listed = (held or {}).keys()
         if held is None:
             return
-        contexts = [_MOST_CONTEXT_MIB]
+        contexts: list[int] = []
         for client in self._shared_gpu.clients.values():
             if (holds := held.get(client.process_id, 0)) is None:
                 continue
@@ -161,13 +151,14 @@ class Credit:
             now = max(0, listed - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
+            has_context = before is not None and client.uncounted_mib >= _LEAST_CONTEXT_MIB
             if _is_young(client):
-                if before is None or client.uncounted_mib < _LEAST_CONTEXT_MIB:  # its context is not made yet
-                    client.uncounted_mib = max(client.uncounted_mib, self._context_mib)
+                client.uncounted_mib = max(client.uncounted_mib, 0 if has_context else self._context_mib)
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
-        if len(contexts) > 1:
-            self._context_mib = min(contexts) if min(contexts) >= _LEAST_CONTEXT_MIB else 0
+        if contexts:
+            least = min(contexts)
+            self._context_mib = min(least, _MOST_CONTEXT_MIB) if least >= _LEAST_CONTEXT_MIB else 0
         self.look()
 
     def look(self) -> None:
@@ -205,11 +196,11 @@ class Credit:
         if slot.name not in self._past:
             return
         again = {each.process_id for each in clients if each.record.credit_epoch == slot.page.epoch}
-        past = [each for each in self._past[slot.name] if each.program.process_id not in again]
+        past = [(program, mib) for program, mib in self._past[slot.name].items() if program.process_id not in again]
         # A tenant may let any number of processes leave; a look at each of them costs the agent time.
-        kept = past[_LOOKS:] + [each for each in past[:_LOOKS] if not self._is_free(each.program)]
+        kept = past[_LOOKS:] + [(program, mib) for program, mib in past[:_LOOKS] if not self._is_free(program)]
         if kept:
-            self._past[slot.name] = kept
+            self._past[slot.name] = dict(kept)
         else:
             del self._past[slot.name]
 
@@ -224,7 +215,7 @@ class Credit:
         return _limit(slot) - self._past_mib(slot) - sum(each.uncounted_mib for each in clients)
 
     def _past_mib(self, slot: Slot) -> int:
-        return sum(each.mib for each in self._past.get(slot.name, ()))
+        return sum(self._past.get(slot.name, {}).values())
 
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
         """Return whether a client may still keep to the credit of an earlier agent, which this one does not know."""

@@ -13,7 +13,7 @@ from orion.node_agent.slots.slot import Slot
 
 LIE_SECONDS = 2.0
 """ The driver may list a process for so long after it has left. """
-_SLOWEST = 1 << 30
+SLOWEST = 1 << 30
 """ Bytes a second: nobody leaves or comes back slower, unless it is stuck. """
 
 
@@ -72,7 +72,7 @@ def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
     if answer.state is ParkingState.REFUSED and answer.number == asked.number:
         return Verdict.REFUSED
     if answer.state is ParkingState.LEAVING:
-        late = asked.seconds > asked.patience + asked.held / _SLOWEST
+        late = asked.seconds > asked.patience + asked.held / SLOWEST
         return Verdict.OVERDUE if late else Verdict.LEAVING
     return Verdict.SILENT if asked.seconds > asked.patience else Verdict.LEAVING
 
@@ -84,7 +84,7 @@ def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
     if answer.state is ParkingState.PARKED:
         return Verdict.ASLEEP if asleep else Verdict.RETURNING
     moves = answer.state in (ParkingState.RETURNING, ParkingState.LEAVING)
-    late = asked.seconds > asked.patience + asked.held / _SLOWEST
+    late = asked.seconds > asked.patience + asked.held / SLOWEST
     return Verdict.RETURNING if moves and not late else Verdict.HERE
 
 

@@ -40,8 +40,9 @@ class Asking:
         """Run in the asking thread."""
         listed: dict[str, Mapping[int, int | None]] = dict(self.listed)
         for gpu, room in gpus:
-            before = self._source.memory_free_bytes(gpu) if gpu.uuid in moving else None
-            found = self._source.memory_of_processes(gpu) if gpu.uuid in moving else None
+            before = found = None
+            if gpu.uuid in moving:
+                before, found = self._source.memory_free_bytes(gpu), self._source.memory_of_processes(gpu)
             # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
             free = self._source.memory_free_bytes(gpu)
             listed.pop(gpu.uuid, None)

@@ -45,7 +45,7 @@ class GpuRoom:
         """ What is used and not listed for any process: the driver's own, and what is being restored. At least, and at
         most: the driver is asked what is free before and after it lists the processes, which come and go meanwhile. """
         self._usual: int | None = None
-        """ The same while nobody came back. """
+        """ The most of that while nobody came back. """
         self._restored = 0
         self._hp_held = self._most = 0
         self.free_for_hp: int | None = None
@@ -67,9 +67,9 @@ class GpuRoom:
 
         Args:
             free: of the GPU.
-            before: the same before the driver listed the processes; None: it was not asked.
             listed: what each process holds, by its id; None: the driver was not asked, or does not say.
             asked: when the driver was asked, in seconds.
+            before: what was free before the driver listed the processes; None: it was not asked.
         """
         sizes = list((listed or {}).values())
         known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
@@ -129,10 +129,11 @@ class GpuRoom:
     def _look_at_restored(self, returning: bool) -> None:
         """Learn what those who come back have taken: the driver lists a process only when its restore is done."""
         least, most = self._unlisted or (None, None)
-        known = returning and least is not None and self._usual is not None
-        self._restored = max(0, (least or 0) - (self._usual or 0)) if known else 0
+        self._restored = 0
         if not returning:
             self._usual = most
+        elif least is not None and self._usual is not None:
+            self._restored = max(0, least - self._usual)
 
     def seen(self, now: float, tenants: Iterable[Present], is_stale: bool = False) -> Room:
         """Return the room as `decide` sees it. `is_stale`: somebody has moved since the driver answered last."""

@@ -4,12 +4,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from orion.node_agent.clients.client import Client
+from orion.node_agent.parking.answers import SLOWEST
 from orion.node_agent.parking.view import Place
 
 _DEFAULT_RATE = 2 << 30
 """ Bytes a second: how fast a tenant leaves that has never left. """
-_SLOWEST, _MOST_SECONDS = 1 << 30, 2.0
-""" Bytes a second, and what comes on top: a change that took longer was disturbed. """
+_MOST_SECONDS = 2.0
+""" A change that took longer than this and the slowest way together was disturbed. """
 _SIMILAR = 2
 """ A change of a tenant says how long one takes that moves so many times as much, but no more. """
 _AT_ONCE_SECONDS = 1.0
@@ -165,7 +166,7 @@ class Known:
 
     def _took(self, now: float) -> float:
         """Return how long a change took, but no more than any should: a tenant that dawdles earns no longer stay."""
-        return min(now - self.asked, _MOST_SECONDS + self.moves_bytes / _SLOWEST)
+        return min(now - self.asked, _MOST_SECONDS + self.moves_bytes / SLOWEST)
 
     def take_happened(self) -> list[tuple[str, float]]:
         """Return what has happened since the last call, each with the time that it took."""

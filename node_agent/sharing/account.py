@@ -79,6 +79,7 @@ class Account:
     wants: bool = False
     wanted_ns: int = -LONE_NS
     handed_back_ns: int = -LONE_NS
+    """ When it last wanted the GPU, and when it last handed its turn back. """
     balance_ns: float = 0.0
     """ What it was due, less what it was charged. """
     arrears_ns: float = 0.0

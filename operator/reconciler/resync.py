@@ -29,7 +29,7 @@ from orion.operator.reconciler.watching import Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
 _SOON_S, _AGAIN_S = 2.0, 5.0
-""" The pause before an additional comparison: a watch that lists again needs some time. """
+""" The pauses before an additional comparison: a watch that lists again needs some time; and after one that failed. """
 _READ_MAX = 1_000
 """ How many pods without the label are read one by one. """
 _AT_ONCE = 200

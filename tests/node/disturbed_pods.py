@@ -90,9 +90,7 @@ class Occupants:
     def begun(self, name: str) -> RunningPod:
         """Wait until a pod's program has its GPU, and return the pod."""
         pod = self.seen(name)
-        eventually(
-            lambda: pod.printed("ready"), what=lambda: f"{name} did not begin: {self.tenants.pods()[name].status}"
-        )
+        eventually(lambda: pod.printed("ready"), what=lambda: self.tenants.account(name))
         return pod
 
     def begins_soon(self, name: str) -> RunningPod:
@@ -110,7 +108,7 @@ class Occupants:
                 return eventually(pod.processes, seconds=ATTEMPT_SECONDS) != []
             return False
 
-        eventually(begun, what=lambda: f"{name} did not begin: {self.tenants.pods()[name].status}")
+        eventually(begun, what=lambda: self.tenants.account(name))
         return pod
 
     def seen(self, name: str) -> RunningPod:
@@ -141,10 +139,7 @@ class Occupants:
 
     def complaints(self, name: str) -> str:
         """Return the messages of the Events about a pod."""
-        events = self.tenants.core.list_namespaced_event(
-            self.tenants.namespace, field_selector=f"involvedObject.name={name}"
-        )
-        return "\n".join(str(event.message) for event in events.items)
+        return "\n".join(str(event.message) for event in self.tenants.events(name))
 
     def live(self) -> list[RunningPod]:
         """Return all pods of the namespace that have not failed."""

@@ -126,7 +126,7 @@ class Tenants:
 
     def begun(self, name: str) -> dict[str, Any]:
         """Wait until a pod's program has its GPU; return the line that the program wrote about it."""
-        return eventually(lambda: self.printed(name, "ready"), what=lambda: f"ready: {self._account(name)}")[0]
+        return eventually(lambda: self.printed(name, "ready"), what=lambda: self.account(name))[0]
 
     def all_begun(self, app: str, count: int) -> list[str]:
         """Wait until `count` pods of a Deployment have their GPUs; return their names."""
@@ -147,12 +147,18 @@ class Tenants:
         lines = [json.loads(line) for line in self.log(name).splitlines(keepends=True) if line.endswith("}\n")]
         return [line for line in lines if line["event"] == event]
 
-    def _account(self, name: str) -> str:
-        """What the cluster knows of a pod: its state, the events about it, and its log."""
-        events = self.core.list_namespaced_event(self.namespace, field_selector=f"involvedObject.name={name}").items
-        status = self.pods()[name].status if name in self.pods() else "deleted"
-        lines = [f"{event.last_timestamp or event.event_time} {event.reason}: {event.message}" for event in events]
-        return "\n".join([f"pod {name}", str(status), *lines, self.log(name)])
+    def account(self, name: str) -> str:
+        """What the cluster knows of a pod: its state, the Events about it, and its log."""
+        pod = self.pods().get(name)
+        events = [
+            f"{event.last_timestamp or event.event_time} {event.reason}: {event.message}" for event in self.events(name)
+        ]
+        return "\n".join([f"pod {name}", str(pod.status if pod else "deleted"), *events, self.log(name)])
+
+    def events(self, name: str) -> list[Any]:
+        """The Events about a pod."""
+        about = f"involvedObject.name={name}"
+        return list(self.core.list_namespaced_event(self.namespace, field_selector=about).items)
 
     def log(self, name: str) -> str:
         """A pod's log so far; empty while it has none."""

@@ -80,8 +80,7 @@ def latency(tenants: Tenants) -> float:
 
 def event_reasons(tenants: Tenants, name: str) -> set[str]:
     """The reasons of Orion's Events about a pod."""
-    found = tenants.core.list_namespaced_event(tenants.namespace, field_selector=f"involvedObject.name={name}").items
-    return {event.reason for event in found if event.reporting_component == "orion.gpu/agent"}
+    return {event.reason for event in tenants.events(name) if event.reporting_component == "orion.gpu/agent"}
 
 
 @pytest.fixture(scope="module")

@@ -32,11 +32,9 @@ def test_a_static_pod_with_a_slot_does_not_start_and_its_events_say_why(
     tenants: Tenants, gpus: GpuNode, node: Node, write_file: Callable[[Manifest], str]
 ) -> None:
     name = write_file(training("static"))
-    core = tenants.core
 
     def sentences() -> list[str]:
-        events = core.list_namespaced_event(tenants.namespace, field_selector=f"involvedObject.name={name}").items
-        return [event.message for event in events if "cannot share GPUs" in (event.message or "")]
+        return [event.message for event in tenants.events(name) if "cannot share GPUs" in (event.message or "")]
 
     (sentence, *_) = eventually(sentences)
     assert f"the static pod {tenants.namespace}/{name} cannot share GPUs" in sentence

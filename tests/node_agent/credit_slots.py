@@ -1,0 +1,71 @@
+"""A slot whose clients share a limit of memory, with stand-ins for the clients and for the driver."""
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+from orion.node_agent.clients.credit import Credit
+from orion.node_agent.pages import agent_pages
+
+LIMIT = 512
+MIB = 1 << 20
+
+
+class Record:
+    """A stand-in for a client's page: what the client holds at each of the agent's looks; the last one stays."""
+
+    def __init__(self, *held: int) -> None:
+        self.held = list(held)
+        self.credit_epoch = 0
+
+    @property
+    def memory_mib(self) -> int:
+        return self.held.pop(0) if len(self.held) > 1 else self.held[0]
+
+
+class StandIn(SimpleNamespace):
+    """In place of a client."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+class Slots:
+    """One slot with clients, in place of a GPU."""
+
+    def __init__(self) -> None:
+        grant = SimpleNamespace(memory_limit_bytes=LIMIT * MIB)
+        self.slot: Any = SimpleNamespace(name="be-0", page=agent_pages.GrantPage("GPU-1"), grant=grant)
+        self.slots, self.clients, self.awaited = {"be-0": self.slot}, dict[int, Any](), dict[int, Any]()
+        self.credit = Credit(self)  # type: ignore[arg-type]
+
+    def of_slot(self, slot: object) -> list[Any]:
+        return list(self.clients.values())
+
+    def join(self, *held: int) -> Any:
+        """Add a client; its process is this one, which lives."""
+        index = len(self.clients)
+        client = StandIn(
+            slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
+            keeps_credit=True, returned=False, joined_ns=0, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
+        )  # fmt: skip
+        self.clients[index] = client
+        self.credit.joined(client)  # type: ignore[arg-type]
+        return client
+
+    def credit_of(self, client: Any) -> int:
+        return self.slot.page.credit(client.key[0])  # type: ignore[no-any-return]
+
+    def used(self) -> int:
+        """Return what the slot's page says that its processes hold."""
+        return self.slot.page._words[agent_pages.GrantPage._used]  # type: ignore[no-any-return]
+
+    def give(self, client: Any, mib: int, *held: int) -> None:
+        self.slot.page.set_credit(client.key[0], mib)
+        client.record.held = list(held)
+
+
+def says(slots: Slots, held_mib: int) -> None:
+    """Let the driver say what this process, which is that of all clients, holds."""
+    slots.credit.asks()
+    slots.credit.answered({os.getpid(): held_mib * MIB})

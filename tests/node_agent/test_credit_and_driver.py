@@ -1,0 +1,186 @@
+"""What the driver holds for the processes of a slot, as it says, counts against the slot's limit."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from orion.hook.join import CreditAnswer
+from orion.node_agent.processes.liveness import Program
+from tests.node_agent.credit_slots import LIMIT, MIB, Slots, says
+from tests.waiting import eventually
+
+
+def test_what_the_driver_holds_for_a_process_is_part_of_the_slots_sum() -> None:
+    slots = Slots()
+    alone = slots.join(100)
+    says(slots, 130)
+    assert slots.credit_of(alone) == LIMIT - 30
+    assert slots.used() == 130
+    assert slots.credit.asked(alone, LIMIT - 29) is CreditAnswer.NO
+    assert slots.credit.asked(alone, LIMIT - 30) is CreditAnswer.YES
+
+
+def test_a_client_that_makes_its_context_is_charged_what_others_need_for_theirs() -> None:
+    slots = Slots()
+    slots.join(100)
+    says(slots, 130)
+    new = slots.join(0)
+    assert slots.used() == 100 + 30 + 30
+    new.joined_ns = time.monotonic_ns()
+    says(slots, 0)
+    assert new.uncounted_mib == 30
+    new.joined_ns = 0
+    says(slots, 0)
+    assert new.uncounted_mib == 0
+
+
+@pytest.mark.parametrize("later", [100, 101, 115])
+def test_what_the_driver_rounds_up_or_listed_once_is_no_context(later: int) -> None:
+    slots = Slots()
+    slots.join(100)
+    says(slots, 130)
+    for _ in range(2):
+        says(slots, later)
+    assert slots.join(0).uncounted_mib == 0
+
+
+def test_a_client_waits_for_what_its_context_may_take_until_the_context_is_made() -> None:
+    slots = Slots()
+    slots.join(0)
+    says(slots, 100)
+    slots.clients.clear()
+    new = slots.join(0)
+    new.joined_ns = time.monotonic_ns()
+    assert slots.credit.asked(new, LIMIT + 1) is CreditAnswer.NO
+    assert slots.credit.asked(new, LIMIT - 50) is CreditAnswer.LATER
+    for _ in range(2):
+        says(slots, 40)
+    assert (new.uncounted_mib, slots.credit.asked(new, LIMIT - 50)) == (40, CreditAnswer.YES)
+    assert slots.credit.asked(new, LIMIT - 39) is CreditAnswer.NO
+
+
+def test_a_process_that_hides_what_it_holds_keeps_no_later_one_from_allocating() -> None:
+    slots = Slots()
+    slots.join(1)
+    says(slots, 40_000)
+    assert slots.join(0).uncounted_mib == 1024
+
+
+def test_a_client_that_says_too_little_lowers_the_credit_of_its_slot() -> None:
+    slots = Slots()
+    liar, other = slots.join(0), slots.join(100)
+    slots.give(liar, 0, 0)
+    slots.give(other, 0, 100)
+    says(slots, 300)  # the liar holds 300, the other one 200 more than it says
+    assert slots.used() == 100 + 300 + 200
+    assert slots.credit.asked(other, 101) is CreditAnswer.NO
+
+
+def test_an_allocation_while_the_driver_is_asked_is_not_charged_twice() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    says(slots, 100)
+    slots.credit.asks()
+    client.record.held = [300]
+    slots.credit.answered({os.getpid(): 300 * MIB})
+    assert slots.used() == 300
+    slots.credit.asks()
+    client.record.held = [100]
+    slots.credit.answered({os.getpid(): 300 * MIB})
+    assert slots.used() == 100
+    client.record.held = [0, 0, 0]  # the first answer of two that says more
+    slots.credit.asks()
+    slots.credit.answered({os.getpid(): 50 * MIB})
+    assert slots.used() == 0
+
+
+def test_a_driver_that_does_not_answer_changes_nothing() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    says(slots, 130)
+    slots.credit.answered(None)
+    slots.credit.look()
+    assert slots.credit_of(client) == LIMIT - 30
+
+
+def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -> None:
+    slots = Slots()
+    process = subprocess.Popen(["sleep", "60"])
+    dead, two = slots.join(300), slots.join(0)
+    dead.process_id, dead.program = process.pid, Program.of(process.pid)
+    slots.credit.answered({process.pid: 300 * MIB})
+    process.kill()
+    process.wait()
+    del slots.clients[0]
+    slots.credit.left(dead)
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    slots.credit.answered({})
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+FIRST_THREAD_ENDS = """
+import ctypes, os, sys, threading
+threading.Thread(target=threading.Event().wait).start()
+print(flush=True)
+sys.stdin.readline()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # ends the calling thread alone
+"""
+
+
+def test_what_a_process_holds_is_not_free_before_its_last_thread_has_ended() -> None:
+    slots = Slots()
+    ending = subprocess.Popen(
+        [sys.executable, "-c", FIRST_THREAD_ENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    with ending as process, ExitStack() as stack:
+        stack.callback(process.kill)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        dead, two = slots.join(300), slots.join(0)
+        dead.process_id, dead.program = process.pid, Program.of(process.pid)
+        process.stdin.write(b"\n")
+        eventually(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes(), "the first thread has ended")
+        del slots.clients[0]
+        slots.credit.left(dead)
+        slots.credit.answered({process.pid: 300 * MIB})
+        assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    slots.credit.answered({})
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+def test_a_process_of_which_the_driver_says_nothing_hides_no_other_one() -> None:
+    slots = Slots()
+    process = subprocess.Popen(["sleep", "60"])
+    dead, two = slots.join(300), slots.join(100)
+    dead.process_id, dead.program = process.pid, Program.of(process.pid)
+    slots.credit.asks()
+    slots.credit.answered({process.pid: 320 * MIB, os.getpid(): 130 * MIB})
+    slots.credit.answered({process.pid: None, os.getpid(): 130 * MIB})
+    assert slots.used() == 320 + 130
+    process.kill()
+    process.wait()
+    del slots.clients[0]
+    slots.credit.left(dead)
+    slots.credit.answered({process.pid: None, os.getpid(): 130 * MIB})  # it still ends
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+
+
+def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_return() -> None:
+    slots = Slots()
+    parked = slots.join(100)
+    says(slots, 130)
+    for _ in range(2):  # the driver lists nothing for a process that has left, and its account stays
+        slots.credit.asks()
+        slots.credit.answered({})
+    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (0, 100, LIMIT)
+    assert slots.credit.asked(parked, LIMIT + 1) is CreditAnswer.NO
+    for _ in range(2):
+        says(slots, 130)
+    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
+    assert slots.join(0).uncounted_mib == 30
