@@ -190,6 +190,28 @@ static void a_turn_that_ends_meanwhile_makes_less_patient(void)
     }
 }
 
+/* Else nobody would learn that it is idle, and its next turns would pass unused. */
+static void at_the_end_of_a_turn_the_next_one_is_handed_back(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    uint64_t now = orion_now();
+    atomic_store(&be->patience_ns, 0);
+    atomic_store(&be->handed_back_ns, 0);
+    plan(now - MS, now + 900 * ORION_MICROSECOND, now + 50 * ORION_SECOND, now + 51 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
+    CHECK(orion_turns_idle(&gpu) == UINT64_MAX && atomic_load(&be->handed_back_ns) > now);
+    now = orion_now();
+    atomic_store(&be->handed_back_ns, now + 500 * ORION_SECOND); /* what it has just handed back it does not hand back again .. */
+    plan(0, 0, now + 50 * ORION_SECOND, now + 51 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
+    uint64_t again = orion_turns_idle(&gpu);
+    CHECK(again <= 50 * ORION_SECOND && again > 0); /* .. but it looks when the turn begins, */
+    plan(now - MS, now + 50 * ORION_SECOND, now + 100 * ORION_SECOND, now + 150 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
+    again = orion_turns_idle(&gpu);
+    CHECK(again <= 100 * ORION_SECOND && again > 0); /* and when the one after it begins */
+    plan(0, 0, 0, 0, 10 * MS, UINT64_MAX);
+    CHECK(orion_turns_idle(&gpu) == UINT64_MAX);
+    atomic_store(&be->handed_back_ns, 0);
+}
+
 static void to_ask_again_says_nothing_new(void)
 {
     struct orion_be *be = orion_be(&gpu);
@@ -220,6 +242,7 @@ int main(void)
     memory_that_moves_makes_a_client_patient();
     a_client_that_stays_away_becomes_less_patient();
     a_turn_that_ends_meanwhile_makes_less_patient();
+    at_the_end_of_a_turn_the_next_one_is_handed_back();
     to_ask_again_says_nothing_new();
     puts("turns: ok");
     return 0;

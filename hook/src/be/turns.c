@@ -77,32 +77,47 @@ static uint64_t patience_of(const struct orion_gpu *gpu)
     return pages > patience ? pages : patience;
 }
 
+/* The turn that an idle client may hand back. The last moments of a turn are not worth it, but the next turn is. */
+static struct orion_turn_time turn_to_hand_back(const struct orion_gpu *gpu, uint64_t now)
+{
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    if (__builtin_expect(now >= grant->plan_until_ns, 1)) return (struct orion_turn_time){ORION_NO_TURN, ORION_NO_TURN};
+    struct orion_turn_time turn = orion_plan_turn(grant, now);
+    return turn.begin != ORION_NO_TURN && turn.end - now < WORTH_NS ? orion_plan_turn(grant, turn.end) : turn;
+}
+
 /* Whether there is a turn to hand back, and it was not handed back yet. Launches that wait for pages may wait on the CPU, and look like
  * no work. */
 static bool may_hand_back(const struct orion_gpu *gpu, uint64_t now)
 {
-    const struct orion_grant *grant = orion_gpu_grant(gpu);
-    if (__builtin_expect(now >= grant->plan_until_ns, 1)) return false;
-    struct orion_turn_time turn = orion_plan_turn(grant, now);
-    if (turn.begin == ORION_NO_TURN || turn.end - now < WORTH_NS || orion_plan_awaits_pages(gpu)) return false;
+    struct orion_turn_time turn = turn_to_hand_back(gpu, now);
+    if (turn.begin == ORION_NO_TURN || orion_plan_awaits_pages(gpu)) return false;
     uint64_t handed_back = atomic_load(&orion_be(gpu)->handed_back_ns);
     return now < turn.begin ? now > handed_back + AGAIN_NS : handed_back < turn.begin;
 }
 
-void orion_turns_idle(struct orion_gpu *gpu)
+static uint64_t until_next_turn(const struct orion_gpu *gpu, uint64_t now)
+{
+    struct orion_turn_time turn = turn_to_hand_back(gpu, now);
+    if (turn.begin <= now) turn = orion_plan_turn(orion_gpu_grant(gpu), turn.end);
+    return turn.begin == ORION_NO_TURN ? FOR_GOOD : turn.begin - now;
+}
+
+uint64_t orion_turns_idle(struct orion_gpu *gpu)
 {
     struct orion_be *be = orion_be(gpu);
     uint64_t now = orion_now();
-    if (!may_hand_back(gpu, now)) return;
+    if (!may_hand_back(gpu, now)) return until_next_turn(gpu, now);
     uint64_t until = now + patience_of(gpu);
     for (; now < until; now = orion_now()) {
         orion_sleep_precisely(IDLE_POLL_NS);
-        if (atomic_load(&be->in_flight_ns) > 0) return;
+        if (atomic_load(&be->in_flight_ns) > 0) return FOR_GOOD;
     }
     if (!may_hand_back(gpu, now)) {
         learn_patience(gpu, FOR_GOOD); /* the turn is over: it was patient in vain */
-        return;
+        return until_next_turn(gpu, now);
     }
     atomic_store(&be->handed_back_ns, now);
     tell(gpu, ORION_TURN_HANDED_BACK);
+    return FOR_GOOD;
 }

@@ -22,7 +22,8 @@ void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns);
 /* A valve's wait follows so much work. */
 void orion_turns_note_piece(struct orion_gpu *gpu, uint64_t expected_ns);
 
-/* Called by the watcher while the client has nothing in flight. Hands the turn back if that lasts. */
-void orion_turns_idle(struct orion_gpu *gpu);
+/* Called by the watcher while the client has nothing in flight. Hands the turn back if that lasts. Returns after what time, in ns,
+ * there may be another turn to hand back; UINT64_MAX: none, as far as this client knows. */
+uint64_t orion_turns_idle(struct orion_gpu *gpu);
 
 #endif

@@ -89,15 +89,15 @@ bool orion_valve_may_hold(struct orion_gpu *gpu)
     return true;
 }
 
-/* While nothing is in flight, only launches and the other ranks of a job need this thread. */
-static void park(struct orion_process *process, struct orion_gpu *gpu)
+/* While nothing is in flight, only launches, turns and the other ranks of a job need this thread. */
+static void park(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
 {
     struct orion_valve *valve = &orion_be(gpu)->valve;
     uint64_t most = orion_stops_claim(process) ? PARKED_TIED_NS : PARKED_NS;
     uint32_t notifier = atomic_load(&valve->notifier);
     atomic_store(&valve->parked, 1);
     orion_valve_may_hold(gpu);
-    if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, most, false);
+    if (!is_needed(gpu)) orion_futex_wait(&valve->notifier, notifier, most < most_ns ? most : most_ns, false);
     atomic_store(&valve->parked, 0);
 }
 
@@ -150,8 +150,8 @@ static void *watch(void *argument)
         if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
         orion_stops_update(orion_the_process);
         while (!is_needed(gpu)) {
-            orion_turns_idle(gpu);
-            park(orion_the_process, gpu);
+            uint64_t most_ns = orion_turns_idle(gpu);
+            park(orion_the_process, gpu, most_ns);
             if (orion_stops_claim(orion_the_process)) break;
         }
         uint64_t before = orion_now();
