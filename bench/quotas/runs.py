@@ -1,4 +1,4 @@
-"""Makes the runs of `orion bench quotas`: for each setting, each client alone, then all of them together."""
+"""Makes the runs of `orion bench quotas`: for each setting, all clients together, and each alone before and after."""
 
 import time
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def run(
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):
             continue
-        alone = len(setting.clients) * (PAUSE + LEAD + scenario.alone_seconds)
+        alone = 2 * len(setting.clients) * (PAUSE + LEAD + scenario.alone_seconds)
         needs = START_SECONDS + alone + scenario.settle_seconds + scenario.seconds
         if time.monotonic() - began + needs > stop_after:
             say(f"{setting.name}: no time is left")
@@ -89,10 +89,8 @@ class _Run:
     def measure(self) -> dict[str, Any]:
         """Return the content of the setting's file."""
         header = raw_data.header("orion.bench.quotas.runs")
-        alone = self._alone()
-        for slot, client in zip(self._slots, self._setting.clients, strict=True):
-            if client.limit is not None:
-                self._gpu.set_grant(slot, limit=client.limit)
+        before = self._alone()
+        self._set_limits()
         every = [worker for workers in self._workers for worker in workers]
         settle, seconds = self._scenario.settle_seconds, self._scenario.seconds
         begin = time.monotonic() + PAUSE
@@ -100,16 +98,25 @@ class _Run:
             worker.command(do="loop", begin=begin, end=begin + settle + seconds)
         agent = self._follow(begin, begin + settle + seconds / 2, begin + settle + seconds)
         ends = iter(self._crew.gather(*every, seconds=PATIENCE + settle + seconds))
+        self._set_limits(lifted=True)
+        after = self._alone()
         return {
             **header,
             "setting": self._setting.model_dump(exclude_none=True),
             "window": [settle, settle + seconds],
             "monotonic_ns": round(begin * 1e9),
             "processes": [[worker.process_id for worker in workers] for workers in self._workers],
-            "alone": alone,
+            # A client's rate differs by a percent from one minute to the next.
+            "alone": [(first + last) / 2 for first, last in zip(before, after, strict=True)],
+            "alone_before_and_after": [before, after],
             "agent": agent,
             "ends": [[raw_data.rounded(next(ends)["ends"]) for _ in workers] for workers in self._workers],
         }
+
+    def _set_limits(self, lifted: bool = False) -> None:
+        for slot, client in zip(self._slots, self._setting.clients, strict=True):
+            if client.limit is not None:
+                self._gpu.set_grant(slot, limit=1.0 if lifted else client.limit)
 
     def _alone(self) -> list[float]:
         """Return the steps a second of each client alone, with all its processes.
