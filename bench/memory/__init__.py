@@ -3,7 +3,7 @@
 scenario   what to measure: settings of several kinds
 runs       makes the run of each setting that the output folder lacks
 stage      a GPU of a chosen size under a private agent, and its tenants
-changes, growth, beside, density, limit, moving, need, agent_cost   one kind of setting each: the run, and its figures
+changes, growth, beside, density, limit, moving, need, agent_cost, credit   one kind of setting each: run and figures
 report     the table of an output folder
 
 Processes of tenants:

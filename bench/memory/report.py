@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import agent_cost, beside, changes, density, growth, limit, moving, need
+from orion.bench.memory import agent_cost, beside, changes, credit, density, growth, limit, moving, need
 from orion.errors import Unreadable
 
 _ROWS = {
@@ -16,6 +16,7 @@ _ROWS = {
     "moving": moving.rows,
     "need": need.rows,
     "agent": agent_cost.rows,
+    "credit": credit.rows,
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.memory import agent_cost, beside, changes, density, growth, limit, moving, need
+from orion.bench.memory import agent_cost, beside, changes, credit, density, growth, limit, moving, need
 from orion.bench.memory.scenario import SIMULATED_ONLY, Scenario
 from orion.bench.memory.stage import Stage
 
@@ -20,6 +20,7 @@ _KINDS: dict[str, Callable[[Stage, Any], dict[str, Any]]] = {
     "moving": moving.measure,
     "need": need.measure,
     "agent": agent_cost.measure,
+    "credit": credit.measure,
 }
 
 

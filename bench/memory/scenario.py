@@ -158,6 +158,26 @@ class AgentCost(Setting):
     """ Equal parts of the time, of which each has a figure. """
 
 
+class CreditRequests(Setting):
+    """A process allocates beside an idle one of its slot; each allocation needs more credit than the process has."""
+
+    kind: Literal["credit"]
+    limit_gib: Gib
+    requests: int = Field(ge=1, le=10_000)
+    block_mib: int = Field(default=72, ge=65)
+    """ Size of an allocation: more than the 64 MiB that a client gets beyond what it asks for. """
+    every_seconds: Seconds = 0.01
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CreditRequests":
+        if self.requests * self.block_mib >= self.limit_gib * 1024:
+            raise ValueError(
+                f"{self.requests} allocations of {self.block_mib} MiB do not fit a limit_gib of {self.limit_gib:g}; "
+                "lower `requests`, or raise `limit_gib`"
+            )
+        return self
+
+
 SIMULATED_ONLY = {
     "moving": "managed memory beyond a real GPU may hang the host",
     "need": "processes are killed while they are away, which may hang the host",
@@ -165,7 +185,10 @@ SIMULATED_ONLY = {
 }
 """ Kinds that run on the simulated GPU only, and why. """
 
-Kind = Annotated[Changes | Growth | Beside | Density | Limit | Moving | Need | AgentCost, Field(discriminator="kind")]
+Kind = Annotated[
+    Changes | Growth | Beside | Density | Limit | Moving | Need | AgentCost | CreditRequests,
+    Field(discriminator="kind"),
+]
 
 
 class Scenario(_Strict):

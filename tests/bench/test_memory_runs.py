@@ -84,6 +84,11 @@ def test_the_agents_cpu_time_is_measured_while_tenants_of_two_gpus_take_turns(tm
     assert run["left"] + run["parked"] > 0
 
 
+def test_each_allocation_beyond_the_credit_in_hand_succeeds(tmp_path: Path) -> None:
+    run = measured("credit", tmp_path)
+    assert [status for _, _, status in run["allocations"]] == [0] * 20
+
+
 @pytest.mark.parametrize("name", ["moving", "need", "agent"])
 def test_what_may_harm_a_real_gpu_is_left_out(name: str, tmp_path: Path) -> None:
     said: list[str] = []
@@ -104,12 +109,12 @@ def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) 
 @pytest.mark.parametrize("path", sorted(scenario.SHIPPED.parent.glob("memory*.yaml")), ids=lambda path: path.stem)
 def test_installed_scenarios_have_settings_of_each_kind(path: Path) -> None:
     settings = scenario.read(path).settings
-    kinds = ["changes", "growth", "beside", "density", "limit", "moving", "need", "agent"]
+    kinds = ["changes", "growth", "beside", "density", "limit", "moving", "need", "agent", "credit"]
     assert list(dict.fromkeys(setting.kind for setting in settings)) == kinds
     assert len({setting.name for setting in settings}) == len(settings)
 
 
 def test_a_setting_can_be_named_instead_of_a_file() -> None:
     found, only = scenario.chosen("growth", None)
-    assert (len(found.settings), only) == (9, "growth")
+    assert (len(found.settings), only) == (10, "growth")
     assert scenario.chosen(str(scenario.SHIPPED), "limit")[1] == "limit"
