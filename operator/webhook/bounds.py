@@ -69,6 +69,10 @@ class Amounts:
 CONNECTIONS = Amounts(total=512, each=224, reserve=64, little=16)
 """ `each` is enough for all mutating requests that one API server handles at a time (200 by default). Each of them may
 need a connection, and the API server refuses the pod if the webhook closes it. """
+WAITING = Amounts(total=1088, each=512, reserve=64, little=16)
+""" Connections before their TLS handshake, which need little memory. After a stall of the webhook, or when many pods
+are created at once, an API server has more of them than it uses later. `each` is about as many as get their handshake
+in the 5 s after which an API server gives up a review. """
 BYTES = Amounts(total=32 * 2**20, each=8 * 2**20, reserve=8 * 2**20, little=512 * 2**10)
 """ Bytes of bodies. `each` is the largest review: the API server accepts pods of up to 1.5 MiB, and a review contains
 the new and the old pod. """

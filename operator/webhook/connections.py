@@ -2,7 +2,8 @@
 
 asyncio's own server begins every handshake at once. A handshake takes about a millisecond of the loop, so a few pods
 that open connections without a pause would use all of its time. Here a connection waits for its peer's turn before its
-handshake. Only API servers whose network is known do not wait.
+handshake. Only API servers whose network is known do not wait. A connection that waits needs little memory, so more may
+wait than may be in use.
 """
 
 import asyncio
@@ -13,9 +14,10 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from orion.operator.listening.descriptors import raise_limit
 from orion.operator.listening.listener import Listener
 from orion.operator.listening.turns import Turns
-from orion.operator.webhook.bounds import CONNECTIONS, Account, Peer, Peers
+from orion.operator.webhook.bounds import CONNECTIONS, WAITING, Account, Peer, Peers
 
 _HANDSHAKES_APART_S = 0.01
 """ The time between the beginnings of two handshakes: all together take about a tenth of the loop's time. """
@@ -28,6 +30,9 @@ _SEND_S = 5.0
 """ How long a peer may leave answers unread. No API server waits longer for an answer. """
 _BUFFER = 64 * 2**10
 """ Bytes of a body that are read before the webhook wants them. """
+_UNREAD_BEFORE, _UNREAD = 2**12, 2**18
+""" Bytes that the kernel keeps for a connection before its handshake, which begins with less than 2 KiB, and later. By
+itself the kernel would keep 128 KiB of what a peer sends while it waits. """
 _silent = logging.Logger("nobody", logging.CRITICAL + 1)
 """ aiohttp logs a stack trace for each request that is not HTTP, so any peer could fill the log. """
 
@@ -44,11 +49,18 @@ class Connections:
     def __init__(self, peers: Peers, context: ssl.SSLContext, refused: Callable[[str], None]) -> None:
         self._peers, self._context, self._refused = peers, context, refused
         self.account = Account(CONNECTIONS, reserved=peers.known)
+        """ Connections whose handshake has begun. """
+        self._waiting = Account(WAITING, reserved=peers.known)
         self._turns = Turns[Peer](lambda _: _HANDSHAKES_APART_S)
         self._greeting: set[asyncio.Task[None]] = set()
         self._listener = Listener(self._take)
         self._server: web.Server | None = None
         self._keep_alive_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many connections there are, with those that wait for their handshake."""
+        return self._waiting.total + self.account.total
 
     def listen(self, address: str, port: int, server: web.Server, keep_alive_s: float) -> int:
         """Begin to accept connections; return the port.
@@ -63,6 +75,7 @@ class Connections:
             OSError: the address cannot be bound.
         """
         self._server, self._keep_alive_s = server, keep_alive_s
+        raise_limit()
         return self._listener.listen(address, port)
 
     def close_listener(self) -> None:
@@ -78,28 +91,37 @@ class Connections:
 
     def _take(self, accepted: socket.socket, address: str) -> None:
         peer = self._peers.at(address)
-        if not self.account.take(peer, 1):
-            accepted.close()
-            self._refused("connections")
+        if not self._waiting.take(peer, 1):
+            self._close(accepted, "connections")
             return
-        task = asyncio.create_task(self._greet(accepted, _Place(self.account, peer)))
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BEFORE)
+        task = asyncio.create_task(self._greet(accepted, peer))
         self._greeting.add(task)
         task.add_done_callback(self._greeting.discard)
 
-    async def _greet(self, accepted: socket.socket, place: "_Place") -> None:
+    def _close(self, accepted: socket.socket, why: str) -> None:
+        accepted.close()
+        self._refused(why)
+
+    async def _greet(self, accepted: socket.socket, peer: Peer) -> None:
         """Wait for the peer's turn, and make a connection of the socket."""
         try:
-            if not place.peer.is_api_server:
-                async with asyncio.timeout(_WAIT_S), self._turns.turn(place.peer):
+            if not peer.is_api_server:
+                async with asyncio.timeout(_WAIT_S), self._turns.turn(peer):
                     pass
-        except (TimeoutError, asyncio.CancelledError) as error:
-            accepted.close()
-            place.leave()
-            self._refused("handshakes")
-            if isinstance(error, asyncio.CancelledError):
-                raise
+        except TimeoutError:
+            self._close(accepted, "handshakes")
             return
-        made = False
+        except asyncio.CancelledError:
+            self._close(accepted, "handshakes")
+            raise
+        finally:
+            self._waiting.give_back(peer, 1)
+        if not self.account.take(peer, 1):
+            self._close(accepted, "connections")
+            return
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD)
+        place, made = _Place(self.account, peer), False
         try:
             await self._handshake(accepted, place)
             made = True

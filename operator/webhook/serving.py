@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,6 +42,10 @@ FINISH_S = 95.0
 """ Longer than the 90 s after which an API server closes an idle connection (IdleConnTimeout of Go's transport). """
 _KEEP_ALIVE_S = 120.0
 """ Longer than those 90 s, too: the API server always closes an idle connection first. """
+_AGAIN_S = "1"
+""" Seconds after which an API server sends a review again that got 429. Without this header it refuses the pod at once,
+and with it it tries until its timeout for the review ends. A 503 has no such header: the pod's owner would read of that
+timeout instead of what is wrong. """
 _ANSWER_S = 5.0  # what reviews that have arrived may still take at the end
 _log = logging.getLogger(__name__)
 
@@ -159,7 +164,7 @@ class Webhook:
         await asyncio.sleep(self._listening.leave_s)
         self.connections.close_listener()
         end = time.monotonic() + self._listening.finish_s
-        while self.connections.account.total and time.monotonic() < end:
+        while self.connections.count and time.monotonic() < end:
             await asyncio.sleep(0.02)
 
     # -- Answers -------------------------------------------------------------------------------------------------------
@@ -173,6 +178,8 @@ class Webhook:
             self._refused(refused.what)
             answer = self._failed(refused.status, str(refused))
             answer.force_close()
+            if refused.status == HTTPStatus.TOO_MANY_REQUESTS:
+                answer.headers["Retry-After"] = _AGAIN_S
             return answer
 
     async def _answer(self, body: bytes, peer: Peer) -> web.Response:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ import pytest
 from orion.api_server.access import Access
 from orion.operator.listening import listener
 from orion.operator.webhook import bodies, connections
-from orion.operator.webhook.bounds import Amounts, Peer
+from orion.operator.webhook.bounds import CONNECTIONS, Amounts, Peer
 from orion.operator.webhook.decisions import Decision
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.reviews import Request
@@ -110,6 +111,57 @@ async def test_a_peer_with_too_many_connections_gets_no_more_and_others_do(
         sender.close()
         await eventually_async(lambda: served.webhook.connections.account.total == 1)
         await sender.connect()
+
+
+async def test_more_connections_at_once_than_a_peer_may_have_are_served_in_turn(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_WAIT_S", 300.0)
+    body = question(pod())
+
+    async def status_of(sender: Sender) -> int:
+        async with sender:
+            return (await sender.ask(f"Content-Length: {len(body)}", body))[0]
+
+    async with running(script, tmp_path) as served:
+        count = CONNECTIONS.each + 16
+        assert await asyncio.gather(*(status_of(Sender(served)) for _ in range(count))) == [200] * count
+
+
+async def test_a_peer_with_too_many_waiting_connections_gets_no_more(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WAITING", Amounts(total=8, each=3, reserve=2, little=1))
+    async with running(script, tmp_path) as served:
+        waiting = served.webhook.connections
+        async with waiting._turns.turn(Peer("10.1.0.1", False)):
+            opened = [await asyncio.open_connection("127.0.0.1", served.webhook.port) for _ in range(4)]
+            await eventually_async(lambda: waiting.count == 3)
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(opened[3][0].read(), 20) == b""
+            assert await refusals(served, "connections")
+            assert waiting.account.total == 0
+        for _, writer in opened:
+            writer.transport.abort()
+        await eventually_async(lambda: waiting.count == 0)
+
+
+async def test_a_webhook_that_ends_serves_connections_that_wait(
+    script: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = question(pod())
+    async with running(script, tmp_path) as served, Sender(served) as sender:
+        monkeypatch.setattr(served.webhook, "_listening", replace(served.webhook._listening, finish_s=60.0))
+        async with served.webhook.connections._turns.turn(Peer("10.1.0.1", False)):
+            asking = asyncio.create_task(sender.ask(f"Content-Length: {len(body)}", body))
+            await eventually_async(lambda: served.webhook.connections.count == 1)
+            leaving = asyncio.create_task(served.webhook._leave())
+            await eventually_async(lambda: served.webhook.connections._listener._socket is None)
+            assert not (await asyncio.wait({leaving}, timeout=0.1))[0]
+        status, _, closed = await asking
+        assert (status, closed) == (200, True)
+        sender.close()
+        await asyncio.wait_for(leaving, 60)
 
 
 async def test_api_servers_that_are_known_use_the_reserve(small: None, script: ScriptedApi, tmp_path: Path) -> None:
@@ -230,8 +282,10 @@ async def test_a_large_review_that_waits_too_long_gets_429(
     async with running(script, tmp_path) as served:
         large = served.webhook._bodies._large_turns
         async with large.turn(Peer("10.1.0.1", False)):
-            status, text = await served.post(question(given))
-            assert (status, text) == (429, "too many large reviews are waiting; try again")
+            url = f"https://127.0.0.1:{served.webhook.port}/admit"
+            async with served.session.post(url, data=question(given)) as refused:
+                assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+                assert await refused.text() == "too many large reviews are waiting; try again"
             assert (await served.review(pod()))["allowed"]  # small reviews have turns of their own
         monkeypatch.setattr(bodies, "TURN_S", 60.0)
         assert (await served.review(given))["allowed"]
