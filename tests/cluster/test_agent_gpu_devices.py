@@ -1,6 +1,8 @@
 """Checks the GPUDevices and Events that an agent with the chart's role writes to a real API server."""
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -175,6 +177,24 @@ def test_a_process_without_the_hook_is_reported(node: AgentNode, view: ClusterVi
     unmanaged.kill()
     eventually(lambda: view.status(uuid)["unmanagedProcessCount"] == 0)
     assert node.metrics()[f'orion_gpu_unmanaged_processes{{gpu="{uuid}"}}'] == 0
+
+
+def test_a_client_that_is_stopped_over_a_restart_of_the_agent_has_the_hook(node: AgentNode, view: ClusterView) -> None:
+    uuid = node.uuids[0]
+    stopped = node.start("be-3")
+    stopped.must("init 0")
+    node.until_joined(stopped)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    node.kill_agent()
+    node.start_agent()
+    unmanaged = node.start_in(None)
+    unmanaged.must("init 0")
+    eventually(lambda: view.status(uuid)["unmanagedProcessCount"] >= 1, what=node.agent_log)
+    only = [{"processId": unmanaged.pid, "command": "client_scripted"}]
+    assert view.status(uuid)["unmanaged"] == only
+    os.kill(stopped.pid, signal.SIGCONT)
+    node.until_joined(stopped)
+    eventually(lambda: (view.status(uuid)["clientCount"], view.status(uuid)["unmanaged"]) == (1, only))
 
 
 def test_a_gpu_of_another_plugin_is_advertised_only_if_coexist_is_set(

@@ -30,7 +30,11 @@ def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
     _process(tmp_path, 7, f"7 (a) R (b\x01) S {rest}", f"0::/kubepods/pod{POD}/1\n")
     _process(tmp_path, 8, f"8 (gone) Z {rest}")
     _process(tmp_path, 9, "9 (cut")
-    assert look_up(7, tmp_path) == Process(7, 22, "a) R (b?", POD)
+    for number, state in ((11, "T"), (12, "t")):
+        _process(tmp_path, number, f"{number} (a) {state} {rest}")
+    found = [look_up(number, tmp_path) for number in (7, 11, 12)]
+    assert found == [Process(7, 22, "a) R (b?", POD), Process(11, 22, "a", ""), Process(12, 22, "a", "")]
+    assert [each and each.is_stopped for each in found] == [False, True, True]
     assert [look_up(number, tmp_path) for number in (8, 9, 10)] == [None, None, None]
 
 
@@ -111,6 +115,29 @@ def test_a_process_has_time_to_join_and_changes_are_reported_once(world: World) 
     world.changes = 0
     assert len(look(world, times=3)) == 1
     assert world.changes == 1
+
+
+async def test_a_process_that_is_stopped_since_the_agents_start_has_time_to_join_once_it_continues(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: Any = world
+    found = UnmanagedProcesses(made, made, made, "a-node", world.changed)
+
+    async def reported(**stopped: bool) -> list[int]:
+        for number in (5, 6):
+            world.here[number] = Process(number, 1, "python", "", stopped.get(f"p{number}", False))
+        await found.look()
+        return [row.process_id for row in rows(found.of(UUID))]
+
+    monkeypatch.setattr(unmanaged, "_GRACE_SECONDS", 0.0)
+    assert await reported(p5=True) == []
+    found._begun -= unmanaged._RETURN_SECONDS
+    assert await reported(p5=True) == [6]
+    assert await reported(p5=True, p6=True) == [6]  # a process that stops later does not evade by that
+    monkeypatch.setattr(unmanaged, "_GRACE_SECONDS", 3600.0)
+    assert await reported() == []
+    monkeypatch.setattr(unmanaged, "_GRACE_SECONDS", 0.0)
+    assert await reported(p5=True, p6=True) == [5, 6]
 
 
 @pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])

@@ -1,6 +1,6 @@
 """Finds the pod of a process on this node: its cgroup names the pod's uid (processes/pod_cgroups.py)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orion.node_agent.cluster.state import HolderState
@@ -22,6 +22,8 @@ class Process:
     """ Printable ASCII. """
     pod_uid: str
     """ Empty: the process is in no pod. """
+    is_stopped: bool = field(default=False, compare=False)
+    """ By a signal or a tracer. """
 
 
 def look_up(process_id: int, proc: Path = PROC) -> Process | None:
@@ -36,7 +38,7 @@ def look_up(process_id: int, proc: Path = PROC) -> Process | None:
     if len(fields) < 20 or fields[0] in "ZX":
         return None
     uid = pod_uid(groups, own_cgroups(proc))
-    return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), uid)
+    return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), uid, fields[0] in "Tt")
 
 
 def holder_of(process_id: int, slot: HolderState) -> Holder | None:

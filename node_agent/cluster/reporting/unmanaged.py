@@ -3,6 +3,8 @@
 The driver lists every process that has a context on the GPU, and the agent knows every process that has joined. A
 process that is only in the driver's list is unmanaged: nothing limits its GPU time. A process gets some time to join,
 because its context exists a moment before it joins. After a restart of the agent, its clients first get time to return.
+A client that is stopped then cannot return: it gets time to join once it continues. A process that stops later counts:
+what it has launched before runs on the GPU all the same.
 
 A client of one GPU can be an unmanaged process on another GPU, because the hook joins each GPU separately. A client's
 child process that has its own context joins separately too, so a child of a client can also be unmanaged.
@@ -79,6 +81,8 @@ class UnmanagedProcesses:
         self._found: dict[str, tuple[Found, ...]] = {}
         self._since: dict[tuple[str, int, int], float] = {}
         """ When a process without the hook was first seen; by GPU, process id and start time. """
+        self._stopped: set[tuple[str, int, int]] = set()
+        """ The processes that have been stopped since the clients of the previous agent could return. """
         self._begun = time.monotonic()
         self._thread = AskingThread("processes")
 
@@ -94,10 +98,12 @@ class UnmanagedProcesses:
         """Check every GPU once. A driver that hangs blocks only this call."""
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]
         processes = await asyncio.wrap_future(self._thread.submit(_processes, self._agent.source, gpus))
+        present = {(uuid, each.process_id, each.started): each for uuid, listed in processes.items() for each in listed}
+        self._since = {key: since for key, since in self._since.items() if key in present}
+        stopped = {key for key, each in present.items() if each.is_stopped}
+        self._stopped = self._stopped & stopped if time.monotonic() >= self._begun + _RETURN_SECONDS else stopped
         # The agent knows by now which processes joined while the driver was queried.
         found = {uuid: self._unmanaged(uuid, listed) for uuid, listed in processes.items() if uuid in self._agent.gpus}
-        present = {(uuid, each.process_id, each.started) for uuid, listed in processes.items() for each in listed}
-        self._since = {key: since for key, since in self._since.items() if key in present}
         if found != self._found:
             self._found = found
             self._changed()
@@ -111,7 +117,7 @@ class UnmanagedProcesses:
         found = []
         for process in sorted(listed, key=lambda each: each.process_id):
             key = (uuid, process.process_id, process.started)
-            if process.process_id in known or self._is_of_mps(uuid, process):
+            if process.process_id in known or key in self._stopped or self._is_of_mps(uuid, process):
                 self._since.pop(key, None)
                 continue
             since = self._since.setdefault(key, now)
