@@ -4,6 +4,10 @@ Allocate asks neither the agent nor an API server, and writes nothing. The kubel
 delay holds up every other pod. The kubelet stores the answer and uses it at every start of the container, so paths of
 the node in an answer must stay valid for the pod's life. `starting` makes them before each start, and if the node's
 disk is full, the start is tried again.
+
+Allocate removes the limit of memory of the slot's earlier container, to which the new one would keep while no agent
+answers. When a container starts again, the kubelet does not call Allocate, so the container keeps its own limit.
+Rejected: to compare the pods at each start. The plugin would have to save for its next process who had each slot.
 """
 
 import itertools
@@ -14,6 +18,7 @@ from orion.device_plugin.kubelet import api_pb2
 from orion.device_plugin.rendering import render
 from orion.errors import Invalid, Unavailable
 from orion.injection.describing import Places, describe
+from orion.injection.mount_sources import forget_known_limit
 from orion.injection.slots import Resource, Slot, of_resource
 from orion.injection.snapshot import Snapshot
 
@@ -52,6 +57,8 @@ class Allocator:
             raise Unavailable(f"{why}: delete the pod, so that it starts on another node")
         slots = _slots(resource, device_ids, snapshot)
         given = describe(self._places, slots, snapshot, settings)
+        for slot in slots:
+            forget_known_limit(self._places.root, slot)
         return render(given, resource, settings.device_list_strategy)
 
 

@@ -24,7 +24,7 @@ from orion.injection import mps
 from orion.injection.agent_link import AgentLink
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
-from orion.injection.mount_sources import forget_known_limit, make_slot_directory
+from orion.injection.mount_sources import make_slot_directory
 from orion.injection.slots import Resource, Slot, of_resource
 
 _log = logging.getLogger(__name__)
@@ -53,8 +53,6 @@ class Starter:
     ) -> None:
         self._root, self._link, self._files = root, link, files
         self._checkpoint, self._fail_closed, self._settings = checkpoint_file, fail_closed, settings
-        self._pods: dict[Slot, str] = {}
-        """ The uid of the pod that last started in each slot. """
 
     async def start(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Prepare the start of a container with these slots.
@@ -74,8 +72,6 @@ class Starter:
             self._fail_closed.note(pod, True)
         elif len(answers) == len(slots) and all(answer.pod for answer in answers):
             self._fail_closed.note(pod, False)  # only an agent that knows the pod may withdraw failClosed
-        returning = {slot for slot in slots if pod and self._pods.get(slot) == pod}
-        self._pods |= dict.fromkeys(slots, pod)
         if len(answers) == len(slots):
             return
         names = ", ".join(map(str, slots))
@@ -86,9 +82,6 @@ class Starter:
             raise Unavailable(
                 f"the node's agent does not answer for {names}, and onNoAgent is hold; the kubelet retries"
             )
-        for slot, answer in zip(slots, prepared, strict=True):
-            if answer is None and slot not in returning:
-                forget_known_limit(self._root, slot)
         _log.warning("start: a container with %s starts while no agent answers; it joins the next agent", names)
 
     def _repair(self, slots: Sequence[Slot], device_ids: Sequence[str]) -> Allocation | None:

@@ -42,7 +42,7 @@ def make_slot_directory(root: Path, slot: Slot) -> None:
 def forget_known_limit(root: Path, slot: Slot) -> None:
     """Remove the limit of memory that the agent wrote for an earlier container of the slot.
 
-    Call this when a slot gets a container that no agent knows: the container would keep to another's limit.
+    Call this when a slot gets another container, which would keep to that limit while no agent answers.
     """
     with contextlib.suppress(OSError):
         (slot_directory(root, slot) / KNOWN_LIMIT).unlink()

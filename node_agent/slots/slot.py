@@ -107,7 +107,7 @@ class Slot:
         if changed:
             self._write(self.grant._replace(**changed))
         if memory_limit_bytes is not None:
-            self.write_known_limit()  # also an unchanged one: what gives slots removes the file while no agent answers
+            self.write_known_limit()  # also an unchanged one: what gives slots to containers removes the file
         return bool(changed)
 
     def share_memory(self, sharing: MemorySharing) -> bool:

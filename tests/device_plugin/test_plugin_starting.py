@@ -91,6 +91,9 @@ def test_a_container_that_no_agent_knows_does_not_keep_to_the_limit_of_an_earlie
     node.agent.stop()
     node.kubelet.start_container("pod", "main")
     assert limit.exists()  # a container that starts again keeps to the limit of its own pod
+    node.replace_plugin()
+    node.kubelet.start_container("pod", "main")
+    assert limit.exists()
     node.kubelet.remove("pod")
     while (again := node.kubelet.admit(f"next-{len(others)}", "main", be=1)) != [given]:
         others.append(again)
