@@ -56,6 +56,8 @@ class Client:
     """ What the hook counted before the driver was last asked. """
     last_uncounted_mib: int | None = None
     """ The same by the driver's last answer alone; None: there was none. """
+    listed_mib: int = 0
+    """ What the driver has listed for the process, in MiB, when it last listed anything: not while it is parked. """
     is_parked: bool = False
     """ be: its memory is not on the GPU, so it wants no GPU time. """
     park_problem: tuple[str, str] | None = None

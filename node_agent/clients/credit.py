@@ -148,6 +148,8 @@ class Credit:
             if (holds := held.get(client.process_id, 0)) is None:
                 continue
             said, listed = max(client.said_mib, client.record.memory_mib), -(-holds // _MIB)
+            if listed:
+                client.listed_mib = listed
             now = max(0, listed - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)

@@ -116,7 +116,6 @@ class RecordPage:
     _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
     _parking: ClassVar[int] = layout.offset(layout.RecordPage, "parking") // 8
     _parking_since: ClassVar[int] = layout.offset(layout.RecordPage, "parking_since_ns") // 8
-    _parked: ClassVar[int] = layout.offset(layout.RecordPage, "parked_bytes") // 8
     _name: ClassVar[int] = layout.offset(layout.RecordPage, "long_kernel_name")
     _name_size: ClassVar[int] = layout.RecordPage.long_kernel_name.size
 
@@ -181,11 +180,6 @@ class RecordPage:
         """Return since when the client says that it is in that state; 0: it says no time, or one to come."""
         since = self._words[self._parking_since]
         return since if since <= now_ns else 0
-
-    @property
-    def parked_bytes(self) -> int:
-        """What a be client says that it held on this GPU when it left; any number. Read `parking` before."""
-        return self._words[self._parked]
 
     @property
     def fault(self) -> int:

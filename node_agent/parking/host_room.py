@@ -122,8 +122,9 @@ def _processes(present: Present) -> Counter[int]:
     """Return what each process of a tenant holds on the GPUs, in bytes."""
     found = Counter[int]()
     for member in present.members:
+        most = member.held
         for client in member.clients:
-            found[client.process_id] += min(member.most, held(client))
+            found[client.process_id] += min(most, held(client))
     return found
 
 

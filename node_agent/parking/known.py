@@ -62,10 +62,8 @@ class Known:
     stayed: float = 0.0
     peak: dict[str, int] = field(default_factory=dict)
     """ The most that it has held, by GPU. """
-    left: dict[str, int] = field(default_factory=dict)
-    """ What it held when it was asked to leave, by GPU; what it lacked counts as if it had held that. """
     moves_bytes: int = 0
-    """ What it really held then: that much moves. """
+    """ What it held when it was asked to leave: that much moves. """
     silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
     """ Clients that have not answered, each with the words in its record by which it will show life. """
     lacks: dict[str, int] = field(default_factory=dict)
@@ -156,7 +154,6 @@ class Known:
         self.place, self.since = place, now
 
     def _come_back(self, now: float) -> None:
-        self.left.clear()
         if self.place is not Place.RETURNING or self.away_since is None:
             return
         self.has_returned, self.came, self.back_seconds = True, now, self._took(now)

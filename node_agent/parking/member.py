@@ -20,8 +20,12 @@ class Member(NamedTuple):
 
     @property
     def held(self) -> int:
-        """What its processes hold of the GPU, in bytes, the driver's own included."""
-        return min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients))
+        """What its processes hold of the GPU, in bytes, the driver's own included.
+
+        What they say beyond their limit counts as far as the driver has listed it: the limit may have been lowered.
+        """
+        said, most = min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients)), self.most
+        return said if said <= most else max(most, min(said, sum(each.listed_mib for each in self.clients) * _MIB))
 
     @property
     def most(self) -> int:

@@ -95,20 +95,13 @@ class Present:
     def by_gpu(self) -> dict[str, int]:
         """Return what the tenant holds, in bytes; while it is away or moves, at least what it held before."""
         found: defaultdict[str, int] = defaultdict(int)
+        is_here = self.known.place is Place.HERE
         for member in self.members:
             if not self.known.is_lost:
-                found[member.slot.gpu] += member.held
+                found[member.slot.gpu] += member.held if is_here else max(member.held, member.slot.parking.left_bytes)
         for uuid in found:
             found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
-        if self.known.place is not Place.HERE:
-            for uuid in found:
-                found[uuid] = max(found[uuid], self.known.left.get(uuid) or self._parked(uuid))
         return dict(found)
-
-    def _parked(self, uuid: str) -> int:
-        """Return what clients say that they held when they left, but no more than they may hold."""
-        of_gpu = [member for member in self.members if member.slot.gpu == uuid]
-        return sum(min(each.most, sum(client.record.parked_bytes for client in each.clients)) for each in of_gpu)
 
     def wants(self) -> dict[str, int]:
         """Return what the tenant may hold soon: up to its limit while it is young, then what it has held at most."""
@@ -140,14 +133,14 @@ class Present:
         self._note_problems(now, settings.parking_retry_seconds)
         known.is_lost = bool(found) and found == {Verdict.LOST}
         if not self.is_settled:
-            known.move(Place.AWAY if asked else known.place, now)
+            self._move(Place.AWAY if asked else known.place, now)
             return None
         if asked:
             return self._look_at_leaving(now, found, settings.parking_retry_seconds)
         if Verdict.ASLEEP in found:
             known.away_until = now + settings.parking_retry_seconds
             return True
-        known.move(Place.RETURNING if Verdict.RETURNING in found else Place.HERE, now)
+        self._move(Place.RETURNING if Verdict.RETURNING in found else Place.HERE, now)
         known.is_half &= known.place is Place.RETURNING
         return None
 
@@ -157,18 +150,24 @@ class Present:
             refused = (each for each, what in self.verdicts.items() if what is Verdict.REFUSED)
             known.note_failure(now, retry_seconds, any(is_for_good(each.record.parking) for each in refused))
         if Verdict.LEAVING in found:
-            known.move(Place.LEAVING, now)
+            self._move(Place.LEAVING, now)
             return None
         if Verdict.PARKED not in found:
-            known.move(Place.HERE, now)
+            self._move(Place.HERE, now)
             if Verdict.OVERDUE not in found:  # nobody leaves any more
                 return False
             known.note_failure(now, retry_seconds)
             return None
         known.is_half = failed
         known.failed_since = known.failed_since if failed else None
-        known.move(Place.AWAY, now)
+        self._move(Place.AWAY, now)
         return None
+
+    def _move(self, place: Place, now: float) -> None:
+        if place is Place.HERE and self.known.place is not Place.HERE:
+            for slot in self.slots:
+                slot.parking.left_bytes = 0
+        self.known.move(place, now)
 
     def _note_problems(self, now: float, retry_seconds: float) -> None:
         """Keep what a client has refused until it is asked again, although it may run on at once."""
@@ -193,7 +192,7 @@ class Present:
         asked = Asked(
             number=member.slot.parking.number,
             seconds=now - max(self.known.asked, client.joined_ns / 1e9),
-            held=min(member.most, max(held(client), self.known.left.get(member.slot.gpu, 0))),
+            held=max(min(member.most, held(client)), member.slot.parking.left_bytes),
             parked_seconds=now - since,
             listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
             patience=patience,

@@ -28,8 +28,9 @@ def tell(
     if not changed:
         return
     if away and present.known.place is Place.HERE:
-        present.known.left = present.by_gpu()
-        present.known.moves_bytes = sum(member.held for member in present.members)
+        for member in present.members:
+            member.slot.parking.left_bytes = member.held
+        present.known.moves_bytes = sum(slot.parking.left_bytes for slot in present.slots)
     for room in cards:
         room.cramped.drop(present.clients)
     present.known.asked = now

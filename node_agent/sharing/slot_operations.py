@@ -78,6 +78,7 @@ class SlotOperations:
             MemorySharing(saved.memory_request_bytes, saved.memory_parks, saved.memory_unified, saved.memory_wait_ms)
         )
         slot.parking.number, slot.parking.is_wished_away = saved.park, saved.wished_away
+        slot.parking.left_bytes = saved.left_bytes
         slot.write_park()  # before its clients return
         slot.holder_text = saved.holder
         slot.claim = remembered_claim(saved.claim)

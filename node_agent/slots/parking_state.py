@@ -20,6 +20,8 @@ class SlotParking:
     """ Since when (CLOCK_MONOTONIC). """
     began: float = 0.0
     """ The same in seconds since 1970. """
+    left_bytes: int = 0
+    """ What they held of the GPU when they were last asked to leave it. """
     held_bytes: int = 0
     """ What they hold in the host's memory, while they are parked. """
     problem: str = ""

@@ -192,5 +192,6 @@ class Slot:
                 "memory_wait_ms": self.memory_sharing.wait_ms,
                 "park": self.parking.number,
                 "wished_away": self.parking.is_wished_away,
+                "left_bytes": self.parking.left_bytes,
             }
         )

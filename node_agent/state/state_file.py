@@ -69,6 +69,8 @@ class RememberedSlot(BaseModel):
     park: int = Field(default=0, ge=0, lt=2**32)
     """ The number of the last wish that its processes leave the GPU's memory. """
     wished_away: bool = False
+    left_bytes: int = Field(default=0, ge=0)
+    """ What its processes held of the GPU when they were last asked to leave it. """
 
 
 _Words = dict[str, int]

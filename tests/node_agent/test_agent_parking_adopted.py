@@ -1,12 +1,14 @@
 """The next agent finishes what the one before it began: tenants that are away come back."""
 
+import os
+
 import pytest
 
 from orion.hook.join import CreditAnswer
 from orion.hook.layout import ParkingState
-from tests.node_agent.conftest import eventually
+from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
-from tests.node_agent.parking_cards import QUICK, Cards
+from tests.node_agent.parking_cards import GIB, QUICK, Cards
 
 PATH = [ParkingState.LEAVING, ParkingState.PARKED, ParkingState.RETURNING, ParkingState.RUNNING]
 
@@ -57,3 +59,20 @@ def test_a_client_that_joins_as_a_new_one_while_it_is_away_comes_back_when_there
     eventually(lambda: tenant.park == 1)
     assert cards.hold(hp, 0)
     tenant.obey().reaches(ParkingState.RUNNING)
+
+
+def test_a_limit_that_was_lowered_takes_no_room_from_who_is_away(cards: Cards) -> None:
+    tenant, held = cards.be("be-0", 5000, limit=6 * GIB), 5100 * MIB
+    cards.card.lists(os.getpid(), 5100)  # with the driver's own
+    eventually(lambda: cards.slot("be-0").clients[0].memory_bytes == held, "the agent has asked the driver")
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=True, memory_limit_bytes=GIB)
+        administrator.park_slot(GPU, "be-0", away=True)
+    eventually(lambda: tenant.park == 1)
+    cards.card.lists(os.getpid(), 0)
+    tenant.answer(ParkingState.PARKED)
+    eventually(cards.is_in("be-0", "parked"))
+    assert cards.parking("be-0").bytes == held
+    cards.restart()
+    eventually(cards.is_in("be-0", "parked"))
+    assert cards.parking("be-0").bytes == held

@@ -149,3 +149,19 @@ def test_who_connects_twice_and_says_that_it_comes_back_keeps_no_room(cards: Car
         assert wait_for_room(hp, GIB) is CreditAnswer.YES
         assert cards.parking("be-0").state != "returning"
     assert other.park == 0
+
+
+@pytest.mark.parametrize("when", ["before it leaves", "while it is away"])
+def test_who_says_that_it_held_more_than_its_limit_takes_nobodys_turn(cards: Cards, when: str) -> None:
+    hostile, other = cards.be("be-0", 500, limit=GIB).obey(), cards.be("be-1", 4000).obey()
+    if when == "before it leaves":
+        hostile.record.set(layout.RecordPage, "memory_bytes", 7000 * MIB)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        hostile.reaches(ParkingState.PARKED)
+        hostile.record.set(layout.RecordPage, "memory_bytes", 7000 * MIB)
+        eventually(cards.is_in("be-0", "parked"))
+        assert cards.parking("be-0").bytes <= GIB
+        administrator.park_slot(GPU, "be-0", away=False)
+    hostile.reaches(ParkingState.RUNNING)
+    assert other.park == 0, "both fit"

@@ -243,7 +243,7 @@ def test_while_cgroups_are_read_the_agent_serves_its_clients(
     """A folder that is slow to read delays the decision and nothing else."""
     served, leaving = threading.Event(), Tenants(Place.HERE)
     tenants: Any = leaving
-    leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1)], most=GIB)]
+    leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1)], held=GIB)]
 
     def cgroups(process_id: int) -> list[Path]:
         assert served.wait(DEADLINE), "the event loop waits for the file"

@@ -52,7 +52,7 @@ def present(**processes: float) -> Any:
         )
         for name, gib in processes.items()
     ]
-    return SimpleNamespace(members=[SimpleNamespace(clients=clients, most=80 * GIB)])
+    return SimpleNamespace(members=[SimpleNamespace(clients=clients, held=80 * GIB)])
 
 
 def decided(room: HostRoom, view: View, tenants: dict[str, Any]) -> tuple[Wishes, dict[str, str]]:

@@ -17,13 +17,13 @@ from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 GIB, GPU = 1 << 30, "GPU-1"
 
 
-def present(limit: int, held_mib: int) -> Present:
+def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
     gpu: Any = SimpleNamespace(gpu=SimpleNamespace(memory_bytes=8 * GIB))
     slot: Any = SimpleNamespace(
         gpu=GPU, grant=SimpleNamespace(memory_limit_bytes=limit), memory_sharing=MemorySharing(), parking=SlotParking()
     )
     client: Any = SimpleNamespace(
-        record=SimpleNamespace(memory_mib=held_mib, parked_bytes=0), uncounted_mib=0, process_id=1
+        record=SimpleNamespace(memory_mib=held_mib), uncounted_mib=0, listed_mib=listed_mib, process_id=1
     )
     return Present("pod a/b", Known(0, here_seconds=YOUNG_SECONDS), [Member(gpu, slot, (client,), False)])
 
@@ -35,6 +35,36 @@ def test_a_lie_of_once_keeps_no_room_for_ever() -> None:
     without_limit = present(0, 2**40)
     without_limit.note(1.0, waits=True)
     assert without_limit.wants() == {GPU: 8 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("limit", "says_mib", "listed_mib", "holds_mib"),
+    [
+        (2 * GIB, 1024, 0, 1024),
+        (2 * GIB, 2**40, 0, 2048),
+        (2 * GIB, 2**40, 3072, 3072),
+        (2 * GIB, 2**40, 2**40, 8192),
+        (GIB, 3072, 3072, 3072),
+        (GIB, 3072, 4096, 3072),
+        (0, 2**40, 0, 8192),
+    ],
+)
+def test_what_a_client_says_beyond_its_limit_counts_as_far_as_the_driver_lists_it(
+    limit: int, says_mib: int, listed_mib: int, holds_mib: int
+) -> None:
+    tenant = present(limit, says_mib, listed_mib)
+    assert tenant.by_gpu() == {GPU: holds_mib << 20}
+    tenant.known.place = Place.AWAY
+    assert tenant.by_gpu() == {GPU: holds_mib << 20}
+
+
+def test_who_is_away_counts_with_what_it_held_though_its_limit_is_lowered() -> None:
+    tenant = present(GIB, 512)
+    tenant.slots[0].parking.left_bytes = 3 * GIB
+    assert tenant.by_gpu() == {GPU: GIB // 2}
+    for place in (Place.LEAVING, Place.AWAY, Place.RETURNING):
+        tenant.known.place = place
+        assert tenant.by_gpu() == {GPU: 3 * GIB}
 
 
 def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_memory_takes() -> None:
