@@ -30,7 +30,7 @@ class Verdict(Enum):
     OVERDUE = "overdue"
     """ It has been leaving for too long. """
     LIES = "lies"
-    """ It says that it has left, but the driver lists memory for it. """
+    """ It says that it has left, or that its memory is lost, but the driver lists memory for it. """
     ASLEEP = "asleep"
     """ It may come back, and has not answered in time. """
     LOST = "lost"
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
     held: int
     """ What it held then, in bytes. """
     parked_seconds: float
-    """ Since when it has said that it has left, as far as the driver has been asked; 0: it has not. """
+    """ For how long it has said that it has left, or that its memory is lost; 0: it has not. """
     listed: int
     """ What the driver lists for it, in bytes; 0: nothing, or it does not say. """
     patience: float
@@ -62,12 +62,12 @@ class Asked(NamedTuple):
 
 def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
     """Return what a client does."""
+    lies = asked.listed > 0 and asked.parked_seconds > LIE_SECONDS
     if answer.state is ParkingState.LOST:
-        return Verdict.LOST
+        return Verdict.LIES if lies else Verdict.LOST
     if asked.number % 2 == 0:
         return _of_return(answer, asked)
     if answer.state is ParkingState.PARKED:
-        lies = asked.listed > 0 and asked.parked_seconds > LIE_SECONDS
         return Verdict.LIES if lies else Verdict.PARKED
     if answer.state is ParkingState.REFUSED and answer.number == asked.number:
         return Verdict.REFUSED
@@ -142,9 +142,10 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str
     if verdict is Verdict.OVERDUE:
         return "ParkRefused", "has not left the GPU's memory in time: see that it is not stopped; others leave instead"
     if verdict is Verdict.LIES:
+        what = "its memory is lost" if answer.state is ParkingState.LOST else "it has left the GPU's memory"
         return "ParkRefused", (
-            f"says that it has left the GPU's memory, but the driver lists memory for it, which counts; restart it, "
-            f"or let it run without parking; {again}"
+            f"says that {what}, but the driver lists memory for it, which counts; restart it, or let it run without "
+            f"parking; {again}"
         )
     if verdict is Verdict.ASLEEP:
         return (

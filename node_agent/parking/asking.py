@@ -30,7 +30,7 @@ class Asking:
         self._answer: asyncio.Future[None] | None = None
 
     async def ask(self, now: float, gpus: Collection[tuple[Gpu, GpuRoom]], moving: Collection[str]) -> None:
-        """Ask what is free on GPUs, and for those where somebody is away or moves, what each process holds."""
+        """Ask what is free on GPUs, and on those where it matters what each process holds (`moving`), that too."""
         self._asked |= {gpu.uuid: now for gpu, _ in gpus}
         if self._answer is None or self._answer.done():
             self._answer = asyncio.wrap_future(self._thread.submit(self._answers, list(gpus), set(moving), now))

@@ -69,7 +69,7 @@ class Known:
     lacks: dict[str, int] = field(default_factory=dict)
     """ What it has not got because its allocations found no room, by GPU; what it holds counts as if it had. """
     parked: dict[Client, float] = field(default_factory=dict)
-    """ Since when each client says that it has left. """
+    """ Since when each client says that it has left, or that its memory is lost. """
     happened: list[tuple[str, float]] = field(default_factory=list)
     problems: dict[Client, tuple[str, str]] = field(default_factory=dict)
     """ What people should know of each client: a reason and a sentence. """

@@ -27,7 +27,7 @@ from orion.node_agent.parking.news import news
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.room_answers import Wait, answer
 from orion.node_agent.parking.tenants import Tenants
-from orion.node_agent.parking.view import Place, View
+from orion.node_agent.parking.view import View
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
@@ -255,10 +255,7 @@ class Parking:
     async def _ask(self, uuids: Collection[str], now: float) -> None:
         if len(uuids) == len(self._gpus):
             self._asked = now
-        present = self.tenants.present.values()
-        moving = set[str]().union(
-            *(each.gpus for each in present if each.is_asked or each.known.place is not Place.HERE)
-        )
+        moving = set[str]().union(*(each.gpus for each in self.tenants.present.values() if each.is_listed))
         await self._asking.ask(now, [(self._gpus[uuid].shared_gpu.gpu, self._cards[uuid]) for uuid in uuids], moving)
 
     def _news(self, uuid: str) -> object:

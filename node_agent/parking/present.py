@@ -47,6 +47,11 @@ class Present:
         """Whether the tenant leaves or comes back."""
         return self.known.place in (Place.LEAVING, Place.RETURNING)
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether it matters what the driver lists for it: it moves or is away, or says that its memory is lost."""
+        return self.known.place is not Place.HERE or bool(self.known.parked) or self.is_asked
+
     def moved_since(self, asked: float) -> bool:
         """Return whether it has left or come back since then, so that what was free then says nothing now."""
         return self.known.moved >= asked
@@ -184,7 +189,8 @@ class Present:
 
     def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
         answer = client.record.parking
-        if answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked:
+        is_parked = answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked
+        if is_parked or answer.state is layout.ParkingState.LOST:
             since = self.known.parked.setdefault(client, now)
         else:
             self.known.parked.pop(client, None)

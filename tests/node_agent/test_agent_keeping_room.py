@@ -1,5 +1,7 @@
 """Tenants that should have left and keep room that others need: when the agent says so."""
 
+import os
+
 import pytest
 
 from orion.hook.join import CreditAnswer
@@ -75,6 +77,15 @@ def test_who_does_not_answer_keeps_room_once_it_has_been_silent_for_long(cards: 
     silent.obey()
     eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.YES)
     eventually(lambda: not cards.parking("be-0").keeps_room)
+
+
+def test_who_says_that_its_memory_is_lost_keeps_room_if_the_driver_lists_it(cards: Cards) -> None:
+    liar, hp = cards.be("be-0", 6000), cards.hp()
+    cards.card.lists(os.getpid(), 6000)
+    liar.answer(ParkingState.LOST)
+    eventually(lambda: keeps_room(cards, hp))
+    assert "lost, but the driver lists memory" in cards.conditions("be-0")["ParkRefused"]
+    assert liar.park >= 2, "it was asked to leave"
 
 
 def test_who_stays_silent_keeps_no_room_once_hp_needs_it_no_longer(cards: Cards) -> None:

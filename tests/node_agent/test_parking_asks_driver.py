@@ -64,7 +64,7 @@ class Tenants:
             name="one", known=Known(began=0.0, place=place, moved=moved), slots=[], members=[], gpus={GPU},
             clients=[SimpleNamespace(record=self.record, slot=slot)], note_lacks=lambda lacking: None,
             moved_since=lambda asked: moved >= asked,
-            is_asked=True, parks=True, moves=place is Place.LEAVING, rests=place is Place.HERE,
+            is_asked=True, is_listed=True, parks=True, moves=place is Place.LEAVING, rests=place is Place.HERE,
         )  # fmt: skip
         self.present: dict[str, Any] = {"one": self.one}
         self.on = {GPU: [self.one]}

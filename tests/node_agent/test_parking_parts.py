@@ -113,6 +113,10 @@ def test_what_a_client_says_is_believed_for_a_limited_time_only() -> None:
     assert verdict(answer(ParkingState.REFUSED, 1), asked(3)) is Verdict.LEAVING
     assert verdict(answer(ParkingState.PARKED), asked(1, listed=1, parked_seconds=1.9)) is Verdict.PARKED
     assert verdict(answer(ParkingState.PARKED), asked(1, listed=1, parked_seconds=2.1)) is Verdict.LIES
+    for number in (1, 2):
+        assert verdict(answer(ParkingState.LOST), asked(number, parked_seconds=60.0)) is Verdict.LOST
+        assert verdict(answer(ParkingState.LOST), asked(number, listed=1, parked_seconds=1.9)) is Verdict.LOST
+        assert verdict(answer(ParkingState.LOST), asked(number, listed=1, parked_seconds=2.1)) is Verdict.LIES
     assert verdict(answer(ParkingState.PARKED), asked(2)) is Verdict.RETURNING
     assert verdict(answer(ParkingState.PARKED), asked(2, 16.0)) is Verdict.ASLEEP
     assert verdict(answer(ParkingState.RETURNING), asked(2)) is Verdict.RETURNING
