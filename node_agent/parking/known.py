@@ -1,6 +1,6 @@
 """What the agent knows of one tenant, from one look to the next. Times in seconds, memory in bytes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from orion.node_agent.clients.client import Client
@@ -19,6 +19,8 @@ COUNTED = {"ParkRefused": "refused", "HostMemoryShort": "host_memory_short", "Pa
 """ As which result each reason counts. """
 YOUNG_SECONDS = 60.0
 """ After it has been here for so long, a tenant has shown how much it holds. """
+PEAK_SECONDS = 600.0
+""" The most that a tenant has held counts for so long of its time here at least, and at most for twice as long. """
 
 
 @dataclass
@@ -61,7 +63,11 @@ class Known:
     here_seconds: float = 0.0
     stayed: float = 0.0
     peak: dict[str, int] = field(default_factory=dict)
-    """ The most that it has held, by GPU. """
+    """ The most that it has held in this period of its time here and in the one before, by GPU. """
+    peak_of_period: dict[str, int] = field(default_factory=dict)
+    """ The same in this period alone. """
+    period_began: float = 0.0
+    """ How long it had been here then. """
     moves_bytes: int = 0
     """ What it held when it was asked to leave: that much moves. """
     silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
@@ -78,6 +84,15 @@ class Known:
     def is_young(self) -> bool:
         """Whether it may still come to hold much more."""
         return self.here_seconds < YOUNG_SECONDS
+
+    def note_held(self, held: Mapping[str, int]) -> None:
+        """Note what it holds while it is here, by GPU: the most counts for a while, since it may need as much again."""
+        if self.here_seconds - self.period_began >= PEAK_SECONDS:
+            self.peak, self.peak_of_period, self.period_began = self.peak_of_period, {}, self.here_seconds
+        for uuid, amount in held.items():
+            if amount > self.peak_of_period.get(uuid, -1):
+                self.peak_of_period[uuid] = amount
+                self.peak[uuid] = max(amount, self.peak.get(uuid, 0))
 
     def is_refusing(self, now: float) -> bool:
         """Whether it is passed over when somebody must leave."""

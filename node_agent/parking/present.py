@@ -109,7 +109,7 @@ class Present:
         return dict(found)
 
     def wants(self) -> dict[str, int]:
-        """Return what the tenant may hold soon: up to its limit while it is young, then what it has held at most."""
+        """Return what the tenant may hold soon: up to its limit while it is young, then the most of late."""
         found: dict[str, int] = defaultdict(int)
         if not self.known.is_young:
             return dict(self.known.peak)
@@ -189,8 +189,8 @@ class Present:
 
     def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
         answer = client.record.parking
-        is_parked = answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked
-        if is_parked or answer.state is layout.ParkingState.LOST:
+        is_gone = answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked
+        if is_gone or answer.state is layout.ParkingState.LOST:
             since = self.known.parked.setdefault(client, now)
         else:
             self.known.parked.pop(client, None)
@@ -209,11 +209,11 @@ class Present:
     def note_lacks(self, lacking: Mapping[Client, int]) -> None:
         """Note which clients' allocations found no room; while it is away, what it lacked when it left."""
         if self.known.place is Place.HERE:
-            found = {client.slot.gpu: 0 for client in self.clients if client in lacking}
-            for client in self.clients:
-                if client in lacking:
-                    found[client.slot.gpu] += lacking[client]
-            self.known.lacks = found
+            found: defaultdict[str, int] = defaultdict(int)
+            for member in self.members if lacking else ():
+                if lacks := sum(lacking[client] for client in member.clients if client in lacking):
+                    found[member.slot.gpu] += min(member.most, lacks)  # each client may ask for the whole limit
+            self.known.lacks = dict(found)
 
     def note(self, now: float, waits: bool) -> None:
         """Note how long the tenant was here, and what it held there at most. `waits`: somebody is away."""
@@ -222,9 +222,7 @@ class Present:
             return
         self.known.here_seconds += passed
         self.known.stayed += passed if waits else 0.0
-        for uuid, amount in self.by_gpu().items():
-            most = sum(member.most for member in self.members if member.slot.gpu == uuid)
-            self.known.peak[uuid] = max(min(amount, most), self.known.peak.get(uuid, 0))
+        self.known.note_held(self.by_gpu())
 
     def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
         """Return the tenant as `decide` sees it."""

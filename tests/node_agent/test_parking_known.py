@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orion.node_agent.parking.gpu_room import GpuRoom
-from orion.node_agent.parking.known import YOUNG_SECONDS, Known
+from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
@@ -17,12 +17,16 @@ from orion.node_agent.slots.parking_state import GpuParking, SlotParking
 GIB, GPU = 1 << 30, "GPU-1"
 
 
+class Stub(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
     gpu: Any = SimpleNamespace(gpu=SimpleNamespace(memory_bytes=8 * GIB))
     slot: Any = SimpleNamespace(
         gpu=GPU, grant=SimpleNamespace(memory_limit_bytes=limit), memory_sharing=MemorySharing(), parking=SlotParking()
     )
-    client: Any = SimpleNamespace(
+    client: Any = Stub(
         record=SimpleNamespace(memory_mib=held_mib), uncounted_mib=0, listed_mib=listed_mib, process_id=1
     )
     return Present("pod a/b", Known(0, here_seconds=YOUNG_SECONDS), [Member(gpu, slot, (client,), False)])
@@ -56,6 +60,34 @@ def test_what_a_client_says_beyond_its_limit_counts_as_far_as_the_driver_lists_i
     assert tenant.by_gpu() == {GPU: holds_mib << 20}
     tenant.known.place = Place.AWAY
     assert tenant.by_gpu() == {GPU: holds_mib << 20}
+
+
+def test_what_a_tenant_lacks_counts_up_to_its_limit() -> None:
+    tenant = present(2 * GIB, 512)
+    tenant.note_lacks(dict.fromkeys(tenant.clients, 3 * GIB))
+    assert tenant.by_gpu() == tenant.known.lacks == {GPU: 2 * GIB}
+
+
+def test_what_a_tenant_once_held_does_not_count_for_ever() -> None:
+    tenant, now = present(4 * GIB, 3072), 0.0
+    client: Any = tenant.clients[0]
+
+    def here(seconds: float) -> dict[str, int]:
+        nonlocal now
+        for _ in range(round(seconds / 5)):
+            now += 5
+            tenant.note(now, waits=True)
+        return tenant.wants()
+
+    assert here(5) == {GPU: 3 * GIB}
+    client.record.memory_mib = 1024
+    assert here(PEAK_SECONDS - 10) == {GPU: 3 * GIB}
+    tenant.known.move(Place.LEAVING, now)
+    assert here(3 * PEAK_SECONDS) == {GPU: 3 * GIB}, "while it is away nothing is forgotten"
+    tenant.known.move(Place.HERE, now)
+    assert here(2 * PEAK_SECONDS) == {GPU: GIB}
+    client.record.memory_mib = 2048
+    assert here(5) == {GPU: 2 * GIB}
 
 
 def test_who_is_away_counts_with_what_it_held_though_its_limit_is_lowered() -> None:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orion.node_agent.parking import known
 from orion.node_agent.parking.deciding import decide
+from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
 from orion.node_agent.parking.reserve import Reserve
 from orion.node_agent.parking.view import Place, Room, View
 from tests.node_agent.parking_views import FACTOR, GIB, A, tenant
@@ -154,3 +156,58 @@ def test_nobody_is_away_for_ever_and_nobody_comes_and_goes(held: list[int], hp: 
             last[name] = when
         elif place is Place.LEAVING and name in last and last[name] > 20 * (len(hp) + 1):
             assert when - last[name] >= FACTOR * 4.0
+
+
+class Spiky(Card):
+    """Two tenants of 4 GiB on a GPU of 10 GiB. Each holds 8 GiB for a moment, after so many seconds on the GPU."""
+
+    def __init__(self, *spikes: range) -> None:
+        super().__init__(10, *[4] * len(spikes))
+        self.spikes = dict(zip(self.tenants, spikes, strict=True))
+        self.known = {name: Known(0.0, here_seconds=YOUNG_SECONDS) for name in self.tenants}
+
+    def free(self) -> int:
+        return self.size - sum(each.frees(A) for each in self.tenants.values() if each.place is not Place.AWAY)
+
+    def step(self, seconds: float) -> None:
+        for name, each in self.tenants.items():
+            if each.place is Place.HERE:
+                self._hold(name, seconds)
+            elif each.place is Place.AWAY:
+                self.tenants[name] = replace(each, lacks={})
+        super().step(seconds)
+
+    def _hold(self, name: str, seconds: float) -> None:
+        each, of_name = self.tenants[name], self.known[name]
+        of_name.here_seconds += seconds
+        here = of_name.here_seconds - YOUNG_SECONDS
+        is_high = any(begin <= here < begin + 20 for begin in self.spikes[name])
+        held = (8 if is_high else 4) * GIB
+        lacks = max(0, held - each.frees(A) - self.free())
+        of_name.note_held({A: held})
+        self.tenants[name] = replace(each, held={A: held}, lacks={A: lacks}, wants=dict(of_name.peak))
+
+    def run(self, seconds: float) -> int:
+        """Return how often somebody left."""
+        before = len(self.moved)
+        for _ in range(round(seconds)):
+            self.step(1.0)
+        return sum(place is Place.LEAVING for _, _, place in self.moved[before:])
+
+
+def test_tenants_that_did_not_fit_together_once_do_not_take_turns_for_ever() -> None:
+    card = Spiky(range(20, 21), range(20, 21))
+    assert card.run(PEAK_SECONDS) > 5
+    card.run(5 * PEAK_SECONDS)
+    assert card.run(3600) == 0
+    assert {each.place for each in card.tenants.values()} == {Place.HERE}
+
+
+@pytest.mark.parametrize("every", [60, 700, 1500])
+def test_tenants_that_do_not_fit_together_at_times_move_no_more_often_than_in_turns(
+    every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spikes = range(20, 20_000, every)
+    often = Spiky(spikes, spikes).run(10_000)
+    monkeypatch.setattr(known, "PEAK_SECONDS", float("inf"))
+    assert 0 < often <= 1.05 * Spiky(spikes, spikes).run(10_000)
