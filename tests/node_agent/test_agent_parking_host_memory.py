@@ -11,7 +11,7 @@ from orion.node_agent.api import agent_pb2
 from tests.node_agent.cgroup_tree import CgroupTree
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
-from tests.node_agent.parking_cards import QUICK, Cards
+from tests.node_agent.parking_cards import GIB, QUICK, Cards
 
 
 @pytest.fixture
@@ -52,6 +52,19 @@ def test_who_does_not_fit_into_host_memory_is_passed_over_and_looked_at_again(ca
     eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.YES)
     assert short.state is ParkingState.PARKED
     eventually(lambda: not cards.conditions("be-0"))
+
+
+def test_what_a_tenant_holds_beyond_a_lowered_limit_must_fit_into_host_memory(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(3000)
+    tenant = cards.be("be-0", 5000, limit=6 * GIB)
+    cards.card.lists(os.getpid(), 5120)
+    eventually(lambda: cards.slot("be-0").clients[0].memory_bytes == 5 * GIB, "the agent has asked the driver")
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=True, memory_limit_bytes=GIB)
+        administrator.park_slot(GPU, "be-0", away=True)
+    eventually(lambda: "HostMemoryShort" in cards.conditions("be-0"))
+    assert "5.00 GiB of it would move" in cards.conditions("be-0")["HostMemoryShort"]
+    assert tenant.park == 0
 
 
 def test_a_person_sends_nobody_away_for_whom_host_memory_is_too_short(cards: Cards, tree: CgroupTree) -> None:
