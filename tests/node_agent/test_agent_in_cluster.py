@@ -224,7 +224,7 @@ def test_a_held_slot_is_served_even_if_it_is_not_configured(node: Node) -> None:
     node.kubelet.give("a", (GPU, "be-12"), (GPU, "be-0"), (GPU, "xx-0"), ("GPU-elsewhere", "be-1"))
     node.pods.put("b")
     eventually(lambda: node.held() == ["be-0", "be-12"], "both are held", SECONDS)
-    assert node.slot("be-12").memory_limit_bytes == MIB
+    eventually(lambda: node.slot("be-12").memory_limit_bytes == MIB, "the operator has sent its grant", SECONDS)
     node.pods.put("a", ended=True)
     eventually(lambda: "be-12" not in node.advertised(), "the slot ends when it is free", SECONDS)
     assert node.slot("be-0").memory_limit_bytes == 0

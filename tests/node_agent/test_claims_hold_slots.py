@@ -190,7 +190,7 @@ def test_pods_that_come_later_to_a_claim_are_reported_to_the_driver_which_names_
         asked.pods.add(name="later", uid="uid-later")
         administrator.hold_slot(GPU, "be-1", asked, had_it=True)
         assert others() == {}
-        assert node.slot("be-1").memory_limit_bytes == 900 * MIB, "the first pod's grant applies to both"
+        eventually(lambda: node.slot("be-1").memory_limit_bytes == 900 * MIB, "the first pod's grant applies to both")
         node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB), created=1, ended=True)
         eventually(lambda: node.slot("be-1").memory_limit_bytes == 700 * MIB, "the pod that is left decides")
         node.kubelet.users = [("later", "claim-one")]
