@@ -138,9 +138,11 @@ class StandInOperator:
         self._http.shutdown()
         self._http.server_close()
 
-    def serve(self, connection: ssl.SSLSocket) -> None:
-        """Serve one agent until its stream ends."""
+    def serve(self, connection: ssl.SSLSocket, server: object) -> None:
+        """Serve one agent that has called a server, until its stream ends or the server is replaced."""
         call = Call.FromString(_message(connection))
+        if server is not self._server:
+            return
         self.tokens.append(call.token)
         if call.token != self.accepted:
             refusal = Refusal(code="UNAUTHENTICATED", reason="the token is not valid")
@@ -149,9 +151,9 @@ class StandInOperator:
         streams, sent = self._streams, -1
         while True:
             with self._changed:
-                while streams == self._streams and sent == self._version:
+                while streams == self._streams and server is self._server and sent == self._version:
                     self._changed.wait()
-                if streams != self._streams:
+                if streams != self._streams or server is not self._server:
                     return
                 sent, pods = self._version, list(self._pods.values())
                 message = PodsOfNode(pods=pods, rollout=self._rollout, allocation=self._allocation)
@@ -171,11 +173,11 @@ class StandInOperator:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def _stop(self) -> None:
+        server, self._server = self._server, None
         self.cut()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
 
     _server: "_Server | None"
 
@@ -190,7 +192,7 @@ class _Agents(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         with contextlib.suppress(OSError), self.context.wrap_socket(self.request, server_side=True) as connection:
-            self.operator.serve(connection)
+            self.operator.serve(connection, self.server)
 
 
 def _message(connection: ssl.SSLSocket) -> bytes:
