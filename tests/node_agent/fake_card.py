@@ -139,8 +139,8 @@ class Tenant(ProtocolClient):
         number: int | None = None,
     ) -> None:
         number = self.park if number is None else number
+        self.moved.append(state)  # first, because a test that sees the state looks at the list
         self.record.set(layout.RecordPage, "parking", number << 32 | result << 16 | reason << 8 | state)
-        self.moved.append(state)
 
     def step(self) -> None:
         """Go one step further towards what the agent wants."""

@@ -16,6 +16,7 @@ from orion.hook import join, layout
 from orion.node_agent.slots.slot import NOTICES
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, connect, head, hello, send_with_fds
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.quiet
 
@@ -187,13 +188,11 @@ def test_10000_hp_joins_do_not_disturb_a_be_client(agent: AgentProcess) -> None:
 def test_a_client_that_never_reads_is_removed_and_blocks_no_other(agent: AgentProcess) -> None:
     never_reads = ProtocolClient(agent.slot("be-0")).join()
     with ProtocolClient(agent.slot("be-1")).join() as other:
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline:
-            with ProtocolClient(agent.slot("hp-0")).join() as hp:
+        eventually(lambda: other.policy.get(layout.PolicyPage, "be_clients") == 2, "both have joined")
+        deadline = time.monotonic() + DEADLINE
+        while other.policy.get(layout.PolicyPage, "be_clients") == 2:
+            assert time.monotonic() < deadline, "the client that never reads is not removed"
+            with ProtocolClient(agent.slot("hp-0")).join() as hp:  # two more messages that it does not read
                 other.receive_until({hp.key})
             other.receive_until(set())
-        gone = "be_clients"
-        eventually(
-            lambda: other.policy.get(layout.PolicyPage, gone) == 1, "the client that never reads is removed", seconds=30
-        )
     never_reads.close()

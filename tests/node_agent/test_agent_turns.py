@@ -83,12 +83,15 @@ def test_a_limit_holds_a_slot_that_is_alone(agent: AgentProcess) -> None:
         client.record.set(layout.RecordPage, "launches", 1)
 
         def part() -> float:
+            """Return the part of the time that the plan gives; 0: no plan, or one without turns."""
             grant = current_grant(client.grant)
-            has_plan = grant.plan_until_ns > time.monotonic_ns()
-            return (grant.next_end_ns - grant.next_begin_ns) / grant.cycle_ns if has_plan else 1.0
+            if grant.plan_until_ns <= time.monotonic_ns():
+                return 0.0
+            found: float = (grant.next_end_ns - grant.next_begin_ns) / grant.cycle_ns
+            return found if found < 1 else 0.0
 
-        eventually(lambda: 0 < part() < 1, "the agent has seen its work, and plans turns")
-        assert part() == pytest.approx(0.25, abs=0.1)
+        planned = eventually(part, "the agent has seen its work, and plans turns")
+        assert planned == pytest.approx(0.25, abs=0.1)
         eventually(lambda: not has_turn(client), "its turn is over")
 
 
@@ -106,10 +109,9 @@ def test_a_turn_that_is_handed_back_passes_on_and_comes_back_when_asked_for(
         def second_has_all() -> bool:
             wish(first, join.TurnWish.HANDED_BACK)
             grant = current_grant(second.grant)
-            return bool(has_turn(second) and grant.turn_end_ns >= grant.plan_until_ns)
+            return bool(has_turn(second) and grant.turn_end_ns >= grant.plan_until_ns and not has_turn(first))
 
-        eventually(second_has_all, "the second slot has a turn that lasts")
-        assert not has_turn(first)
+        eventually(second_has_all, "only the second slot has a turn, which lasts")
         first.record.set(layout.RecordPage, "in_flight_ns", 100_000)
         wish(first, join.TurnWish.WANTED)
         eventually(lambda: has_turn(first) and not has_turn(second), "the first slot has a turn again")
