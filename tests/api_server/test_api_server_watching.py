@@ -14,9 +14,7 @@ from orion.crds.decimals import Number
 from orion.crds.governing import Shares
 from orion.operator.webhook.cluster_facts import read_share
 from tests.operator.scripted_api import ScriptedApi
-from tests.waiting import eventually_async
-
-DEADLINE_S = 10.0
+from tests.waiting import DEADLINE, eventually_async
 
 
 def share(name: str, generation: int = 1, **spec: Any) -> dict[str, Any]:
@@ -38,7 +36,7 @@ Watch = Watched[Any, Shares]
 async def watch(server: ApiServer) -> AsyncIterator[Watch]:
     watched = Watched(server, SHARES, read_share, Shares, by_generation=True)
     task = asyncio.create_task(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), DEADLINE_S)
+    await asyncio.wait_for(watched.synced.wait(), DEADLINE)
     yield watched
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -69,7 +67,7 @@ async def test_a_list_comes_in_pages(script: ScriptedApi, server: ApiServer) -> 
         script.put(share(f"s{number}"))
     watched = Watched(server, SHARES, read_share, Shares, by_generation=True)
     task = asyncio.create_task(watched.run())
-    await asyncio.wait_for(watched.synced.wait(), DEADLINE_S)
+    await asyncio.wait_for(watched.synced.wait(), DEADLINE)
     assert (watched.count, script.lists) == (PAGE + 1, 2)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -71,12 +71,11 @@ def slots(root: Path) -> dict[str, agent_pb2.Slot]:
 
 
 def test_both_slots_are_shown_with_what_they_were_due_and_why(competing: Path) -> None:
-    def settled() -> bool:
+    def settled() -> dict[str, agent_pb2.Slot]:
         found = slots(competing)
-        return len(found) == 2 and all(each.usage.second.turns > 0.99 for each in found.values())
+        return found if len(found) == 2 and all(each.usage.second.turns > 0.99 for each in found.values()) else {}
 
-    eventually(settled, "two slots take turns")
-    found = slots(competing)
+    found = eventually(settled, "two slots take turns")
     first, second = (found[name].usage.second for name in ("be-0", "be-1"))
     assert first.due == pytest.approx(2 * second.due, rel=0.1)
     for parts in (first, second):

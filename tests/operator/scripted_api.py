@@ -106,12 +106,11 @@ class ScriptedApi:
         return web.json_response({"metadata": metadata, "items": items[begin : begin + limit]})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response, queue = web.StreamResponse(), asyncio.Queue[dict[str, Any] | None]()
+        self._queues.add(queue)  # before a test can see the watch and make an event for it
         self.watches.append(request.query["resourceVersion"])
-        response = web.StreamResponse()
-        await response.prepare(request)
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._queues.add(queue)
         try:
+            await response.prepare(request)
             while (event := await queue.get()) is not None:
                 text = json.dumps(event).encode() + b"\n"
                 for start in range(0, len(text), 1_000):  # so that a client must assemble lines from several reads

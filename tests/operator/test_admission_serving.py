@@ -25,7 +25,7 @@ from orion.operator.webhook.tls import LiveCertificate
 from testbed.authority import Authority
 from tests.api_server.test_api_server_watching import share
 from tests.operator.scripted_api import ScriptedApi
-from tests.waiting import eventually_async
+from tests.waiting import DEADLINE, eventually_async
 
 
 class Served:
@@ -76,11 +76,11 @@ def pod(priority: str = "hp", **annotations: str) -> dict[str, Any]:
 async def served(script: ScriptedApi, tmp_path: Path) -> AsyncIterator[Served]:
     authority = Authority(tmp_path / "authority")
     authority.server("webhook", ["127.0.0.1"]).write(tmp_path, "tls")
-    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1:0", leave_s=0.3)
+    listening = Listening("127.0.0.1", 0, tmp_path / "tls.crt", tmp_path / "tls.key", "127.0.0.1:0", leave_s=2.0)
     webhook = Webhook(Access(script.url, None), Defaults(), listening)
     started = asyncio.Event()
     running = asyncio.create_task(webhook.run(lambda _: started.set()), name="webhook")
-    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(started.wait(), DEADLINE)
     found = Served(webhook, tmp_path, authority)
     await eventually_async(lambda: webhook.admission.ready)
     await eventually_async(lambda: len(script.watches) == 2)  # else a watch could get what `refusals` has for a review
