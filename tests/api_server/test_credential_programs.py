@@ -13,6 +13,7 @@ from orion.api_server import credential_programs
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
 from tests.api_server.log_in_program import V1, V1BETA1, Guarded, Plugin
+from tests.waiting import DEADLINE
 
 
 def in_s(seconds: float) -> str:
@@ -109,7 +110,7 @@ async def test_a_cancelled_request_does_not_end_the_plugin_for_others(plugin: Pl
     plugin.gives(token="t")
     api = guarded.api()
     first, second = asyncio.create_task(api.get("/1")), asyncio.create_task(api.get("/2"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while not (plugin.folder / "begun").exists():
             await asyncio.sleep(0.01)
         first.cancel()
@@ -126,9 +127,9 @@ async def test_a_watch_also_uses_the_plugin(plugin: Plugin, guarded: Guarded) ->
 
 
 async def test_a_program_may_take_longer_than_an_answer(plugin: Plugin, guarded: Guarded) -> None:
-    plugin.does("#!/bin/sh\nsleep 0.6; cat $(dirname $0)/answer\n")
+    plugin.does("#!/bin/sh\nsleep 2.5; cat $(dirname $0)/answer\n")
     plugin.gives(token="t")
-    api = ApiServer(plugin.access(), "orion-test", attempt_s=0.5)
+    api = ApiServer(plugin.access(), "orion-test", attempt_s=2.0)
     await api.get("/x")
     await api.close()
 

@@ -13,7 +13,7 @@ from orion.api_server.requests import ApiError, ApiServer
 from testbed.authority import Authority
 from tests.api_server.log_in_program import V1, V1BETA1, Guarded, Plugin
 from tests.processes import is_running
-from tests.waiting import eventually
+from tests.waiting import DEADLINE, eventually
 
 HANGS = "#!/bin/sh\ncd $(dirname $0); sleep 1000 & echo $! $$ > pids; wait\n"
 
@@ -58,7 +58,7 @@ async def test_a_program_that_hangs_is_killed_with_its_children(
     await refused(
         plugin, "did not end within 0.5 s and was killed: run kubectl with the same kubeconfig to see what it waits for"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         while any(map(is_running, plugin.pids)):
             await asyncio.sleep(0.01)
 
@@ -69,7 +69,7 @@ def test_a_program_ends_with_its_event_loop(plugin: Plugin) -> None:
     async def work() -> None:
         api = ApiServer(plugin.access(), "orion-test")
         asked = asyncio.create_task(api.get("/x"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             while len(plugin.pids) < 2:
                 await asyncio.sleep(0.01)
         asked.cancel()

@@ -37,7 +37,6 @@ def test_a_new_process_of_a_parked_slot_is_asked(cards: Cards) -> None:
         administrator.park_slot(GPU, "be-0", away=True)
         eventually(cards.is_in("be-0", "parked"))
         second = cards.be("be-0", 10)
-        second.sock.settimeout(10)
         kinds = set()
         while MessageType.PARK not in kinds:
             kinds.add(second.receive_message().head.type)

@@ -182,7 +182,7 @@ async def test_the_webhook_is_not_ready_before_the_first_lists(tmp_path: Path) -
     started = asyncio.Event()
     webhook = Webhook(Access("http://127.0.0.1:9", None), Defaults(), listening)
     running = asyncio.create_task(webhook.run(lambda _: started.set()))
-    await asyncio.wait_for(started.wait(), 10)
+    await asyncio.wait_for(started.wait(), DEADLINE)
     served = Served(webhook, tmp_path, authority)
     try:
         assert (await served.get("readyz"))[0] == 503
@@ -270,7 +270,7 @@ async def test_an_idle_connection_stays_until_the_client_closes_it(served: Serve
     os.kill(os.getpid(), signal.SIGTERM)
     await eventually_async(lambda: not listens(served.webhook.port))
     assert (await served.review(pod()))["allowed"]  # on the connection that was idle; its answer closes it
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, DEADLINE)
 
 
 async def test_sigterm_ends_readiness_first_and_loses_no_review(served: Served) -> None:
@@ -289,7 +289,7 @@ async def test_sigterm_ends_readiness_first_and_loses_no_review(served: Served) 
     await eventually_async(lambda: served.webhook._leaving)
     assert await served.get("readyz") == (503, "shutting down\n")
     before = len(answers)
-    await asyncio.wait_for(asyncio.gather(*asking), 20)
+    await asyncio.wait_for(asyncio.gather(*asking), DEADLINE)
     assert len(answers) > before
     assert set(answers) == {200}
 

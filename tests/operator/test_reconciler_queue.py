@@ -110,7 +110,7 @@ async def test_many_workers_process_every_object() -> None:
 
     workers = [asyncio.create_task(work()) for _ in range(8)]
     queue.add(range(500))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         while len(seen) < 500:
             await asyncio.sleep(0.01)
     for worker in workers:
@@ -164,7 +164,7 @@ async def test_an_object_wakes_one_of_the_waiting_workers() -> None:
 
     queue._next = look  # type: ignore[method-assign]
     queue.add(["a"])
-    done, waiting = await asyncio.wait(workers, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    done, waiting = await asyncio.wait(workers, timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
     assert [each.result() for each in done] == ["a"]
     assert (looked, len(queue._waiting)) == (1, 15)
     for worker in waiting:
@@ -176,7 +176,7 @@ async def test_all_waiting_workers_get_objects_that_become_due_together() -> Non
     workers = [asyncio.create_task(queue.take()) for _ in range(4)]
     await asyncio.sleep(0)
     queue.add(range(4), 0.01)
-    assert sorted(await asyncio.wait_for(asyncio.gather(*workers), 5)) == [0, 1, 2, 3]
+    assert sorted(await asyncio.wait_for(asyncio.gather(*workers), DEADLINE)) == [0, 1, 2, 3]
 
 
 async def test_an_object_is_not_lost_with_the_worker_that_was_woken_for_it() -> None:
@@ -186,5 +186,5 @@ async def test_an_object_is_not_lost_with_the_worker_that_was_woken_for_it() -> 
     queue.add(["a"])
     queue._make_ready()  # wakes the first worker, which has not run yet
     first.cancel()
-    assert await asyncio.wait_for(second, 5) == "a"
+    assert await asyncio.wait_for(second, DEADLINE) == "a"
     assert first.cancelled()
