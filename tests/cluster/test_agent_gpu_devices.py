@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,8 +68,13 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     node.kubelet.give("train", (uuid, "be-3"), namespace=view.namespace)
     eventually(lambda: view.status(uuid)["slots"]["be"]["held"] == 1, what=node.agent_log)
     worker = node.start("be-3")
-    eventually(lambda: view.status(uuid).get("clientCount") == 1)
-    status = view.status(uuid)
+
+    def whole() -> dict[str, Any]:
+        """The status with the client and with what the operator has sent about the pod, which may come after it."""
+        found = view.status(uuid)
+        return found if found.get("clientCount") == 1 and found["heldSlots"][0].get("share") else {}
+
+    status = eventually(whole, what=node.agent_log)
     (slot,) = status["heldSlots"]
     reference = {"namespace": view.namespace, "name": "train", "container": "main"}
     assert slot["pod"] | reference == slot["pod"]

@@ -28,8 +28,11 @@ def test_a_pod_runs_under_the_hook_in_the_slot_of_its_claim(
     assert (slot.memory_limit_bytes, slot.request) == (640 * MIB, 0.3)
     eventually(lambda: len(gpus.slot(device).clients) == 1, what="the pod's process joins")
     assert slot.claim.uid == claims.uid("train")
-    (row,) = [row for status in gpus.devices().values() for row in status.get("heldSlots") or ()]
-    assert row["pod"]["name"] == "train"
+
+    def rows() -> list[str]:
+        return [row["pod"]["name"] for status in gpus.devices().values() for row in status.get("heldSlots") or ()]
+
+    eventually(lambda: rows() == ["train"], what=lambda: f"the GPUDevice shows the holder: {rows()}")
     tenants.delete("train")
     until_nothing_is_left(gpus, node)
 
