@@ -1,13 +1,22 @@
 """Joining a slot: what a client gets, what it learns of other clients, and when it is refused."""
 
 import contextlib
+import os
 import time
 
 import pytest
 
 from orion.hook import join, layout
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.protocol_client import ProtocolClient, Refused, current_grant, current_policy
+from tests.node_agent.protocol_client import (
+    ProtocolClient,
+    Refused,
+    connect,
+    current_grant,
+    current_policy,
+    hello,
+    receive,
+)
 
 
 def test_a_client_gets_its_pages(agent: AgentProcess) -> None:
@@ -89,9 +98,19 @@ def test_a_gpu_has_512_client_indexes_and_reserves_some_for_each_slot(agent: Age
 
 def test_a_slot_that_joins_too_often_gets_a_retry_time(agent: AgentProcess) -> None:
     def join_again_and_again() -> None:
-        # A fast machine is refused after about 600 joins. A machine that joins less than 50 times a second never is.
-        for _ in range(3_000):
-            ProtocolClient(agent.slot("be-0")).join().close()
+        # A fast machine is refused after about 600 joins. One that joins less than 50 times a second never is, and a
+        # busy one joins so slowly with one client after the other.
+        for _ in range(200):
+            with contextlib.ExitStack() as stack:
+                crowd = [stack.enter_context(connect(agent.slot("be-0"))) for _ in range(16)]
+                for sock in crowd:
+                    sock.send(hello())
+                for sock in crowd:
+                    answer, descriptors = receive(sock)
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                    if isinstance(answer, join.Refused):
+                        raise Refused(answer)
 
     with pytest.raises(Refused) as refusal:
         join_again_and_again()
