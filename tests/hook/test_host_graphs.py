@@ -1,6 +1,8 @@
 """Graphs of be clients: the program notices nothing of the pieces, some graphs run whole, and nobody hangs."""
 
+import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
@@ -38,17 +40,45 @@ from tests.hook.scripted_client import (
 # -- What the program gets ---------------------------------------------------------------------------------------------
 
 
-def outcomes(client: Client, kind: str) -> dict[tuple[int, int], list[float]]:
-    """Return what the graph writes, for each number of streams and each way to change parameters."""
-    found = {}
+STUCK_S = 1.0
+""" If the GPU completes nothing for so long, the hook takes a graph for one that waits for its program, and launches it
+whole from then on. The simulated GPU also stands still on a machine that lets none of its threads run. """
+
+
+@dataclass
+class Outcomes:
+    """What graphs have written, for each way to change parameters and each number of streams."""
+
+    written: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    longest_s: float = 0.0
+    """ The longest time for which launches of the last graph took. """
+
+
+def outcomes(client: Client, kind: str) -> Outcomes:
+    found = Outcomes()
     for change in CHANGES:
         if kind in WHOLE and change == ANOTHER:
             continue  # the driver refuses: the other graph has an allocation, or a condition, of its own
         make(client, kind, SOME)
+        found.longest_s = 0.0
         for streams in (-1, 1, 3):
-            client.must(f"play 5 {streams} {change}")
-            found[change, streams] = client.must("written").more
+            found.longest_s = max(found.longest_s, client.must(f"play 5 {streams} {change}").seconds)
+            found.written[change, streams] = client.must("written").more
     return found
+
+
+def keeps_to_pieces(hp: Client, be: Client, kind: str, wanted: Outcomes) -> bool:
+    """Let be play graphs beside hp; return whether the last one was in pieces, if it could be. Else it was stuck."""
+    hp.send("serve 400 300 5000 1")
+    found = outcomes(be, kind)
+    assert found.written == wanted.written
+    began = time.monotonic()
+    as_expected = launches_own(be) == (2 if kind in WHOLE else 0)
+    longest_s = max(found.longest_s, time.monotonic() - began)
+    assert as_expected or longest_s > STUCK_S, "the last launches were in pieces, if they could be"
+    be.must("written")  # empties the log
+    hp.answer()
+    return as_expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,13 +87,11 @@ def test_a_graph_writes_what_it_writes_without_the_hook(pair: Pair, machine: Mac
     plain.must("init 0")
     wanted = outcomes(plain, kind)
     plain.close()
-    assert all(len(written) >= 2 + 5 * (20 if change == SWITCHES else 40) for (change, _), written in wanted.items())
+    for (change, _), written in wanted.written.items():
+        assert len(written) >= 2 + 5 * (20 if change == SWITCHES else 40)
     hp, be = pair
-    hp.send("serve 400 300 5000 1")
-    assert outcomes(be, kind) == wanted
-    assert launches_own(be) == (2 if kind in WHOLE else 0), "the last launches were in pieces, if they could be"
-    hp.answer()
-    assert outcomes(hp, kind) == wanted
+    eventually(lambda: keeps_to_pieces(hp, be, kind, wanted), "the GPU does not stand still", DEADLINE)
+    assert outcomes(hp, kind).written == wanted.written
 
 
 @pytest.mark.parametrize("streams", [-1, 1, 2])
