@@ -62,8 +62,9 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
 {
     unsigned retired = 0;
     uint32_t at_work = 0;
-    uint64_t head = UINT64_MAX;
+    uint64_t head = UINT64_MAX, since = now > orion_be(gpu)->looked_ns ? now - orion_be(gpu)->looked_ns : 0;
     bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
+    orion_be(gpu)->looked_ns = now;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
@@ -74,7 +75,9 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
         } else if (chunks->open_ns > 0 && held) {
-            chunks->open_since_ns = now; /* the open chunk may wait behind the closed valve, so its time starts now */
+            /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
+            uint64_t open_since_ns = chunks->open_since_ns + since;
+            chunks->open_since_ns = open_since_ns < now ? open_since_ns : now;
         } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
             /* No event is behind this work, but by its expected time it is long complete. */
             orion_chunks_expect(stream_record, now);
