@@ -78,7 +78,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
             /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
             uint64_t open_since_ns = chunks->open_since_ns + since;
             chunks->open_since_ns = open_since_ns < now ? open_since_ns : now;
-        } else if (chunks->open_ns > 0 && now - chunks->open_since_ns > 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
+        } else if (chunks->open_ns > 0 && now > chunks->open_since_ns + 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
             /* No event is behind this work, but by its expected time it is long complete. */
             orion_chunks_expect(stream_record, now);
             orion_chunks_drop(stream_record);
