@@ -5,8 +5,7 @@ from typing import Any
 
 from orion.bench.memory.scenario import CreditRequests
 from orion.bench.memory.stage import LEAD, PATIENCE, Stage
-from orion.bench.memory.table import Row
-from orion.bench.samples import percentile
+from orion.bench.memory.table import Row, of_times
 
 _TARGET_MS = 2.0
 _SETTLE_SECONDS = 4.0
@@ -36,11 +35,7 @@ def rows(run: dict[str, Any]) -> list[Row]:
     """Return the figures."""
     times = [1e3 * took for _, took, _ in run["allocations"]]
     failed = sum(status != 0 for _, _, status in run["allocations"])
-    p99 = percentile(times, 99)
     return [
         Row("allocations that need credit; failed", f"{len(times)}; {failed}", 0, failed),
-        Row("one takes, p50, ms", f"{percentile(times, 50):.2f}"),
-        Row("the same, p90, ms", f"{percentile(times, 90):.2f}"),
-        Row("the same, p99, ms", f"{p99:.2f}", _TARGET_MS, p99),
-        Row("the same, least and most, ms", f"{min(times):.2f}, {max(times):.2f}"),
+        *of_times("one takes", times, _TARGET_MS),
     ]

@@ -6,8 +6,7 @@ from typing import Any
 from orion.bench.memory.park_word import ParkWord
 from orion.bench.memory.scenario import Need
 from orion.bench.memory.stage import LEAD, PATIENCE, Stage, Tenant
-from orion.bench.memory.table import Row
-from orion.bench.samples import percentile
+from orion.bench.memory.table import Row, of_times
 
 _TARGET_MS = 5.0
 
@@ -47,12 +46,8 @@ def rows(run: dict[str, Any]) -> list[Row]:
     early = [each for each in run["rounds"] if each["word"] is None or each["word"] < each["asked"]]
     times = [1e3 * (each["word"] - each["asked"]) for each in run["rounds"] if each not in early]
     failed = sum(each["status"] != 0 for each in run["rounds"])
-    p99 = percentile(times, 99)
     return [
         Row("needs; without a word after them", f"{len(run['rounds'])}; {len(early)}"),
         Row("allocations that failed", f"{failed}", 0, failed),
-        Row("from hp's call to the agent's wish, p50, ms", f"{percentile(times, 50):.2f}"),
-        Row("the same, p90, ms", f"{percentile(times, 90):.2f}"),
-        Row("the same, p99, ms", f"{p99:.2f}", _TARGET_MS, p99),
-        Row("the same, least and most, ms", f"{min(times):.2f}, {max(times):.2f}"),
+        *of_times("from hp's call to the agent's wish", times, _TARGET_MS),
     ]

@@ -102,6 +102,13 @@ static void release(CUdeviceptr at)
 
 static uint64_t counted(void) { return atomic_load(&gpu->record->memory_bytes); }
 
+static void give_back_what_is_free(void)
+{
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(0);
+}
+
 static void a_pool_counts_with_what_it_holds(void)
 {
     CUdeviceptr at;
@@ -109,9 +116,7 @@ static void a_pool_counts_with_what_it_holds(void)
     CHECK(counted() == STEP);
     release(at);
     CHECK(counted() == STEP);
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
     CHECK(counted() == 0);
 }
 
@@ -134,9 +139,7 @@ static void what_waits_for_a_synchronisation_serves_the_next_allocation(void)
         release(at);
         CHECK(counted() == 320 * MIB);
     }
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
 }
 
 /* Also if the pool could be trimmed: it would only grow again. */
@@ -166,9 +169,7 @@ static void what_a_pool_has_grown_by_is_kept_if_trimming_makes_room(void)
     fragmented = false;
     CHECK(counted() == held && held <= LIMIT);
     release(at);
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
     CHECK(counted() == 0);
 }
 
@@ -185,9 +186,7 @@ static void a_pool_that_grows_without_credit_gives_it_back(void)
     CHECK(allocate(&one, 480 * MIB, NULL) == CUDA_SUCCESS); /* looks first, then trims */
     CHECK(counted() <= LIMIT && counted() >= held);
     release(one);
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
     CHECK(counted() == 0);
 }
 
@@ -208,9 +207,7 @@ static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
     CHECK(held == 480 * MIB && counted() == held);
     release(at);
     release(other);
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
     CHECK(counted() == 0);
 }
 
@@ -259,7 +256,6 @@ static void pools_do_not_count_after_the_end_of_the_primary_context(void)
     CHECK(counted() == STEP);
 }
 
-/* Without a call of the program, and in a thread that has the program's descriptors: the driver may need its own. */
 /* The hook sees no end of memory that ends with its context. */
 static void an_address_that_the_driver_gives_again_counts_once(void)
 {
@@ -275,6 +271,7 @@ static void an_address_that_the_driver_gives_again_counts_once(void)
     CHECK(counted() == before);
 }
 
+/* Without a call of the program, and in a thread that has the program's descriptors: the driver may need its own. */
 static void a_thread_looks_at_pools_under_a_limit(void)
 {
     synchronise();
@@ -342,9 +339,7 @@ static void threads_never_make_the_count_too_high_or_too_low(void)
     CHECK(atomic_load(&most) > LIMIT / 2);
     orion_pools_look(0);
     CHECK(counted() == held);
-    synchronise();
-    fake_trim(NULL, 0);
-    orion_pools_look(0);
+    give_back_what_is_free();
     CHECK(counted() == 0);
 }
 
