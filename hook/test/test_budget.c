@@ -127,7 +127,6 @@ static void an_endless_period_is_cut_into_slices(struct orion_gpu *gpu)
     grant(gpu, 1150);
     orion_budget_opened(gpu, now, work);
     atomic_store(&gpu->busy->busy_since_ns, now);
-    atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
     for (int i = 0; i < 200000; i++) { /* steps of 2 ms; without be, hp makes one launch every 100 us */
         bool beside = now < atomic_load(&gpu->busy->overlap_until_ns);
@@ -147,7 +146,6 @@ static void an_endless_period_of_short_parts_is_cut_into_slices(struct orion_gpu
     grant(gpu, 1150);
     orion_budget_opened(gpu, now, work);
     atomic_store(&gpu->busy->busy_since_ns, now);
-    atomic_store(&orion_hp(gpu)->typical_busy_ns, 0);
     double alone = 0, spent = 0;
     for (int i = 0; i < 40000; i++) { /* a step of 50 ms, then a gap of 1 ms, which is not busy time */
         for (int j = 0; j < 10; j++) {
@@ -163,6 +161,43 @@ static void an_endless_period_of_short_parts_is_cut_into_slices(struct orion_gpu
     }
     CHECK(spent / alone < 1.17);
     CHECK(spent / alone > 1.08);
+}
+
+/* hp's periods have always been long, and this one does not end. hp launches a kernel every `launch_ns`. Returns when be may
+ * run beside hp for 5 ms, in nanoseconds after the grant. */
+static uint64_t first_overlap(struct orion_gpu *gpu, uint64_t launch_ns)
+{
+    grant(gpu, 50000);
+    atomic_store(&orion_hp(gpu)->typical_busy_ns, 10 * ORION_SECOND);
+    atomic_store(&gpu->busy->overlap_until_ns, 0);
+    atomic_store(&gpu->busy->busy_since_ns, now);
+    uint64_t granted = now, launched = now;
+    while (atomic_load(&gpu->busy->overlap_until_ns) < now + 5 * MS && now < granted + 60 * ORION_SECOND) {
+        now += 2 * MS;
+        if (now >= launched + launch_ns) work++, launched += launch_ns;
+        orion_budget_poll(gpu, now, work);
+    }
+    return now - granted;
+}
+
+static void an_endless_period_is_soon_overlapped(struct orion_gpu *gpu)
+{
+    CHECK(first_overlap(gpu, 2 * MS) < 4 * ORION_SECOND);
+    CHECK(first_overlap(gpu, 30 * MS) < 4 * ORION_SECOND);
+    CHECK(first_overlap(gpu, 300 * MS) < 5 * ORION_SECOND);
+}
+
+/* be costs hp nothing here, so the slowdown must be 1, although most slices would have no launch. */
+static void slices_with_few_launches_measure_right(struct orion_gpu *gpu)
+{
+    first_overlap(gpu, 700 * MS);
+    for (int i = 0; i < 1000000; i++) {
+        now += 2 * MS;
+        if (i % 350 == 0) work++;
+        orion_budget_poll(gpu, now, work);
+    }
+    CHECK(atomic_load(&gpu->record->slowdown_milli) > 990);
+    CHECK(atomic_load(&gpu->record->slowdown_milli) < 1010);
 }
 
 /* A server with one launch per request, such as a graph launch: its busy periods count, too. */
@@ -195,6 +230,8 @@ int main(void)
     the_cost_of_sharing_is_subtracted_from_the_budget(gpu);
     an_endless_period_is_cut_into_slices(gpu);
     an_endless_period_of_short_parts_is_cut_into_slices(gpu);
+    an_endless_period_is_soon_overlapped(gpu);
+    slices_with_few_launches_measure_right(gpu);
     periods_of_one_launch_count(gpu);
     return 0;
 }

@@ -9,7 +9,7 @@ import pytest
 from tests.hook.harness import Machine
 
 PROGRAM = Path(__file__).with_name("threads_program.py")
-SECONDS = 110
+SECONDS = 80
 
 
 def run(environment: dict[str, str], what: str) -> subprocess.CompletedProcess[str]:

@@ -5,15 +5,14 @@
 #include "process/policy.h"
 #include "system/system.h"
 
-#define FADE 16u /* each new period removes a sixteenth of the sum */
-#define CONTROLS_TO_TRUST 4u
+#define FADE 16u             /* each new period removes a sixteenth of the sum */
+#define CONTROLS_TO_TRUST 4u /* the first so many periods: without them nothing is measured, and nothing is allowed */
 #define CONTROLS_AT_FIRST 16u
 #define CONTROL_ONE_IN_AT_FIRST 4u
 #define CONTROL_ONE_IN 12u
 #define TRY_ONE_IN 24u /* used if even the least overlap cost more than the budget */
 #define SLICE_NS (200 * ORION_MILLISECOND)
-#define ENDLESS_NS (2 * ORION_SECOND) /* the hook cuts a period into slices if it lasts this long */
-#define ENDLESS_OF_TYPICAL 20u        /* and this many times as long as a typical period */
+#define ENDLESS_NS (2 * ORION_SECOND) /* the hook cuts a period into slices from this age on */
 #define OVERLAP_MIN_NS (50 * ORION_MICROSECOND)
 
 static bool try_lock(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->lock, 1, memory_order_acquire); }
@@ -67,6 +66,7 @@ static void finish_period(struct orion_gpu *gpu, struct orion_budget *budget)
 static bool draw_control(struct orion_budget *budget)
 {
     budget->random = budget->random * 1664525u + 1013904223u;
+    if (budget->control.periods < CONTROLS_TO_TRUST) return true;
     if (budget->too_costly) return (budget->random >> 16) % TRY_ONE_IN != 0;
     uint32_t one_in = budget->control.periods < CONTROLS_AT_FIRST ? CONTROL_ONE_IN_AT_FIRST : CONTROL_ONE_IN;
     return (budget->random >> 16) % one_in == 0;
@@ -134,14 +134,17 @@ void orion_budget_poll(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
     uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
-    uint64_t typical = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * ENDLESS_OF_TYPICAL;
-    if (since == 0 || now < since + (typical > ENDLESS_NS ? typical : ENDLESS_NS) || !orion_policy_overlaps(gpu)) return;
+    if (since == 0 || now < since + ENDLESS_NS || !orion_policy_overlaps(gpu)) return;
     if (!try_lock(budget)) return;
-    if (!budget->open || now > budget->began_ns + SLICE_NS) {
+    /* A slice lasts until a launch: a slice without one would not count, and hp would seem faster than it is. */
+    bool launched = budget->work > 0 || work > budget->part_began_work;
+    if (!budget->open || (launched && now > budget->began_ns + SLICE_NS)) {
         if (budget->open) {
             end_part(budget, now, work);
             finish_period(gpu, budget);
         }
+        /* The part before the first slice is much longer than a slice, and would let the allowed age grow too far. */
+        if (budget->longest_ns > SLICE_NS) budget->longest_ns = SLICE_NS;
         begin_period(gpu, budget, now, work);
     }
     unlock(budget);

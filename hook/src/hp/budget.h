@@ -6,11 +6,12 @@
  * allowed only in the young part of a period, because of queueing: a delay of the first request of a long queue delays
  * all of them. Requests in the later part are late already (measured: docs/results/colocation.md).
  *
- * Feedback: some periods are control periods, without overlap. The slowdown is the time per launch in overlapped
- * periods divided by the time per launch in control periods. The allowed age grows while the slowdown is below the
- * budget, and shrinks faster while the slowdown is above the budget. Where even the least overlap costs more than the
- * budget, only one period in two dozen tries overlap again; all others are control periods. A period that never ends
- * (training, a saturated server) is cut into slices, which count as periods.
+ * Feedback: some periods are control periods, without overlap: the first few, then random ones. The slowdown is the
+ * time per launch in overlapped periods divided by the time per launch in control periods. The allowed age grows while
+ * the slowdown is below the budget, and shrinks faster while the slowdown is above the budget. Where even the least
+ * overlap costs more than the budget, only one period in two dozen tries overlap again; all others are control periods.
+ * A period that may never end (training, a saturated server) is cut into slices once it is two seconds old. Slices count
+ * as periods.
  *
  * Rejected: comparing the lengths of periods, because queueing changes them more than overlap does; letting the agent
  * decide, because the agent sees hp's periods 100 ms late. */
