@@ -37,24 +37,30 @@ def markdown(raw: dict[str, Any]) -> str:
 
 
 def _solo_overhead(raw: dict[str, Any]) -> list[str]:
-    lines = ["| load | hook off | as hp, on / off | as be, on / off |", "|---|---|---|---|"]
-    loads = list(dict.fromkeys(row["load"] for row in raw["rows"]))
-    for load in loads:
+    lines = [
+        "| load | hook off | as hp, on / off | as be, on / off | as be, on / on with policy none |",
+        "|---|---|---|---|---|",
+    ]
+    for load in dict.fromkeys(row["load"] for row in raw["rows"]):
         rows = [row for row in raw["rows"] if row["load"] == load]
-        rates = {
-            (role, on): [row["per_second"] for row in rows if row["role"] == role and (row["system"] != "off") == on]
-            for role in ("hp", "be")
-            for on in (True, False)
-        }
+        rates: dict[tuple[str, str], list[float]] = {}
+        for row in rows:
+            rates.setdefault((row["role"], row["system"]), []).append(row["per_second"])
+        compared = ("hp", "off"), ("be", "off"), ("be", "none")  # hp is not measured with --idle-hp, none only then
         ratios = [
-            _cell(paired_rate_ratio([([on], [off]) for on, off in pairs]), 4)
-            if (pairs := list(zip(rates[role, True], rates[role, False], strict=True)))
-            else ""  # with --idle-hp: hp is not measured
-            for role in ("hp", "be")
+            _cell(
+                paired_rate_ratio(
+                    [([on], [off]) for on, off in zip(rates[role, role], rates[role, other], strict=True)]
+                ),
+                4,
+            )
+            if (role, other) in rates
+            else ""
+            for role, other in compared
         ]
-        unhooked = rates["hp", False] + rates["be", False]
+        unhooked = [row["per_second"] for row in rows if row["system"] == "off"]
         off = f"{sum(unhooked) / len(unhooked):.1f} {rows[0]['unit']}/s"
-        lines.append(f"| {NAMES.get(load, load)} | {off} | {ratios[0]} | {ratios[1]} |")
+        lines.append(f"| {' | '.join([NAMES.get(load, load), off, *ratios])} |")
     return lines
 
 

@@ -3,8 +3,12 @@
 It measures throughput in a closed loop, where every nanosecond that the hook adds to the critical path counts. For each
 load and role two processes stay alive, one without the hook and one with it. They work alternately for some seconds
 each, in random order. Clocks and temperature drift by more than the hook costs, so only neighbouring turns are
-compared. With `--idle-hp` an hp client that does nothing is there, and the role is be alone: what does be lose by the
-presence of hp? `--loads` also takes the public programs of `orion bench programs`.
+compared. `--loads` also takes the public programs of `orion bench programs`.
+
+With `--idle-hp` an hp client that does nothing is there, and the role is be alone: what does be lose by the presence of
+hp? Two processes of one program may differ by percents, because libraries time their kernels when they start, and
+choose. So the process with the hook also works in turns of the policy `none`, under which it does not wait for hp. Each
+row has the memory of the GPU in use after its turn: pieces of graphs take some.
 
 It needs an NVIDIA GPU and torch, and takes about four minutes with the defaults.
 """
@@ -48,10 +52,12 @@ class Turns:
     count: int
     seconds: float
     order: random.Random
+    without_policy: bool
+    """ Whether the worker with the hook also works under the policy "none". """
 
 
 def run_load(
-    name: str, what: Load, turns: Turns, crew: Crew, systems: dict[str, dict[str, str]], role: str
+    name: str, what: Load, turns: Turns, crew: Crew, managed: ManagedGPU, environments: dict[str, dict[str, str]]
 ) -> list[dict[str, Any]]:
     """Measure one load.
 
@@ -60,17 +66,21 @@ def run_load(
         what: The load's workload.
         turns: Number and length of the turns.
         crew: Starts the workers; they are dismissed at the end.
-        systems: The environments: "off" and the role's.
-        role: The role of the worker with the hook.
+        managed: The GPU. Its policy is the default again at the end.
+        environments: That of the worker without the hook ("off"), and that of the worker with it, by its role.
 
     Returns:
-        One row for each turn and system: load, role, turn, system, per_second, and the end times of all steps.
+        One row for each turn and system: load, role, turn, system, per_second, the end times of all steps, and the
+        memory of the GPU in use, in bytes.
     """
-    workers = {system: crew.start(f"{name} {system}", *what, environment) for system, environment in systems.items()}
-    crew.ready(*workers.values())
+    processes = {system: crew.start(f"{name} {system}", *what, each) for system, each in environments.items()}
+    crew.ready(*processes.values())
+    (role,) = processes.keys() - {"off"}
+    workers = {**processes, "none": processes[role]} if turns.without_policy else processes
     rows = []
     for turn in range(turns.count):
         for system in turns.order.sample(list(workers), len(workers)):
+            managed.set_policy(policy="none" if system == "none" else "orion")
             begin, worker = time.monotonic() + PAUSE, workers[system]
             worker.command(do="loop", begin=begin, end=begin + turns.seconds + 2 * EDGE)
             (reply,) = crew.gather(worker, seconds=3 * turns.seconds + 30)
@@ -85,10 +95,12 @@ def run_load(
                     "per_second": per_second,
                     "unit": worker.about["unit"],
                     "ends": raw_data.rounded(reply["ends"]),
+                    "memory_used_bytes": managed.snapshot().memory_used_bytes,
                 }
             )
-            say(f"{name} turn {turn + 1}: {system:<3} {per_second:.2f} {worker.about['unit']}/s")
-    crew.end(workers.values())
+            say(f"{name} turn {turn + 1}: {system:<4} {per_second:.2f} {worker.about['unit']}/s")
+    managed.set_policy(policy="orion")
+    crew.end(processes.values())
     return rows
 
 
@@ -108,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     header = raw_data.header("measurements.overhead.solo_overhead")
     raw: dict[str, Any] = {**header, "idle_hp": options.idle_hp, "rows": []}
-    turns = Turns(options.turns, options.seconds, random.Random(options.seed))
+    turns = Turns(options.turns, options.seconds, random.Random(options.seed), options.idle_hp)
     try:
         with ExitStack() as stack:
             environment = stack.enter_context(machine(options.simulated))
@@ -122,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
             for kind, role in itertools.product(options.loads, hooked):
                 crew = stack.enter_context(Crew())
                 what = load(*LOADS[kind], options.simulated)
-                raw["rows"] += run_load(kind, what, turns, crew, {"off": environment, role: hooked[role]}, role)
+                raw["rows"] += run_load(kind, what, turns, crew, managed, {"off": environment, role: hooked[role]})
                 raw_data.write(options.output / "solo_overhead.json.gz", raw)
     except (OrionError, FileNotFoundError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

@@ -36,7 +36,12 @@ def test_hook_on_and_off_are_compared_turn_by_turn() -> None:
 def test_a_role_that_was_not_measured_has_an_empty_cell() -> None:
     raw = solo_overhead()
     rows = [{**row, "load": "jax-training"} for row in raw["rows"] if row["role"] == "be"]
-    assert "| jax-training | 200.0 products/s |  | 0.9950 (" in report.markdown({**raw, "idle_hp": True, "rows": rows})
+    text = report.markdown({**raw, "idle_hp": True, "rows": rows})
+    assert "| jax-training | 200.0 products/s |  | 0.9950 (0.9950 to 0.9950) |  |" in text
+    rows += [
+        {**row, "system": "none", "per_second": 100.0 * (1 + row["turn"])} for row in rows if row["system"] == "be"
+    ]
+    assert "| 0.9950 (0.9950 to 0.9950) | 0.9950 (0.9950 to 0.9950) |" in report.markdown({**raw, "rows": rows})
 
 
 def eager_overhead(instructions: int | None) -> dict[str, Any]:
