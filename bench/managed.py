@@ -68,9 +68,8 @@ def _table(baselines: bool) -> dict[str, str]:
 
 
 def _first_visible(environment: Mapping[str, str]) -> str:
-    """Return the UUID that is first in CUDA_VISIBLE_DEVICES; empty: none, or numbers, which depend on CUDA's order."""
-    first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
-    return first if first.startswith("GPU-") else ""
+    """Return the UUID or the number that is first in CUDA_VISIBLE_DEVICES; empty: the variable is not set."""
+    return environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
 
 
 class ManagedGPU:
@@ -89,13 +88,13 @@ class ManagedGPU:
         Args:
             environment: The environment that `machine` yielded.
             simulated: The same value as for `machine`.
-            uuid: UUID of the GPU; empty: the first GPU, by CUDA_VISIBLE_DEVICES if that has UUIDs.
+            uuid: UUID of the GPU; empty: the one that is first in CUDA_VISIBLE_DEVICES, or the first of the machine.
             baselines: Whether the agent and its clients have the baselines: schedulers of other publications.
             options: More options of the agent.
         """
         self._baselines = baselines
         self._options = list(options)
-        self._uuid = uuid or _first_visible(environment)
+        self._wanted = uuid or _first_visible(environment)
         self._simulated = simulated
         self._base = environment
         self._root = Path()
@@ -254,9 +253,9 @@ class ManagedGPU:
             why = f"the node agent does not answer ({error.code().name}); its output:\n{self._said()}"
             raise Unavailable(why) from error
         gpus = answer.gpus
-        chosen = [gpu for gpu in gpus if self._uuid in ("", gpu.uuid)]
+        chosen = [gpu for gpu in gpus if self._wanted in ("", gpu.uuid, str(gpu.index))]
         if not chosen:
-            raise Unavailable(f"the node agent found no GPU {self._uuid}; its output:\n{self._said()}")
+            raise Unavailable(f"the node agent found no GPU {self._wanted}; its output:\n{self._said()}")
         self.gpu = chosen[0]
         self._others = [gpu.uuid for gpu in gpus if gpu.uuid != self.gpu.uuid]
 

@@ -38,6 +38,12 @@ LOADS: dict[str, Load] = {
     "resnet50-eager": ("resnet50-inference", {"batch": 4, "mode": "eager"}),  # CPU-bound: shows the cost of a launch
 }
 LOADS |= {name: (name, {}) for name in PROGRAMS}
+LOADS |= {
+    "jax-without-graphs": ("jax-training", {"command_buffers": False}),
+    "reduce-overhead": ("compiled-training", {"mode": "reduce-overhead"}),
+    "decode-updated": ("decode-graph", {"updated": True}),
+    "branches": ("decode-graph", {"layers": 128, "branches": 4, "batch": 512}),
+}
 USUAL = ("resnet50-inference", "gemm", "resnet50-training", "resnet50-eager")
 IDLE_HP: Load = ("resnet50-inference", {"batch": 256, "mode": "graph"})
 """ Its requests are long enough for the whole window; shorter ones narrow it (be/window.h). """
