@@ -10,13 +10,15 @@ struct orion_process;
 
 #define ORION_ARGUMENTS_MOST 256u
 
+struct orion_argument { uint32_t offset, size; };
+
 /* A list, the newest layout first. It belongs to a copy of a graph. */
 struct orion_layout {
     struct orion_layout *next;
     const void *function;
     uint32_t epoch; /* of struct orion_kernels: after code was unloaded, the handle may name another kernel */
     uint32_t count, bytes;
-    struct { uint32_t offset, size; } argument[];
+    struct orion_argument argument[];
 };
 
 /* The layout of the kernel; NULL: unknown. before: that of the node's last kernel, or NULL. */

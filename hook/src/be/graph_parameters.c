@@ -1,11 +1,11 @@
 #include "be/graph_parameters.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "be/argument_layout.h"
 #include "be/graph_copies.h"
+#include "be/kept_kernel.h"
 #include "generated/driver.h"
 #include "learning/extent.h"
 #include "learning/graph_walk.h"
@@ -13,16 +13,6 @@
 #include "process/process.h"
 
 /* -- Parameters that are kept ---------------------------------------------------------------------------------------- */
-
-struct orion_kept {
-    const struct orion_layout *layout;  /* of a kernel */
-    uint32_t epoch;                     /* of the layout, when the kernel was set */
-    _Alignas(16) unsigned char bytes[]; /* the driver's structure; behind that of a kernel, its layout->bytes of arguments */
-};
-
-#define ARGUMENTS_AT ((sizeof(CUDA_KERNEL_NODE_PARAMS) + 15) & ~(size_t)15)
-
-static CUDA_KERNEL_NODE_PARAMS *kernel_in(struct orion_kept *kept) { return (CUDA_KERNEL_NODE_PARAMS *)(void *)kept->bytes; }
 
 /* Not calloc, which does not use glibc's cache of each thread. */
 static struct orion_kept *new_kept(const struct orion_layout *layout, size_t bytes)
@@ -34,16 +24,8 @@ static struct orion_kept *new_kept(const struct orion_layout *layout, size_t byt
     return kept;
 }
 
-/* Copies one parameter of a kernel. True: it differed. */
-static inline bool replaced(unsigned char *kept, const void *argument, uint32_t size)
+bool orion_keep_argument(unsigned char *kept, const void *argument, uint32_t size)
 {
-    if (size == sizeof(uint64_t)) { /* nearly all of them */
-        uint64_t before, now;
-        memcpy(&before, kept, sizeof before);
-        memcpy(&now, argument, sizeof now);
-        memcpy(kept, &now, sizeof now);
-        return before != now;
-    }
     if (memcmp(kept, argument, size) == 0) return false;
     memcpy(kept, argument, size);
     return true;
@@ -60,22 +42,6 @@ static const void *buffer_of(void **extra, uint32_t bytes)
         else return NULL;
     }
     return size >= bytes ? buffer : NULL;
-}
-
-static inline uint64_t word_at(const void *of, size_t offset)
-{
-    uint64_t word;
-    memcpy(&word, (const char *)of + offset, sizeof word);
-    return word;
-}
-
-/* The structure begins with the function, the grid and the block: four words without gaps. */
-static inline bool same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNEL_NODE_PARAMS *b)
-{
-    _Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes) == 32, "a function, and six numbers of four bytes");
-    uint64_t differences = (word_at(a, 0) ^ word_at(b, 0)) | (word_at(a, 8) ^ word_at(b, 8)) | (word_at(a, 16) ^ word_at(b, 16)) |
-                           (word_at(a, 24) ^ word_at(b, 24)) | (a->sharedMemBytes ^ b->sharedMemBytes);
-    return differences == 0 && a->kern == b->kern;
 }
 
 /* A CUkernel without a context runs in the current one, which may be another one when the node gets its parameters. */
@@ -97,23 +63,20 @@ static bool keep_kernel(struct orion_process *process, struct orion_layout **lay
     /* A driver that reports no parameters of a kernel that gets some does not know this kind of handle. */
     if (layout == NULL || given != (layout->count > 0) || (kernel->kernelParams == NULL && given && buffer == NULL)) return false;
     if (kept == NULL || kept->layout != layout) {
-        kept = new_kept(layout, ARGUMENTS_AT + layout->bytes);
+        kept = new_kept(layout, ORION_ARGUMENTS_AT + layout->bytes);
         if (kept == NULL) return false;
         free(node->kept);
         node->kept = kept;
         setting->differs = true;
     }
-    CUDA_KERNEL_NODE_PARAMS *before = kernel_in(kept);
-    unsigned char *arguments = kept->bytes + ARGUMENTS_AT;
-    setting->reshaped = !same_shape(before, kernel) || kept->epoch != layout->epoch;
+    CUDA_KERNEL_NODE_PARAMS *before = orion_kept_kernel(kept);
+    setting->reshaped = !orion_same_shape(before, kernel) || kept->epoch != layout->epoch;
     kept->epoch = layout->epoch;
     CUcontext context = context_of(kernel);
     setting->differs |= setting->reshaped || before->ctx != context;
     if (setting->differs) *before = *kernel, before->ctx = context;
-    if (buffer != NULL) setting->differs |= replaced(arguments, buffer, layout->bytes);
-    else
-        for (uint32_t i = 0; i < layout->count; i++)
-            setting->differs |= replaced(arguments + layout->argument[i].offset, kernel->kernelParams[i], layout->argument[i].size);
+    if (buffer != NULL) setting->differs |= orion_keep_argument(kept->bytes + ORION_ARGUMENTS_AT, buffer, layout->bytes);
+    else setting->differs |= orion_keep_arguments(kept, kernel->kernelParams);
     return true;
 }
 
@@ -191,8 +154,9 @@ bool orion_parameters_give(struct orion_copy_node *node)
     void *arguments[ORION_ARGUMENTS_MOST];
     struct orion_kept *kept = node->kept;
     if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, kept->bytes);
-    CUDA_KERNEL_NODE_PARAMS kernel = *kernel_in(kept);
-    for (uint32_t i = 0; i < kept->layout->count; i++) arguments[i] = kept->bytes + ARGUMENTS_AT + kept->layout->argument[i].offset;
+    CUDA_KERNEL_NODE_PARAMS kernel = *orion_kept_kernel(kept);
+    for (uint32_t i = 0; i < kept->layout->count; i++)
+        arguments[i] = kept->bytes + ORION_ARGUMENTS_AT + kept->layout->argument[i].offset;
     kernel.kernelParams = kept->layout->count > 0 ? arguments : NULL;
     kernel.extra = NULL;
     return give(node->type, node->own, &kernel);

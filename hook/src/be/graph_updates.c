@@ -6,6 +6,7 @@
 #include "be/graph_nodes.h"
 #include "be/graph_order.h"
 #include "be/graph_parameters.h"
+#include "be/kept_kernel.h"
 #include "generated/driver.h"
 #include "learning/graph_walk.h"
 #include "learning/graphs.h"
@@ -59,6 +60,15 @@ static void note(struct orion_graph_copy *copy, const struct orion_copy_node *no
     copy->piece[node->piece].reshaped |= setting.reshaped;
 }
 
+/* If at most the arguments of the kernel differ from those that are kept, keeps them; *differs: and one of them does. */
+static inline bool keep_arguments(const struct orion_process *process, struct orion_graph_copy *copy, struct orion_copy_node *node,
+                                  const CUDA_KERNEL_NODE_PARAMS *kernel, bool *differs)
+{
+    if (!orion_only_arguments_differ(process, node->kept, kernel)) return false;
+    if (orion_keep_arguments(node->kept, kernel->kernelParams)) node->behind = copy->piece[node->piece].stale = *differs = true;
+    return true;
+}
+
 /* Whether the graph has the nodes and the edges of the copy, in the same order. Writes its nodes into `node`. */
 static bool is_alike(const struct orion_graph_copy *copy, CUgraph graph, CUgraphNode *node)
 {
@@ -71,6 +81,22 @@ static bool is_alike(const struct orion_graph_copy *copy, CUgraph graph, CUgraph
     return alike;
 }
 
+/* Follows the nodes from number `i` on, up to one of which more may differ than the arguments of a kernel. Returns its number;
+ * the number of nodes if there is none. */
+static uint32_t follow_arguments(const struct orion_process *process, struct orion_graph_copy *copy, const CUgraphNode *from,
+                                 uint32_t i, bool *differs)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    for (; i < copy->nodes; i++) {
+        struct orion_copy_node *node = &copy->node[copy->rank[i]];
+        if (node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->kept == NULL ||
+            orion_driver.cuGraphKernelNodeGetParams_v2(from[i], &kernel) != CUDA_SUCCESS ||
+            !keep_arguments(process, copy, node, &kernel, differs))
+            break;
+    }
+    return i;
+}
+
 /* The copy gets the parameters of `graph`, which has the same nodes in the same order. */
 static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph)
 {
@@ -78,7 +104,7 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
     if (copy->scratch == NULL) copy->scratch = malloc(room + orion_graph_scratch(copy->edges));
     const CUgraphNode *node = copy->scratch;
     struct orion_setting all = {.failed = node == NULL || !is_alike(copy, graph, copy->scratch)};
-    for (uint32_t i = 0; !all.failed && i < copy->nodes; i++) {
+    for (uint32_t i = 0; !all.failed && (i = follow_arguments(process, copy, node, i, &all.differs)) < copy->nodes; i++) {
         struct orion_copy_node *own = &copy->node[copy->rank[i]];
         struct orion_setting setting = follow_node(process, copy, own, node[i]);
         note(copy, own, setting);
@@ -135,6 +161,8 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
     struct orion_graph_copy *copy = following(process, exec);
     struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
     if (found != NULL && found->type == type) {
+        bool differs;
+        if (type == CU_GRAPH_NODE_TYPE_KERNEL && keep_arguments(process, copy, found, parameters, &differs)) return;
         uint64_t before = found->part;
         changed(process, copy, found, orion_parameters_set(process, &copy->layouts, found, parameters), before);
         return;
