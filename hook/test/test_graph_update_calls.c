@@ -1,10 +1,13 @@
 /* Which driver calls the hook makes for updates of be's graphs: few for an update, and those for the pieces only at the
- * next launch in pieces. */
+ * next launch in pieces. Then each kernel that has changed costs one call. */
 #include "be/chunks.h"
 #include "core/lifetimes.h"
 #include "graph_steps.h"
 
-static unsigned reads, sets, updates, others;
+#include <limits.h>
+
+static unsigned reads, sets, gives, updates, others;
+static unsigned refused_from = UINT_MAX; /* the driver refuses these and later gives */
 static CUcontext set_in;
 
 static CUresult CUDAAPI read_node(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *kernel)
@@ -17,6 +20,12 @@ static CUresult CUDAAPI set_node(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS
     sets++;
     set_in = kernel->ctx;
     return cuGraphKernelNodeSetParams(node, kernel);
+}
+static CUresult CUDAAPI give_piece(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    if (gives++ >= refused_from) return CUDA_ERROR_NOT_SUPPORTED;
+    set_in = kernel->ctx;
+    return cuGraphExecKernelNodeSetParams(exec, node, kernel);
 }
 static CUresult CUDAAPI update_piece(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
@@ -36,9 +45,10 @@ static CUresult CUDAAPI parameter_of(CUfunction function, size_t index, size_t *
 
 static void count_calls(void)
 {
-    reads = sets = updates = others = 0;
+    reads = sets = gives = updates = others = 0;
     orion_driver.cuGraphKernelNodeGetParams_v2 = read_node;
     orion_driver.cuGraphKernelNodeSetParams_v2 = set_node;
+    orion_driver.cuGraphExecKernelNodeSetParams_v2 = give_piece;
     orion_driver.cuGraphExecUpdate_v2 = update_piece;
     orion_driver.cuGraphNodeGetType = type_of;
     orion_driver.cuFuncGetParamInfo = parameter_of;
@@ -76,22 +86,72 @@ static void updates_cost_few_calls_and_launches_pay_once(void)
     CHECK(in_pieces(exec) && orion_graph_copy_of(process, exec)->pieces == 6);
     count_calls();
     set_all_to(exec, nodes, steps, 10);
-    CHECK(reads == 0 && sets == 0 && others == 5); /* the sizes of the kernel's four parameters, and their end */
+    CHECK(reads == 0 && gives == 0 && others == 5); /* the sizes of the kernel's four parameters, and their end */
     update_to(exec, steps, 20, 0);
     update_to(exec, steps, 30, 0);
-    CHECK(reads == 2 * NODES && sets == 0 && updates == 0 && others == 5);
+    CHECK(reads == 2 * NODES && gives == 0 && updates == 0 && others == 5);
     atomic_store(&policy.hp_clients, 0);
     launch(exec, steps, expected);
-    CHECK(sets == 0 && updates == 0); /* the program's executable ran */
+    CHECK(gives == 0 && updates == 0); /* the program's executable ran */
     atomic_store(&policy.hp_clients, 1);
     launch(exec, steps, expected);
-    CHECK(in_pieces(exec) && sets == NODES && updates == 6);
+    CHECK(in_pieces(exec) && gives == NODES);
     update_to(exec, steps, 30, 0);
     launch(exec, steps, expected);
-    CHECK(sets == NODES && updates == 6); /* nothing has changed */
+    CHECK(gives == NODES); /* nothing has changed */
     update_to(exec, steps, 70, NODES - 1);
     launch(exec, steps, expected);
-    CHECK(in_pieces(exec) && sets == NODES + 1 && updates == 7);
+    CHECK(in_pieces(exec) && gives == NODES + 1 && sets == 0 && updates == 0);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+/* The identity of the piece changes, so the hook reads the nodes of its graph, which must have all parameters. */
+static void a_kernel_with_another_grid_updates_its_piece(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    update_to(exec, steps, 10, 0);
+    launch(exec, steps, expected);
+    count_calls();
+    update_to(exec, steps, 20, 0);
+    launch(exec, steps, expected);
+    CHECK(gives == NODES && sets == 0 && updates == 0);
+    count_calls();
+    steps[0].grid = 2;
+    update_to(exec, steps, 20, 0);
+    takes(exec, 6);
+    const struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    uint32_t in_first = copy->piece[copy->node[0].piece].count;
+    launch(exec, steps, expected);
+    CHECK(in_pieces(exec) && gives == 0 && sets == in_first && updates == 1);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+/* Some kernels of a piece have got their parameters, and the next is refused. */
+static void a_kernel_that_is_refused_updates_its_piece(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, NULL);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    launch(exec, steps, expected);
+    count_calls();
+    for (refused_from = 0; refused_from < 5; refused_from++) {
+        gives = sets = updates = 0;
+        update_to(exec, steps, 50 + 10 * refused_from, 0);
+        launch(exec, steps, expected);
+        CHECK(in_pieces(exec) && sets == NODES && updates == 6);
+    }
+    refused_from = UINT_MAX;
     MUST(cuGraphExecDestroy(exec));
     MUST(cuGraphDestroy(graph));
 }
@@ -143,11 +203,38 @@ static void a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces(void)
     count_calls();
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
-    CHECK(in_pieces(exec) && sets == 0 && updates == 0);
+    CHECK(in_pieces(exec) && gives == 0 && updates == 0);
     orion_code_ending();
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
-    CHECK(in_pieces(exec) && sets == NODES && updates == 6);
+    CHECK(in_pieces(exec) && gives == NODES);
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
+/* After code was unloaded, the driver need not report the parameters of what it reported before. */
+static void a_kernel_whose_parameters_become_unknown_reaches_the_pieces(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    takes(exec, 6);
+    launch(exec, steps, expected);
+    set_all_to(exec, nodes, steps, 10);
+    orion_driver.cuFuncGetParamInfo = NULL;
+    orion_code_ending();
+    steps[0].value = 30;
+    set_by_type(exec, nodes[0], &steps[0], 0);
+    launch(exec, steps, expected);
+    orion_driver.cuFuncGetParamInfo = cuFuncGetParamInfo;
+    for (steps[1].value = 40; steps[1].value < 43; steps[1].value++) {
+        set_by_type(exec, nodes[1], &steps[1], 1);
+        launch(exec, steps, expected);
+    }
+    CHECK(in_pieces(exec));
     MUST(cuGraphExecDestroy(exec));
     MUST(cuGraphDestroy(graph));
 }
@@ -156,7 +243,10 @@ int main(void)
 {
     begin();
     updates_cost_few_calls_and_launches_pay_once();
+    a_kernel_with_another_grid_updates_its_piece();
+    a_kernel_that_is_refused_updates_its_piece();
     a_kernel_stays_in_the_context_of_its_update();
     a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces();
+    a_kernel_whose_parameters_become_unknown_reaches_the_pieces();
     return 0;
 }

@@ -135,10 +135,23 @@ static void edges_may_come_in_another_order(void)
     orion_driver.cuGraphGetEdges_v2 = cuGraphGetEdges;
 }
 
+static CUresult CUDAAPI refuses_some(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    return chance(8) ? cuGraphExecKernelNodeSetParams(exec, node, kernel) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static void every_update_reaches_pieces_whose_executables_refuse_some_kernels(void)
+{
+    orion_driver.cuGraphExecKernelNodeSetParams_v2 = refuses_some;
+    CHECK(random_updates() > ROUNDS / 3);
+    orion_driver.cuGraphExecKernelNodeSetParams_v2 = cuGraphExecKernelNodeSetParams;
+}
+
 int main(void)
 {
     begin();
     every_update_reaches_the_pieces();
+    every_update_reaches_pieces_whose_executables_refuse_some_kernels();
     every_update_reaches_the_pieces_with_an_old_driver();
     edges_may_come_in_another_order();
     return 0;

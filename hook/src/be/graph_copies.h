@@ -2,8 +2,9 @@
  *
  * When a be program instantiates a graph, the hook clones the graph, because the program may destroy or change its own
  * one. A clone takes host memory only. Updates of the program go to its executable first, and then into the clone's
- * memory (graph_parameters.h). After a node's change its piece is stale. The next launch in pieces brings the stale pieces
- * up to date: first the nodes of their graphs, then their executables.
+ * memory (graph_parameters.h). After a node's change its piece is stale. The next launch in pieces brings the executables of
+ * stale pieces up to date: node by node if only kernels have changed and the identity has not, and else by an update from
+ * the piece's graph, whose nodes get their parameters first.
  *
  * The clone is made at once, and not at the first launch in pieces: by then the program may have changed or destroyed its
  * graph, and the driver does not give back the graph of an executable.
@@ -41,6 +42,7 @@ struct orion_copy_node {
     uint32_t piece;
     bool disabled;                  /* by the program, in its executable */
     bool behind;                    /* `own` has not got the parameters that are kept, or a node of `child` has not */
+    bool due;                       /* and nor has the piece's executable, but it can get them alone, as the node is a kernel */
     uint64_t part;                  /* of the graph's identity: see learning/graphs.h */
     struct orion_kept *kept;        /* NULL: the program has not set the node's parameters, or they cannot be kept */
     struct orion_graph_copy *child; /* of a child graph that the program has set: its nodes. NULL: none */
@@ -52,7 +54,9 @@ struct orion_piece {
     CUgraphExec exec;               /* NULL: not made yet */
     struct orion_graph_copy *inner; /* the piece is a long child graph, and this is its copy; then `exec` is not used */
     uint32_t first, count;
+    bool behind;   /* some nodes may be behind */
     bool stale;    /* parameters have changed since `exec` was made or updated */
+    bool general;  /* and not only those of nodes that are due: the executable gets all parameters of `graph` */
     bool reshaped; /* and so has the identity of the piece */
     bool whole;    /* it cannot be cut */
 };

@@ -4,8 +4,31 @@
 #include <string.h>
 
 #include "be/graph_order.h"
+#include "be/graph_parameters.h"
 #include "generated/driver.h"
 #include "learning/graphs.h"
+
+/* -- The nodes of pieces' graphs ------------------------------------------------------------------------------------- */
+
+static bool settle_child(const struct orion_graph_copy *child)
+{
+    for (uint32_t i = 0; i < child->pieces; i++)
+        if (!orion_piece_settle(child, &child->piece[i])) return false;
+    return true;
+}
+
+bool orion_piece_settle(const struct orion_graph_copy *copy, struct orion_piece *piece)
+{
+    for (uint32_t i = piece->first; piece->behind && i < piece->first + piece->count; i++) {
+        struct orion_copy_node *node = &copy->node[i];
+        if (!node->behind) continue;
+        if (node->type == CU_GRAPH_NODE_TYPE_GRAPH ? !settle_child(node->child) : !orion_parameters_give(node)) return false;
+        piece->general |= node->due; /* the executable gets it from the graph */
+        node->behind = node->due = false;
+    }
+    piece->behind = false;
+    return true;
+}
 
 /* -- Executables ----------------------------------------------------------------------------------------------------- */
 
@@ -42,22 +65,42 @@ static bool instantiate(const struct orion_graph_copy *copy, struct orion_piece 
         piece->exec = NULL;
         return false;
     }
-    piece->stale = piece->reshaped = false;
+    piece->stale = piece->general = piece->reshaped = false;
     made(copy, piece);
     return disable(copy, piece, own, stride);
 }
 
-/* The driver cannot update everything; then the executable is made again. */
-bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *piece)
+/* The executable gets the kernels that are due. One call of the driver for each is quicker than one for the node of the graph and
+ * an update of all nodes (docs/results/graph-cuts.md). */
+static bool give_due(const struct orion_graph_copy *copy, const struct orion_piece *piece)
+{
+    for (uint32_t i = piece->first; i < piece->first + piece->count; i++) {
+        if (!copy->node[i].due) continue;
+        if (!orion_parameters_give_exec(piece->exec, &copy->node[i])) return false;
+        copy->node[i].due = false;
+    }
+    return true;
+}
+
+/* The executable gets the parameters of the piece's graph. The driver cannot update everything; then it is made again. */
+static bool give_all(const struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraphExecUpdateResultInfo why;
-    if (piece->exec != NULL && !piece->stale) return true;
+    if (!orion_piece_settle(copy, piece)) return false;
     if (piece->exec != NULL && orion_driver.cuGraphExecUpdate_v2 != NULL &&
         orion_driver.cuGraphExecUpdate_v2(piece->exec, piece->graph, &why) == CUDA_SUCCESS) {
         if (piece->reshaped) made(copy, piece);
-        piece->stale = piece->reshaped = false;
+        piece->stale = piece->general = piece->reshaped = false;
     }
     if (piece->stale) orion_piece_drop(piece);
+    return true;
+}
+
+bool orion_piece_renew(const struct orion_graph_copy *copy, struct orion_piece *piece)
+{
+    if (piece->exec != NULL && !piece->stale) return true;
+    if (piece->exec != NULL && !piece->general && give_due(copy, piece)) piece->stale = false;
+    else if (!give_all(copy, piece)) return false;
     const CUgraphNode *own = &copy->node[piece->first].own;
     /* Whether an update keeps nodes disabled is not documented. */
     return piece->exec != NULL ? disable(copy, piece, own, sizeof *copy->node) : instantiate(copy, piece, own, sizeof *copy->node);

@@ -149,17 +149,30 @@ static bool give(CUgraphNodeType type, CUgraphNode to, const void *parameters)
     }
 }
 
-bool orion_parameters_give(struct orion_copy_node *node)
+/* What is kept of a kernel, in the driver's form. */
+static CUDA_KERNEL_NODE_PARAMS kept_kernel(struct orion_kept *kept, void **arguments)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel = *orion_kept_kernel(kept);
+    const struct orion_layout *layout = kept->layout;
+    for (uint32_t i = 0; i < layout->count; i++) arguments[i] = kept->bytes + ORION_ARGUMENTS_AT + layout->argument[i].offset;
+    kernel.kernelParams = layout->count > 0 ? arguments : NULL;
+    kernel.extra = NULL;
+    return kernel;
+}
+
+bool orion_parameters_give(const struct orion_copy_node *node)
 {
     void *arguments[ORION_ARGUMENTS_MOST];
-    struct orion_kept *kept = node->kept;
-    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, kept->bytes);
-    CUDA_KERNEL_NODE_PARAMS kernel = *orion_kept_kernel(kept);
-    for (uint32_t i = 0; i < kept->layout->count; i++)
-        arguments[i] = kept->bytes + ORION_ARGUMENTS_AT + kept->layout->argument[i].offset;
-    kernel.kernelParams = kept->layout->count > 0 ? arguments : NULL;
-    kernel.extra = NULL;
+    if (node->type != CU_GRAPH_NODE_TYPE_KERNEL) return give(node->type, node->own, node->kept->bytes);
+    CUDA_KERNEL_NODE_PARAMS kernel = kept_kernel(node->kept, arguments);
     return give(node->type, node->own, &kernel);
+}
+
+bool orion_parameters_give_exec(CUgraphExec exec, const struct orion_copy_node *node)
+{
+    void *arguments[ORION_ARGUMENTS_MOST];
+    CUDA_KERNEL_NODE_PARAMS kernel = kept_kernel(node->kept, arguments);
+    return CALLED(cuGraphExecKernelNodeSetParams_v2, exec, node->own, &kernel);
 }
 
 /* -- Setting --------------------------------------------------------------------------------------------------------- */
@@ -182,7 +195,7 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
     if (!keep(process, layouts, node, parameters, &setting)) {
         free(node->kept);
         node->kept = NULL;
-        node->behind = false;
+        node->behind = node->due = false;
         setting = (struct orion_setting){.failed = !give(node->type, node->own, parameters), .differs = true, .reshaped = true};
     }
     if (node->kept != NULL && setting.differs) node->behind = true;
@@ -191,6 +204,7 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
     setting.reshaped = part != node->part;
     setting.local = orion_identity_is_local(identity);
     node->part = part;
+    node->due |= setting.differs && node->kept != NULL && node->type == CU_GRAPH_NODE_TYPE_KERNEL;
     return setting;
 }
 

@@ -32,8 +32,9 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
 struct orion_setting orion_parameters_follow(struct orion_process *process, struct orion_layout **layouts,
                                              struct orion_copy_node *node, CUgraphNode from);
 
-/* The node in the piece's graph gets what is kept. False: the driver refused it. */
-bool orion_parameters_give(struct orion_copy_node *node);
+/* The node in the piece's graph gets what is kept, or a kernel in the piece's executable. False: the driver refused it. */
+bool orion_parameters_give(const struct orion_copy_node *node);
+bool orion_parameters_give_exec(CUgraphExec exec, const struct orion_copy_node *node);
 
 /* The identity of work with such parameters; NONE: they do not affect GPU time. */
 uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters);

@@ -3,7 +3,6 @@
 #include "be/graph_cut.h"
 #include "be/graph_lengths.h"
 #include "be/graph_order.h"
-#include "be/graph_updates.h"
 #include "be/window.h"
 #include "generated/driver.h"
 #include "learning/durations.h"
@@ -53,19 +52,20 @@ static uint32_t shorten(struct orion_process *process, struct orion_graph_copy *
     return 1;
 }
 
-/* Whether the piece has an executable that lacks parameters at most. It gets them right before its launch: they are in the piece's
- * graph, and the driver does not refuse them. */
+/* Whether the piece has an executable that lacks parameters at most. It gets them right before its launch: they are in the
+ * piece's graph, or those of kernels whose shape has not changed, and the driver does not refuse them. */
 static bool is_made(const struct orion_piece *piece) { return piece->exec != NULL && !piece->reshaped; }
 
 /* Makes all pieces ready for a launch. The first piece, which has all nodes, gets no executable of its own, and has the
  * duration of the program's. False: the graph has no pieces, or the driver refused something. */
 static bool prepare(struct orion_process *process, struct orion_graph_copy *copy, uint64_t whole_ns, uint64_t limit)
 {
-    if (!orion_graph_copy_settle(copy)) return false;
     for (uint32_t i = 0; i < copy->pieces;) {
         struct orion_piece *piece = &copy->piece[i];
         bool first = piece->exec == NULL && piece->inner == NULL;
         uint64_t expected = piece->inner != NULL ? 0 : first ? whole_ns : orion_length_of(process, piece->exec);
+        bool needs_graph = piece->exec == NULL || piece->general || (orion_graph_is_long(expected, limit) && !piece->whole);
+        if (needs_graph && !orion_piece_settle(copy, piece)) return false;
         i += shorten(process, copy, i, expected, limit);
     }
     if (copy->pieces == 1 && copy->piece[0].inner == NULL) return false;

@@ -56,8 +56,11 @@ static struct orion_setting follow_node(struct orion_process *process, struct or
 
 static void note(struct orion_graph_copy *copy, const struct orion_copy_node *node, struct orion_setting setting)
 {
-    copy->piece[node->piece].stale |= setting.differs;
-    copy->piece[node->piece].reshaped |= setting.reshaped;
+    struct orion_piece *piece = &copy->piece[node->piece];
+    piece->behind |= node->behind;
+    piece->stale |= setting.differs;
+    piece->general |= setting.reshaped || (setting.differs && !node->due);
+    piece->reshaped |= setting.reshaped;
 }
 
 /* If at most the arguments of the kernel differ from those that are kept, keeps them; *differs: and one of them does. */
@@ -65,7 +68,10 @@ static inline bool keep_arguments(const struct orion_process *process, struct or
                                   const CUDA_KERNEL_NODE_PARAMS *kernel, bool *differs)
 {
     if (!orion_only_arguments_differ(process, node->kept, kernel)) return false;
-    if (orion_keep_arguments(node->kept, kernel->kernelParams)) node->behind = copy->piece[node->piece].stale = *differs = true;
+    if (orion_keep_arguments(node->kept, kernel->kernelParams)) {
+        struct orion_piece *piece = &copy->piece[node->piece];
+        node->behind = node->due = piece->behind = piece->stale = *differs = true;
+    }
     return true;
 }
 
@@ -114,24 +120,6 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
         all.local |= setting.local;
     }
     return all;
-}
-
-static bool settle_node(struct orion_copy_node *node)
-{
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH ? !orion_graph_copy_settle(node->child) : !orion_parameters_give(node)) return false;
-    node->behind = false;
-    return true;
-}
-
-bool orion_graph_copy_settle(struct orion_graph_copy *copy)
-{
-    for (uint32_t i = 0; i < copy->pieces; i++) {
-        struct orion_piece *piece = &copy->piece[i];
-        for (uint32_t j = 0; piece->stale && j < piece->count; j++)
-            if (copy->node[piece->first + j].behind && !settle_node(&copy->node[piece->first + j])) return false;
-        if (copy->borrowed) piece->stale = false;
-    }
-    return true;
 }
 
 /* -- The program's calls --------------------------------------------------------------------------------------------- */

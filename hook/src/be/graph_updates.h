@@ -20,9 +20,4 @@ void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child);
 void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *parameters);
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters);
 
-struct orion_graph_copy;
-
-/* The graphs of stale pieces get the parameters that the program has set. False: the driver refused some. */
-bool orion_graph_copy_settle(struct orion_graph_copy *copy);
-
 #endif

@@ -60,6 +60,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphEventWaitNodeSetEvent);
     FILL(cuGraphExecDestroy);
     FILL(cuGraphExecGetFlags);
+    FILL(cuGraphExecKernelNodeSetParams_v2);
     FILL(cuGraphExecUpdate_v2);
     FILL(cuGraphGetEdges_v2);
     FILL(cuGraphGetNodes);

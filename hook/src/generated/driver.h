@@ -60,6 +60,7 @@ struct orion_driver {
     __typeof__(cuGraphEventWaitNodeSetEvent) *cuGraphEventWaitNodeSetEvent;
     __typeof__(cuGraphExecDestroy) *cuGraphExecDestroy;
     __typeof__(cuGraphExecGetFlags) *cuGraphExecGetFlags;
+    __typeof__(cuGraphExecKernelNodeSetParams_v2) *cuGraphExecKernelNodeSetParams_v2;
     __typeof__(cuGraphExecUpdate_v2) *cuGraphExecUpdate_v2;
     __typeof__(cuGraphGetEdges_v2) *cuGraphGetEdges_v2;
     __typeof__(cuGraphGetNodes) *cuGraphGetNodes;
