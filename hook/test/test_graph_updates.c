@@ -3,6 +3,8 @@
  * must know the graph as if it had just been made. */
 #include "graph_steps.h"
 
+#include <pthread.h>
+
 #include "learning/kernels.h"
 
 #define ROUNDS 400u
@@ -147,6 +149,53 @@ static void every_update_reaches_pieces_whose_executables_refuse_some_kernels(vo
     orion_driver.cuGraphExecKernelNodeSetParams_v2 = cuGraphExecKernelNodeSetParams;
 }
 
+#define THREADS 3u
+
+struct updater {
+    CUgraphExec exec;
+    struct step steps[NODES];
+    unsigned number;
+};
+
+static void *update_often(void *of)
+{
+    struct updater *updater = of;
+    MUST(cuCtxSetCurrent(context));
+    for (unsigned round = 0; round < 50; round++) {
+        CUgraphExecUpdateResultInfo info;
+        for (unsigned i = 0; i < NODES; i++) updater->steps[i].value = 10000 * updater->number + 100 * round + i;
+        CUgraph graph = graph_of(updater->steps, NULL);
+        MUST(cuGraphExecUpdate(updater->exec, graph, &info));
+        MUST(cuGraphDestroy(graph));
+    }
+    return NULL;
+}
+
+static void threads_may_update_their_graphs_at_the_same_time(void)
+{
+    static struct updater updaters[THREADS];
+    pthread_t threads[THREADS];
+    uint32_t expected[2 * NODES] = {0};
+    MUST(cuMemsetD32(memory, 0, 2 * NODES));
+    for (unsigned t = 0; t < THREADS; t++) {
+        updaters[t].number = t;
+        for (unsigned i = 0; i < NODES; i++)
+            updaters[t].steps[i] = (struct step){.kind = i % 5 == 4 ? CHILD : i % 3 ? KERNEL : HOST};
+        CUgraph graph = graph_of(updaters[t].steps, NULL);
+        MUST(cuGraphInstantiate(&updaters[t].exec, graph, 0));
+        MUST(cuGraphDestroy(graph));
+    }
+    takes(updaters[0].exec, 6); /* to the hook, they are all the same graph */
+    for (unsigned t = 0; t < THREADS; t++) CHECK(pthread_create(&threads[t], NULL, update_often, &updaters[t]) == 0);
+    for (unsigned t = 0; t < THREADS; t++) CHECK(pthread_join(threads[t], NULL) == 0);
+    atomic_store(&policy.hp_clients, 1);
+    for (unsigned t = 0; t < THREADS; t++) {
+        launch(updaters[t].exec, updaters[t].steps, expected);
+        CHECK(in_pieces(updaters[t].exec));
+        MUST(cuGraphExecDestroy(updaters[t].exec));
+    }
+}
+
 int main(void)
 {
     begin();
@@ -154,5 +203,6 @@ int main(void)
     every_update_reaches_pieces_whose_executables_refuse_some_kernels();
     every_update_reaches_the_pieces_with_an_old_driver();
     edges_may_come_in_another_order();
+    threads_may_update_their_graphs_at_the_same_time();
     return 0;
 }

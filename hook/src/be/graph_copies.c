@@ -59,7 +59,7 @@ static struct orion_graph_copy *take(struct orion_process *process, CUgraphExec 
         struct orion_graph_copy *copy = atomic_exchange(&copies->entry[place].copy, NULL);
         if (copy == NULL) continue;
         atomic_store(&copies->entry[place].exec, 0);
-        atomic_fetch_sub(&copies->count, 1);
+        if (atomic_fetch_sub(&copies->count, 1) == 1) free(atomic_exchange(&copies->room, NULL));
         return copy;
     }
     return NULL;
@@ -82,7 +82,6 @@ static void free_memory(struct orion_graph_copy *copy)
     free(copy->by_handle);
     free(copy->piece);
     free(copy->from); /* and `to` */
-    free(copy->scratch);
     free(copy);
 }
 

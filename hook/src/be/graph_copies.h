@@ -78,7 +78,6 @@ struct orion_graph_copy {
     uint32_t *by_handle;          /* hash table of indices + 1 into `node`, by the program's handle */
     uint32_t slots;               /* in by_handle; a power of two */
     struct orion_piece *piece;
-    void *scratch;                /* for updates: room for the nodes of a graph, then for its edges; NULL: none was there */
     struct orion_layout *layouts; /* of the kernels whose parameters are kept */
     bool disables;                /* the program has disabled nodes */
     bool disables_others;         /* also such that the copy has not: an update does not enable them, so the graph runs whole */
@@ -97,7 +96,15 @@ struct orion_graph_copy {
 
 enum orion_graph_some { ORION_SOME_WHOLE = 1, ORION_SOME_ALLOCATE = 2 }; /* of a be client: without a copy; with memory */
 
+/* Memory of updates, for the nodes of a graph and then its edges. The next update uses it again, of whatever graph: the kernel
+ * takes longer to give a process new pages than the hook takes to fill them. */
+struct orion_room {
+    size_t bytes;
+    CUgraphNode node[];
+};
+
 struct orion_graph_copies {
+    struct orion_room *_Atomic room; /* NULL: none, or a thread uses it. It is freed with the last copy */
     _Atomic uint32_t count;
     _Atomic uint32_t some; /* enum orion_graph_some: which kinds of unusual graphs the process has made */
     struct {

@@ -103,13 +103,36 @@ static uint32_t follow_arguments(const struct orion_process *process, struct ori
     return i;
 }
 
+/* Room for what the driver lists, from the last update or new. NULL: no memory. */
+static struct orion_room *take_room(struct orion_graph_copies *copies, size_t bytes)
+{
+    struct orion_room *room = atomic_exchange_explicit(&copies->room, NULL, memory_order_acquire);
+    if (room != NULL && room->bytes >= bytes) return room;
+    free(room);
+    room = malloc(sizeof *room + bytes);
+    if (room != NULL) room->bytes = bytes;
+    return room;
+}
+
+/* The larger one stays, where an update of a child graph or of another thread has given one back meanwhile. */
+static void give_back(struct orion_graph_copies *copies, struct orion_room *room)
+{
+    struct orion_room *none = NULL, *other = atomic_exchange_explicit(&copies->room, NULL, memory_order_acquire);
+    bool stays = other != NULL && other->bytes > room->bytes;
+    free(stays ? room : other);
+    if (stays) room = other;
+    if (!atomic_compare_exchange_strong_explicit(&copies->room, &none, room, memory_order_release, memory_order_relaxed))
+        free(room);
+}
+
 /* The copy gets the parameters of `graph`, which has the same nodes in the same order. */
 static struct orion_setting follow(struct orion_process *process, struct orion_graph_copy *copy, CUgraph graph)
 {
-    size_t room = ((size_t)copy->nodes + 1) * sizeof(CUgraphNode);
-    if (copy->scratch == NULL) copy->scratch = malloc(room + orion_graph_scratch(copy->edges));
-    const CUgraphNode *node = copy->scratch;
-    struct orion_setting all = {.failed = node == NULL || !is_alike(copy, graph, copy->scratch)};
+    size_t bytes = ((size_t)copy->nodes + 1) * sizeof(CUgraphNode) + orion_graph_scratch(copy->edges);
+    struct orion_room *room = take_room(orion_graph_copies(process), bytes);
+    if (room == NULL) return (struct orion_setting){.failed = true};
+    const CUgraphNode *node = room->node;
+    struct orion_setting all = {.failed = !is_alike(copy, graph, room->node)};
     for (uint32_t i = 0; !all.failed && (i = follow_arguments(process, copy, node, i, &all.differs)) < copy->nodes; i++) {
         struct orion_copy_node *own = &copy->node[copy->rank[i]];
         struct orion_setting setting = follow_node(process, copy, own, node[i]);
@@ -119,6 +142,7 @@ static struct orion_setting follow(struct orion_process *process, struct orion_g
         all.reshaped |= setting.reshaped;
         all.local |= setting.local;
     }
+    give_back(orion_graph_copies(process), room);
     return all;
 }
 
