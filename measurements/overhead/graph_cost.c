@@ -5,7 +5,8 @@
  *                         prints "ready", and begins after a line of input
  *   graph_cost idle       uses the GPU once, prints a line, and waits until its input ends: an hp client without work
  *
- * M: making and updating graphs. L: launches of a short graph. T: launches of a graph of 30 ms, which the hook cuts. */
+ * M: making and updating graphs. S: what the driver takes to set the nodes of an executable before its first launch and after it, and to
+ * read the nodes of a graph, which the hook does at each cuGraphExecUpdate. L: launches of a short graph. T: launches of a graph of 30 ms, which the hook cuts. */
 #include "../probes/graph_cuts/base.h"
 #include "../probes/graph_cuts/update.h"
 
@@ -31,6 +32,7 @@ static void measure_updates(int nodes)
 {
     static struct original first, second;
     double instantiated[TURNS], first_set[TURNS], set[TURNS], after_set[TURNS], updated[TURNS], after_update[TURNS];
+    double later_set[TURNS], after_later_set[TURNS];
     make_chain(&first, nodes);
     make_chain(&second, nodes);
     for (int turn = 0; turn < TURNS; turn++) {
@@ -44,16 +46,61 @@ static void measure_updates(int nodes)
         set[turn] = set_each(exec, first.node, nodes, 2) * nodes; /* as in a loop that sets them before each launch */
         after_set[turn] = launch_us(exec);
         settle();
+        later_set[turn] = set_each(exec, first.node, nodes, 2 + turn % 2) * nodes;
+        after_later_set[turn] = launch_us(exec);
+        settle();
         updated[turn] = update(exec, second.graph, &result, &why);
         must(result, "update");
         after_update[turn] = launch_us(exec);
         settle();
         must(cuGraphExecDestroy(exec), "executable");
     }
-    emit("\"nodes\": %d, \"instantiate_us\": %.1f, \"first_set_all_us\": %.1f, \"set_all_us\": %.1f, \"launch_after_set_us\": %.1f, \"update_us\": %.1f, "
-         "\"launch_after_update_us\": %.1f",
-         nodes, median(instantiated, TURNS), median(first_set, TURNS), median(set, TURNS), median(after_set, TURNS), median(updated, TURNS),
-         median(after_update, TURNS));
+    emit("\"nodes\": %d, \"instantiate_us\": %.1f, \"first_set_all_us\": %.1f, \"set_all_us\": %.1f, \"launch_after_set_us\": %.1f, "
+         "\"later_set_all_us\": %.1f, \"launch_after_later_set_us\": %.1f, \"update_us\": %.1f, \"launch_after_update_us\": %.1f",
+         nodes, median(instantiated, TURNS), median(first_set, TURNS), median(set, TURNS), median(after_set, TURNS),
+         median(later_set, TURNS), median(after_later_set, TURNS), median(updated, TURNS), median(after_update, TURNS));
+}
+
+static double read_each(const struct original *of)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    double begun = now_us();
+    for (int i = 0; i < of->count; i++) must(cuGraphKernelNodeGetParams(of->node[i], &kernel), "read parameters");
+    return now_us() - begun;
+}
+
+static double list(const struct original *of)
+{
+    static CUgraphNode node[NODES_MOST], from[NODES_MOST], to[NODES_MOST];
+    static CUgraphEdgeData data[NODES_MOST];
+    size_t nodes = NODES_MOST, edges = NODES_MOST;
+    double begun = now_us();
+    must(cuGraphGetNodes(of->graph, node, &nodes), "list nodes");
+    must(cuGraphGetEdges(of->graph, from, to, data, &edges), "list edges");
+    return now_us() - begun;
+}
+
+static void measure_driver(int nodes)
+{
+    static struct original chain;
+    double first[TURNS], again[TURNS], uploaded[TURNS], launched[TURNS], read[TURNS], listed[TURNS];
+    make_chain(&chain, nodes);
+    for (int turn = 0; turn < TURNS; turn++) {
+        CUgraphExec exec = instantiate(chain.graph);
+        first[turn] = set_each(exec, chain.node, nodes, 3) * nodes;
+        again[turn] = set_each(exec, chain.node, nodes, 2) * nodes;
+        must(cuGraphUpload(exec, stream), "upload"), settle();
+        uploaded[turn] = set_each(exec, chain.node, nodes, 3) * nodes;
+        launch_us(exec), settle();
+        launched[turn] = set_each(exec, chain.node, nodes, 2) * nodes;
+        read[turn] = read_each(&chain);
+        listed[turn] = list(&chain);
+        must(cuGraphExecDestroy(exec), "executable");
+    }
+    emit("\"nodes\": %d, \"set_new_us\": %.1f, \"set_new_again_us\": %.1f, \"set_uploaded_us\": %.1f, \"set_launched_us\": %.1f, "
+         "\"read_us\": %.1f, \"list_us\": %.1f",
+         nodes, median(first, TURNS), median(again, TURNS), median(uploaded, TURNS), median(launched, TURNS), median(read, TURNS),
+         median(listed, TURNS));
 }
 
 static void measure_launches(void)
@@ -137,6 +184,9 @@ int main(int count, char **words)
     section = "M";
     measure_updates(200);
     measure_updates(1000);
+    section = "S";
+    measure_driver(200);
+    measure_driver(1000);
     section = "L";
     measure_launches();
     section = "T";
