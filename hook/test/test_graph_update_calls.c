@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-static unsigned reads, sets, gives, updates, others;
+static unsigned reads, sets, gives, updates, uploads, others;
 static unsigned refused_from = UINT_MAX; /* the driver refuses these and later gives */
 static CUcontext set_in;
 
@@ -43,13 +43,20 @@ static CUresult CUDAAPI parameter_of(CUfunction function, size_t index, size_t *
     return cuFuncGetParamInfo(function, index, offset, size);
 }
 
+static CUresult CUDAAPI upload(CUgraphExec exec, CUstream where)
+{
+    uploads++;
+    return cuGraphUpload(exec, where);
+}
+
 static void count_calls(void)
 {
-    reads = sets = gives = updates = others = 0;
+    reads = sets = gives = updates = uploads = others = 0;
     orion_driver.cuGraphKernelNodeGetParams_v2 = read_node;
     orion_driver.cuGraphKernelNodeSetParams_v2 = set_node;
     orion_driver.cuGraphExecKernelNodeSetParams_v2 = give_piece;
     orion_driver.cuGraphExecUpdate_v2 = update_piece;
+    orion_driver.cuGraphUpload = upload;
     orion_driver.cuGraphNodeGetType = type_of;
     orion_driver.cuFuncGetParamInfo = parameter_of;
 }
@@ -156,6 +163,37 @@ static void a_kernel_that_is_refused_updates_its_piece(void)
     MUST(cuGraphDestroy(graph));
 }
 
+/* Then the driver sets its nodes as quickly as those of an executable that was launched. */
+static void an_executable_that_is_set_and_not_launched_is_uploaded_once(void)
+{
+    struct step steps[NODES] = {0};
+    CUgraphNode nodes[NODES];
+    CUgraphExec exec;
+    uint32_t expected[2 * NODES] = {0};
+    CUgraph graph = graph_of(steps, nodes);
+    for (unsigned whole_first = 0; whole_first < 2; whole_first++) {
+        MUST(cuGraphInstantiate(&exec, graph, 0));
+        takes(exec, 6);
+        count_calls();
+        atomic_store(&policy.hp_clients, !whole_first);
+        launch(exec, steps, expected);
+        atomic_store(&policy.hp_clients, 1);
+        launch(exec, steps, expected);
+        update_to(exec, steps, 10, 0);
+        launch(exec, steps, expected);
+        CHECK(in_pieces(exec) && uploads == 0); /* an update does not depend on it */
+        for (unsigned i = 0; i < 3; i++) {
+            set_all_to(exec, nodes, steps, 20 + 10 * i);
+            CHECK(uploads == !whole_first * (i > 0));
+            launch(exec, steps, expected);
+            CHECK(in_pieces(exec) && uploads == !whole_first);
+        }
+        MUST(cuGraphExecDestroy(exec));
+        for (unsigned i = 0; i < NODES; i++) steps[i].value = 0;
+    }
+    MUST(cuGraphDestroy(graph));
+}
+
 /* The parameters of a CUkernel name no context, which means the one that is current at that time. */
 static void a_kernel_stays_in_the_context_of_its_update(void)
 {
@@ -245,6 +283,7 @@ int main(void)
     updates_cost_few_calls_and_launches_pay_once();
     a_kernel_with_another_grid_updates_its_piece();
     a_kernel_that_is_refused_updates_its_piece();
+    an_executable_that_is_set_and_not_launched_is_uploaded_once();
     a_kernel_stays_in_the_context_of_its_update();
     a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces();
     a_kernel_whose_parameters_become_unknown_reaches_the_pieces();

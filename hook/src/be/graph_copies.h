@@ -84,6 +84,8 @@ struct orion_graph_copy {
     bool waits;        /* a piece waited for what the program does after the launch, so the graph runs whole from then on */
     bool whole_again;  /* the pieces together fitted into the window, so the program's executable is launched: graph_lengths.h */
     uint32_t relapses; /* how often that executable proved longer than the window all the same */
+    bool is_set;       /* the program sets nodes of its executable, one by one */
+    bool uploaded;     /* the program's executable was launched or uploaded: see graph_pieces.c */
     bool refused;      /* pieces could not be made; the program's executable is launched until the next update */
 
     /* The last launch, for launches in several streams: see graph_pieces.c. */

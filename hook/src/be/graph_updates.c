@@ -173,6 +173,7 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
     struct orion_graph_copy *copy = following(process, exec);
     struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
     if (found != NULL && found->type == type) {
+        copy->is_set = true;
         bool differs;
         if (type == CU_GRAPH_NODE_TYPE_KERNEL && keep_arguments(process, copy, found, parameters, &differs)) return;
         uint64_t before = found->part;
@@ -211,6 +212,7 @@ void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
         orion_graph_child_set(exec, node, child);
         return;
     }
+    copy->is_set = true;
     uint64_t before = found->part;
     struct orion_relaxed relaxed = orion_capture_relax();
     changed(process, copy, found, follow_child(process, copy, found, child), before);

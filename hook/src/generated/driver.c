@@ -76,6 +76,8 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphNodeFindInClone);
     FILL(cuGraphNodeGetType);
     FILL(cuGraphNodeSetEnabled);
+    FILL(cuGraphUpload);
+    FILL(cuGraphUpload_ptsz);
     FILL(cuGreenCtxCreate);
     FILL(cuGreenCtxDestroy);
     FILL(cuGreenCtxStreamCreate);

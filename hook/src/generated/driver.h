@@ -76,6 +76,8 @@ struct orion_driver {
     __typeof__(cuGraphNodeFindInClone) *cuGraphNodeFindInClone;
     __typeof__(cuGraphNodeGetType) *cuGraphNodeGetType;
     __typeof__(cuGraphNodeSetEnabled) *cuGraphNodeSetEnabled;
+    __typeof__(cuGraphUpload) *cuGraphUpload;
+    __typeof__(cuGraphUpload) *cuGraphUpload_ptsz;
     __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
     __typeof__(cuGreenCtxDestroy) *cuGreenCtxDestroy;
     __typeof__(cuGreenCtxStreamCreate) *cuGreenCtxStreamCreate;
