@@ -1,7 +1,7 @@
 /* What nodes do: the parameters that the program has set last in its executable. The hook keeps them in the process's
- * memory. The graphs of pieces get them at the next launch in pieces, and only where they differ from what these graphs
- * have. So many updates between two launches in pieces cost one update of the pieces, and an update costs no driver call
- * but the one that reads a node.
+ * memory. Pieces get them at the next launch in pieces, and only where they differ from what the pieces have. So many
+ * updates between two launches in pieces cost one update of the pieces, and an update costs no driver call but the one that
+ * reads a node.
  *
  * A kernel's arguments are copied by their sizes (argument_layout.h). Where these are unknown, and for batches of memory
  * operations, the piece's node gets the parameters at once.

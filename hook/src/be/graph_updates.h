@@ -5,7 +5,11 @@
  * On an H200 the driver takes 65 ns a node for cuGraphExecUpdate and 150 ns to set a node, so the hook has to be as quick.
  * For cuGraphExecUpdate it reads each node of the program's graph once, and the edges, which show that the nodes are those
  * of the copy, in the same order. For a node that is set it calls the driver only if it has not seen the kernel before
- * (graph_parameters.h). */
+ * (graph_parameters.h).
+ *
+ * Rejected: to set a node only in its piece, and in the program's executable once that is launched. Each call that takes the
+ * executable, also one that the hook does not know, would then find old parameters. Rejected: to read an update's graph
+ * only at the next launch in pieces, because the program may change or destroy it before. */
 #ifndef ORION_GRAPH_UPDATES_H
 #define ORION_GRAPH_UPDATES_H
 
