@@ -53,7 +53,9 @@ struct orion_piece {
     CUgraph graph;
     CUgraphExec exec;               /* NULL: not made yet */
     struct orion_graph_copy *inner; /* the piece is a long child graph, and this is its copy; then `exec` is not used */
+    CUgraphNode lone;               /* the piece is this kernel, and can be launched as one: lone_kernel.h */
     uint32_t first, count;
+    bool searched; /* for `lone` */
     bool behind;   /* some nodes may be behind */
     bool stale;    /* parameters have changed since `exec` was made or updated */
     bool general;  /* and not only those of nodes that are due: the executable gets all parameters of `graph` */

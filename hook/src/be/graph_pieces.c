@@ -136,12 +136,20 @@ static bool are_ready(struct orion_process *process, struct orion_graph_copy *co
     return !copy->refused;
 }
 
+/* How long a piece should take at most. Where be may run beside a busy hp, a piece must fit into the window (overlap.h), so the
+ * quarter that a piece may take more (graph_order.h) must, too. */
+static uint64_t longest_piece(const struct orion_gpu *gpu)
+{
+    uint64_t window = orion_window_narrowed(gpu);
+    return orion_policy_overlaps(gpu) ? window - window / 5 : window;
+}
+
 bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)
 {
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     if (stream_record == NULL || orion_capture_records(process, stream)) return false;
     if (atomic_exchange_explicit(&copy->busy, 1, memory_order_acquire) != 0) return false;
-    uint64_t whole_ns = 0, limit = orion_window_narrowed(stream_record->gpu);
+    uint64_t whole_ns = 0, limit = longest_piece(stream_record->gpu);
     bool follows = follow_last(process, copy, stream_record, stream);
     bool needed = needs_pieces(process, copy, stream_record->gpu, &whole_ns, limit);
     if (follows && needed && are_ready(process, copy, whole_ns, limit)) return true;

@@ -1,11 +1,20 @@
 #include "core/graph_launch.h"
 
 #include "be/graph_pieces.h"
+#include "be/lone_kernel.h"
 #include "be/window.h"
 #include "core/core.h"
+#include "generated/driver.h"
 #include "learning/identity.h"
 #include "memory/graph_memory.h"
 #include "process/process.h"
+#include "streams/stream_records.h"
+
+struct pieces_launch {
+    struct orion_stream_name stream;
+    uint32_t stuck; /* orion_window_stuck() before the first piece */
+    bool kernels;   /* pieces that are one kernel are launched as kernels */
+};
 
 static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orion_stream_name stream)
 {
@@ -16,20 +25,56 @@ static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orio
     return result;
 }
 
+static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_stream_name stream)
+{
+    CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)kernel->kern;
+    struct orion_work work = {.stream = stream, .identity = ORION_IDENTITY_UNREAD, .movable = true};
+    work.launch = (struct orion_launch){function,
+                                        NULL,
+                                        kernel->gridDimX,
+                                        kernel->gridDimY,
+                                        kernel->gridDimZ,
+                                        kernel->blockDimX,
+                                        kernel->blockDimY,
+                                        kernel->blockDimZ,
+                                        kernel->sharedMemBytes};
+    orion_work_begin(&work);
+    CUresult (*CUDAAPI call)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
+                             void **) =
+        stream.per_thread && !work.elsewhere ? orion_driver.cuLaunchKernel_ptsz : orion_driver.cuLaunchKernel;
+    CUresult result = call(function, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX, kernel->blockDimY,
+                           kernel->blockDimZ, kernel->sharedMemBytes, work.elsewhere ? work.elsewhere : stream.handle,
+                           kernel->kernelParams, kernel->extra);
+    orion_work_end(&work, result);
+    return result;
+}
+
+static CUresult launch_piece(orion_graph_launcher *real, struct orion_graph_copy *copy, struct orion_piece *piece,
+                             const struct pieces_launch *how)
+{
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    bool is_stuck = orion_window_stuck() != how->stuck;
+    if (how->kernels && !is_stuck && orion_lone_kernel_of(copy, piece, &kernel)) {
+        if (launch_kernel(&kernel, how->stream) == CUDA_SUCCESS) return CUDA_SUCCESS;
+        orion_lone_kernel_refused(piece);
+    }
+    if (!orion_pieces_renewed(copy, piece)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return is_stuck ? real(piece->exec, how->stream.handle) : launch(real, piece->exec, how->stream);
+}
+
 /* Once a piece waits for the program, the pieces behind it go without waiting for the window: each would wait again. Adds the
  * number of launched pieces to *launched. */
-static CUresult launch_pieces(orion_graph_launcher *real, struct orion_graph_copy *copy, struct orion_stream_name stream,
-                              uint32_t stuck, uint32_t *launched)
+static CUresult launch_pieces(orion_graph_launcher *real, struct orion_graph_copy *copy, const struct pieces_launch *how,
+                              uint32_t *launched)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < copy->pieces && result == CUDA_SUCCESS; i++) {
         struct orion_piece *piece = &copy->piece[i];
         if (piece->inner != NULL) {
-            result = launch_pieces(real, piece->inner, stream, stuck, launched);
+            result = launch_pieces(real, piece->inner, how, launched);
             continue;
         }
-        if (!orion_pieces_renewed(copy, piece)) return CUDA_ERROR_OUT_OF_MEMORY;
-        result = orion_window_stuck() == stuck ? launch(real, piece->exec, stream) : real(piece->exec, stream.handle);
+        result = launch_piece(real, copy, piece, how);
         *launched += result == CUDA_SUCCESS;
     }
     return result;
@@ -40,9 +85,10 @@ static CUresult launch_pieces(orion_graph_launcher *real, struct orion_graph_cop
 static CUresult launch_in_pieces(struct orion_process *process, orion_graph_launcher *real, struct orion_graph_copy *copy,
                                  CUgraphExec exec, struct orion_stream_name stream)
 {
-    uint32_t stuck = orion_window_stuck(), launched = 0;
-    CUresult result = launch_pieces(real, copy, stream, stuck, &launched);
-    if (orion_window_stuck() != stuck) orion_pieces_stuck(process, copy);
+    uint32_t launched = 0;
+    struct pieces_launch how = {stream, orion_window_stuck(), orion_lone_kernels_matter(orion_stream_record_of(process, stream))};
+    CUresult result = launch_pieces(real, copy, &how, &launched);
+    if (orion_window_stuck() != how.stuck) orion_pieces_stuck(process, copy);
     if (result != CUDA_SUCCESS) {
         orion_pieces_failed(process, copy);
         if (launched == 0) result = launch(real, exec, stream);

@@ -67,6 +67,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphHostNodeGetParams);
     FILL(cuGraphHostNodeSetParams);
     FILL(cuGraphInstantiateWithFlags);
+    FILL(cuGraphKernelNodeGetAttribute);
     FILL(cuGraphKernelNodeGetParams_v2);
     FILL(cuGraphKernelNodeSetParams_v2);
     FILL(cuGraphMemcpyNodeGetParams);
@@ -84,6 +85,8 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuKernelGetFunction);
     FILL(cuKernelGetName);
     FILL(cuKernelGetParamInfo);
+    FILL(cuLaunchKernel);
+    FILL(cuLaunchKernel_ptsz);
     FILL(cuMemAdvise_v2);
     FILL(cuMemAllocManaged);
     FILL(cuMemFreeAsync);

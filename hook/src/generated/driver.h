@@ -67,6 +67,7 @@ struct orion_driver {
     __typeof__(cuGraphHostNodeGetParams) *cuGraphHostNodeGetParams;
     __typeof__(cuGraphHostNodeSetParams) *cuGraphHostNodeSetParams;
     __typeof__(cuGraphInstantiateWithFlags) *cuGraphInstantiateWithFlags;
+    __typeof__(cuGraphKernelNodeGetAttribute) *cuGraphKernelNodeGetAttribute;
     __typeof__(cuGraphKernelNodeGetParams_v2) *cuGraphKernelNodeGetParams_v2;
     __typeof__(cuGraphKernelNodeSetParams_v2) *cuGraphKernelNodeSetParams_v2;
     __typeof__(cuGraphMemcpyNodeGetParams) *cuGraphMemcpyNodeGetParams;
@@ -84,6 +85,8 @@ struct orion_driver {
     __typeof__(cuKernelGetFunction) *cuKernelGetFunction;
     __typeof__(cuKernelGetName) *cuKernelGetName;
     __typeof__(cuKernelGetParamInfo) *cuKernelGetParamInfo;
+    __typeof__(cuLaunchKernel) *cuLaunchKernel;
+    __typeof__(cuLaunchKernel) *cuLaunchKernel_ptsz;
     __typeof__(cuMemAdvise_v2) *cuMemAdvise_v2;
     __typeof__(cuMemAllocManaged) *cuMemAllocManaged;
     __typeof__(cuMemFreeAsync) *cuMemFreeAsync;
