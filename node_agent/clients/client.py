@@ -58,6 +58,9 @@ class Client:
     """ The same by the driver's last answer alone; None: there was none. """
     listed_mib: int = 0
     """ What the driver has listed for the process, in MiB, when it last listed anything: not while it is parked. """
+    before_lowering: tuple[int, int] = 0, 0
+    """ What it held within the limit before the limit was lowered, in MiB, and when (monotonic ns); 0: the driver has
+    said since what it holds. """
     is_parked: bool = False
     """ be: its memory is not on the GPU, so it wants no GPU time. """
     park_problem: tuple[str, str] | None = None
@@ -139,6 +142,11 @@ class Client:
         if self.busy_descriptor >= 0:
             descriptors.close([self.busy_descriptor])
             self.busy_descriptor = -1
+
+
+def proven_mib(client: Client) -> int:
+    """Return what a client surely holds of the device, in MiB, whatever its limit is now."""
+    return max(client.listed_mib, client.before_lowering[0])
 
 
 def held_mib(client: Client) -> int:

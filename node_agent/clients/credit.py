@@ -56,6 +56,8 @@ class Credit:
         """ What a context takes: the least that the driver held for clients that were no longer young. """
         self._listed: Collection[int] = ()
         """ The processes that the driver has last said to hold memory. """
+        self._asked_ns = 0
+        """ When the driver was last asked. """
 
     def joined(self, client: Client) -> None:
         """Give a client its first credit. Call this before it can have the slot's page."""
@@ -130,6 +132,7 @@ class Credit:
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
+        self._asked_ns = time.monotonic_ns()
         for client in self._shared_gpu.clients.values():
             client.said_mib = client.record.memory_mib
 
@@ -150,6 +153,8 @@ class Credit:
             said, listed = max(client.said_mib, client.record.memory_mib), -(-holds // _MIB)
             if listed:
                 client.listed_mib = listed
+            if client.before_lowering[1] < self._asked_ns:
+                client.before_lowering = 0, 0
             now = max(0, listed - said)
             before, client.last_uncounted_mib = client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
@@ -162,6 +167,15 @@ class Credit:
             least = min(contexts)
             self._context_mib = min(least, _MOST_CONTEXT_MIB) if least >= _LEAST_CONTEXT_MIB else 0
         self.look()
+
+    def changes(self, slot: Slot, limit_bytes: int) -> None:
+        """Note what the clients of a slot hold within its limit, if the limit becomes lower. Call this before that."""
+        clients, before = self._shared_gpu.of_slot(slot), slot.grant.memory_limit_bytes
+        most = min(before or self._shared_gpu.gpu.memory_bytes, self._shared_gpu.gpu.memory_bytes)
+        if 0 < limit_bytes < most and sum(map(held_mib, clients)) * _MIB <= most:
+            now = time.monotonic_ns()
+            for client in clients:
+                client.before_lowering = held_mib(client), now
 
     def look(self) -> None:
         """Look at each slot with a limit (`look_at`)."""

@@ -224,6 +224,7 @@ class Joining:
             client.stale = before.sent | before.stale
             client.returned, client.joined_ns = before.returned, before.joined_ns
             client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
+            client.listed_mib, client.before_lowering = before.listed_mib, before.before_lowering
         else:
             self._shared_gpu.awaited.pop(hello.client_index)
             client.returned = True

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orion.node_agent.clients.client import Client, held_mib
+from orion.node_agent.clients.client import Client, held_mib, proven_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.slots.slot import Slot
 
@@ -22,10 +22,11 @@ class Member(NamedTuple):
     def held(self) -> int:
         """What its processes hold of the GPU, in bytes, the driver's own included.
 
-        What they say beyond their limit counts as far as the driver has listed it: the limit may have been lowered.
+        What they say beyond their limit counts as far as they held it before the limit was lowered, or the driver has
+        listed it.
         """
         said, most = min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients)), self.most
-        return said if said <= most else max(most, min(said, sum(each.listed_mib for each in self.clients) * _MIB))
+        return said if said <= most else max(most, min(said, sum(map(proven_mib, self.clients)) * _MIB))
 
     @property
     def most(self) -> int:

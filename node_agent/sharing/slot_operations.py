@@ -124,6 +124,7 @@ class SlotOperations:
             if len(shared_gpu.slots) >= SLOTS_MAX:
                 raise Conflict(f"GPU {uuid} has {SLOTS_MAX} slots already")
             slot = self.make(gpu, name, role, permanent=False)
+        gpu.joining.credit.changes(slot, memory_limit_bytes)
         slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
         slot.share_memory(memory_sharing or MemorySharing())
         gpu.joining.credit.look_at(slot)
@@ -198,6 +199,8 @@ class SlotOperations:
         """
         gpu = self._saved.find(uuid)
         slot = gpu.shared_gpu.slot(name)
+        if memory_limit_bytes is not None:
+            gpu.joining.credit.changes(slot, memory_limit_bytes)
         changed = slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
         if changed | (memory_sharing is not None and slot.share_memory(memory_sharing)):
             gpu.joining.credit.look_at(slot)

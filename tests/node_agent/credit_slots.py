@@ -37,6 +37,7 @@ class Slots:
         grant = SimpleNamespace(memory_limit_bytes=LIMIT * MIB)
         self.slot: Any = SimpleNamespace(name="be-0", page=agent_pages.GrantPage("GPU-1"), grant=grant)
         self.slots, self.clients, self.awaited = {"be-0": self.slot}, dict[int, Any](), dict[int, Any]()
+        self.gpu = SimpleNamespace(memory_bytes=40 * LIMIT * MIB)
         self.credit = Credit(self)  # type: ignore[arg-type]
 
     def of_slot(self, slot: object) -> list[Any]:
@@ -48,6 +49,7 @@ class Slots:
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
             keeps_credit=True, returned=False, joined_ns=0, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
+            listed_mib=0, before_lowering=(0, 0),
         )  # fmt: skip
         self.clients[index] = client
         self.credit.joined(client)  # type: ignore[arg-type]

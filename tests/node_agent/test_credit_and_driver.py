@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from orion.hook.join import CreditAnswer
+from orion.node_agent.clients.client import proven_mib
 from orion.node_agent.processes.liveness import Program
 from tests.node_agent.credit_slots import LIMIT, MIB, Slots, says
 from tests.waiting import eventually
@@ -184,3 +185,31 @@ def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_re
         says(slots, 130)
     assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
     assert slots.join(0).uncounted_mib == 30
+
+
+def test_what_was_held_before_the_limit_was_lowered_counts_until_the_driver_has_said_what_is_held_since() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    says(slots, 110)
+    slots.give(client, LIMIT, 400)  # it grows after the driver's answer
+    slots.credit.asks()  # and the driver is asked again, but has not answered yet
+    for limit in (300, 200):
+        slots.credit.changes(slots.slot, limit * MIB)
+        slots.slot.grant.memory_limit_bytes = limit * MIB
+    client.record.held = [401]  # beyond its limit: nobody believes this one
+    assert proven_mib(client) == 400 + 10
+    slots.credit.answered({os.getpid(): 110 * MIB})
+    assert proven_mib(client) == 400 + 10
+    says(slots, 390)
+    assert proven_mib(client) == 390
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 200), (LIMIT, LIMIT), (200, 300), (LIMIT, 0)])
+def test_what_is_beyond_the_limit_or_does_not_go_beyond_it_by_the_change_is_not_believed(
+    before: int, after: int
+) -> None:
+    slots = Slots()
+    slots.slot.grant.memory_limit_bytes = before * MIB
+    client = slots.join(400)
+    slots.credit.changes(slots.slot, after * MIB)
+    assert proven_mib(client) == 0

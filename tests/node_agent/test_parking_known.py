@@ -27,7 +27,11 @@ def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
         gpu=GPU, grant=SimpleNamespace(memory_limit_bytes=limit), memory_sharing=MemorySharing(), parking=SlotParking()
     )
     client: Any = Stub(
-        record=SimpleNamespace(memory_mib=held_mib), uncounted_mib=0, listed_mib=listed_mib, process_id=1
+        record=SimpleNamespace(memory_mib=held_mib),
+        uncounted_mib=0,
+        listed_mib=listed_mib,
+        before_lowering=(0, 0),
+        process_id=1,
     )
     return Present("pod a/b", Known(0, here_seconds=YOUNG_SECONDS), [Member(gpu, slot, (client,), False)])
 
