@@ -259,7 +259,7 @@ class RecordPage(LittleEndianStructure):
         ("credit_epoch", c_uint64),
         ("parking", c_uint64),
         ("parking_since_ns", c_uint64),
-        ("parked_bytes", c_uint64),
+        ("retired", c_uint64),
         ("unused", c_uint8 * 3344),
     ]
 

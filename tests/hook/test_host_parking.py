@@ -81,7 +81,7 @@ def test_a_parked_process_holds_nothing_and_computes_on_when_it_is_back(parking:
     for _ in range(3):
         parking.leaves(be)
         assert parking.free_mib >= before + HELD
-        assert record_word(be, "parked_bytes") == HELD * MIB
+        assert record_word(be, "memory_bytes") == HELD * MIB, "the agent keeps so much for it"
         be.send("run 2 100")
         assert not be.heard_something(0.05)
         parking.wish(False)

@@ -155,7 +155,6 @@ class Tenant(ProtocolClient):
         if todo is None or todo is self.stops_before:
             return
         if todo is ParkingState.PARKED:
-            self.record.set(layout.RecordPage, "parked_bytes", self.mib * MIB)
             assert self.card.hold(self, 0)
         if state is ParkingState.RETURNING and not self.card.hold(self, self.mib):
             self.card.lost += 1

@@ -108,7 +108,7 @@ def test_who_cannot_come_back_is_reported_as_lost(cards: Cards) -> None:
 @pytest.mark.parametrize("word", [2**64 - 1, 0xFF, 0x0001_0000_0000_0002, 0xFFFF_FFFF_0000_0002, 0x0000_0001_FFFF_FF04])
 def test_words_that_mean_nothing_harm_only_their_writer(cards: Cards, word: int) -> None:
     hp, hostile, leaves = cards.hp(3500), cards.be("be-0", 500), cards.be("be-1", 4000).obey()
-    for name, value in (("parking", word), ("parking_since_ns", 2**64 - 1), ("parked_bytes", 2**64 - 1)):
+    for name, value in (("parking", word), ("parking_since_ns", 2**64 - 1)):
         hostile.record.set(layout.RecordPage, name, value)
     assert wait_for_room(hp, 3500 * MIB) is CreditAnswer.YES
     leaves.reaches(ParkingState.PARKED)

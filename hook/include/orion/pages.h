@@ -204,7 +204,7 @@ struct orion_record_page {
     _Atomic uint64_t credit_epoch;        /* of the grant page whose credit the client keeps to; written after memory_bytes */
     _Atomic uint64_t parking;             /* be: orion_pack_parking: its answer to the grant's `park`; 0: never asked */
     _Atomic uint64_t parking_since_ns;    /* be: since when it is in that state */
-    _Atomic uint64_t parked_bytes;        /* be: what it held on this GPU when it left; written before `parking` says PARKED */
+    uint64_t retired;                     /* 0; earlier hooks of layout 5 write it, so no layout before 7 may use it */
     uint8_t unused[3344];
 };
 

@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "memory/memory.h"
 #include "parking/steps.h"
 #include "process/gpu.h"
 #include "process/parking_wish.h"
@@ -36,8 +35,6 @@ static void say(struct orion_process *process, enum orion_parking_state state, s
         struct orion_gpu *gpu = &process->gpus[i];
         uint32_t number = atomic_load(&orion_parking(process)->answered[i]);
         if (atomic_load(&gpu->role) != ORION_ROLE_BE) continue;
-        uint64_t parked = state == ORION_PARKING_PARKED ? orion_memory(process)->used[gpu->device % (CUdevice)ORION_GPUS] : 0;
-        atomic_store(&gpu->record->parked_bytes, parked);
         atomic_store(&gpu->record->parking_since_ns, orion_now());
         atomic_store(&gpu->record->parking, orion_pack_parking(number, (uint32_t)outcome.result, outcome.reason, state));
     }
