@@ -121,11 +121,22 @@ def why_it_stays(slot: Slot) -> str:
     return "start its program with `orion run --park`, or set spec.memory.oversubscribe: park in its GPUShare"
 
 
-def problem(client: Client, verdict: Verdict, retry_seconds: float) -> tuple[str, str] | None:
-    """Return a client's condition, as a reason and a message for people; None: nothing is wrong."""
+def problem(client: Client, verdict: Verdict, retry_seconds: float, was_asked: bool) -> tuple[str, str] | None:
+    """Return a client's condition, as a reason and a message for people; None: nothing is wrong.
+
+    Args:
+        client: of a be slot.
+        verdict: what it does.
+        retry_seconds: after how long a tenant that did not leave is asked again.
+        was_asked: its tenant shall leave, or has refused that a short time ago.
+    """
     answer = client.record.parking
     result = f" (CUDA error {answer.result})" if answer.result else ""
-    again = f"it is asked again after {retry_seconds:g} s"
+    again = (
+        f"it is asked again after {retry_seconds:g} s"
+        if was_asked
+        else "it is asked to leave when others need the room"
+    )
     later = f"it is asked again when it goes on, but not within {retry_seconds:g} s"
     if verdict is Verdict.LOST:
         return "ParkLost", (

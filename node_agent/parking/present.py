@@ -178,8 +178,9 @@ class Present:
         """Keep what a client has refused until it is asked again, although it may run on at once."""
         for client in self.known.problems.keys() - self.verdicts.keys():
             del self.known.problems[client]
+        was_asked = self.is_asked or self.known.is_refusing(now)
         for client, found in self.verdicts.items():
-            said = problem(client, found, retry_seconds)
+            said = problem(client, found, retry_seconds, was_asked)
             if said is not None:
                 if self.known.problems.get(client, ("", ""))[0] != said[0]:
                     self.known.happened.append((COUNTED[said[0]], 0.0))

@@ -89,6 +89,22 @@ def test_who_says_that_it_has_left_and_has_not_is_found_out(cards: Cards) -> Non
     assert liar.park == 2
 
 
+def test_who_says_that_its_memory_is_lost_and_was_not_asked_is_not_said_to_be_asked_again(cards: Cards) -> None:
+    liar = cards.be("be-0", 3000)
+    cards.card.lists(os.getpid(), 3000)
+    liar.answer(ParkingState.LOST)
+
+    def says(sentence: str) -> None:
+        eventually(lambda: sentence in cards.conditions("be-0").get("ParkRefused", ""), sentence)
+
+    says("it is asked to leave when others need the room")
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        says("it is asked again after 4 s")
+        administrator.park_slot(GPU, "be-0", away=False)
+    says("it is asked to leave when others need the room")
+
+
 def test_who_cannot_come_back_is_reported_as_lost(cards: Cards) -> None:
     tenant = cards.be("be-0", 3000)
     with cards.administrator() as administrator:
