@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from orion.bench import scenario_files
+from orion.node_agent.clients.credit import EXTRA_MIB
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Gib = Annotated[float, Field(ge=0.0625, le=1024)]
@@ -164,8 +165,8 @@ class CreditRequests(Setting):
     kind: Literal["credit"]
     limit_gib: Gib
     requests: int = Field(ge=1, le=10_000)
-    block_mib: int = Field(default=72, ge=65)
-    """ Size of an allocation: more than the 64 MiB that a client gets beyond what it asks for. """
+    block_mib: int = Field(default=EXTRA_MIB + 8, gt=EXTRA_MIB)
+    """ Size of an allocation: more than a client gets beyond what it asks for, so that each one needs an answer. """
     every_seconds: Seconds = 0.01
 
     @model_validator(mode="after")

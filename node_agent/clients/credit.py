@@ -37,7 +37,7 @@ _LEAST_CONTEXT_MIB, _MOST_CONTEXT_MIB = 16, 1024
 is what a process hides: it must not keep later ones from allocating. """
 _LOOKS = 16
 """ At so many processes that have left a slot the agent looks at a time; the others come next. """
-_EXTRA_MIB = 64
+EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
 
@@ -108,11 +108,11 @@ class Credit:
         rest = most - sum(map(_held, others))
         if rest + sum(spare.values()) < mib:
             return CreditAnswer.NO
-        _lower(spare, mib - rest, mib + _EXTRA_MIB - rest)
+        _lower(spare, mib - rest, mib + EXTRA_MIB - rest)
         rest = most - sum(map(_held, others))  # others may have spent some just before their credit was lowered
         if rest < mib:
             return CreditAnswer.LATER
-        slot.page.set_credit(client.key[0], min(rest, max(mib + _EXTRA_MIB, slot.page.credit(client.key[0]))))
+        slot.page.set_credit(client.key[0], min(rest, max(mib + EXTRA_MIB, slot.page.credit(client.key[0]))))
         return CreditAnswer.YES
 
     @property
