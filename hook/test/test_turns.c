@@ -12,6 +12,7 @@
 #include "system/system.h"
 
 #define MS ORION_MILLISECOND
+#define MOST (2500 * ORION_MICROSECOND) /* of patience */
 #define CHECKS 200u
 
 static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
@@ -172,19 +173,37 @@ static void a_client_that_stays_away_becomes_less_patient(void)
     CHECK(patience_after(ORION_SECOND) > 400 * ORION_MICROSECOND); /* once is not enough */
     for (unsigned i = 0; i < 20; i++) patience_after(ORION_SECOND);
     CHECK(patience_after(ORION_SECOND) == 250 * ORION_MICROSECOND);
-    for (unsigned i = 0; patience_after(0) < 8 * MS; i++) CHECK(i < 10000);
+    for (unsigned i = 0; patience_after(0) < MOST; i++) CHECK(i < 10000);
     for (unsigned i = 0; i < 4; i++) patience_after(20 * MS); /* a pause that no patience would have bridged */
     CHECK(patience_after(20 * MS) <= 500 * ORION_MICROSECOND);
+}
+
+/* It hands back if the pause is longer than its patience. */
+static uint64_t patience_after_a_pause(uint64_t pause_ns)
+{
+    uint64_t patience = atomic_load(&orion_be(&gpu)->patience_ns);
+    return pause_ns > patience ? patience_after(pause_ns - patience) : patience;
+}
+
+static void what_a_pause_teaches_does_not_depend_on_earlier_pauses(void)
+{
+    struct orion_be *be = orion_be(&gpu);
+    for (uint64_t pause = 3 * MS; pause <= 20 * MS; pause += MS)
+        for (uint64_t patience = 250 * ORION_MICROSECOND; patience <= MOST; patience *= 2) {
+            atomic_store(&be->patience_ns, patience);
+            for (unsigned i = 0; i < 10; i++) patience_after_a_pause(pause);
+            CHECK(patience_after_a_pause(pause) <= 500 * ORION_MICROSECOND);
+        }
 }
 
 /* Else it would never hand a turn back again, and so learn nothing. */
 static void a_turn_that_ends_meanwhile_makes_less_patient(void)
 {
     struct orion_be *be = orion_be(&gpu);
-    for (unsigned i = 0; i == 0 || atomic_load(&be->patience_ns) == 8 * MS; i++) {
+    for (unsigned i = 0; i == 0 || atomic_load(&be->patience_ns) == MOST; i++) {
         uint64_t now = orion_now();
-        atomic_store(&be->patience_ns, 8 * MS);
-        plan(now - MS, now + 5 * MS, now + 50 * ORION_SECOND, now + 51 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
+        atomic_store(&be->patience_ns, MOST);
+        plan(now - MS, now + 2 * MS, now + 50 * ORION_SECOND, now + 51 * ORION_SECOND, 100 * ORION_SECOND, UINT64_MAX);
         orion_turns_idle(&gpu);
         CHECK(i < 1000);
     }
@@ -241,6 +260,7 @@ int main(void)
     a_new_plan_wakes();
     memory_that_moves_makes_a_client_patient();
     a_client_that_stays_away_becomes_less_patient();
+    what_a_pause_teaches_does_not_depend_on_earlier_pauses();
     a_turn_that_ends_meanwhile_makes_less_patient();
     at_the_end_of_a_turn_the_next_one_is_handed_back();
     to_ask_again_says_nothing_new();

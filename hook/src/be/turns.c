@@ -10,14 +10,15 @@
 #define WORTH_NS ORION_MILLISECOND /* with less than this left, a turn is not handed back */
 #define AGAIN_NS (50 * ORION_MILLISECOND)
 #define IDLE_POLL_NS (50 * ORION_MICROSECOND)
-/* How long a client is idle before it hands its turn back. To do so in vain costs two changes of contexts, 0.3 ms or more. So a
- * client that comes back soon after becomes more patient at once, and one that often stays away becomes less patient by
- * and by: with pauses of both kinds it keeps its turns. */
+/* How long a client is idle before it hands its turn back. To do so costs two changes of contexts, 0.3 ms or more, and the
+ * client waits for its next turn. So it shall keep its turn in pauses that are shorter than the most, and hand it back soon in
+ * longer ones: a shorter pause makes it more patient at once, a longer one less patient by and by. Whether a pause was long is
+ * judged by all of it, not by what came after the client was patient in vain: else patience that was learnt from short pauses
+ * would grow with longer ones, until it outlasts them and nothing is learnt any more. */
 #define PATIENCE_NS (500 * ORION_MICROSECOND)
 #define PATIENCE_LEAST_NS (250 * ORION_MICROSECOND)
-#define PATIENCE_MOST_NS (8 * ORION_MILLISECOND)
+#define PATIENCE_MOST_NS (2500 * ORION_MICROSECOND)
 #define PATIENCE_FADE 8u
-#define SOON 4u /* times its patience, and never longer than the most: to wait longer would not have helped */
 #define FOR_GOOD UINT64_MAX
 #define PAGES_PART \
     4u /* memory that moves would come back for the next turn: a client is idle for this part of the time that takes */
@@ -46,8 +47,8 @@ static uint64_t learnt_patience(const struct orion_gpu *gpu)
 
 static void learn_patience(struct orion_gpu *gpu, uint64_t away_ns)
 {
-    uint64_t patience = learnt_patience(gpu), soon = SOON * (patience > PATIENCE_NS ? patience : PATIENCE_NS);
-    if (away_ns < soon && away_ns < PATIENCE_MOST_NS) patience *= 2;
+    uint64_t patience = learnt_patience(gpu);
+    if (away_ns < PATIENCE_MOST_NS - patience) patience *= 2; /* the pause was shorter than the most */
     else patience -= patience > PATIENCE_NS ? patience / 2 : patience / PATIENCE_FADE;
     patience = patience < PATIENCE_LEAST_NS ? PATIENCE_LEAST_NS : patience > PATIENCE_MOST_NS ? PATIENCE_MOST_NS : patience;
     atomic_store_explicit(&orion_be(gpu)->patience_ns, patience, memory_order_relaxed);

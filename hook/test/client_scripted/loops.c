@@ -24,6 +24,17 @@ double loop(const struct arguments *at)
     return (double)iterations;
 }
 
+double pausing(const struct arguments *at)
+{
+    long iterations = 0;
+    const struct arguments none = {0};
+    for (uint64_t end = now() + (uint64_t)(at->a * 1e9); now() < end; iterations++) {
+        if (launch((uint64_t)at->b, 0) != CUDA_SUCCESS || synchronise(&none) != CUDA_SUCCESS) break;
+        sleep_until(now() + (uint64_t)(at->c * 1e3));
+    }
+    return (double)iterations;
+}
+
 double stamps(const struct arguments *at)
 {
     long count = 0;

@@ -22,6 +22,7 @@
  *                          2 cuCtxSetLimit for the stack; 3 loads it as a library, and launches it
  *   future [WAY]           looks up a function of a newer driver by cuGetProcAddress, or by dlsym if WAY is 1; calls it
  *   loop SECONDS US K      closed loop: K kernels of US, synchronise; RESULT: iterations; MORE: CPU seconds
+ *   pausing SECONDS US P   closed loop: a kernel of US, synchronise, sleep for P us; RESULT: iterations
  *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: start and synchronise of each
  *   flood SECONDS US       closed loop without any synchronise; RESULT: launches
  *   serve N US GAP_US K    N requests every GAP_US, each K kernels of US and a synchronise; RESULT: N; MORE:
@@ -119,6 +120,7 @@ static const struct {
     {"code", call_for_code},
     {"future", future},
     {"loop", loop},
+    {"pausing", pausing},
     {"stamps", stamps},
     {"flood", flood},
     {"serve", serve},

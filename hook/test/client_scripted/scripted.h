@@ -46,7 +46,7 @@ command mute, make_graph, play, written, own_launches, unmake;
 /* -- loops.c: work for a while; lifetimes.c: streams and contexts; allocations.c: device memory; processes.c: what a process
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 
-command loop, stamps, flood, serve, threads, handshake;
+command loop, pausing, stamps, flood, serve, threads, handshake;
 command streams, crowd, reset, retain, another_context;
 command allocate, allocate_many, is_managed, share_last, free_last, unmap, copy_in, information, total_memory;
 
