@@ -195,7 +195,8 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"orion_stream_ending({handle});"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
-        "ends_code": (["orion_code_ending();"], []),
+        "ends_module": (["orion_module_ending();"], []),
+        "ends_library": (["orion_library_ending();"], []),
         "makes_graph": (
             [],
             [*on_success(f"orion_graph_launch_made({handle})"), *on_success(f"orion_graph_copy_made({handle})")],
@@ -234,8 +235,13 @@ def _about_stream(function: Function, declaration: Declaration) -> list[str]:
     return [f"return {real(function)};"]
 
 
+def _of_module(declaration: Declaration) -> str:
+    return f"ORION_CODE_OF_MODULE, {declaration.calls.get('once', 'NULL, NULL')}"
+
+
 def _quiet(function: Function, declaration: Declaration) -> list[str]:
-    looked_up = declaration.calls.get("once", "NULL, NULL")
+    of_library = declaration.calls.get("once_in_library")
+    looked_up = f"ORION_CODE_OF_LIBRARY, {of_library}" if of_library else _of_module(declaration)
     return [
         "struct orion_quiet quiet;",
         f"orion_quiet_begin(&quiet, {looked_up});",

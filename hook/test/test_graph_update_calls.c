@@ -242,7 +242,7 @@ static void a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces(void)
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && gives == 0 && updates == 0);
-    orion_code_ending();
+    orion_module_ending();
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && gives == NODES);
@@ -263,7 +263,7 @@ static void a_kernel_whose_parameters_become_unknown_reaches_the_pieces(void)
     launch(exec, steps, expected);
     set_all_to(exec, nodes, steps, 10);
     orion_driver.cuFuncGetParamInfo = NULL;
-    orion_code_ending();
+    orion_module_ending();
     steps[0].value = 30;
     set_by_type(exec, nodes[0], &steps[0], 0);
     launch(exec, steps, expected);

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "be/quiet.h"
 #include "core/core.h"
+#include "core/lifetimes.h"
 #include "fake_driver.h"
 #include "interposition/launched.h"
 #include "learning/durations.h"
@@ -98,6 +100,30 @@ static void unloaded_code_is_asked_about_again(void)
     CHECK(key(function(3)).name == orion_hash_name("kernel_1_3"));
     atomic_store(&generation, 0);
     orion_kernels_forget(orion_kernels(process));
+}
+
+static CUresult CUDAAPI is_loaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    if ((uintptr_t)function >= KERNELS) return CUDA_ERROR_INVALID_HANDLE;
+    *state = (uintptr_t)function % 128 == 64 ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    return CUDA_SUCCESS;
+}
+
+static bool has_loaded(uint64_t i) { return orion_quiet_has_loaded(process, &process->gpus[0], library_kernel(i)); }
+
+static void what_a_library_has_loaded_is_there_until_a_library_is_unloaded(void)
+{
+    CHECK(orion_kernel_loading(library_kernel(1)) == ORION_LOADING_UNKNOWN);
+    orion_driver.cuFuncIsLoaded = is_loaded;
+    CHECK(orion_kernel_loading(function(1)) == ORION_IS_LOADED && orion_kernel_loading(function(2)) == ORION_NOT_LOADED);
+    CHECK(orion_kernel_loading(library_kernel(1)) == ORION_OF_LIBRARY && !has_loaded(1));
+    orion_quiet_loads(process, &process->gpus[0], library_kernel(1));
+    CHECK(has_loaded(1) && !has_loaded(2) && !orion_quiet_has_loaded(process, &process->gpus[1], library_kernel(1)));
+    orion_module_ending();
+    CHECK(has_loaded(1));
+    orion_library_ending();
+    CHECK(!has_loaded(1));
+    orion_driver.cuFuncIsLoaded = NULL;
 }
 
 static void a_kernel_without_a_name_is_its_handle(void)
@@ -231,6 +257,7 @@ int main(void)
     orion_driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = occupancy;
     either_kind_of_handle_is_one_kernel();
     unloaded_code_is_asked_about_again();
+    what_a_library_has_loaded_is_there_until_a_library_is_unloaded();
     a_kernel_without_a_name_is_its_handle();
     many_kernels_are_bounded_and_right();
     facts_come_before_the_first_sample();

@@ -52,9 +52,13 @@ static bool is_new_kernel(struct orion_process *process, struct orion_stream_rec
 {
     if (work->identity != ORION_IDENTITY_UNREAD || work->launch.graph != NULL) return false;
     if (orion_kernel_is_known(orion_kernels(process), work->launch.function)) return false;
-    if (!orion_quiet_matters(process, stream_record->gpu) || orion_kernel_is_loaded(work->launch.function)) return false;
-    orion_quiet_wait(process, stream_record);
-    return true;
+    enum orion_loading loading = orion_kernel_loading(work->launch.function);
+    if (loading == ORION_IS_LOADED) return false;
+    if (loading == ORION_OF_LIBRARY && orion_quiet_has_loaded(process, stream_record->gpu, work->launch.function)) return false;
+    bool waits = orion_quiet_matters(process, stream_record->gpu);
+    if (waits) orion_quiet_wait(process, stream_record);
+    if (loading == ORION_OF_LIBRARY) orion_quiet_loads(process, stream_record->gpu, work->launch.function);
+    return waits;
 }
 
 /* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */

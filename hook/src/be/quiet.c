@@ -54,21 +54,45 @@ static _Atomic uint64_t *place_of(struct orion_process *process, uint64_t lookup
     return &orion_lookups(process)->loaded[lookup & (ORION_LOOKUPS - 1)];
 }
 
-static uint64_t lookup_of(struct orion_process *process, const struct orion_gpu *gpu, const void *handle, const char *name)
+/* Never forgotten too late: a handle of a library is free for another one only after a library was unloaded. */
+static uint64_t lookup_of(struct orion_process *process, const struct orion_gpu *gpu, enum orion_code_owner owner,
+                          const void *handle, const char *name)
 {
-    uint64_t of_name = name != NULL ? orion_hash_name(name) : 0;
-    return orion_mix(orion_kernel_word(orion_kernels(process), handle) + of_name) ^ orion_hash_handle(gpu);
+    struct orion_kernels *kernels = orion_kernels(process);
+    uint64_t epoch = atomic_load(owner == ORION_CODE_OF_LIBRARY ? &kernels->libraries : &kernels->epoch);
+    uint64_t word = (uint64_t)(uintptr_t)handle ^ (epoch << 48), of_name = name != NULL ? orion_hash_name(name) : 0;
+    return orion_mix(word + of_name + owner) ^ orion_hash_handle(gpu);
 }
 
-void orion_quiet_begin(struct orion_quiet *quiet, const void *handle, const char *name)
+static bool has_loaded(struct orion_process *process, uint64_t lookup)
+{
+    return atomic_load_explicit(place_of(process, lookup), memory_order_relaxed) == lookup;
+}
+
+static void note_loaded(struct orion_process *process, uint64_t lookup)
+{
+    atomic_store_explicit(place_of(process, lookup), lookup, memory_order_relaxed);
+}
+
+bool orion_quiet_has_loaded(struct orion_process *process, const struct orion_gpu *gpu, const void *kernel)
+{
+    return has_loaded(process, lookup_of(process, gpu, ORION_CODE_OF_LIBRARY, kernel, NULL));
+}
+
+void orion_quiet_loads(struct orion_process *process, const struct orion_gpu *gpu, const void *kernel)
+{
+    note_loaded(process, lookup_of(process, gpu, ORION_CODE_OF_LIBRARY, kernel, NULL));
+}
+
+void orion_quiet_begin(struct orion_quiet *quiet, enum orion_code_owner owner, const void *handle, const char *name)
 {
     *quiet = (struct orion_quiet){NULL, 0};
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, (struct orion_stream_name){NULL, false});
     if (stream_record == NULL) return;
-    uint64_t lookup = handle != NULL ? lookup_of(process, stream_record->gpu, handle, name) : 0;
-    if (lookup != 0 && atomic_load_explicit(place_of(process, lookup), memory_order_relaxed) == lookup) return;
+    uint64_t lookup = handle != NULL ? lookup_of(process, stream_record->gpu, owner, handle, name) : 0;
+    if (lookup != 0 && has_loaded(process, lookup)) return;
     quiet->lookup = lookup;
     if (!orion_quiet_matters(process, stream_record->gpu)) return;
     quiet->gpu = stream_record->gpu;
@@ -79,6 +103,5 @@ void orion_quiet_begin(struct orion_quiet *quiet, const void *handle, const char
 void orion_quiet_end(const struct orion_quiet *quiet, CUresult result)
 {
     if (quiet->gpu != NULL) atomic_fetch_sub(&orion_be(quiet->gpu)->quiet, 1);
-    if (quiet->lookup == 0 || result != CUDA_SUCCESS) return;
-    atomic_store_explicit(place_of(orion_the_process, quiet->lookup), quiet->lookup, memory_order_relaxed);
+    if (quiet->lookup != 0 && result == CUDA_SUCCESS) note_loaded(orion_the_process, quiet->lookup);
 }

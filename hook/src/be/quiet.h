@@ -30,12 +30,19 @@ struct orion_quiet {
     uint64_t lookup;       /* what a look-up has loaded if it succeeds; 0: nothing that it has not loaded before */
 };
 /* handle: of a look-up, which loads code the first time only; NULL: the call is none. Libraries repeat look-ups: PyTorch asks for the
- * function of a kernel at every eighth launch of some models. name: what is looked up; NULL: the handle alone says it. */
-void orion_quiet_begin(struct orion_quiet *quiet, const void *handle, const char *name);
+ * function of a kernel at every eighth launch of some models. name: what is looked up; NULL: the handle alone says it.
+ * owner: what the handle belongs to. After a module was unloaded, what libraries have loaded is still there. */
+enum orion_code_owner { ORION_CODE_OF_MODULE = 0, ORION_CODE_OF_LIBRARY = 1 };
+void orion_quiet_begin(struct orion_quiet *quiet, enum orion_code_owner owner, const void *handle, const char *name);
 void orion_quiet_end(const struct orion_quiet *quiet, CUresult result);
 
-/* What look-ups have loaded: hashes of handle, name, GPU and the epoch of kernels.h. One may replace another; then the other's
- * next look-up counts as its first. */
+/* For a launch of a library's kernel: whether an earlier launch or look-up has loaded its code. The second function notes that this
+ * one does. */
+bool orion_quiet_has_loaded(struct orion_process *process, const struct orion_gpu *gpu, const void *kernel);
+void orion_quiet_loads(struct orion_process *process, const struct orion_gpu *gpu, const void *kernel);
+
+/* What look-ups and first launches have loaded: hashes of handle, name, GPU, and the epoch of kernels.h for what may be unloaded.
+ * One may replace another; then the other's next look-up counts as its first. */
 #define ORION_LOOKUPS 4096u /* a power of two */
 struct orion_lookups { _Atomic uint64_t loaded[ORION_LOOKUPS]; };
 ORION_PART(lookups)

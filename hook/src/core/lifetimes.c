@@ -205,7 +205,13 @@ void orion_stream_ending(CUstream stream)
 }
 
 /* After an unload, the same handle may name another kernel. */
-void orion_code_ending(void)
+void orion_module_ending(void)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) orion_kernels_forget_module(orion_kernels(process));
+}
+
+void orion_library_ending(void)
 {
     struct orion_process *process = orion_process_if_managed();
     if (process != NULL) orion_kernels_forget(orion_kernels(process));

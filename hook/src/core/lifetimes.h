@@ -18,7 +18,8 @@ bool orion_primary_releasing(CUdevice device);
 
 void orion_context_ended(void);            /* after the driver's call */
 void orion_stream_ending(CUstream stream); /* before cuStreamDestroy */
-void orion_code_ending(void);              /* before a module or a library is unloaded */
+void orion_module_ending(void);            /* before a module is unloaded */
+void orion_library_ending(void);           /* before a library is unloaded */
 void orion_process_ending(void);           /* at exit, before the driver's own handlers */
 
 #endif

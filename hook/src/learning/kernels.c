@@ -134,12 +134,14 @@ bool orion_kernel_is_remembered(struct orion_kernels *kernels, const void *funct
     return find(kernels, function, orion_kernel_word(kernels, function), &key, NULL);
 }
 
-bool orion_kernel_is_loaded(const void *function)
+enum orion_loading orion_kernel_loading(const void *function)
 {
     CUfunctionLoadingState state;
-    return orion_driver.cuFuncIsLoaded != NULL &&
-           orion_driver.cuFuncIsLoaded(&state, (CUfunction)(uintptr_t)function) == CUDA_SUCCESS &&
-           state == CU_FUNCTION_LOADING_STATE_LOADED;
+    if (orion_driver.cuFuncIsLoaded == NULL) return ORION_LOADING_UNKNOWN;
+    CUresult result = orion_driver.cuFuncIsLoaded(&state, (CUfunction)(uintptr_t)function);
+    if (result == CUDA_ERROR_INVALID_HANDLE) return ORION_OF_LIBRARY;
+    if (result != CUDA_SUCCESS) return ORION_LOADING_UNKNOWN;
+    return state == CU_FUNCTION_LOADING_STATE_LOADED ? ORION_IS_LOADED : ORION_NOT_LOADED;
 }
 
 bool orion_kernel_is_remembered_collective(struct orion_kernels *kernels, const void *function)

@@ -31,6 +31,7 @@ struct orion_kernel {
 
 struct orion_kernels {
     _Atomic uint32_t epoch;       /* grows when code is unloaded */
+    _Atomic uint32_t libraries;   /* grows when a library is unloaded, or a context ends */
     _Atomic uint32_t clock;       /* grows with every new entry */
     _Atomic uint32_t collectives; /* 1: the process has a collective; until then no launch checks whether it is one */
     struct orion_kernel entry[ORION_KERNELS];
@@ -89,8 +90,9 @@ static inline bool orion_kernel_is_known(struct orion_kernels *kernels, const vo
     return orion_kernel_is_remembered(kernels, function);
 }
 
-/* Whether the driver says that the kernel's code is on the GPU. False also for a CUkernel, of which the driver says nothing. */
-bool orion_kernel_is_loaded(const void *function);
+/* Whether the kernel's code is on the GPU. The driver says nothing of a CUkernel, which belongs to a library. */
+enum orion_loading { ORION_LOADING_UNKNOWN, ORION_NOT_LOADED, ORION_IS_LOADED, ORION_OF_LIBRARY };
+enum orion_loading orion_kernel_loading(const void *function);
 
 /* Whether the name is that of a collective: NCCL and compatible libraries begin their kernels' names with "nccl". The
  * name may be mangled. */
@@ -104,8 +106,14 @@ static inline bool orion_kernel_is_collective(struct orion_kernels *kernels, con
     return orion_kernel_is_remembered_collective(kernels, function);
 }
 
-/* Called before code is unloaded, and before a context ends together with its code. */
-static inline void orion_kernels_forget(struct orion_kernels *kernels) { atomic_fetch_add(&kernels->epoch, 1); }
+/* Called before a module is unloaded: the kernels of libraries keep their handles and their code. */
+static inline void orion_kernels_forget_module(struct orion_kernels *kernels) { atomic_fetch_add(&kernels->epoch, 1); }
+/* Called before a library is unloaded, and before a context ends together with its code. */
+static inline void orion_kernels_forget(struct orion_kernels *kernels)
+{
+    atomic_fetch_add(&kernels->libraries, 1);
+    orion_kernels_forget_module(kernels);
+}
 
 /* Copies the beginning of the name with that hash. False: the name is no longer in the table. Searches the whole
  * table. */

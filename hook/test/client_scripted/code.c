@@ -55,6 +55,13 @@ static CUresult unload_module(void)
     return result != CUDA_SUCCESS ? result : cuModuleUnload(module);
 }
 
+static CUresult unload_library(void)
+{
+    CUlibrary library;
+    CUresult result = cuLibraryLoadData(&library, timed_code, NULL, NULL, 0, NULL, NULL, 0);
+    return result != CUDA_SUCCESS ? result : cuLibraryUnload(library);
+}
+
 /* Looks the same kernel up each time, as libraries do. */
 static CUresult look_up(void)
 {
@@ -75,6 +82,7 @@ double call_for_code(const struct arguments *at)
     case 4: return launch_graph();
     case 5: return unload_module();
     case 6: return look_up();
+    case 8: return unload_library();
     default: return launch_on(kernels[launched - 1], used->streams[1], 100);
     }
 }
