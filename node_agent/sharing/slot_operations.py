@@ -73,6 +73,7 @@ class SlotOperations:
             memory_limit_bytes=saved.memory_limit_bytes,
             request_milli=saved.request_milli,
             limit_milli=saved.limit_milli,
+            known_again=False,
         )
         slot.share_memory(
             MemorySharing(saved.memory_request_bytes, saved.memory_parks, saved.memory_unified, saved.memory_wait_ms)
@@ -191,8 +192,9 @@ class SlotOperations:
         request_milli: int | None = None,
         limit_milli: int | None = None,
         memory_sharing: MemorySharing | None = None,
+        known_again: bool = True,
     ) -> Slot:
-        """Change a slot's grant; None leaves a value unchanged.
+        """Change a slot's grant; None leaves a value unchanged (`Slot.set`).
 
         Raises:
             NotFound: there is no such GPU or slot.
@@ -201,7 +203,12 @@ class SlotOperations:
         slot = gpu.shared_gpu.slot(name)
         if memory_limit_bytes is not None:
             gpu.joining.credit.changes(slot, memory_limit_bytes)
-        changed = slot.set(memory_limit_bytes=memory_limit_bytes, request_milli=request_milli, limit_milli=limit_milli)
+        changed = slot.set(
+            memory_limit_bytes=memory_limit_bytes,
+            request_milli=request_milli,
+            limit_milli=limit_milli,
+            known_again=known_again,
+        )
         if changed | (memory_sharing is not None and slot.share_memory(memory_sharing)):
             gpu.joining.credit.look_at(slot)
             self._parking.wake()

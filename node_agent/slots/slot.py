@@ -95,8 +95,12 @@ class Slot:
         memory_limit_bytes: int | None = None,
         request_milli: int | None = None,
         limit_milli: int | None = None,
+        known_again: bool = True,
     ) -> bool:
-        """Change the given values of the grant; return whether any differed."""
+        """Change the given values of the grant; return whether any differed.
+
+        `known_again`: processes that have not joined may know the limit, also if they were made to forget it.
+        """
         given: dict[str, Any] = {
             "window_share_ns": window_share_ns,
             "memory_limit_bytes": memory_limit_bytes,
@@ -107,7 +111,8 @@ class Slot:
         if changed:
             self._write(self.grant._replace(**changed))
         if memory_limit_bytes is not None:
-            self.write_known_limit()  # also an unchanged one: what gives slots to containers removes the file
+            # Also an unchanged one: what gives slots to containers removes the file.
+            known_limit.write(self.directory, self.grant.memory_limit_bytes, again=known_again)
         return bool(changed)
 
     def share_memory(self, sharing: MemorySharing) -> bool:

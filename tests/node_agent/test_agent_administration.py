@@ -112,6 +112,20 @@ def test_a_slots_directory_has_its_limit_of_memory(agent: AgentProcess) -> None:
         assert not limit.exists()
 
 
+def test_the_next_agent_does_not_write_a_limit_again_that_was_removed(agent: AgentProcess) -> None:
+    """The slot got another container while no agent answered, or just before: the limit is that of the one before."""
+    with AgentClient(agent.root) as administrator:
+        administrator.set_grant(GPU, "be-0", memory_limit_bytes=6)
+        limit = agent.slot("be-0") / KNOWN_LIMIT
+        limit.unlink()  # as the device plugin does
+        agent.kill()
+    agent.start()
+    assert not limit.exists()
+    with AgentClient(agent.root) as administrator:
+        administrator.set_grant(GPU, "be-0", memory_limit_bytes=6)
+    assert limit.read_text() == "6\n"
+
+
 def test_an_agent_without_its_state_removes_limits_that_no_longer_hold(agent: AgentProcess) -> None:
     agent.kill()
     (agent.root / "state.json").unlink()

@@ -33,6 +33,7 @@ from orion.node_agent.cluster.state import Asking, HolderState, PolicyState
 from orion.node_agent.pages.policy_words import Policy
 from orion.node_agent.sharing.served import ServedGpu, ServesGpus
 from orion.node_agent.sharing.slot_operations import SlotOperations
+from orion.node_agent.slots.holders import Holder
 from orion.node_agent.slots.slot import Slot
 
 
@@ -58,10 +59,16 @@ class Grants:
     Args:
         agent: the agent.
         started: which pods the previous agent allowed to start.
+        remembered: the holders that the previous agent saved.
     """
 
-    def __init__(self, agent: GrantsSlots, started: Mapping[SlotKey, str] = MappingProxyType({})) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        agent: GrantsSlots,
+        started: Mapping[SlotKey, str] = MappingProxyType({}),
+        remembered: Mapping[SlotKey, Holder] = MappingProxyType({}),
+    ) -> None:
+        self._agent, self._remembered = agent, remembered
         self.started: Mapping[SlotKey, str] = dict(started)
         """ By hp slot, the uid of the pod that was last allowed to start in it. """
         self._granted: Mapping[SlotKey, GrantedHolder] = {}
@@ -144,7 +151,10 @@ class Grants:
         ):
             limits = limits_of(grant, resolved)
             time = request_of(slot, limits), limits.compute_limit_milli or 0
-            self._agent.slots.set_grant(*key, limits.memory_limit_bytes or 0, *time, sharing_of(slot, limits))
+            # Another container may have got the slot meanwhile, which must not know the limit of this one.
+            is_remembered = before is None and self._remembered.get(key) == resolved.holder
+            limit_bytes, sharing = limits.memory_limit_bytes or 0, sharing_of(slot, limits)
+            self._agent.slots.set_grant(*key, limit_bytes, *time, sharing, known_again=not is_remembered)
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
             problems = (*problems, role_differs(slot, resolved, grant))
         problems = (*problems, *claim_reserves_less(resolved, grant))

@@ -50,11 +50,16 @@ class ClusterHolders:
         before = remembered(agent.gpus)
         last = {each.uid: each.grant for each in before.values() if each.grant}
         self.pods = Pods(operator, last, self._pods_changed)
-        self.grants = grants.Grants(agent, {slot: each.uid for slot, each in before.items() if each.started})
+        holders = {slot: each.as_resolved() for slot, each in before.items()}
+        self.grants = grants.Grants(
+            agent,
+            {slot: each.uid for slot, each in before.items() if each.started},
+            {slot: each.holder for slot, each in holders.items()},
+        )
         self.identity = Identity(
             self.pods,
             resources,
-            {slot: each.as_resolved() for slot, each in before.items()},
+            holders,
             self._update,
             lambda: claimed(agent.gpus),
         )
