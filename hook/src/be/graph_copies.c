@@ -213,7 +213,8 @@ static void make_copy(struct orion_process *process, CUgraphExec exec, CUgraph g
     struct orion_duration *entry =
         copy != NULL ? orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec)) : NULL;
     if (entry != NULL) orion_facts_set_flags(entry, ORION_FACTS_HAS_PIECES);
-    if (copy == NULL) atomic_fetch_or(&orion_graph_copies(process)->some, ORION_SOME_WHOLE);
+    uint32_t some = copy != NULL ? 0 : ORION_SOME_WHOLE | (orion_graph_device_may_launch(exec) ? ORION_SOME_BY_DEVICE : 0);
+    if (some != 0) atomic_fetch_or(&orion_graph_copies(process)->some, some);
     else orion_graph_set_branches(orion_graphs(process), exec, orion_graph_run_branches(copy->level, 0, copy->nodes));
 }
 

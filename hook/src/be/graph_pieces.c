@@ -1,5 +1,6 @@
 #include "be/graph_pieces.h"
 
+#include "be/gate.h"
 #include "be/graph_cut.h"
 #include "be/graph_lengths.h"
 #include "be/graph_order.h"
@@ -184,12 +185,12 @@ void orion_pieces_failed(struct orion_process *process, struct orion_graph_copy 
 
 /* The driver takes 1.9 to 2.8 times as long to set the nodes of an executable that was never launched or uploaded
  * (docs/results/graph-cuts.md). A graph that is in pieces from its first launch on has such an executable. So it is uploaded, once
- * the program has set one of its nodes. A refusal costs only time. */
-static void upload(struct orion_graph_copy *copy, struct orion_stream_name stream)
+ * the program has set one of its nodes, while hp is idle: the call may wait for work that hp holds. A refusal costs only time. */
+static void upload(const struct orion_gpu *gpu, struct orion_graph_copy *copy, struct orion_stream_name stream)
 {
     CUresult (*CUDAAPI call)(CUgraphExec, CUstream) =
         stream.per_thread ? orion_driver.cuGraphUpload_ptsz : orion_driver.cuGraphUpload;
-    if (!copy->is_set || copy->uploaded) return;
+    if (!copy->is_set || copy->uploaded || gpu == NULL || orion_gate_closed(gpu)) return;
     copy->uploaded = true;
     if (call != NULL) call(copy->exec, stream.handle);
 }
@@ -197,11 +198,11 @@ static void upload(struct orion_graph_copy *copy, struct orion_stream_name strea
 void orion_pieces_launched(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_name stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    upload(copy, stream); /* behind the pieces, so it needs no stop of its own */
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
+    upload(stream_record != NULL ? stream_record->gpu : NULL, copy, stream); /* behind the pieces, so it needs no stop of its own */
     CUevent event = copy->event != NULL ? copy->event : copy->spare;
     CUresult (*CUDAAPI record)(CUevent, CUstream) =
         stream.per_thread ? orion_driver.cuEventRecord_ptsz : orion_driver.cuEventRecord;
-    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     if (!recorded && stream_record != NULL && record != NULL) { /* none yet, or the stream is of another context */
         if (event != NULL) orion_driver.cuEventDestroy_v2(event);

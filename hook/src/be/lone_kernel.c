@@ -1,7 +1,13 @@
 #include "be/lone_kernel.h"
 
 #include "be/graph_cut.h"
+#include "be/graph_lengths.h"
+#include "be/window.h"
 #include "generated/driver.h"
+#include "learning/durations.h"
+#include "learning/facts.h"
+#include "learning/graph_walk.h"
+#include "learning/kernels.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "streams/capture.h"
@@ -9,9 +15,10 @@
 
 #define DEPTH_MOST 8u /* of child graphs within child graphs */
 
-bool orion_lone_kernels_matter(const struct orion_stream_record *stream_record)
+bool orion_lone_kernels_matter(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     CUcontext current = NULL;
+    if (atomic_load(&orion_graph_copies(process)->some) & ORION_SOME_BY_DEVICE) return false;
     return stream_record != NULL && stream_record->green == NULL && orion_policy_overlaps(stream_record->gpu) &&
            orion_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == stream_record->context;
 }
@@ -52,15 +59,34 @@ static void find(const struct orion_graph_copy *copy, struct orion_piece *piece)
     piece->searched = true;
 }
 
-bool orion_lone_kernel_of(const struct orion_graph_copy *copy, struct orion_piece *piece, CUDA_KERNEL_NODE_PARAMS *kernel)
+static bool read(const struct orion_graph_copy *copy, struct orion_piece *piece, CUDA_KERNEL_NODE_PARAMS *kernel)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     if (!piece->searched) find(copy, piece);
-    bool found = piece->lone != NULL && !copy->node[piece->first].disabled && orion_piece_settle(copy, piece) &&
-                 orion_driver.cuGraphKernelNodeGetParams_v2 != NULL &&
-                 orion_driver.cuGraphKernelNodeGetParams_v2(piece->lone, kernel) == CUDA_SUCCESS;
+    bool done = piece->lone != NULL && !copy->node[piece->first].disabled && orion_piece_settle(copy, piece) &&
+                orion_driver.cuGraphKernelNodeGetParams_v2 != NULL &&
+                orion_driver.cuGraphKernelNodeGetParams_v2(piece->lone, kernel) == CUDA_SUCCESS;
     orion_capture_unrelax(&relaxed);
-    return found;
+    return done;
+}
+
+/* What fits into the window stays an executable, so that the durations of all pieces are learnt (graph_lengths.h). What the kernel
+ * has taken as a kernel counts more than an estimate of the piece. */
+static bool is_long(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_piece *piece,
+                    const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    struct orion_kernel_key key;
+    struct orion_kernel_facts facts = {0};
+    orion_kernel_facts(orion_durations(process), orion_graph_kernel(process, kernel, &key), &facts);
+    uint64_t expected = facts.expected_ns != 0 ? facts.expected_ns : orion_length_of(process, piece->exec);
+    return expected > orion_window_share(gpu);
+}
+
+bool orion_lone_kernel_of(struct orion_process *process, const struct orion_stream_record *stream_record,
+                          const struct orion_graph_copy *copy, struct orion_piece *piece, CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    return read(copy, piece, kernel) && (kernel->ctx == NULL || kernel->ctx == stream_record->context) &&
+           is_long(process, stream_record->gpu, piece, kernel);
 }
 
 void orion_lone_kernel_refused(struct orion_piece *piece) { piece->lone = NULL; }

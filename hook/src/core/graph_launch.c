@@ -11,7 +11,9 @@
 #include "streams/stream_records.h"
 
 struct pieces_launch {
+    struct orion_process *process;
     struct orion_stream_name stream;
+    const struct orion_stream_record *stream_record;
     uint32_t stuck; /* orion_window_stuck() before the first piece */
     bool kernels;   /* pieces that are one kernel are launched as kernels */
 };
@@ -54,7 +56,7 @@ static CUresult launch_piece(orion_graph_launcher *real, struct orion_graph_copy
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
     bool is_stuck = orion_window_stuck() != how->stuck;
-    if (how->kernels && !is_stuck && orion_lone_kernel_of(copy, piece, &kernel)) {
+    if (how->kernels && !is_stuck && orion_lone_kernel_of(how->process, how->stream_record, copy, piece, &kernel)) {
         if (launch_kernel(&kernel, how->stream) == CUDA_SUCCESS) return CUDA_SUCCESS;
         orion_lone_kernel_refused(piece);
     }
@@ -86,7 +88,8 @@ static CUresult launch_in_pieces(struct orion_process *process, orion_graph_laun
                                  CUgraphExec exec, struct orion_stream_name stream)
 {
     uint32_t launched = 0;
-    struct pieces_launch how = {stream, orion_window_stuck(), orion_lone_kernels_matter(orion_stream_record_of(process, stream))};
+    struct pieces_launch how = {process, stream, orion_stream_record_of(process, stream), orion_window_stuck(), false};
+    how.kernels = orion_lone_kernels_matter(process, how.stream_record);
     CUresult result = launch_pieces(real, copy, &how, &launched);
     if (orion_window_stuck() != how.stuck) orion_pieces_stuck(process, copy);
     if (result != CUDA_SUCCESS) {

@@ -133,7 +133,7 @@ void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, boo
 
 /* -- Calls of the wrappers ------------------------------------------------------------------------------------------- */
 
-static bool device_may_launch(CUgraphExec exec)
+bool orion_graph_device_may_launch(CUgraphExec exec)
 {
     cuuint64_t flags = 0;
     return orion_driver.cuGraphExecGetFlags != NULL && orion_driver.cuGraphExecGetFlags(exec, &flags) == CUDA_SUCCESS &&
@@ -174,7 +174,7 @@ void orion_graph_made_listing(CUgraphExec exec, CUgraph graph, struct orion_grap
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_graph_walk(process, graph, &walk, list);
-    if (device_may_launch(exec)) walk.whole = false;
+    if (orion_graph_device_may_launch(exec)) walk.whole = false;
     orion_capture_unrelax(&relaxed);
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
     if (!take_lock(orion_graphs(process))) return;

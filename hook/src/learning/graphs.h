@@ -71,6 +71,9 @@ bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);
 void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own);
 
+/* Whether the program may launch it from a kernel. Asks the driver. */
+bool orion_graph_device_may_launch(CUgraphExec exec);
+
 /* Facts of a graph, for orion_kernel_note. False: they are not known. */
 struct orion_graph_facts {
     uint64_t name;
