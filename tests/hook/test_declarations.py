@@ -59,10 +59,10 @@ def test_a_function_without_a_line_is_refused() -> None:
 
 
 def test_a_line_for_an_unknown_function_is_refused() -> None:
-    functions = {name: function for name, function in FUNCTIONS.items() if name != "cuLaunchKernel"}
+    functions = {name: function for name, function in FUNCTIONS.items() if name != "cuLaunchKernelEx"}
     (complaint,) = generate.complaints(functions, DECLARATIONS)
     assert complaint.startswith("hook/declarations/gate.txt:")
-    assert "cuLaunchKernel" in complaint
+    assert "cuLaunchKernelEx" in complaint
 
 
 def test_a_name_is_declared_once(tmp_path: Path) -> None:

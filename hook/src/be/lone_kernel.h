@@ -2,8 +2,8 @@
  *
  * The kernels of a graph run on all SMs, whatever the stream. So beside a busy hp a piece may run only if it fits into the
  * window, although the hook would move the same kernel to a part of the SMs if the program launched it (overlap.h). So where
- * hp's owner grants a budget, a piece that is one kernel, or a child graph of one kernel, is launched as a kernel if it does not fit. It then has
- * the kernel's identity, and is moved, timed and learnt as any kernel.
+ * hp's owner grants a budget, a piece that is one kernel, or a child graph of one kernel, is launched as a kernel if it does
+ * not fit. It then has the kernel's identity, and is moved, timed and learnt as any kernel.
  *
  * Not launched in this way: cooperative kernels, kernels with clusters of blocks, disabled nodes, kernels of another context
  * than the stream's, and launches while the stream's context is not current. Nor are any in a process with graphs that
