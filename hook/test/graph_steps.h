@@ -232,6 +232,21 @@ static inline void takes(CUgraphExec exec, unsigned windows)
     orion_duration_learn(orion_durations(process), identity_of(exec), (uint64_t)windows * WINDOW_NS - 1000, ORION_SAMPLE_CLEAN);
 }
 
+/* A graph and its executable, which the hook cuts at its first launch. */
+static inline CUgraph instantiated(const struct step *steps, CUgraphNode *nodes, CUgraphExec *exec)
+{
+    CUgraph graph = graph_of(steps, nodes);
+    MUST(cuGraphInstantiate(exec, graph, 0));
+    takes(*exec, 6);
+    return graph;
+}
+
+static inline void destroy(CUgraphExec exec, CUgraph graph)
+{
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+}
+
 static inline bool in_pieces(CUgraphExec exec)
 {
     const struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);

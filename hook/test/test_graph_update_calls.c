@@ -85,9 +85,7 @@ static void updates_cost_few_calls_and_launches_pay_once(void)
     CUgraphExec exec;
     uint32_t expected[2 * NODES] = {0};
     MUST(cuMemsetD32(memory, 0, 2 * NODES));
-    CUgraph graph = graph_of(steps, nodes);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, nodes, &exec);
     atomic_store(&policy.hp_clients, 1);
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && orion_graph_copy_of(process, exec)->pieces == 6);
@@ -109,8 +107,7 @@ static void updates_cost_few_calls_and_launches_pay_once(void)
     update_to(exec, steps, 70, NODES - 1);
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && gives == NODES + 1 && sets == 0 && updates == 0);
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 /* The identity of the piece changes, so the hook reads the nodes of its graph, which must have all parameters. */
@@ -120,9 +117,7 @@ static void a_kernel_with_another_grid_updates_its_piece(void)
     CUgraphNode nodes[NODES];
     CUgraphExec exec;
     uint32_t expected[2 * NODES] = {0};
-    CUgraph graph = graph_of(steps, nodes);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, nodes, &exec);
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
     count_calls();
@@ -137,8 +132,7 @@ static void a_kernel_with_another_grid_updates_its_piece(void)
     uint32_t in_first = copy->piece[copy->node[0].piece].count;
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && gives == 0 && sets == in_first && updates == 1);
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 /* Some kernels of a piece have got their parameters, and the next is refused. */
@@ -147,9 +141,7 @@ static void a_kernel_that_is_refused_updates_its_piece(void)
     struct step steps[NODES] = {0};
     CUgraphExec exec;
     uint32_t expected[2 * NODES] = {0};
-    CUgraph graph = graph_of(steps, NULL);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, NULL, &exec);
     launch(exec, steps, expected);
     count_calls();
     for (refused_from = 0; refused_from < 5; refused_from++) {
@@ -159,8 +151,7 @@ static void a_kernel_that_is_refused_updates_its_piece(void)
         CHECK(in_pieces(exec) && sets == NODES && updates == 6);
     }
     refused_from = UINT_MAX;
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 /* Then the driver sets its nodes as quickly as those of an executable that was launched. */
@@ -203,9 +194,7 @@ static void a_kernel_stays_in_the_context_of_its_update(void)
     CUcontext other;
     struct call call;
     uint32_t expected[2 * NODES] = {0};
-    CUgraph graph = graph_of(steps, nodes);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, nodes, &exec);
     launch(exec, steps, expected);
     steps[0].value = 5;
     CUDA_KERNEL_NODE_PARAMS kernel = kernel_of(&steps[0], 0, &call);
@@ -223,8 +212,7 @@ static void a_kernel_stays_in_the_context_of_its_update(void)
     CHECK(in_pieces(exec) && set_in == context);
     MUST(cuStreamSynchronize(stream));
     launch(exec, steps, expected);
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 /* After code was unloaded, a handle may name another kernel. */
@@ -233,9 +221,7 @@ static void a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces(void)
     struct step steps[NODES] = {0};
     CUgraphExec exec;
     uint32_t expected[2 * NODES] = {0};
-    CUgraph graph = graph_of(steps, NULL);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, NULL, &exec);
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
     count_calls();
@@ -246,8 +232,7 @@ static void a_kernel_with_the_handle_of_an_unloaded_one_reaches_the_pieces(void)
     update_to(exec, steps, 10, 0);
     launch(exec, steps, expected);
     CHECK(in_pieces(exec) && gives == NODES);
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 /* After code was unloaded, the driver need not report the parameters of what it reported before. */
@@ -257,9 +242,7 @@ static void a_kernel_whose_parameters_become_unknown_reaches_the_pieces(void)
     CUgraphNode nodes[NODES];
     CUgraphExec exec;
     uint32_t expected[2 * NODES] = {0};
-    CUgraph graph = graph_of(steps, nodes);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, nodes, &exec);
     launch(exec, steps, expected);
     set_all_to(exec, nodes, steps, 10);
     orion_driver.cuFuncGetParamInfo = NULL;
@@ -273,8 +256,7 @@ static void a_kernel_whose_parameters_become_unknown_reaches_the_pieces(void)
         launch(exec, steps, expected);
     }
     CHECK(in_pieces(exec));
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
 }
 
 int main(void)

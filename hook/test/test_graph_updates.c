@@ -78,9 +78,7 @@ static unsigned random_updates(void)
     unsigned pieces = 0;
     for (unsigned i = 0; i < NODES; i++) steps[i] = (struct step){.kind = i % 2 ? chance(KINDS) : KERNEL, .value = i};
     MUST(cuMemsetD32(memory, 0, 2 * NODES));
-    CUgraph graph = graph_of(steps, nodes);
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    takes(exec, 6);
+    CUgraph graph = instantiated(steps, nodes, &exec);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned changes = chance(4); changes > 0; changes--) {
             unsigned what = chance(8);
@@ -96,8 +94,7 @@ static unsigned random_updates(void)
         pieces += in_pieces(exec);
         if (round % 8 == 0) check_identity(exec, steps);
     }
-    MUST(cuGraphExecDestroy(exec));
-    MUST(cuGraphDestroy(graph));
+    destroy(exec, graph);
     return pieces;
 }
 

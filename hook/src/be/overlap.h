@@ -3,9 +3,9 @@
  * A be launch may do so only if all these conditions hold. hp's owner has granted a budget. hp's process permits
  * overlap now, within that budget (budget.h). The launch's duration is known. Memory bandwidth does not limit both the
  * launch and hp's kernels. The launch does not fill the GPU, because the hook moves kernels to a part of the SMs
- * (partition.h). The hook cannot move graphs (their kernels ignore the stream's partition: measured on an H200), except for
- * pieces of one kernel (lone_kernel.h), copies, kernels whose blocks may wait for each other, and kernels of a context that is not the primary one. Such work
- * must fit into the client's share of the window. */
+ * (partition.h). The hook cannot move graphs (their kernels ignore the stream's partition: measured on an H200), unless a
+ * piece is one kernel (lone_kernel.h). Nor can it move copies, kernels whose blocks may wait for each other, and kernels of
+ * a context that is not the primary one. Such work must fit into the client's share of the window. */
 #ifndef ORION_OVERLAP_H
 #define ORION_OVERLAP_H
 

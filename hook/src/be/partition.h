@@ -13,9 +13,9 @@
  * moving each grid of a function that has run with such a grid, because one function can have both modes; a list of
  * names, which is never complete; a time limit, because a kernel that spins cannot be stopped.
  *
- * The hook does not move graphs, because their kernels run on all SMs whatever the stream. A piece of a graph that is one kernel
- * is launched as a kernel instead (lone_kernel.h). The hook moves kernels of the
- * primary context only, because the green context shares the modules and memory of the primary context.
+ * The hook does not move graphs, because their kernels run on all SMs whatever the stream. A piece of a graph that is one
+ * kernel is launched as a kernel instead (lone_kernel.h). The hook moves kernels of the primary context only, because the
+ * green context shares the modules and memory of the primary context.
  *
  * Rejected: keeping successive kernels on the hook's stream. That would save most of the microsecond, but the hook
  * would have to handle every call that could see the difference. */

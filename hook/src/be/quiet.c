@@ -60,8 +60,8 @@ static uint64_t lookup_of(struct orion_process *process, const struct orion_gpu 
 {
     struct orion_kernels *kernels = orion_kernels(process);
     uint64_t epoch = atomic_load(owner == ORION_CODE_OF_LIBRARY ? &kernels->libraries : &kernels->epoch);
-    uint64_t word = (uint64_t)(uintptr_t)handle ^ (epoch << 48), of_name = name != NULL ? orion_hash_name(name) : 0;
-    return orion_mix(word + of_name + owner) ^ orion_hash_handle(gpu);
+    uint64_t of_name = name != NULL ? orion_hash_name(name) : 0;
+    return orion_mix(orion_handle_word(handle, epoch) + of_name + owner) ^ orion_hash_handle(gpu);
 }
 
 static bool has_loaded(struct orion_process *process, uint64_t lookup)

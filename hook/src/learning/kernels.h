@@ -46,10 +46,15 @@ struct orion_kernel_key { uint64_t name, mark; };
  * in a capture. */
 struct orion_kernel_key orion_kernel_ask(struct orion_kernels *kernels, const void *function);
 
+/* A handle in an epoch. */
+static inline uint64_t orion_handle_word(const void *handle, uint64_t epoch)
+{
+    return (uint64_t)(uintptr_t)handle ^ (epoch << 48); /* addresses in user space are below 2^48 */
+}
+
 static inline uint64_t orion_kernel_word(const struct orion_kernels *kernels, const void *function)
 {
-    uint64_t epoch = atomic_load_explicit(&kernels->epoch, memory_order_acquire);
-    return (uint64_t)(uintptr_t)function ^ (epoch << 48); /* addresses in user space are below 2^48 */
+    return orion_handle_word(function, atomic_load_explicit(&kernels->epoch, memory_order_acquire));
 }
 
 static inline uint32_t orion_kernel_home(const void *function)
