@@ -27,6 +27,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t held, taken, pending; /* pending: freed, but not given back before the next synchronisation */
 static bool fragmented;               /* no allocation fits into the free part */
 static unsigned trims, next_address;
+static void (*after_held)(void); /* runs once, after the driver has said what it holds */
 static uint64_t size_of[1u << 20];
 static struct orion_gpu *gpu;
 static _Atomic unsigned asked;
@@ -39,8 +40,11 @@ static CUresult CUDAAPI fake_attribute(CUmemoryPool pool, CUmemPool_attribute at
     if (fcntl(0, F_GETFD) < 0) atomic_store(&without_descriptors, true);
     if (atomic_load(&silent)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     pthread_mutex_lock(&mutex);
-    *(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? held : taken;
+    bool asked_held = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
+    void (*then)(void) = asked_held ? after_held : NULL;
+    *(uint64_t *)value = asked_held ? held : taken;
     pthread_mutex_unlock(&mutex);
+    if (then != NULL) after_held = NULL, then();
     return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI fake_default(CUmemoryPool *pool, CUdevice device)
@@ -190,23 +194,54 @@ static void a_pool_that_grows_without_credit_gives_it_back(void)
     CHECK(counted() == 0);
 }
 
-/* The second call takes what the first one has claimed, so the pool grows for the first one. */
-static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
+/* The second call takes what the first one has claimed, so the pool will grow for the first one. */
+static CUdeviceptr take_what_was_claimed(struct orion_pooling *claiming)
 {
     CUdeviceptr at, other;
-    struct orion_pooling claiming = {.stream = {(CUstream)0x20, false}, .bytes = 300 * MIB}, promised = claiming;
-    promised.bytes = 160 * MIB;
+    struct orion_pooling promised = {.stream = {(CUstream)0x20, false}, .bytes = 160 * MIB};
+    *claiming = promised;
+    claiming->bytes = 300 * MIB;
     CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
     release(at);
-    CHECK(orion_pool_may_begin(&claiming) && claiming.claims);
+    CHECK(orion_pool_may_begin(claiming) && claiming->claims);
     CHECK(orion_pool_may_begin(&promised) && !promised.claims);
     CHECK(orion_pool_ended(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
     CHECK(counted() == 480 * MIB);
+    return other;
+}
+
+static void growth_that_was_reserved_for_one_call_may_serve_another_one(void)
+{
+    CUdeviceptr at;
+    struct orion_pooling claiming;
+    CUdeviceptr other = take_what_was_claimed(&claiming);
     CHECK(!orion_allocation_may_begin(0, 64 * MIB, ORION_MEMORY_RESIDENT));
     CHECK(orion_pool_ended(&claiming, &at, take(&at, claiming.bytes)) == CUDA_SUCCESS);
     CHECK(held == 480 * MIB && counted() == held);
     release(at);
     release(other);
+    give_back_what_is_free();
+    CHECK(counted() == 0);
+}
+
+static CUdeviceptr taken_meanwhile, freed_meanwhile;
+
+static void take_and_free(void)
+{
+    CHECK(take(&taken_meanwhile, 300 * MIB) == CUDA_SUCCESS);
+    release(freed_meanwhile);
+}
+
+/* The pool has grown for the first call, and has enough free again: what it held before is too low a count. */
+static void what_grows_between_two_questions_counts(void)
+{
+    struct orion_pooling claiming;
+    freed_meanwhile = take_what_was_claimed(&claiming);
+    after_held = take_and_free;
+    orion_pools_look(0);
+    CHECK(after_held == NULL && held == 480 * MIB && counted() == held);
+    CHECK(orion_pool_ended(&claiming, &taken_meanwhile, CUDA_SUCCESS) == CUDA_SUCCESS);
+    release(taken_meanwhile);
     give_back_what_is_free();
     CHECK(counted() == 0);
 }
@@ -360,6 +395,7 @@ int main(void)
     what_a_pool_has_grown_by_is_kept_if_trimming_makes_room();
     a_pool_that_grows_without_credit_gives_it_back();
     growth_that_was_reserved_for_one_call_may_serve_another_one();
+    what_grows_between_two_questions_counts();
     an_entry_of_a_created_pool_ends_with_it();
     an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent();
     pools_do_not_count_after_the_end_of_the_primary_context();

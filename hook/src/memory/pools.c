@@ -12,6 +12,7 @@
 #define STEP (UINT64_C(32) << 20) /* by which the driver's pools grow */
 #define LOOK_AGAIN_NS (10 * ORION_MILLISECOND)
 #define WARY 64u
+#define QUESTIONS 8u
 #define POLL_NS (250 * ORION_MILLISECOND)
 
 static void lock(struct orion_pools *pools)
@@ -82,6 +83,22 @@ static uint64_t free_part(const struct orion_pool *pool)
     return known && held > taken ? held - taken : 0;
 }
 
+/* What the pool holds, and its free part at that moment: calls under way change both, and a call that has taken its part
+ * between the two questions would count neither with what the pool holds nor with what it may add. */
+static bool ask_both(const struct orion_pool *pool, uint64_t *held, uint64_t *left)
+{
+    uint64_t before, taken;
+    if (!ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held)) return false;
+    for (unsigned i = 0; i < QUESTIONS; i++) {
+        before = *held;
+        if (!ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken) || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held))
+            return false;
+        *left = before > taken ? before - taken : 0;
+        if (*held == before) return true;
+    }
+    return false;
+}
+
 static void move(struct orion_process *process, CUdevice device, uint64_t from, uint64_t to)
 {
     struct orion_memory *memory = orion_memory(process);
@@ -104,18 +121,19 @@ static uint64_t whole_steps(uint64_t bytes) { return (bytes + STEP - 1) / STEP *
 
 /* By how much calls under way may make the pool grow. One that had its growth reserved may have taken what another one has
  * claimed, so that the pool grows for that one. */
-static uint64_t may_grow(const struct orion_pool *pool)
+static uint64_t may_grow(const struct orion_pool *pool, uint64_t left)
 {
-    uint64_t left = pool->claimed == 0 ? 0 : free_part(pool);
     return pool->promised + (pool->claimed > left ? whole_steps(pool->claimed - left) : 0);
 }
 
 /* Returns how much lower the count is than before. If the driver does not answer, the count stays. */
 static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
 {
-    uint64_t held, before = pool->counted;
-    if (pool->device < 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
-    uint64_t now = least(before, held + may_grow(pool));
+    uint64_t held, left = 0, before = pool->counted;
+    if (pool->device < 0) return 0;
+    bool known = pool->claimed == 0 ? ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) : ask_both(pool, &held, &left);
+    if (!known) return 0;
+    uint64_t now = least(before, held + may_grow(pool, left));
     if (now < held) {
         pool->overgrown += held - now; /* matters to calls that have claimed the free part */
         now = held;
