@@ -15,6 +15,7 @@ from pathlib import Path
 from orion import hook
 from orion.cli.checks import Check, fail, note, ok
 
+HANGS_S = 60  # a program that prints nothing for so long hangs; on a busy machine a start may take seconds
 BUILD = "build it here with `pip install .` from the source tree"
 _VERNEED = 0x6FFFFFFE  # SHT_GNU_verneed
 
@@ -59,7 +60,7 @@ def _preload(library: Path) -> Check:
     program = ["/bin/sh", "-c", "grep -c liborion_hook /proc/self/maps"]
     try:
         done = subprocess.run(program, env=os.environ | {"LD_PRELOAD": str(library)}, capture_output=True, text=True,
-                              timeout=10)  # fmt: skip
+                              timeout=HANGS_S)  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return fail(name, f"a program with the hook does not start: {error}", BUILD)
     if done.returncode != 0 or "cannot be preloaded" in done.stderr:

@@ -78,12 +78,17 @@ def test_a_job_file_runs_with_simulated_workloads(environment: dict[str, str], t
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["doctor", "--simulated"], ["bench", "workloads"], ["policy", "--help"], ["profile", "--help"]],
+    [["--help"], ["bench", "workloads"], ["policy", "--help"], ["profile", "--help"]],
     ids=" ".join,
 )
 def test_the_main_commands_need_no_extra(environment: dict[str, str], arguments: list[str]) -> None:
     done = _orion(environment, *arguments)
     assert done.returncode == 0, done.stderr
+
+
+def test_doctor_runs(environment: dict[str, str], socket_folder: Path) -> None:
+    done = _orion(environment, "doctor", "--simulated", "--root", str(socket_folder / "agent"))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_trace_is_shown(environment: dict[str, str], tmp_path: Path) -> None:
