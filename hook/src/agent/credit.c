@@ -66,7 +66,7 @@ static bool may_keep(CUdevice device)
     return true;
 }
 
-CUresult orion_pool_ended(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result)
+CUresult orion_pool_ended(struct orion_pooling *pooling, CUdeviceptr *at, CUresult result)
 {
     if (!pooling->counts) return result;
     bool grew = orion_pool_end(pooling, result);

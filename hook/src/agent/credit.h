@@ -16,6 +16,6 @@ bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memo
 struct orion_pooling;
 bool orion_pool_may_begin(struct orion_pooling *pooling);
 /* After the driver's call. Returns what the program gets: "out of memory" if the pool has grown beyond the limit. */
-CUresult orion_pool_ended(const struct orion_pooling *pooling, CUdeviceptr *at, CUresult result);
+CUresult orion_pool_ended(struct orion_pooling *pooling, CUdeviceptr *at, CUresult result);
 
 #endif

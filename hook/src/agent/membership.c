@@ -13,6 +13,7 @@
 #include "agent/unknown_report.h"
 #include "hp/drain.h"
 #include "learning/durations.h"
+#include "memory/memory.h"
 #include "orion/join.h"
 #include "process/alive.h"
 #include "process/policy.h"
@@ -156,6 +157,7 @@ static int map_own(struct orion_membership *m, struct incoming *incoming)
     m->gpu->record->shares_context = orion_runs_together(m->gpu);
     read_command(m->gpu->record->command);
     orion_alive_hold(m->gpu);
+    orion_memory_publish(m->process, m->gpu);          /* before READY: the agent gives others what this client does not hold */
     if (atomic_load(&m->gpu->role) == ORION_ROLE_HP) { /* the pages are new, but work may be in flight */
         atomic_store(&m->gpu->busy->state, ORION_BUSY);
         orion_drain_request(m->gpu);

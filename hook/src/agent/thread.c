@@ -81,8 +81,7 @@ static void serve_gpu(struct orion_membership *membership)
             if (!threads) orion_membership_poll(membership, now);
             socket_poll_ns = now + HP_SOCKET_POLL_NS;
             count_launches(membership->process, gpu, now);
-            /* Includes memory that was allocated before the record page was mapped. */
-            orion_memory_publish(membership->process, gpu);
+            orion_memory_publish(membership->process, gpu); /* a new agent's credit has another epoch */
             orion_time_slice_decide(membership->process);
             orion_parking_look(membership->process, gpu);
             if (!orion_policy_is_known(orion_gpu_policy(gpu)->kind)) orion_say_once(membership->process, ORION_SAY_POLICY);
