@@ -21,6 +21,7 @@
 #define DEFAULT ((CUmemoryPool)0x10000)
 #define CREATED ((CUmemoryPool)0x20000)
 #define OF_HOST ((CUmemoryPool)0x30000)
+#define OF_SECOND ((CUmemoryPool)0x50000) /* the default pool of a device without a context */
 
 /* One pool, whose numbers the test reads and sets. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -47,10 +48,22 @@ static CUresult CUDAAPI fake_attribute(CUmemoryPool pool, CUmemPool_attribute at
     if (then != NULL) after_held = NULL, then();
     return CUDA_SUCCESS;
 }
+static CUmemoryPool current = DEFAULT;
+
+static CUresult CUDAAPI fake_current(CUmemoryPool *pool, CUdevice device)
+{
+    *pool = current;
+    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
 static CUresult CUDAAPI fake_default(CUmemoryPool *pool, CUdevice device)
 {
-    *pool = DEFAULT;
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    *pool = device == 0 ? DEFAULT : OF_SECOND;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI fake_count(int *devices)
+{
+    *devices = 2;
+    return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI fake_trim(CUmemoryPool pool, size_t keep)
 {
@@ -133,6 +146,18 @@ static void pools_of_host_memory_and_foreign_pools_do_not_count(void)
     CHECK(allocate(&at, 2 * LIMIT, (CUmemoryPool)0x40000) == CUDA_SUCCESS);
     CHECK(counted() == 0);
     held = taken = 0;
+}
+
+static void the_default_pool_of_a_device_without_a_context_counts(void)
+{
+    CUdeviceptr at;
+    CHECK(allocate(&at, MIB, OF_SECOND) == CUDA_SUCCESS);
+    CHECK(counted() == 0 && orion_memory(orion_the_process)->used[1] == STEP);
+    release(at);
+    synchronise();
+    fake_trim(NULL, 0);
+    orion_pools_look(1);
+    CHECK(orion_memory(orion_the_process)->used[1] == 0);
 }
 
 static void what_waits_for_a_synchronisation_serves_the_next_allocation(void)
@@ -255,6 +280,46 @@ static void an_entry_of_a_created_pool_ends_with_it(void)
     CHECK(counted() == 128 * MIB);
     orion_pool_ending(CREATED);
     CHECK(counted() == 100 * MIB);
+    release(at);
+    CHECK(counted() == 0);
+    held = taken = pending = 0;
+}
+
+/* By another thread, while the driver serves the call: from the pool that is the current one then. */
+static void a_pool_may_end_and_another_one_begin_during_an_allocation(void)
+{
+    const CUmemPoolProps there = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    for (unsigned fails = 0; fails < 2; fails++) {
+        CUdeviceptr at = 0;
+        struct orion_pooling pooling = {.stream = {(CUstream)0x20, false}, .bytes = MIB};
+        orion_pool_made(current = CREATED, &there);
+        CHECK(orion_pool_may_begin(&pooling) && counted() == STEP);
+        orion_pool_ending(CREATED);
+        CHECK(counted() == 0);
+        current = DEFAULT;
+        orion_pool_made(CREATED, &there);
+        CUresult result = fails ? CUDA_ERROR_OUT_OF_MEMORY : take(&at, MIB);
+        CHECK(orion_pool_ended(&pooling, &at, result) == result);
+        CHECK(counted() == held);
+        if (!fails) release(at);
+        give_back_what_is_free();
+        CHECK(counted() == 0);
+        orion_pool_ending(CREATED);
+    }
+}
+
+/* The same after the driver's call. */
+static void memory_of_a_pool_that_has_just_ended_counts_by_itself(void)
+{
+    CUdeviceptr at;
+    const CUmemPoolProps there = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    struct orion_pooling pooling = {.pool = CREATED, .stream = {(CUstream)0x20, false}, .bytes = MIB};
+    orion_pool_made(CREATED, &there);
+    CHECK(orion_pool_may_begin(&pooling));
+    CHECK(take(&at, MIB) == CUDA_SUCCESS && !orion_pool_end(&pooling, CUDA_SUCCESS));
+    orion_pool_ending(CREATED);
+    orion_pool_keep(&pooling, at);
+    CHECK(counted() == MIB);
     release(at);
     CHECK(counted() == 0);
     held = taken = pending = 0;
@@ -383,13 +448,15 @@ int main(void)
     gpu = fake_gpu(ORION_ROLE_BE);
     orion_driver.cuMemPoolGetAttribute = fake_attribute;
     orion_driver.cuDeviceGetDefaultMemPool = fake_default;
-    orion_driver.cuDeviceGetMemPool = fake_default;
+    orion_driver.cuDeviceGetCount = fake_count;
+    orion_driver.cuDeviceGetMemPool = fake_current;
     orion_driver.cuMemPoolTrimTo = fake_trim;
     orion_driver.cuMemFreeAsync = fake_free;
     struct orion_grant *grant = ((struct orion_grant_page *)(uintptr_t)gpu->grant)->copy;
     grant[0].memory_limit_bytes = grant[1].memory_limit_bytes = LIMIT;
     a_pool_counts_with_what_it_holds();
     pools_of_host_memory_and_foreign_pools_do_not_count();
+    the_default_pool_of_a_device_without_a_context_counts();
     what_waits_for_a_synchronisation_serves_the_next_allocation();
     an_allocation_that_the_pool_can_serve_trims_nothing();
     what_a_pool_has_grown_by_is_kept_if_trimming_makes_room();
@@ -397,6 +464,8 @@ int main(void)
     growth_that_was_reserved_for_one_call_may_serve_another_one();
     what_grows_between_two_questions_counts();
     an_entry_of_a_created_pool_ends_with_it();
+    a_pool_may_end_and_another_one_begin_during_an_allocation();
+    memory_of_a_pool_that_has_just_ended_counts_by_itself();
     an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent();
     pools_do_not_count_after_the_end_of_the_primary_context();
     an_address_that_the_driver_gives_again_counts_once();

@@ -3,13 +3,10 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "process/process.h"
-#include "system/system.h"
+#include "system/lock.h"
 
-void orion_account_lock(struct orion_memory *memory)
-{
-    while (atomic_exchange_explicit(&memory->lock, 1, memory_order_acquire)) orion_pause();
-}
-void orion_account_unlock(struct orion_memory *memory) { atomic_store_explicit(&memory->lock, 0, memory_order_release); }
+void orion_account_lock(struct orion_memory *memory) { orion_lock(&memory->lock); }
+void orion_account_unlock(struct orion_memory *memory) { orion_unlock(&memory->lock); }
 
 static bool has_joined(const struct orion_gpu *gpu) { return atomic_load(&gpu->role) != ORION_ROLE_NONE; }
 

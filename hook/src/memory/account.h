@@ -6,7 +6,7 @@
 
 #include "memory/memory.h"
 
-/* A spin lock around the sums and the tables of allocations. No driver call is made under it. */
+/* The lock around the sums and the tables of allocations. No driver call is made under it. */
 void orion_account_lock(struct orion_memory *memory);
 void orion_account_unlock(struct orion_memory *memory);
 

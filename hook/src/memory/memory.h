@@ -7,7 +7,7 @@
  * consistent, so one of them sees the other. Only more than the credit takes a message (agent/credit.h).
  * Rejected: a word that the clients of a slot share; one of them could keep the others from all memory.
  *
- * Tables map addresses and handles to sizes. A short spin lock guards them; they are not on the launch path. The first
+ * Tables map addresses and handles to sizes. A lock guards them; they are not on the launch path. The first
  * table suffices for most programs; the next one is used when an allocation finds no free entry. A process that has not
  * joined counts its memory, too: when it joins later, the limit applies to all its memory.
  *

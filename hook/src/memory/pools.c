@@ -5,148 +5,21 @@
 #include "generated/driver.h"
 #include "memory/account.h"
 #include "memory/graph_memory.h"
+#include "memory/pool_counts.h"
 #include "streams/capture.h"
+#include "system/lock.h"
 #include "system/spawn.h"
 #include "system/system.h"
 
-#define STEP (UINT64_C(32) << 20) /* by which the driver's pools grow */
-#define LOOK_AGAIN_NS (10 * ORION_MILLISECOND)
 #define WARY 64u
-#define QUESTIONS 8u
 #define POLL_NS (250 * ORION_MILLISECOND)
-
-static void lock(struct orion_pools *pools)
-{
-    uint32_t none = 0;
-    if (atomic_compare_exchange_strong(&pools->lock, &none, 1)) return;
-    while (atomic_exchange(&pools->lock, 2) != 0) orion_futex_wait(&pools->lock, 2, LOOK_AGAIN_NS, false);
-}
-
-static void unlock(struct orion_pools *pools)
-{
-    if (atomic_exchange(&pools->lock, 0) == 2) orion_futex_wake_all(&pools->lock, false);
-}
-
-/* -- Which pools count, under the lock ------------------------------------------------------------------------------- */
-
-static struct orion_pool *find(struct orion_pools *pools, CUmemoryPool handle)
-{
-    for (uint32_t i = 0; i < pools->high; i++)
-        if (pools->entry[i].handle == handle) return &pools->entry[i];
-    return NULL;
-}
-
-#define OF_GRAPHS(device) ((CUmemoryPool)(uintptr_t)((device) + 1)) /* no pool has such a handle */
-
-static struct orion_pool *enter(struct orion_pools *pools, CUmemoryPool handle, CUdevice device, bool is_default)
-{
-    struct orion_pool *entry = find(pools, NULL);
-    if (entry == NULL && pools->high < ORION_POOLS) entry = &pools->entry[pools->high++];
-    if (entry != NULL) *entry = (struct orion_pool){.handle = handle, .device = device, .is_default = is_default};
-    return entry;
-}
-
-/* A pool that the hook has not seen created is the default pool of a device, or does not count. */
-static struct orion_pool *adopt(struct orion_process *process, CUmemoryPool handle)
-{
-    struct orion_pools *pools = orion_pools(process);
-    uint32_t gpus = orion_driver.cuDeviceGetDefaultMemPool == NULL ? 0 : atomic_load(&process->gpu_count);
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
-        CUmemoryPool its_own;
-        CUdevice device = process->gpus[i].device;
-        if (orion_driver.cuDeviceGetDefaultMemPool(&its_own, device) == CUDA_SUCCESS && its_own == handle)
-            return enter(pools, handle, device, true);
-    }
-    return enter(pools, handle, -1, false);
-}
-
-static void enter_graphs(struct orion_pools *pools, CUdevice device)
-{
-    struct orion_pool *pool = find(pools, OF_GRAPHS(device));
-    if (pool == NULL) pool = enter(pools, OF_GRAPHS(device), device, true);
-    if (pool != NULL) pool->is_of_graphs = true;
-}
-
-/* -- What a pool holds, under the lock ------------------------------------------------------------------------------- */
-
-static bool ask(const struct orion_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
-{
-    if (pool->is_of_graphs) return orion_graph_memory_ask(pool->device, attribute, bytes);
-    return orion_driver.cuMemPoolGetAttribute != NULL &&
-           orion_driver.cuMemPoolGetAttribute(pool->handle, attribute, bytes) == CUDA_SUCCESS;
-}
-
-static uint64_t free_part(const struct orion_pool *pool)
-{
-    uint64_t held, taken;
-    bool known = ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) && ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken);
-    return known && held > taken ? held - taken : 0;
-}
-
-/* What the pool holds, and its free part at that moment: calls under way change both, and a call that has taken its part
- * between the two questions would count neither with what the pool holds nor with what it may add. */
-static bool ask_both(const struct orion_pool *pool, uint64_t *held, uint64_t *left)
-{
-    uint64_t before, taken;
-    if (!ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held)) return false;
-    for (unsigned i = 0; i < QUESTIONS; i++) {
-        before = *held;
-        if (!ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &taken) || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held))
-            return false;
-        *left = before > taken ? before - taken : 0;
-        if (*held == before) return true;
-    }
-    return false;
-}
-
-static void move(struct orion_process *process, CUdevice device, uint64_t from, uint64_t to)
-{
-    struct orion_memory *memory = orion_memory(process);
-    if (from == to) return;
-    orion_account_lock(memory);
-    uint64_t used = memory->used[device];
-    orion_account_change(process, device, used + to > from ? used + to - from : 0);
-    orion_account_unlock(memory);
-}
-
-static void count(struct orion_process *process, struct orion_pool *pool, uint64_t bytes)
-{
-    move(process, pool->device, pool->counted, bytes);
-    pool->counted = bytes;
-}
-
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-static uint64_t whole_steps(uint64_t bytes) { return (bytes + STEP - 1) / STEP * STEP; }
-
-/* By how much calls under way may make the pool grow. One that had its growth reserved may have taken what another one has
- * claimed, so that the pool grows for that one. */
-static uint64_t may_grow(const struct orion_pool *pool, uint64_t left)
-{
-    return pool->promised + (pool->claimed > left ? whole_steps(pool->claimed - left) : 0);
-}
-
-/* Returns how much lower the count is than before. If the driver does not answer, the count stays. */
-static uint64_t correct(struct orion_process *process, struct orion_pool *pool)
-{
-    uint64_t held, left = 0, before = pool->counted;
-    if (pool->device < 0) return 0;
-    bool known = pool->claimed == 0 ? ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) : ask_both(pool, &held, &left);
-    if (!known) return 0;
-    uint64_t now = least(before, held + may_grow(pool, left));
-    if (now < held) {
-        pool->overgrown += held - now; /* matters to calls that have claimed the free part */
-        now = held;
-    }
-    count(process, pool, now);
-    return before > now ? before - now : 0;
-}
 
 /* -- Allocations ----------------------------------------------------------------------------------------------------- */
 
 bool orion_pool_begin(struct orion_pooling *pooling)
 {
     struct orion_process *process = orion_the_process;
+    pooling->counts = false;
     if (process == NULL) return false;
     if (orion_capture_records(process, pooling->stream)) {
         orion_graph_memory_begins();
@@ -159,37 +32,43 @@ bool orion_pool_begin(struct orion_pooling *pooling)
             return false;
     }
     struct orion_pools *pools = orion_pools(process);
-    lock(pools);
-    struct orion_pool *pool = find(pools, handle);
-    if (pool == NULL) pool = adopt(process, handle);
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_find(pools, handle);
+    if (pool == NULL) pool = orion_pool_adopt(process, handle);
     pooling->counts = pool != NULL && orion_account_counts(pool->device);
-    if (pooling->counts) pooling->index = (uint32_t)(pool - pools->entry), pooling->device = pool->device;
-    unlock(pools);
-    pooling->growth = whole_steps(orion_account_countable(pooling->bytes));
+    if (pooling->counts) {
+        pooling->index = (uint32_t)(pool - pools->entry);
+        pooling->number = pool->number;
+        pooling->device = pool->device;
+    }
+    orion_unlock(&pools->lock);
+    pooling->growth = orion_whole_steps(orion_account_countable(pooling->bytes));
     return pooling->counts;
 }
 
 void orion_pool_promised(const struct orion_pooling *pooling)
 {
     struct orion_pools *pools = orion_pools(orion_the_process);
-    lock(pools);
-    pools->entry[pooling->index].promised += pooling->growth;
-    pools->entry[pooling->index].counted += pooling->growth;
-    unlock(pools);
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_of(pools, pooling);
+    if (pool != NULL) pool->promised += pooling->growth, pool->counted += pooling->growth;
+    orion_unlock(&pools->lock);
+    if (pool == NULL) orion_memory_reserved(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 bool orion_pool_claim(struct orion_pooling *pooling, bool first)
 {
     if (first && orion_memory_excess(pooling->device) != 0) return false;
     struct orion_pools *pools = orion_pools(orion_the_process);
-    struct orion_pool *pool = &pools->entry[pooling->index];
-    lock(pools);
-    bool waits = first && pool->wary != 0;
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_of(pools, pooling);
+    bool waits = first && pool != NULL && pool->wary != 0;
     if (waits) pool->wary--;
-    pooling->claims = !waits && orion_account_countable(pooling->bytes) + pool->claimed <= free_part(pool);
+    pooling->claims =
+        pool != NULL && !waits && orion_account_countable(pooling->bytes) + pool->claimed <= orion_pool_free_part(pool);
     if (pooling->claims && pool->claimed == 0) pool->overgrown = 0;
     if (pooling->claims) pool->claimed += pooling->bytes;
-    unlock(pools);
+    orion_unlock(&pools->lock);
     return pooling->claims;
 }
 
@@ -216,7 +95,17 @@ static void start_polling(struct orion_process *process, CUdevice device)
 
 void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at)
 {
-    orion_memory_pooled(at, pooling->bytes, pooling->index);
+    struct orion_process *process = orion_the_process;
+    struct orion_pools *pools = orion_pools(process);
+    if (!pooling->counts) return;
+    orion_lock(&pools->lock);
+    bool lives = orion_pool_of(pools, pooling) != NULL;
+    if (lives) orion_memory_pooled(at, pooling->bytes, pooling->index);
+    orion_unlock(&pools->lock);
+    if (lives) return;
+    orion_pool_move(process, pooling->device, 0,
+                    orion_account_countable(pooling->bytes)); /* as orion_memory_leave_pool does with others */
+    orion_memory_reserved(pooling->device, pooling->bytes, ORION_MEMORY_RESIDENT, at, CUDA_SUCCESS);
 }
 
 void orion_pool_give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
@@ -227,20 +116,39 @@ void orion_pool_give_up(const struct orion_pooling *pooling, CUdeviceptr *at)
     *at = 0;
 }
 
-bool orion_pool_end(const struct orion_pooling *pooling, CUresult result)
+/* What was reserved went with the pool. */
+static bool end_in_another_pool(struct orion_process *process, struct orion_pooling *pooling, CUresult result)
+{
+    bool grew = false;
+    if (result != CUDA_SUCCESS || !orion_pool_begin(pooling)) return false;
+    struct orion_pools *pools = orion_pools(process);
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_of(pools, pooling);
+    uint64_t before = pool == NULL ? 0 : pool->counted;
+    if (pool != NULL) orion_pool_correct(process, pool), grew = pool->counted > before;
+    orion_unlock(&pools->lock);
+    return grew;
+}
+
+bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
-    struct orion_pool *pool = &pools->entry[pooling->index];
-    lock(pools);
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_of(pools, pooling);
+    if (pool == NULL) {
+        orion_unlock(&pools->lock);
+        return end_in_another_pool(process, pooling, result);
+    }
     if (pooling->claims) pool->claimed -= pooling->bytes;
     else pool->promised -= pooling->growth;
-    if (!pooling->claims && result != CUDA_SUCCESS) count(process, pool, pool->counted - least(pool->counted, pooling->growth));
-    correct(process, pool);
+    if (!pooling->claims && result != CUDA_SUCCESS)
+        orion_pool_count(process, pool, pool->counted - orion_least(pool->counted, pooling->growth));
+    orion_pool_correct(process, pool);
     bool grew = pooling->claims && pool->overgrown != 0;
     if (pooling->claims) pool->overgrown = 0;
     if (grew) pool->wary = WARY;
-    unlock(pools);
+    orion_unlock(&pools->lock);
     start_polling(process, pooling->device);
     return grew;
 }
@@ -255,12 +163,12 @@ void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
     if (process == NULL || properties == NULL) return;
     bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct orion_pools *pools = orion_pools(process);
-    lock(pools);
-    struct orion_pool *before = find(pools, handle); /* the hook has not seen its end */
-    if (before != NULL && before->device >= 0) move(process, before->device, before->counted, 0);
+    orion_lock(&pools->lock);
+    struct orion_pool *before = orion_pool_find(pools, handle); /* the hook has not seen its end */
+    if (before != NULL && before->device >= 0) orion_pool_move(process, before->device, before->counted, 0);
     if (before != NULL) before->handle = NULL;
-    enter(pools, handle, on_device ? properties->location.id : -1, false);
-    unlock(pools);
+    orion_pool_enter(pools, handle, on_device ? properties->location.id : -1, false);
+    orion_unlock(&pools->lock);
 }
 
 void orion_pool_ending(CUmemoryPool handle)
@@ -268,26 +176,27 @@ void orion_pool_ending(CUmemoryPool handle)
     struct orion_process *process = orion_the_process;
     if (process == NULL || handle == NULL) return;
     struct orion_pools *pools = orion_pools(process);
-    lock(pools);
-    struct orion_pool *pool = find(pools, handle);
+    orion_lock(&pools->lock);
+    struct orion_pool *pool = orion_pool_find(pools, handle);
     if (pool != NULL && !pool->is_default) { /* the driver does not destroy a default pool */
         if (pool->device >= 0)
-            move(process, pool->device, pool->counted, orion_memory_leave_pool((uint32_t)(pool - pools->entry), pool->device));
+            orion_pool_move(process, pool->device, pool->counted,
+                            orion_memory_leave_pool((uint32_t)(pool - pools->entry), pool->device));
         pool->handle = NULL;
     }
-    unlock(pools);
+    orion_unlock(&pools->lock);
 }
 
 void orion_pools_ended_on(struct orion_process *process, CUdevice device)
 {
     struct orion_pools *pools = orion_pools(process);
-    lock(pools);
+    orion_lock(&pools->lock);
     for (uint32_t i = 0; i < pools->high; i++) {
         if (!is_on(&pools->entry[i], device) || pools->entry[i].counted == 0) continue;
         orion_memory_leave_pool(i, -1);
-        count(process, &pools->entry[i], 0);
+        orion_pool_count(process, &pools->entry[i], 0);
     }
-    unlock(pools);
+    orion_unlock(&pools->lock);
 }
 
 /* -- Looking and trimming -------------------------------------------------------------------------------------------- */
@@ -303,42 +212,40 @@ static bool look(struct orion_process *process, CUdevice device)
     struct orion_pools *pools = orion_pools(process);
     uint64_t less = 0;
     for (uint32_t i = 0; i < pools->high; i++)
-        if (is_in_use(&pools->entry[i], device)) less += correct(process, &pools->entry[i]);
+        if (is_in_use(&pools->entry[i], device)) less += orion_pool_correct(process, &pools->entry[i]);
     return less != 0;
 }
 
 bool orion_pools_look(CUdevice device)
 {
     struct orion_pools *pools = orion_pools(orion_the_process);
-    lock(pools);
+    orion_lock(&pools->lock);
     bool less = look(orion_the_process, device);
-    unlock(pools);
+    orion_unlock(&pools->lock);
     return less;
 }
 
 void orion_pools_poll(struct orion_process *process, CUdevice device)
 {
-    uint32_t none = 0;
     struct orion_pools *pools = orion_pools(process);
-    if ((pools->high == 0 && !orion_graph_memory_exists(process)) || !atomic_compare_exchange_strong(&pools->lock, &none, 1))
-        return;
+    if ((pools->high == 0 && !orion_graph_memory_exists(process)) || !orion_lock_try(&pools->lock)) return;
     if (orion_touch(process)) {
-        if (orion_graph_memory_exists(process)) enter_graphs(pools, device);
+        if (orion_graph_memory_exists(process)) orion_pool_enter_graphs(pools, device);
         look(process, device);
         orion_touched(process);
     }
-    unlock(pools);
+    orion_unlock(&pools->lock);
 }
 
 static uint64_t trim(struct orion_process *process, struct orion_pool *pool, uint64_t bytes)
 {
     uint64_t held;
-    if (free_part(pool) == 0 || !ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return 0;
+    if (orion_pool_free_part(pool) == 0 || !orion_pool_held(pool, &held)) return 0;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (!pool->is_of_graphs) orion_driver.cuMemPoolTrimTo(pool->handle, held > bytes ? (size_t)(held - bytes) : 0);
     else if (orion_driver.cuDeviceGraphMemTrim != NULL) orion_driver.cuDeviceGraphMemTrim(pool->device);
     orion_capture_unrelax(&relaxed);
-    return correct(process, pool);
+    return orion_pool_correct(process, pool);
 }
 
 /* `part`: also if the pools have less free. */
@@ -348,12 +255,12 @@ static bool trim_all(CUdevice device, uint64_t bytes, bool part)
     struct orion_pools *pools = orion_pools(process);
     uint64_t spare = 0, less = 0;
     if (orion_driver.cuMemPoolTrimTo == NULL) return false;
-    lock(pools);
+    orion_lock(&pools->lock);
     for (uint32_t i = 0; i < pools->high; i++)
-        if (is_in_use(&pools->entry[i], device)) spare += free_part(&pools->entry[i]);
+        if (is_in_use(&pools->entry[i], device)) spare += orion_pool_free_part(&pools->entry[i]);
     for (uint32_t i = 0; i < pools->high && (part || spare >= bytes) && less < bytes; i++)
         if (is_in_use(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
-    unlock(pools);
+    orion_unlock(&pools->lock);
     return less != 0;
 }
 
@@ -365,11 +272,11 @@ void orion_pools_graph_launched(CUdevice device)
     struct orion_pools *pools = orion_pools(process);
     if (!orion_account_counts(device) || !orion_account_is_limited(process, device)) return;
     start_polling(process, device);
-    lock(pools);
-    enter_graphs(pools, device);
-    struct orion_pool *pool = find(pools, OF_GRAPHS(device));
-    if (pool != NULL) correct(process, pool);
-    unlock(pools);
+    orion_lock(&pools->lock);
+    orion_pool_enter_graphs(pools, device);
+    struct orion_pool *pool = orion_pool_find(pools, ORION_POOL_OF_GRAPHS(device));
+    if (pool != NULL) orion_pool_correct(process, pool);
+    orion_unlock(&pools->lock);
     uint64_t excess = orion_memory_excess(device);
     if (excess != 0) trim_all(device, excess, true);
 }

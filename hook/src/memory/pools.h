@@ -42,6 +42,7 @@
 
 struct orion_pool {
     CUmemoryPool handle; /* NULL: the entry is free */
+    uint32_t number;     /* no two pools have the same one, although they may have the same handle and entry */
     CUdevice device;     /* -1: its memory does not count */
     bool is_default, is_of_graphs;
     uint64_t counted;           /* its part of the device's sum */
@@ -53,6 +54,7 @@ struct orion_pool {
 struct orion_pools {
     _Atomic uint32_t lock;    /* a thread may sleep for it; the driver is asked under it */
     _Atomic uint32_t high;    /* the number of entries that were ever used */
+    uint32_t entered;         /* the number of the newest pool */
     _Atomic uint32_t polling; /* 1: the thread that looks exists; a private futex */
     struct orion_pool entry[ORION_POOLS];
 };
@@ -64,7 +66,7 @@ struct orion_pooling {
     struct orion_stream_name stream;
     uint64_t bytes;
     /* Set by orion_pool_begin and the functions after it. */
-    uint32_t index;
+    uint32_t index, number; /* the pool's */
     CUdevice device;
     uint64_t growth; /* the most by which the pool may grow */
     bool counts, claims;
@@ -77,8 +79,8 @@ bool orion_pool_begin(struct orion_pooling *pooling);
 void orion_pool_promised(const struct orion_pooling *pooling);
 bool orion_pool_claim(struct orion_pooling *pooling, bool first);
 /* After the driver's call. True: the pool grew although nothing was reserved. Then one of the two: the program gets the memory,
- * or not. */
-bool orion_pool_end(const struct orion_pooling *pooling, CUresult result);
+ * or not. Another thread may have destroyed the pool meanwhile. Then the memory is of the pool that is the current one now. */
+bool orion_pool_end(struct orion_pooling *pooling, CUresult result);
 void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at);
 void orion_pool_give_up(const struct orion_pooling *pooling, CUdeviceptr *at);
 

@@ -9,6 +9,7 @@
 #include "process/page.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "system/lock.h"
 #include "system/system.h"
 
 #define OWN_PAGES 4u                            /* policy, grant, busy, record; the neighbours' pages follow */
@@ -83,9 +84,9 @@ static bool make(struct orion_process *process, CUdevice device, bool joins)
 
 struct orion_gpu *orion_gpu_make(struct orion_process *process, CUdevice device, bool joins, bool *made)
 {
-    while (atomic_exchange(&process->gpu_making, 1)) orion_pause();
+    orion_lock(&process->gpu_making);
     *made = orion_gpu_find(process, device) == NULL && make(process, device, joins);
-    atomic_store(&process->gpu_making, 0);
+    orion_unlock(&process->gpu_making);
     return orion_gpu_find(process, device);
 }
 

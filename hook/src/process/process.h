@@ -34,7 +34,7 @@ struct orion_process {
     _Atomic uint32_t scheduler;             /* generation of the running scheduler of threads; 0: none runs */
     orion_owner *_Atomic owner;             /* set before the first GPU has a role */
     _Atomic uint32_t stream_record_epoch;   /* grows when a stream or context ends: makes cached stream records invalid */
-    _Atomic uint32_t gpu_count, gpu_making; /* entries in `gpus`; a spin lock around making one */
+    _Atomic uint32_t gpu_count, gpu_making; /* entries in `gpus`; a lock around making one */
     _Atomic uint32_t sees_exit;             /* 1: the handler at exit is registered */
 
     /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of

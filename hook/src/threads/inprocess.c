@@ -16,13 +16,13 @@
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
 #include "system/environment.h"
+#include "system/lock.h"
 #include "system/log.h"
 #include "system/system.h"
 #include "threads/redirect.h"
 #include "threads/virtual_gpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define LOCK_SLEEP_NS (20 * ORION_MICROSECOND)
 
 _Thread_local struct orion_binding orion_binding;
 static _Thread_local char last_error[192];
@@ -39,15 +39,8 @@ int orion_inprocess_fail(const char *format, ...)
     return -1;
 }
 
-void orion_inprocess_lock(struct orion_process *process)
-{
-    while (atomic_exchange_explicit(&orion_inprocess(process)->lock, 1, memory_order_acquire)) orion_sleep_precisely(LOCK_SLEEP_NS);
-}
-
-void orion_inprocess_unlock(struct orion_process *process)
-{
-    atomic_store_explicit(&orion_inprocess(process)->lock, 0, memory_order_release);
-}
+void orion_inprocess_lock(struct orion_process *process) { orion_lock(&orion_inprocess(process)->lock); }
+void orion_inprocess_unlock(struct orion_process *process) { orion_unlock(&orion_inprocess(process)->lock); }
 
 struct orion_process *orion_inprocess_locked(void)
 {

@@ -7,6 +7,7 @@
 #include "process/notifier.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "system/lock.h"
 #include "system/system.h"
 #include "threads/inprocess.h"
 
@@ -64,12 +65,12 @@ int orion_virtual_gpus_make(struct orion_process *process, uint32_t count)
     struct orion_inprocess *scheduler = orion_inprocess(process);
     if (!pages_ready(scheduler)) return -1;
     bool made = true;
-    while (atomic_exchange(&process->gpu_making, 1)) orion_pause();
+    orion_lock(&process->gpu_making);
     for (uint32_t i = 0; i < count && made; i++) {
         if (scheduler->gpus[i] == NULL) scheduler->gpus[i] = make(process, i);
         made = scheduler->gpus[i] != NULL;
     }
-    atomic_store(&process->gpu_making, 0);
+    orion_unlock(&process->gpu_making);
     return made ? 0 : -1;
 }
 
