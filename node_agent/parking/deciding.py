@@ -86,16 +86,12 @@ class _Deciding:
             charged.update(each.charged)
         return all(charged[place] <= self._view.host[place] for each in tenants for place in each.charged)
 
-    def _stay(self, tenant: Tenant) -> float:
-        """Return for how long it stays at least."""
-        return self._view.stay_factor * tenant.change_seconds
-
     def _has_stayed(self, tenant: Tenant) -> bool:
-        return self._view.now - tenant.since >= self._stay(tenant)
+        return self._view.now - tenant.since >= self._view.stay_seconds(tenant)
 
     def _rests(self, tenant: Tenant) -> bool:
         """Return whether it had to leave early, and shall not come and go."""
-        return not tenant.is_half and self._view.now - tenant.came < self._stay(tenant)
+        return not tenant.is_half and self._view.now - tenant.came < self._view.stay_seconds(tenant)
 
     # -- Room ----------------------------------------------------------------------------------------------------------
 
@@ -145,7 +141,7 @@ class _Deciding:
         """Return whether it leaves for the reserve."""
         if not tenant.has_returned or self._has_stayed(tenant):
             return True
-        rest = tenant.since + self._stay(tenant) - self._view.now
+        rest = tenant.since + self._view.stay_seconds(tenant) - self._view.now
         return self._soon(gpu) < self._view.cards[gpu].rate * rest
 
     def _until(self, gpu: str, needed: int, candidates: Iterable[Tenant]) -> None:
@@ -223,7 +219,7 @@ class _Deciding:
             for amount in (tenant.needs, lambda gpu: tenant.held.get(gpu, 0), tenant.frees)
         ]
         size = next((each for each in sizes if self._is_possible(each)), sizes[-1])
-        return {gpu: amount + self._hp_takes(gpu, self._stay(tenant)) for gpu, amount in size.items()}
+        return {gpu: amount + self._hp_takes(gpu, self._view.stay_seconds(tenant)) for gpu, amount in size.items()}
 
     def _is_possible(self, size: Mapping[str, int], without_reserve: bool = False) -> bool:
         """Return whether there is the room once all others that can leave have left.

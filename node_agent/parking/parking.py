@@ -1,8 +1,8 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
 The driver is asked what is free in a thread of its own, once a second, and often while hp waits, or somebody moves
-beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a client says something new,
-and those that share a tenant with them. Once a second one looks at all GPUs, or later if nobody is away. A tenant comes
+beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a client says something new or
+whose time has come, and those that share a tenant with them. Every five seconds one looks at all GPUs. A tenant comes
 back only when the room was seen to be free just before: a driver that finds no room for it loses the program. While no
 slot parks, nothing is asked and nothing is looked at.
 """
@@ -24,17 +24,18 @@ from orion.node_agent.parking.asking import Asking
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.host_room import HOST_MEMORY_SHORT, HostRoom
 from orion.node_agent.parking.news import news
+from orion.node_agent.parking.next_change import next_change
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.room_answers import Wait, answer
 from orion.node_agent.parking.tenants import Tenants
-from orion.node_agent.parking.view import View
+from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 5.0
-""" Between two decisions while nobody is away, and nothing is new. """
+""" Between two decisions about all GPUs if nobody joins or leaves. """
 _HP_SECONDS = 0.1
 """ Between two looks at what hp holds, which needs no driver. A tenant that finds no room waits for so long, too. """
 _MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
@@ -82,6 +83,8 @@ class Parking:
         """ When the driver was last asked about all GPUs, and when before the last decision about all of them. """
         self._decided_on: dict[str, object] = {}
         """ The news that the last decision about each GPU saw; missing: it did not know what is free. """
+        self._due: dict[str, float] = {}
+        """ When each GPU needs a decision if nothing is new. """
         self._again = set[str]()
         """ Somebody has moved on these GPUs since the driver was asked. """
         self._moving = set[str]()
@@ -118,11 +121,13 @@ class Parking:
         if due := self._to_ask(now, at_once):
             due, _ = self.tenants.together(due)
             await self._ask(due, now)
-            seen = due if at_once or self._is_time(now) else {uuid for uuid in due if self._has_news(uuid)}
+            is_all = len(due) == len(self._gpus)
+            is_time = at_once or (is_all and now - self._decided >= _REST_SECONDS)
+            seen = due if is_time else {uuid for uuid in due if self._has_news(uuid) or self._is_due(uuid, now)}
             if seen:
                 await self._decide(seen, now)
-            elif self._at_rest:
-                self._look_at_gpus(time.monotonic(), self._gpus)
+            if is_all:
+                self._look_at_gpus(time.monotonic(), due - seen)
         seconds = 0.0 if self._again else self._seconds()
         return min(seconds, _HP_SECONDS) if any(room.has_hp for room in self._cards.values()) else seconds
 
@@ -133,19 +138,13 @@ class Parking:
         moving = {uuid for uuid in self._moving if self._cards[uuid].has_hp or self._has_news(uuid)}
         return moving | self._again | {uuid for uuid, room in self._cards.items() if _is_urgent(room)}
 
-    def _is_time(self, now: float) -> bool:
-        """Return whether all GPUs are looked at without news."""
-        return now - self._decided >= (_REST_SECONDS if self._at_rest else _LOOK_SECONDS)
+    def _is_due(self, uuid: str, now: float) -> bool:
+        return now >= self._due.get(uuid, now)
 
     def _has_news(self, uuid: str) -> bool:
         """Return whether a decision would see something else of a GPU than the last one did, or has to be made."""
         is_new = uuid not in self._decided_on or self._decided_on[uuid] != self._news(uuid)
         return is_new or uuid in self._again or _is_urgent(self._cards[uuid])
-
-    @property
-    def _at_rest(self) -> bool:
-        """Whether everybody is here, and only news can change anything."""
-        return all(each.rests for each in self.tenants.present.values())
 
     async def _decide(self, uuids: Collection[str], asked: float) -> None:
         """Look at the tenants of GPUs, decide, and tell them; read before what the host's memory can hold.
@@ -196,9 +195,20 @@ class Parking:
         noting.note_result(asked, view, wishes, self.tenants.present, self._cards)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
             self._tell(self.tenants.present[name], away, now)
+        self._due |= dict.fromkeys(gpus, self._next(view, wishes, here))
         shown = {uuid: self._cards[uuid] for uuid in gpus}
         showing.show(now, shown, here, [self._gpus[uuid].shared_gpu for uuid in gpus])
         return True
+
+    def _next(self, view: View, wishes: Wishes, here: Collection[Present]) -> float:
+        """Return when these GPUs need another decision if nothing is new."""
+        if wishes != Wishes() or not all(each.rests for each in here):
+            return view.now + _LOOK_SECONDS
+        if all(each.known.place is Place.HERE for each in here):
+            return float("inf")
+        if any(room.free is None or self._cards[uuid].has_hp for uuid, room in view.cards.items()):
+            return view.now + _LOOK_SECONDS
+        return min(next_change(view), *(each.changes_at(view.now) for each in here))
 
     def room(self, client: Client, size: int) -> CreditAnswer:
         """Answer a client that found no room on its GPU for an allocation of so many bytes."""
@@ -270,7 +280,7 @@ class Parking:
         if self._cards:
             for room in self._cards.values():
                 room.announce(0)
-            self._cards, self._decided_on, self._again, self._moving = {}, {}, set(), set()
+            self._cards, self._decided_on, self._due, self._again, self._moving = {}, {}, {}, set(), set()
             self.tenants = Tenants()
             showing.show(time.monotonic(), {}, (), [each.shared_gpu for each in self._gpus.values()])
 

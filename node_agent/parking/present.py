@@ -7,8 +7,17 @@ from functools import cached_property
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
-from orion.node_agent.parking.answers import FAILED, UNANSWERED, Asked, Verdict, is_for_good, problem, verdict
-from orion.node_agent.parking.known import COUNTED, Known
+from orion.node_agent.parking.answers import (
+    FAILED,
+    LIE_SECONDS,
+    UNANSWERED,
+    Asked,
+    Verdict,
+    is_for_good,
+    problem,
+    verdict,
+)
+from orion.node_agent.parking.known import COUNTED, YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member, held
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
@@ -68,15 +77,22 @@ class Present:
 
     @property
     def rests(self) -> bool:
-        """Whether it is here, and nothing but news can change that."""
+        """Whether it is here or away, as it was asked, and only time and news can change that."""
         known = self.known
-        return (
-            known.place is Place.HERE
-            and known.failed_since is None
-            and not (
-                known.is_lost or known.silent or known.problems or known.lacks or self.is_asked or self._is_wished_away
-            )
-        )
+        is_troubled = known.failed_since is not None or known.is_lost or known.is_half
+        if is_troubled or known.silent or known.problems or known.lacks or not self.is_settled:
+            return False
+        if known.place is Place.HERE:
+            return not self.is_asked and not self._is_wished_away
+        return known.place is Place.AWAY and self.is_asked
+
+    def changes_at(self, now: float) -> float:
+        """Return when it is seen differently although it rests: only because time passes."""
+        known = self.known
+        moments = [known.away_until, *(since + LIE_SECONDS for since in known.parked.values())]
+        if known.place is Place.HERE and known.is_young:
+            moments.append(now + YOUNG_SECONDS - known.here_seconds)
+        return min((each for each in moments if each > now), default=float("inf"))
 
     @property
     def _is_wished_away(self) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+_LEAST_WEIGHT = 1e-6
+
 
 class Place(Enum):
     """Where a tenant's memory is."""
@@ -83,7 +85,11 @@ class Tenant:
     @property
     def clock(self) -> float:
         """How much it has had of what it is due; who has had the least comes back first."""
-        return self.stayed / max(self.weight, 1e-6)
+        return self.stayed / max(self.weight, _LEAST_WEIGHT)
+
+    def seconds_until(self, clock: float) -> float:
+        """Return how long it has to be here until its clock says so."""
+        return clock * max(self.weight, _LEAST_WEIGHT) - self.stayed
 
     def needs(self, gpu: str) -> int:
         """Return what it may need of a GPU while it is here."""
@@ -118,6 +124,10 @@ class View:
     """ What must be free besides, as a part of what comes back. """
     host: Mapping[str, int] = field(default_factory=dict)
     """ What the cgroups and the node that tenants would be charged to have left. """
+
+    def stay_seconds(self, tenant: Tenant) -> float:
+        """Return for how long a tenant stays at least."""
+        return self.stay_factor * tenant.change_seconds
 
     def lacks_host_memory(self, tenant: Tenant) -> list[str]:
         """Return the cgroups that cannot hold what a tenant has on the GPUs, even if no other one leaves."""

@@ -237,6 +237,33 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     assert decisions() == 9, "somebody may have to be asked again"
 
 
+def test_while_a_tenant_is_away_the_agent_decides_upon_news_and_when_its_time_has_come(
+    parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, away, changes = [GIB], Tenants(Place.AWAY), [0.0]
+    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
+    tenants: Any = away
+    away.one.rests, away.one.changes_at = True, lambda now: changes[-1]
+    parking.tenants = tenants
+    monkeypatch.setattr(parking._asking, "_source", source)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+
+    def decisions() -> int:
+        for _ in range(3):
+            asyncio.run(parking.look(at_once=False))
+        return len(views)
+
+    assert decisions() == 3
+    changes.append(float("inf"))
+    assert decisions() == 4
+    free.append(2 * GIB)
+    assert decisions() == 5
+    monkeypatch.setattr(gpu_room.GpuRoom, "has_hp", True)
+    free.append(GIB)
+    assert decisions() == 8, "what hp needs changes without news"
+
+
 def test_while_cgroups_are_read_the_agent_serves_its_clients(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
