@@ -53,7 +53,7 @@ static void follows_a_clock_that_drifts(void)
         if (next == NULL) next = event(2);
         CHECK(distance(at, true_end) < (i < 10 ? 900 * US : 12 * US));
     }
-    CHECK(gpu_clock.owner == &one);
+    CHECK(gpu_clock.context == FAKE_CONTEXT);
 }
 
 static void another_event_is_known_beside_it(void)
@@ -72,14 +72,14 @@ static void another_event_is_known_beside_it(void)
     broken = CUDA_SUCCESS;
 }
 
-static void events_end_with_their_stream(void)
+static void events_end_with_their_context(void)
 {
-    CHECK(gpu_clock.owner == &two && destroyed == 0);
-    orion_gpu_clock_forget(&gpu_clock, &one, true);
-    CHECK(destroyed == 0 && gpu_clock.base != NULL); /* the base is of stream two */
-    orion_gpu_clock_forget(&gpu_clock, &two, false);
+    CHECK(gpu_clock.context == FAKE_CONTEXT && destroyed == 0);
+    orion_gpu_clock_forget(&gpu_clock, OTHER_CONTEXT, true);
+    CHECK(destroyed == 0 && gpu_clock.base != NULL);
+    orion_gpu_clock_forget(&gpu_clock, FAKE_CONTEXT, false);
     CHECK(destroyed == 0 && gpu_clock.base == NULL); /* its context has destroyed it */
-    orion_gpu_clock_forget(&gpu_clock, &two, true);
+    orion_gpu_clock_forget(&gpu_clock, FAKE_CONTEXT, true);
     CHECK(destroyed == 0);
 }
 
@@ -91,7 +91,7 @@ static void contexts_take_over(void)
     context_of[5] = FAKE_CONTEXT, context_of[6] = OTHER_CONTEXT;
     CHECK(orion_gpu_clock_end(&gpu_clock, &one, &first, end - MS, end) == end && first == NULL);
     CHECK(orion_gpu_clock_end(&gpu_clock, &other, &second, end, end + MS) == end + MS && second == NULL && destroyed == 1);
-    orion_gpu_clock_forget(&gpu_clock, &other, true);
+    orion_gpu_clock_forget(&gpu_clock, NULL, true);
     CHECK(destroyed == 2);
 }
 
@@ -101,7 +101,7 @@ int main(void)
     orion_driver.cuEventDestroy_v2 = fake_destroy;
     follows_a_clock_that_drifts();
     another_event_is_known_beside_it();
-    events_end_with_their_stream();
+    events_end_with_their_context();
     contexts_take_over();
     puts("gpu_clock: ok");
     return 0;

@@ -118,6 +118,14 @@ def test_streams_come_and_go(pair: Pair, machine: Machine) -> None:
     assert be.answer().ended >= launched.began + 30 * MILLISECOND
 
 
+def test_work_of_destroyed_streams_keeps_to_the_window(machine: Machine) -> None:
+    # 400 ms of kernels, two of which run at the same time. At most 32 windows of 0.5 ms may be queued.
+    be = machine.start("be-0")
+    warm(be, 1000)
+    assert be.must("streams 400 1000").seconds > 0.15
+    be.must("ctxsync")
+
+
 def test_an_hp_stream_destroyed_with_work_under_way_holds_be_until_it_is_over(pair: Pair, machine: Machine) -> None:
     hp, be = pair
     launched = hp.must("streams 1 40000")

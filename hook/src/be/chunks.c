@@ -94,6 +94,24 @@ void orion_chunks_close(struct orion_process *process, struct orion_stream_recor
     orion_capture_unrelax(&relaxed);
 }
 
+void orion_chunks_close_last(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (chunks->open_ns == 0) return;
+    orion_chunks_close(process, stream_record);
+    if (chunks->open_ns == 0 || chunks->sampling || chunks->count < ORION_CHUNKS) return;
+    struct orion_chunk *last = &chunks->ring[(chunks->first + chunks->count - 1) % ORION_CHUNKS];
+    struct orion_relaxed relaxed = orion_capture_relax();
+    if (record(&last->end, stream_record)) {
+        last->cost_ns += chunks->open_ns;
+        last->identity = 0;
+        last->bounds.pause = ORION_CHUNK_PAUSES;
+        chunks->open = (struct orion_chunk_bounds){0};
+        chunks->open_ns = 0;
+    }
+    orion_capture_unrelax(&relaxed);
+}
+
 /* -- Waits for a stop ------------------------------------------------------------------------------------------------ */
 
 static void note_wait(struct orion_stream_record *stream_record)
@@ -238,6 +256,5 @@ void orion_chunks_forget(struct orion_stream_record *stream_record, bool context
             *events[j] = NULL;
         }
     }
-    orion_gpu_clock_forget(&orion_be(stream_record->gpu)->clock, stream_record, context_lives);
     orion_be_stream_record(stream_record)->chunks.sampling = false;
 }

@@ -82,12 +82,14 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
 /* For these calls, the caller holds the ledger and is in relaxed capture mode.
  *   launched  adds a launch to the open chunk; launched_ns: when it was passed to the driver; beside_hp: while hp was busy
  *   close     puts an event behind the open chunk
+ *   close_last  also if the ring is full: the last chunk then ends behind the open one
  *   reap      removes completed chunks from the work in flight, returns how many
  *   drop      counts all chunks as complete
  *   forget    counts all chunks as complete and forgets their events */
 void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
                            uint64_t launched_ns, bool beside_hp);
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
+void orion_chunks_close_last(struct orion_process *process, struct orion_stream_record *stream_record);
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_chunks_drop(struct orion_stream_record *stream_record);
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives);

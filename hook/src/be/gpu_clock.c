@@ -24,7 +24,7 @@ static void renew(struct orion_gpu_clock *clock, const struct orion_stream_recor
         orion_driver.cuEventDestroy_v2(before);
         before = NULL;
     }
-    *clock = (struct orion_gpu_clock){*event, stream_record, stream_record->context, at_ns, clock->checked_ns};
+    *clock = (struct orion_gpu_clock){*event, stream_record->context, at_ns, clock->checked_ns};
     *event = before;
 }
 
@@ -58,9 +58,9 @@ bool orion_gpu_clock_read(const struct orion_gpu_clock *clock, const struct orio
     return true;
 }
 
-void orion_gpu_clock_forget(struct orion_gpu_clock *clock, const struct orion_stream_record *stream_record, bool context_lives)
+void orion_gpu_clock_forget(struct orion_gpu_clock *clock, CUcontext context, bool context_lives)
 {
-    if (clock->base == NULL || clock->owner != stream_record) return;
+    if (clock->base == NULL || (context != NULL && clock->context != context)) return;
     if (context_lives) orion_driver.cuEventDestroy_v2(clock->base);
     clock->base = NULL;
 }

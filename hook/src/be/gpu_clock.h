@@ -16,8 +16,7 @@
 struct orion_stream_record;
 
 struct orion_gpu_clock {
-    CUevent base; /* belongs to the context of `owner`, and ends with it; NULL: none */
-    const struct orion_stream_record *owner;
+    CUevent base; /* of the context, with which it ends; NULL: none */
     CUcontext context;
     uint64_t base_ns, checked_ns;
 };
@@ -34,7 +33,7 @@ bool orion_gpu_clock_read(const struct orion_gpu_clock *clock, const struct orio
 /* Called when the GPU's own time may have jumped: the next event becomes the base. */
 void orion_gpu_clock_restart(struct orion_gpu_clock *clock);
 
-/* Called when the stream record's events end. */
-void orion_gpu_clock_forget(struct orion_gpu_clock *clock, const struct orion_stream_record *stream_record, bool context_lives);
+/* Called when a context's events end; NULL: those of all contexts. */
+void orion_gpu_clock_forget(struct orion_gpu_clock *clock, CUcontext context, bool context_lives);
 
 #endif

@@ -3,6 +3,7 @@
 #include "be/admission.h"
 #include "be/chunk_times.h"
 #include "be/chunks.h"
+#include "be/ends.h"
 #include "be/gate.h"
 #include "be/state.h"
 #include "be/stop.h"
@@ -20,7 +21,6 @@
 /* 2.5 % of hp's typical busy period: the threshold of Orion (EuroSys'24). */
 #define PART_OF_HP_PERIOD 40u
 #define NARROW_MIN_NS (75 * ORION_MICROSECOND) /* a wait at the valve costs 2.4 us: 3.2 % of so much work */
-#define FORGET_TRIES 1000u
 /* After this time without progress, the work in flight must depend on the next launch, so the launch may go. Time for
  * which hp held the work does not count, but does not start the count again: hp may be busy again and again. */
 #define STUCK_NS ORION_SECOND
@@ -71,6 +71,7 @@ static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu,
         if (stream_record->gpu != gpu) continue;
         struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
         retired += orion_chunks_reap(process, stream_record);
+        orion_ends_free(stream_record);
         at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
             if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
@@ -217,7 +218,7 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
     orion_ledger_unlock(gpu);
 }
 
-/* -- Ends ------------------------------------------------------------------------------------------------------------ */
+/* -- Completed work -------------------------------------------------------------------------------------------------- */
 
 /* The parker adds to `untouchable` before it sets `kept_open`, and takes both back in the opposite order. The check under the
  * ledger decides: who ends a context waits for the ledger. */
@@ -247,31 +248,7 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
         orion_chunks_expect(stream_record, orion_now());
         orion_chunks_drop(stream_record);
     }
+    orion_ends_free(stream_record);
     orion_capture_unrelax(&relaxed);
-    orion_ledger_unlock(stream_record->gpu);
-}
-
-void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives)
-{
-    /* This function is not on the launch path, so it may wait for the ledger, about a second at most. It waits because
-     * events must not be used after their context has ended. */
-    unsigned tries = 0;
-    /* The next stream of this stream record contains no wait yet. */
-    orion_be_stream_record(stream_record)->waited_epoch = 0;
-    orion_be_stream_record(stream_record)->meeting = 0;
-    while (!orion_ledger_try_lock(stream_record->gpu)) {
-        if (++tries == FORGET_TRIES) return;
-        orion_sleep_precisely(ORION_MILLISECOND);
-    }
-    orion_be_stream_record(stream_record)->waited_epoch = 0;
-    orion_be_stream_record(stream_record)->past_valve_ns = 0;
-    if (context_lives) {
-        struct orion_relaxed relaxed = orion_capture_relax();
-        orion_chunks_reap(orion_process_started(), stream_record);
-        orion_chunks_expect(stream_record, orion_now());
-        orion_capture_unrelax(&relaxed);
-    }
-    orion_chunks_forget(stream_record, context_lives);
-    orion_partition_forget(stream_record, context_lives);
     orion_ledger_unlock(stream_record->gpu);
 }

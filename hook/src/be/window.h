@@ -47,8 +47,6 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu); /* retires completed work */
 /* Called when the hook knows that all work of the stream record is complete. */
 void orion_window_drained(struct orion_process *process, struct orion_stream_record *stream_record);
-/* Called when the stream record's stream or context ends. */
-void orion_window_forget(struct orion_stream_record *stream_record, bool context_lives);
 
 /* The cost of work of unknown duration: longer than any window, so that such work runs alone. */
 #define ORION_WINDOW_ALONE (UINT64_C(1) << 40)

@@ -92,7 +92,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
 
 #define MARKS 16u
 /* The work that is complete once the call in progress on this thread has synchronised the context: one mark for each
- * stream record. If there are more than MARKS stream records, the drain thread proves the work of the others. */
+ * stream record. If there are more than MARKS stream records, the drain thread proves hp's work in the others, and events be's. */
 static _Thread_local struct {
     struct orion_stream_record *stream_record;
     uint64_t returned;
@@ -205,6 +205,8 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
         return;
     }
     for (uint32_t i = 0; i < mark_count; i++) proven(process, marks[i].stream_record, marks[i].returned);
+    for (uint32_t i = 0; mark_count == MARKS && i < orion_process_gpus(process); i++)
+        if (atomic_load(&process->gpus[i].role) == ORION_ROLE_BE) orion_window_reap(process, &process->gpus[i]);
     mark_count = 0;
     /* Reports the end of an iteration for all GPUs, not only for those with a mark: if another thread has proved the
      * work meanwhile, there is no mark. A GPU that the call does not concern counts at most one iteration too many. */

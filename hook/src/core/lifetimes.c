@@ -4,10 +4,10 @@
 #include "core/lifetimes.h"
 
 #include "be/chunks.h"
+#include "be/ends.h"
 #include "be/event_words.h"
 #include "be/partition.h"
 #include "be/stop.h"
-#include "be/window.h"
 #include "core/joining.h"
 #include "generated/driver.h"
 #include "hp/busy.h"
@@ -35,13 +35,19 @@ static void end_stream_records(struct orion_process *process, CUcontext context,
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         struct orion_gpu *owner = stream_record->gpu;
         if (owner == NULL || (context != NULL ? stream_record->context != context : owner != gpu)) continue;
-        orion_window_forget(stream_record, false);
+        orion_ends_forget(stream_record, false);
         atomic_store(&stream_record->last, NULL);
         orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
         uint32_t ready = ORION_STREAM_RECORD_READY;
         if (i >= ORION_GPUS) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
         if (atomic_load(&owner->role) == ORION_ROLE_HP) orion_busy_try_close(process, owner);
     }
+}
+
+/* NULL: every context. */
+static void end_clocks(struct orion_process *process, CUcontext context, bool context_lives)
+{
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_ends_context(&process->gpus[i], context, context_lives);
 }
 
 /* NULL: a green context of the program. It may hold the last reference to the primary context, so no mark stays. */
@@ -51,6 +57,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
     orion_stops_open(process);
     orion_kernels_forget(orion_kernels(process));
     if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
+    end_clocks(process, context, context == NULL);
     atomic_fetch_add(&process->context_epoch, 1);
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_marks_end(process, &process->gpus[i], context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
@@ -107,10 +114,13 @@ void orion_primary_ending(CUdevice device)
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         struct orion_gpu *gpu = stream_record->gpu;
-        if (gpu != NULL && gpu->device == device) orion_window_forget(stream_record, true);
+        if (gpu != NULL && gpu->device == device) orion_ends_forget(stream_record, true);
     }
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
-        if (process->gpus[i].device == device) orion_partition_end(&process->gpus[i]);
+    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
+        if (process->gpus[i].device != device) continue;
+        orion_partition_end(&process->gpus[i]);
+        orion_ends_context(&process->gpus[i], NULL, true);
+    }
     atomic_fetch_add(&process->context_epoch, 1);
     for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
         if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
@@ -128,8 +138,11 @@ void orion_context_ended(void)
     if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
         orion_own_streams_end_on(process, device);
         orion_pools_ended_on(process, device);
-        for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-            if (process->gpus[i].device == device) end_stream_records(process, NULL, &process->gpus[i]);
+        for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
+            if (process->gpus[i].device != device) continue;
+            end_stream_records(process, NULL, &process->gpus[i]);
+            orion_ends_context(&process->gpus[i], NULL, false);
+        }
     }
     /* The epochs grow again, because another thread may have cached a context that has since ended. */
     atomic_fetch_add(&process->context_epoch, 1);
@@ -156,14 +169,13 @@ static void record_last_event(const struct orion_process *process, struct orion_
     orion_capture_unrelax(&relaxed);
 }
 
-/* From here on the hook does not use the stream's handle. */
+/* From here on the hook does not use the stream's handle. hp's work continues and must still be proven. be's work counts as
+ * complete. */
 static void end_stream_record(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     uint32_t ready = ORION_STREAM_RECORD_READY;
     struct orion_gpu *gpu = stream_record->gpu;
-    orion_window_forget(stream_record, true);
-    /* hp's work continues and must still be proven. be's work counts as drained: nothing waits for this work, and the
-     * stream record becomes free. */
+    orion_ends_forget(stream_record, true);
     if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
     else record_last_event(process, stream_record);
     /* The drain thread uses the stream handles of clients that are threads. */
@@ -171,6 +183,18 @@ static void end_stream_record(struct orion_process *process, struct orion_stream
     orion_event_word_end(process, stream_record);
     atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
     if (gpu->client != 0) orion_allow_touch(process);
+    atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+static void end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    bool captured = orion_capture_stream_ending(process, stream_record->stream);
+    if (atomic_load(&stream_record->gpu->role) != ORION_ROLE_BE) {
+        end_stream_record(process, stream_record);
+        return;
+    }
+    orion_event_word_end(process, stream_record);
+    orion_ends_stream(process, stream_record, captured);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
@@ -185,8 +209,9 @@ void orion_green_ending(CUgreenCtx green)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY && stream_record->green == named)
-            end_stream_record(process, stream_record);
+        uint32_t state = atomic_load(&stream_record->state);
+        bool used_by_stream = state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING;
+        if (used_by_stream && stream_record->green == named) end_stream_record(process, stream_record);
     }
 }
 
@@ -199,8 +224,7 @@ void orion_stream_ending(CUstream stream)
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
-        orion_capture_stream_ending(process, stream_record->stream);
-        end_stream_record(process, stream_record);
+        end_destroyed(process, stream_record);
     }
 }
 

@@ -19,9 +19,11 @@ bool orion_capture_has(struct orion_stream_name stream)
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream)
+bool orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream)
 {
-    if (atomic_load(&process->captures) > 0 && orion_capture_records(process, stream)) atomic_fetch_sub(&process->captures, 1);
+    if (atomic_load(&process->captures) <= 0 || !orion_capture_records(process, stream)) return false;
+    atomic_fetch_sub(&process->captures, 1);
+    return true;
 }
 
 struct orion_relaxed orion_capture_relax(void)

@@ -30,8 +30,8 @@ static inline bool orion_capture_records(const struct orion_process *process, st
     return orion_capture_has(stream);
 }
 
-/* Before a stream is destroyed: destroying a stream ends its capture. */
-void orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
+/* Before a stream is destroyed: destroying a stream ends its capture. Returns whether the stream is being captured. */
+bool orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
 /* The calling thread's capture mode becomes relaxed until orion_capture_unrelax. */
 struct orion_relaxed {

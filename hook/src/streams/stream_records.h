@@ -29,7 +29,8 @@ enum orion_stream_record_state {
     ORION_STREAM_RECORD_FREE = 0,
     ORION_STREAM_RECORD_CLAIMED = 1,
     ORION_STREAM_RECORD_READY = 2,
-    ORION_STREAM_RECORD_ENDED = 3
+    ORION_STREAM_RECORD_ENDED = 3, /* the stream is gone; the record is free once its work is drained */
+    ORION_STREAM_RECORD_ENDING = 4 /* the stream is gone, but events of be's work still need the record: be/ends.h */
 };
 
 struct orion_gpu;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "be/window.h"
+#include "be/ends.h"
 #include "core/joining.h"
 #include "generated/driver.h"
 #include "process/process.h"
@@ -173,7 +173,7 @@ int orion_inprocess_start(int clients)
 static void end_stream_record(struct orion_stream_record *stream_record, bool is_shared)
 {
     uint32_t ready = ORION_STREAM_RECORD_READY;
-    orion_window_forget(stream_record, true);
+    orion_ends_forget(stream_record, true);
     orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
     if (!is_shared) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
 }
@@ -199,7 +199,9 @@ static void drain(struct orion_process *process)
         struct orion_gpu *gpu = stream_record->gpu;
         if (gpu == NULL || gpu->client == 0) continue;
         stream_record->begun_before = atomic_load(&stream_record->begun); /* the next scheduler counts from here */
-        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) continue;
+        uint32_t state = atomic_load(&stream_record->state);
+        if (state == ORION_STREAM_RECORD_ENDING) orion_ends_forget(stream_record, true);
+        if (state != ORION_STREAM_RECORD_READY) continue;
         if (orion_outcome_of(wait_for(process, stream_record)) == ORION_OUTCOME_UNKNOWN) continue;
         end_stream_record(stream_record, orion_stream_record_is_shared(process, stream_record));
     }

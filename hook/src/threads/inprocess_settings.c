@@ -15,8 +15,9 @@ static bool has_begun(struct orion_process *process, int client)
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        uint32_t state = atomic_load(&stream_record->state);
         if (stream_record->gpu == orion_inprocess(process)->gpus[client] &&
-            atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY)
+            (state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING))
             return true;
     }
     return false;

@@ -1,0 +1,29 @@
+/* Ends of streams and contexts with be's work.
+ *
+ * A program may destroy a stream while work is queued in it. The driver completes the work all the same, so it stays in flight:
+ * the valve's watcher must see it, the window must bound it, and its GPU time counts. So the hook puts a last event behind the
+ * work before the stream ends. Until that event is complete, the stream record is ORION_STREAM_RECORD_ENDING, and no other
+ * stream gets it. Events outlive their stream, but not their context. */
+#ifndef ORION_ENDS_H
+#define ORION_ENDS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+
+struct orion_gpu;
+struct orion_process;
+struct orion_stream_record;
+
+/* Called before the stream record's stream is destroyed. `captured`: it is being captured, so an event in it proves nothing. */
+void orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, bool captured);
+
+/* Frees the record of a destroyed stream if its work is complete. The caller holds the ledger and is in relaxed capture mode. */
+void orion_ends_free(struct orion_stream_record *stream_record);
+
+/* Called when the stream record's context ends, or when nothing may use its events any more. Its work counts as complete. */
+void orion_ends_forget(struct orion_stream_record *stream_record, bool context_lives);
+
+/* Called when a context ends (NULL: any of the GPU), for the events that are of no stream record. */
+void orion_ends_context(struct orion_gpu *gpu, CUcontext context, bool context_lives);
+
+#endif
