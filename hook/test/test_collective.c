@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "learning/kernels.h"
+#include "process/plan.h"
 
 #define ROUNDS 20000
 
@@ -133,6 +134,42 @@ static void whenever_hp_comes_all_gpus_stop_at_one_number(void)
     CHECK(stops > ROUNDS / 100 && devices[0].count == 0 && devices[1].count == 0);
 }
 
+static void set_turn(unsigned device, bool its_turn)
+{
+    struct orion_grant *grant = (struct orion_grant *)(uintptr_t)orion_gpu_grant(gpus[device]);
+    *grant = (struct orion_grant){.turn_begin_ns = ORION_NO_TURN, .turn_end_ns = ORION_NO_TURN};
+    grant->plan_until_ns = its_turn ? 0 : UINT64_MAX;
+}
+
+/* The turn of a job ends on all of its GPUs. What has begun on one of them would spin there through the turns of others. */
+static void without_an_hp_what_has_begun_is_finished_after_the_turn(void)
+{
+    for (unsigned i = 0; i < 2; i++) atomic_store(&policy(i)->hp_clients, 0);
+    launch(0), launch(1), launch(0), launch(1);
+    step(0), step(0); /* the first collective runs on GPU 0 */
+    set_turn(0, false), set_turn(1, false);
+    CHECK(orion_collective_update(process));
+    run_all();
+    CHECK(devices[0].count == 2 && devices[1].count == 2); /* the first finishes on GPU 1; the second finishes on neither */
+    set_turn(0, true), set_turn(1, true);
+    orion_collective_update(process);
+    run_all();
+    CHECK(devices[0].count == 0 && devices[1].count == 0);
+    uint32_t first = orion_collective_begin(process, gpus[0]); /* on the CPU the same holds */
+    go_unarmed(0, first);
+    set_turn(0, false), set_turn(1, false);
+    CHECK(orion_collective_begin(process, gpus[1]) == first);
+    CHECK(!orion_collective_held(process, gpus[1], first));
+    go_unarmed(1, first);
+    uint32_t second = orion_collective_begin(process, gpus[0]);
+    CHECK(orion_collective_held(process, gpus[0], second));
+    set_turn(0, true), set_turn(1, true);
+    CHECK(!orion_collective_held(process, gpus[0], second));
+    go_unarmed(0, second);
+    go_unarmed(1, orion_collective_begin(process, gpus[1]));
+    for (unsigned i = 0; i < 2; i++) atomic_store(&policy(i)->hp_clients, 1);
+}
+
 /* GPUs 1 and 2 have a separate communicator and are far ahead of GPU 0. The word still holds every GPU: it lets no
  * GPU continue so that another can end its collective. */
 static void out_of_step_all_are_held(void)
@@ -177,6 +214,7 @@ int main(void)
     what_began_while_closing_is_seen_at_the_next_look();
     on_the_cpu_the_same_holds();
     whenever_hp_comes_all_gpus_stop_at_one_number();
+    without_an_hp_what_has_begun_is_finished_after_the_turn();
     out_of_step_all_are_held();
     a_context_that_ends_opens();
     puts("collective: ok");

@@ -180,8 +180,8 @@ bool orion_collective_pass(struct orion_process *process, struct orion_stream_re
 
 bool orion_collective_held(struct orion_process *process, const struct orion_gpu *gpu, uint32_t number)
 {
-    if (!has_hp(gpu)) return orion_gate_closed(gpu);
-    return is_closed(process) && is_behind(orion_ranks_begun(process, &orion_collectives(process)->ranks), number);
+    bool closed = has_hp(gpu) ? is_closed(process) : orion_gate_closed(gpu);
+    return closed && is_behind(orion_ranks_begun(process, &orion_collectives(process)->ranks), number);
 }
 
 void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number)

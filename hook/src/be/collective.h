@@ -9,12 +9,12 @@
  * A collective that has begun on one GPU must run to its end on all GPUs. So the hook numbers the collectives of each
  * GPU in the order of their launches: the n-th collective of one GPU is the peer of the n-th collective of another GPU.
  * One word, shared by all GPUs, contains the highest number that may begin. While every hp is idle, this word is far
- * above all launched numbers. While some hp is busy, this word is the last number that some GPU has begun. Before each
- * collective, the collective's stream waits until the word allows the collective's number. The stream then writes the
- * number into a second word, which belongs to the GPU. So one store to the first word closes or opens all GPUs. The
- * valves' watchers make this store (valve.h); each watcher looks at the hp clients of all tied GPUs of its process, and
- * at what the other processes of the job say about theirs. Without a valve, the launching thread decides on the CPU by
- * the same words.
+ * above all launched numbers. While some hp is busy, or the job has no turn, this word is the last number that some GPU
+ * has begun. Before each collective, the collective's stream waits until the word allows the collective's number. The
+ * stream then writes the number into a second word, which belongs to the GPU. So one store to the first word closes or
+ * opens all GPUs. The valves' watchers make this store (valve.h); each watcher looks at the hp clients of all tied GPUs
+ * of its process, and at what the other processes of the job say about theirs. Without a valve, the launching thread
+ * decides on the CPU by the same words.
  *
  * The words lie in one page, which GPUs and processes write. A process alone makes it. The processes of a job get it from
  * the agent, because the agent knows which clients belong together. If the page comes after a process has tied several

@@ -67,12 +67,19 @@ static bool has_hp(struct orion_process *process, const struct orion_ranks *rank
     return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
 }
 
+static bool some_has_hp(struct orion_process *process, const struct orion_ranks *ranks)
+{
+    for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(ranks, rank)) != NULL;)
+        if (has_hp(process, ranks, rank)) return true;
+    return false;
+}
+
 uint32_t orion_ranks_begun(struct orion_process *process, const struct orion_ranks *ranks)
 {
     uint32_t least = 0, most = 0;
-    bool first = true;
+    bool first = true, all_count = !some_has_hp(process, ranks);
     for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(ranks, rank)) != NULL;) {
-        if (!has_hp(process, ranks, rank)) continue;
+        if (!all_count && !has_hp(process, ranks, rank)) continue;
         uint32_t number = atomic_load(&rank->begun);
         if (first || orion_ranks_is_behind(number, least)) least = number;
         if (first || orion_ranks_is_behind(most, number)) most = number;

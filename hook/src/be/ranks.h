@@ -40,7 +40,7 @@ static inline bool orion_ranks_is_behind(uint32_t one, uint32_t other) { return 
 uint32_t orion_ranks_launched(const struct orion_ranks *ranks); /* the last number that some tied rank has launched */
 
 /* The last number that some tied rank with an hp has begun. If the ranks are out of step: the last number that all of
- * them have begun. */
+ * them have begun. If no rank has an hp, as where slots only take turns, all tied ranks count. */
 uint32_t orion_ranks_begun(struct orion_process *process, const struct orion_ranks *ranks);
 
 /* The number of a rank that is about to be tied: `own`, that of its own collectives, unless all others are far ahead. */
