@@ -77,15 +77,18 @@ static CUresult record_event(const struct marks *marks, CUevent *event)
     return result;
 }
 
-/* Creates and records the event. No capture begins and no context ends meanwhile (orion_touch). */
-static CUresult record(struct orion_process *process, const struct marks *marks, CUevent *event)
+/* Creates and records the event. No capture begins and no context ends meanwhile (orion_touch), but the context of the marks may
+ * have ended since `epoch`. */
+static CUresult record(struct orion_process *process, const struct marks *marks, uint32_t epoch, CUevent *event)
 {
     CUcontext popped;
     if (!orion_touch(process)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     struct orion_stream_record *stream_record = marks->mark[0].stream_record;
     CUresult result;
-    /* The stream was destroyed. The hook may have recorded an event at that time (lifetimes.c). */
-    if (marks->one_stream && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) {
+    if (atomic_load(&process->context_epoch) != epoch) {
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    } else if (marks->one_stream && atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) {
+        /* The stream was destroyed. The hook may have recorded an event at that time (lifetimes.c). */
         *event = atomic_exchange(&stream_record->last, NULL);
         /* The stream was destroyed just now: try again at the next request. */
         result = *event != NULL ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -131,6 +134,7 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct marks marks;
     CUevent event = NULL;
+    uint32_t epoch = atomic_load(&process->context_epoch); /* before a context is chosen */
     /* One request handles one context. The next request handles the process's other contexts. */
     if (!mark_next_context(process, gpu, &marks)) {
         orion_busy_try_close(process, gpu);
@@ -139,8 +143,7 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     /* The synchronisation shows nothing until all work is complete, so it begins behind the last mark. */
     bool synchronises = !marks.one_stream && orion_driver.cuCtxRecordEvent == NULL;
     while (synchronises && orion_marks_look(process, gpu) > 0) orion_sleep_precisely(POLL_SOON_NS);
-    uint32_t epoch = atomic_load(&process->context_epoch);
-    CUresult result = record(process, &marks, &event);
+    CUresult result = record(process, &marks, epoch, &event);
     if (result == CUDA_SUCCESS && event != NULL) result = await(process, gpu, epoch, event);
     /* Whoever ends a context also ends its stream records (lifetimes.c). In a context that is lost otherwise, no work is
      * left to wait for. Of the work of an unknown outcome the next request asks again. */
