@@ -27,12 +27,16 @@ class Server:
 
     def __init__(self, *answers: int) -> None:
         self.answers = list(answers)
+        self.fails_at = ""
+        """ The reason of Events that it always answers with an error of its own. """
         self.bodies: list[dict[str, Any]] = []
         self.enough = asyncio.Event()
         self.wanted = 1
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         assert path == f"/apis/events.k8s.io/v1/namespaces/{body['metadata']['namespace']}/events"
+        if body["reason"] == self.fails_at:
+            raise ApiError(500, "a webhook of this namespace failed")
         if self.answers:
             raise ApiError(self.answers.pop(0), "no")
         self.bodies.append(dict(body))
@@ -112,6 +116,19 @@ def test_a_failed_post_is_repeated_and_a_rejected_one_is_not(
     events = posted(server, wanted, post)
     assert [each["reason"] for each in server.bodies] == ["First", "Second"][-wanted:]
     assert events.failed == (0 if answers == (409,) else len(answers))
+
+
+def test_an_event_at_which_the_api_server_fails_keeps_no_other_one_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events_module, "_BACKOFF_SECONDS", (0.001, 0.001))
+    server = Server()
+    server.fails_at = "First"
+
+    def post(events: Events) -> None:
+        for reason in ("First", "Second", "Third"):
+            events.post(POD, reason, "a note")
+
+    assert posted(server, 2, post).failed >= events_module._TRIES
+    assert [each["reason"] for each in server.bodies] == ["Second", "Third"]
 
 
 def test_one_object_cannot_use_up_the_limit_of_others() -> None:

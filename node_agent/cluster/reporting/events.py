@@ -29,7 +29,9 @@ _BURST, _PER_SECOND = 8, 1 / 30
 """ The limits of the Events about one object. """
 _NODE_BURST, _NODE_PER_SECOND = 64, 1.0
 _BACKOFF_SECONDS = (0.5, 30.0)
-_CONFLICT, _TOO_MANY = 409, 429
+_CONFLICT, _TOO_MANY, _OWN_FAILURE = 409, 429, 500
+_TRIES = 5
+""" So often the API server may fail at one Event before others have their turn: it may fail at this one alone. """
 
 
 @dataclass(frozen=True)
@@ -96,28 +98,41 @@ class Events:
         self._queue.put_nowait(self._body(about, name, reason, note, warning))
 
     async def run(self) -> None:
-        """Post the queued Events in order until cancelled; try again while the API server does not accept one."""
+        """Post the queued Events until cancelled, in order unless the API server fails at one again and again."""
         while True:
             body = await self._queue.get()
-            delay = _BACKOFF_SECONDS[0]
-            while not await self._post(body):
-                await asyncio.sleep(delay * random.uniform(0.5, 1))
-                delay = min(2 * delay, _BACKOFF_SECONDS[1])
+            if await self._end(body):
+                continue
+            if self._queue.full():
+                self._posted_names.pop(body["metadata"]["name"], None)  # it is posted later if the problem still lasts
+            else:
+                self._queue.put_nowait(body)
 
-    async def _post(self, body: dict[str, Any]) -> bool:
-        """Return whether the Event needs no further try: it was posted, or the API server rejected it for good."""
+    async def _end(self, body: dict[str, Any]) -> bool:
+        """Post an Event, with further tries; return False if others should have their turn first."""
+        delay, failures = _BACKOFF_SECONDS[0], 0
+        while (status := await self._post(body)) is not None:
+            failures += status >= _OWN_FAILURE
+            if failures == _TRIES:
+                return False
+            await asyncio.sleep(delay * random.uniform(0.5, 1))
+            delay = min(2 * delay, _BACKOFF_SECONDS[1])
+        return True
+
+    async def _post(self, body: dict[str, Any]) -> int | None:
+        """Return why the Event needs a further try, as a status; None: it was posted, or rejected for good."""
         try:
             await self._server.post(path_of(body), body)
         except ApiError as error:
-            if error.status in (0, _TOO_MANY) or error.status >= 500:
+            if error.status in (0, _TOO_MANY) or error.status >= _OWN_FAILURE:
                 self.failed += 1
-                return False
+                return error.status
             if error.status != _CONFLICT:  # on a conflict, the previous agent has posted it
                 self.failed += 1
                 _log.warning("an Event cannot be posted (%s): %s: %s", error, body["reason"], body["note"])
         else:
             self.posted += 1
-        return True
+        return None
 
     def _over_the_bound(self, about: Subject) -> bool:
         bucket = self._buckets.pop(about.uid, None) or TokenBucket(_BURST, _PER_SECOND)
