@@ -1,7 +1,6 @@
 """How much memory of each GPU is in use; a caller never waits long for a driver."""
 
 import asyncio
-from concurrent.futures import Future
 
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.gpus.interface import Gpu, GpuSource
@@ -18,7 +17,7 @@ class MemoryUsage:
     def __init__(self, source: GpuSource) -> None:
         self._source = source
         self._known: dict[str, int] = {}
-        self._asking: Future[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
         self._thread = AskingThread("usage")
 
     def known(self, gpu: Gpu) -> int:
@@ -28,8 +27,8 @@ class MemoryUsage:
     async def refresh(self, gpus: list[Gpu]) -> None:
         """Query all these GPUs, and wait a short time for the answers."""
         if self._asking is None or self._asking.done():
-            self._asking = self._thread.submit(self._ask, gpus)
-        await asyncio.wait([asyncio.wrap_future(self._asking)], timeout=_WAIT_SECONDS)
+            self._asking = asyncio.wrap_future(self._thread.submit(self._ask, gpus))
+        await asyncio.wait([self._asking], timeout=_WAIT_SECONDS)
 
     def close(self) -> None:
         """End the thread; does not wait for a call that is running."""

@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,38 +18,13 @@ from orion.node_agent.parking.parking import Parking
 from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.parking_state import GpuParking
+from tests.node_agent.asking_thread import Thread
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.fake_card import Card, Tenant
 from tests.node_agent.protocol_client import ProtocolClient
 from tests.waiting import DEADLINE
 
 GIB = 1 << 30
-
-
-class Answer(Future[None]):
-    """Counts who waits for it."""
-
-    waiting = 0
-
-    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
-        self.waiting += 1
-        super().add_done_callback(fn)
-
-
-class Thread:
-    """In place of the thread that asks the driver."""
-
-    def __init__(self) -> None:
-        self.hangs = False
-        self.answers: list[Answer] = []
-
-    def submit(self, ask: Callable[..., None], *arguments: Any) -> Answer:
-        answer = Answer()
-        self.answers.append(answer)
-        if not self.hangs:
-            ask(*arguments)
-            answer.set_result(None)
-        return answer
 
 
 class Tenants:
