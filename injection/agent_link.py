@@ -20,7 +20,7 @@ from orion.injection.slots import Slot
 from orion.injection.snapshot import Snapshot, SnapshotFile, from_message
 from orion.injection.waiting import saved_giver
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
-from orion.node_agent.api.address import SocketAddress
+from orion.node_agent.api.address import MESSAGE_BYTES, SocketAddress
 
 CHANNEL_OPTIONS = [
     # By default, channels to one address share a back-off: after a peer has died, this back-off delays new ones.
@@ -29,6 +29,7 @@ CHANNEL_OPTIONS = [
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
 ]
 
 _SETTLE_SECONDS = 0.2

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 SOCKET = "agent.sock"
+MESSAGE_BYTES = 64 << 20
+""" The most that an answer of the agent may have: a snapshot lists all clients. gRPC's default is 4 MiB. """
 _PATH_MAX = 100
 """ In bytes; the kernel's limit is 107. """
 

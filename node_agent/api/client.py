@@ -9,7 +9,7 @@ import grpc
 
 from orion.errors import OrionError, Unavailable
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
-from orion.node_agent.api.address import SOCKET, SocketAddress
+from orion.node_agent.api.address import MESSAGE_BYTES, SOCKET, SocketAddress
 
 Answer = TypeVar("Answer")
 
@@ -46,7 +46,8 @@ class AgentClient:
         if not os.access(self._socket, os.W_OK):
             raise self._no_agent(exists=self._socket.exists())
         self._address = SocketAddress(self._socket.parent)
-        self._channel = grpc.insecure_channel(self._address.target)
+        options = [("grpc.max_receive_message_length", MESSAGE_BYTES)]
+        self._channel = grpc.insecure_channel(self._address.target, options=options)
         self._stub = agent_pb2_grpc.AgentStub(self._channel)  # type: ignore[no-untyped-call]
         try:
             grpc.channel_ready_future(self._channel).result(timeout=timeout)
