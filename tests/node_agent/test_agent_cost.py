@@ -11,7 +11,7 @@ from orion.hook import join, layout
 from tests.hook.harness import figure
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient
-from tests.node_agent.turn_reading import has_turn, takes_turns, wish
+from tests.node_agent.turn_reading import has_turn, takes_turns, wish_and_wait
 
 SLOTS, SECONDS, EARLY_ENDS = 5, 5.0, 10
 
@@ -71,9 +71,9 @@ def end_turns_early(clients: list[list[ProtocolClient]], each_second: int) -> in
             holder = next((client for client in clients[done % len(clients)] if has_turn(client)), None)
             if holder is not None:
                 holder.record.set(layout.RecordPage, "in_flight_ns", 0)
-                wish(holder, join.TurnWish.HANDED_BACK)
+                wish_and_wait(holder, join.TurnWish.HANDED_BACK)  # one that wants the GPU before has not handed back
                 holder.record.set(layout.RecordPage, "in_flight_ns", 100_000)
-                wish(holder, join.TurnWish.WANTED)
+                wish_and_wait(holder, join.TurnWish.WANTED)
             done += 1
         time.sleep(0.01)  # between two rounds of early ends
     return done

@@ -7,10 +7,13 @@ import struct
 import termios
 import time
 
-from orion.hook import join
+from orion.hook import join, layout
 from orion.node_agent.slots.slot import NOTICES
 from tests.node_agent.protocol_client import ProtocolClient, connect, current_grant, head
 from tests.waiting import DEADLINE
+
+PLANNED_SECONDS = 0.02
+""" So long the agent takes at most to plan again. """
 
 
 def takes_turns(client: ProtocolClient) -> bool:
@@ -38,14 +41,31 @@ def has_turn(client: ProtocolClient) -> bool:
 
 def wish(client: ProtocolClient, wanted: join.TurnWish) -> None:
     """Hand back the slot's turn, or ask for one; return once the agent has read it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        _send(sock, client, wanted)
+        end = time.monotonic() + DEADLINE
+        while _unread(sock):
+            assert time.monotonic() < end, "the agent does not read the message"
+            time.sleep(0.00005)  # so soon that a client can ask at once after it has handed back
+
+
+def wish_and_wait(client: ProtocolClient, wanted: join.TurnWish) -> None:
+    """Do the same, and return once the agent has planned again, or has not done so for long.
+
+    It waits without frequent looks, which would take the agent's place on its core. The agent plans nothing where a
+    check has just seen what the message says.
+    """
+    before, end = client.grant.get(layout.GrantPage, "plan"), time.monotonic() + PLANNED_SECONDS
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        _send(sock, client, wanted)
+        while client.grant.get(layout.GrantPage, "plan") == before and time.monotonic() < end:
+            time.sleep(0.002)
+
+
+def _send(sock: socket.socket, client: ProtocolClient, wanted: join.TurnWish) -> None:
     folder = os.open(client.directory, os.O_PATH)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)), f"/proc/self/fd/{folder}/{NOTICES}")
-            end = time.monotonic() + DEADLINE
-            while _unread(sock):
-                assert time.monotonic() < end, "the agent does not read the message"
-                time.sleep(0.00005)  # so soon that a client can ask at once after it has handed back
+        sock.sendto(bytes(join.Turn(head(join.MessageType.TURN), wanted, 0)), f"/proc/self/fd/{folder}/{NOTICES}")
     finally:
         os.close(folder)
 
