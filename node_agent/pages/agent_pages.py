@@ -8,6 +8,7 @@ word's width.
 import secrets
 import struct
 import threading
+from collections.abc import Collection
 from typing import ClassVar, NamedTuple
 
 from orion.hook import layout
@@ -18,7 +19,6 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.pages.policy_words import Policy
 
 _GRANT = struct.Struct("<QII2Q4I2I7Q2IQ")
-_SEQUENCE, _PLAN = struct.Struct("<Q"), struct.Struct("<6Q")
 _NO_PLAN: tuple[int, ...] = (0,) * 6
 _WORD_MAX = 2**32 - 1
 
@@ -77,13 +77,15 @@ class _AgentPage:
         first = header(self.kind, gpu)
         self._memory[: len(first)] = first
 
-    def _publish(self, copy: bytes | bytearray) -> None:
-        """Write the copy that is not current, then make this copy current."""
-        other = 1 - (self._words[self.current_offset // 4] & 1)
-        begin = self.copy_offset + other * self.copy_size
-        self._memory[begin : begin + len(copy)] = copy
-        _fence()
-        self._words[self.current_offset // 4] = other
+    @property
+    def _next_offset(self) -> int:
+        """Where the copy begins that is not current."""
+        return self.copy_offset + (1 - self._words[self.current_offset // 4]) * self.copy_size
+
+    def _switch(self) -> None:
+        """Make that copy the current one. Call `_fence` after the copy was written and before this."""
+        words, current = self._words, self.current_offset // 4
+        words[current] = 1 - words[current]
 
     def close(self) -> None:
         """Close the descriptor; the memory exists as long as a client maps it."""
@@ -105,7 +107,10 @@ class PolicyPage(_AgentPage):
     def write(self, policy: Policy) -> None:
         """Make ``policy`` the current one."""
         self._sequence += 1
-        self._publish(policy.structure(self._sequence))
+        begin, copy = self._next_offset, policy.structure(self._sequence)
+        self._memory[begin : begin + len(copy)] = copy
+        _fence()
+        self._switch()
 
     def count(self, hp_clients: int, be_clients: int) -> None:
         """Write how many clients of each role live on the GPU."""
@@ -130,7 +135,6 @@ class GrantPage(_AgentPage):
     copy_size = layout.GrantPage.copy.size // 2
 
     _plan: ClassVar[int] = layout.offset(layout.GrantPage, "plan") // 4
-    _turns: ClassVar[int] = layout.offset(layout.Grant, "turn_begin_ns")
     _epoch: ClassVar[int] = layout.offset(layout.GrantPage, "credit_epoch") // 4
     _used: ClassVar[int] = layout.offset(layout.GrantPage, "used_mib") // 4
     _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
@@ -143,31 +147,25 @@ class GrantPage(_AgentPage):
         self.epoch = secrets.randbits(31) + 1
         """ Tells this page's credits from those of an earlier agent's page. """
         self._words[self._epoch] = self.epoch
-        self._copy, self._plan_words = bytearray(), _NO_PLAN
+        self._before_plan: tuple[int, ...] = ()
+        self._plan_words = _NO_PLAN
+        self._after_plan: tuple[int, ...] = ()
+        """ The words of the grant, apart from the sequence. """
         self._waiting = Futex(self._memory, 4 * self._plan)
 
     def write(self, grant: Grant) -> None:
         """Make ``grant`` the current one; the turns stay."""
         limits = (grant.window_share_ns, grant.memory_limit_bytes, grant.request_milli, grant.limit_milli, 0, 0, 0, 0)
-        moving = (grant.memory_wait_ns, grant.unified, 0, grant.memory_request_bytes)
-        self._copy = bytearray(_GRANT.pack(0, grant.role, grant.parks, *limits, *self._plan_words, *moving))
-        self._publish_copy()
+        self._before_plan = (grant.role, grant.parks, *limits)
+        self._after_plan = (grant.memory_wait_ns, grant.unified, 0, grant.memory_request_bytes)
+        self._write_copy()
+        _fence()
+        self._switch()
 
-    def write_plan(self, plan: Plan | None) -> None:
-        """Change the slot's turns, and wake the clients that wait for one; None: the slot waits for no other slot.
-
-        Early ends of turns change the turns of all slots of a GPU, so this must take little time.
-        """
-        self._plan_words = plan.words if plan else _NO_PLAN
-        _PLAN.pack_into(self._copy, self._turns, *self._plan_words)
-        self._publish_copy()
-        self._words[self._plan] = (self._words[self._plan] + 1) & _WORD_MAX
-        self._waiting.wake_all()
-
-    def _publish_copy(self) -> None:
+    def _write_copy(self) -> None:
         self._sequence += 1
-        _SEQUENCE.pack_into(self._copy, 0, self._sequence)
-        self._publish(self._copy)
+        words = (self._sequence, *self._before_plan, *self._plan_words, *self._after_plan)
+        _GRANT.pack_into(self._memory, self._next_offset, *words)
 
     def credit(self, index: int) -> int:
         """Return how much memory the client of that index may hold, in MiB."""
@@ -198,3 +196,18 @@ class GrantPage(_AgentPage):
     def set_returning(self, mib: int) -> None:
         """Write how much of what is free others have been let back into; an hp slot asks before it takes any."""
         self._words[self._returning] = max(0, min(mib, _WORD_MAX))
+
+
+def write_plans(plans: Collection[tuple[GrantPage, Plan | None]]) -> None:
+    """Change the turns of slots, and wake the clients that wait for one; None: the slot waits for no other slot.
+
+    Early ends of turns change the turns of all slots of a GPU, so this must take little time.
+    """
+    for page, plan in plans:
+        page._plan_words = plan.words if plan else _NO_PLAN
+        page._write_copy()
+    _fence()
+    for page, _ in plans:
+        page._switch()
+        page._words[page._plan] = (page._words[page._plan] + 1) & _WORD_MAX
+        page._waiting.wake_all()

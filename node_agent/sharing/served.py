@@ -22,7 +22,7 @@ from orion.node_agent.sharing.usage import Usage
 from orion.node_agent.sharing.windows import Activity, Look
 from orion.node_agent.slots.holders import Holders
 from orion.node_agent.slots.knowledge import Row
-from orion.node_agent.slots.slot import Slot
+from orion.node_agent.slots.slot import Slot, set_plans
 
 _CEILINGS_SECONDS, _WATCHED_SECONDS, _CLIENTS_SECONDS, _IDLE_SECONDS = 0.025, 0.07, 0.1, 0.5
 """ The time between two checks: while hp uses the GPU with a limit; while hp with a limit is idle; without turns; and
@@ -240,9 +240,7 @@ class ServedGpu:
             self._publish()
 
     def _publish(self) -> None:
-        plans = {**self.turns.plans, **self.ceilings.plans}
-        for name, slot in self.shared_gpu.slots.items():
-            slot.set_plan(plans.get(name))
+        set_plans(self.shared_gpu.slots, {**self.turns.plans, **self.ceilings.plans})
 
 
 class ServesGpus(Protocol):

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +153,6 @@ class Slot:
         """Write the number of the last wish that its processes leave or come back."""
         self.page.set_park(self.parking.number)
 
-    def set_plan(self, plan: Plan | None) -> None:
-        """Change the slot's turns; None: it waits for no other slot."""
-        if plan != self.plan:
-            self.plan = plan
-            self.page.write_plan(plan)
-
     def _write(self, grant: agent_pages.Grant) -> None:
         self.grant = grant
         self.page.write(grant)
@@ -200,3 +195,14 @@ class Slot:
                 "left_bytes": self.parking.left_bytes,
             }
         )
+
+
+def set_plans(slots: Mapping[str, Slot], plans: Mapping[str, Plan]) -> None:
+    """Change the turns of slots; a slot that is not in ``plans`` waits for no other slot."""
+    changed = []
+    for name, slot in slots.items():
+        plan = plans.get(name)
+        if plan != slot.plan:
+            slot.plan = plan
+            changed.append((slot.page, plan))
+    agent_pages.write_plans(changed)
