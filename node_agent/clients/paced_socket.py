@@ -32,7 +32,7 @@ class PacedSocket(ABC):
     def __init__(self, directory: Path, name: str, kind: socket.SocketKind) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = connections.bind(directory, name, 0o666, kind)
-        self._pace = TokenBucket(_BURST, _PER_SECOND, self._loop.time)
+        self._pace = TokenBucket(_BURST, _PER_SECOND)
         self._resume: asyncio.TimerHandle | None = None
         self._reads = False
 

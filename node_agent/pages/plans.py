@@ -24,27 +24,27 @@ class Plan(NamedTuple):
     @property
     def words(self) -> tuple[int, ...]:
         """The words of the grant, in their order."""
-        (first, last), (begin, end) = self.turn, self.next
-        first = max(0, first - self.early_ns) if first < last else first
-        begin = max(0, begin - self.early_ns) if begin < end else begin
-        return first, last, begin, end, self.cycle_ns, self.until_ns
+        (first, last), (begin, end), cycle_ns, until_ns, early_ns = self
+        first -= early_ns if early_ns < first < last else 0
+        begin -= early_ns if early_ns < begin < end else 0
+        return first, last, begin, end, cycle_ns, until_ns
 
     def has_turn(self, now_ns: int) -> bool:
         """Return whether the slot has the turn."""
-        (first, last), (begin, end) = self.turn, self.next
-        return first <= now_ns < last or (begin <= now_ns and (now_ns - begin) % self.cycle_ns < end - begin)
+        (first, last), (begin, end), cycle_ns, _, _ = self
+        return first <= now_ns < last or (begin <= now_ns and (now_ns - begin) % cycle_ns < end - begin)
 
     def passed(self, begin_ns: int, end_ns: int) -> tuple[int, int]:
         """Return how much of an interval lies in the slot's turns, and how many of them begin in it."""
-        (first, last), (begin, end) = self.turn, self.next
-        time = max(0, min(end_ns, last) - max(begin_ns, first))
-        begun = int(first < last and begin_ns <= first < end_ns)
+        (first, last), (begin, end), _, _, _ = self
+        time = begun = 0
+        if first < last and begin_ns < last and first < end_ns:
+            begun = begin_ns <= first
+            time = (last if last < end_ns else end_ns) - (first if begun else begin_ns)
         if begin < end_ns and begin < end:
-            time += self._repeated(end_ns)
-            begun += self._repetitions(end_ns)
-            if begin < begin_ns:
-                time -= self._repeated(begin_ns)
-                begun -= self._repetitions(begin_ns)
+            later, later_begun = self._repeated(end_ns)
+            before, before_begun = self._repeated(begin_ns) if begin < begin_ns else (0, 0)
+            time, begun = time + later - before, begun + later_begun - before_begun
         return time, begun
 
     def time(self, begin_ns: int, end_ns: int) -> int:
@@ -55,12 +55,8 @@ class Plan(NamedTuple):
         """Return how many of the slot's turns begin in an interval."""
         return self.passed(begin_ns, end_ns)[1]
 
-    def _repetitions(self, now_ns: int) -> int:
-        """Return how many of the repeated turns have begun before ``now_ns``, which is after the begin of the first."""
-        return (now_ns - 1 - self.next[0]) // self.cycle_ns + 1
-
-    def _repeated(self, now_ns: int) -> int:
-        """Return the time in the repeated turns before ``now_ns``, which is after the begin of the first."""
+    def _repeated(self, now_ns: int) -> tuple[int, int]:
+        """Return the time in the repeated turns before ``now_ns``, and how many have begun; the first one has."""
         begin, end = self.next
         cycles, rest = divmod(now_ns - begin, self.cycle_ns)
-        return cycles * (end - begin) + min(rest, end - begin)
+        return cycles * (end - begin) + min(rest, end - begin), cycles + (rest > 0)

@@ -136,14 +136,16 @@ class Account:
     @property
     def held_ns(self) -> float:
         """What it is charged for its turns since the last check, before hp's part is subtracted."""
-        return max(0.0, self.turns_ns - self.handover_ns * self.turns)
+        held = self.turns_ns - self.handover_ns * self.turns
+        return held if held > 0 else 0.0
 
     # -- Handovers -----------------------------------------------------------------------------------------------------
 
-    def expect_handover(self, usual_ns: float) -> None:
-        """Set what a handover costs if nothing else is known."""
-        if self.usual_handover_ns != usual_ns:
-            self.usual_handover_ns = self.handover_ns = usual_ns
+    def expect(self, cycle_ns: int, repeats: float, usual_handover_ns: float) -> None:
+        """Note the next cycles' length and how many pass until the next check, and what a handover costs as a rule."""
+        self.cycle_ns, self.repeats = cycle_ns, repeats
+        if self.usual_handover_ns != usual_handover_ns:
+            self.usual_handover_ns = self.handover_ns = usual_handover_ns
             self.measured_ns = self.measured_turns = 0.0
 
     def learn_handover(self, turns: int, turns_ns: int, reported_ns: float, cycle_ns: int) -> None:
@@ -185,10 +187,10 @@ class Account:
         return max(0.0, in_cycle + (left + self.ceiling * _SLACK_NS) / repeats)
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
-        if self.ceiling >= 1:
-            self.second = LastSecond()
-        else:
+        if self.ceiling < 1:
             self.second.add(since_ns, now_ns, used_ns)
+        elif self.second:
+            self.second = LastSecond()
 
     # -- Charges -------------------------------------------------------------------------------------------------------
 
@@ -226,6 +228,8 @@ class Account:
             lost_ns: what others are now known to have used.
             held_ns: the time of its turns since the last check, less hp's part.
         """
+        if not lost_ns and not self.lost_ns:
+            return 0.0
         lost = min(self.lost_ns + lost_ns, _MOST_DEBT_NS)
         counted = min(lost, held_ns)
         self.lost_ns = lost - counted if self.wants else 0.0

@@ -33,10 +33,12 @@ class Accounts(dict[str, Account]):
     def divide(self) -> None:
         """Divide the time again: what slots want has changed, or what they may have."""
         self.taken = {name: window for name, window in self.windows.items() if name in self and self[name].wants}
-        left = max(0.0, 1.0 - sum(window.length for window in set(self.taken.values())))
-        apart = [(name, each) for name, each in self.items() if name not in self.taken]
-        slots = tuple([(name, each.request, each.limit, each.wants, bool(each.clients)) for name, each in apart])
-        self.shares, self.apart, self.are_full = _divided(slots, left)
+        left = max(0.0, 1.0 - sum([window.length for window in set(self.taken.values())])) if self.taken else 1.0
+        apart = tuple([
+            (name, each.request, each.limit, each.wants, bool(each.clients))
+            for name, each in self.items() if name not in self.taken
+        ])  # fmt: skip
+        self.shares, self.apart, self.are_full = _divided(apart, left)
         if not self.taken:
             return
         # Two slots of one job have the same window on a GPU.
@@ -120,8 +122,8 @@ class Accounts(dict[str, Account]):
         for name, account in self.items():
             account.judge(held[name], demands[name], name in self.windows)
             # What one slot used beyond its turns, it took from the turns of the others.
-            lost = sum(each * held[name] / (turns - held[other]) for other, each in beyond.items()
-                       if other != name and held[name])  # fmt: skip
+            lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
+                        if other != name and held[name]]) if beyond else 0.0  # fmt: skip
             before = account.balance_ns
             account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], account.taken_from(lost, held[name]))
             # Also if it has no work any more: it was charged for its window, and was due nothing beside it.
@@ -138,7 +140,7 @@ class Accounts(dict[str, Account]):
     def _forgive(self) -> None:
         """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""
         wanting = [account for account in self.values() if account.wants]
-        least_debt = max((account.balance_ns for account in wanting), default=0.0)
+        least_debt = max([account.balance_ns for account in wanting], default=0.0)
         if least_debt < 0 and self.are_full:
             for account in wanting:
                 account.balance_ns -= least_debt

@@ -70,30 +70,27 @@ class Cycles:
         shares = self._accounts.shares
         positive = {name: share for name, share in shares.items() if share > 0}
         cycle = self._next_cycle(positive)
-        owed = self._owed(shares, now_ns, begin_ns, turns)
         corrected = _CORRECTED * min(1.0, _REPEATED * cycle / max(self._between_ns, 1.0))
-        corrections = {name: corrected * balance for name, balance in owed.items()}
+        corrections = self._corrections(corrected, now_ns, begin_ns, turns)
         if self._accounts.taken:
             return self._around(order, now_ns, begin_ns, turns, corrections)
         lengths = next_lengths(self._accounts, positive, corrections, cycle, self.shortest_ns)
-        if lengths and all(account.ceiling >= 1 for account in self._accounts.values()):
+        if lengths and min([account.ceiling for account in self._accounts.values()]) >= 1:
             # Turns of whole pieces may be shorter together.
             cycle = sum(lengths.values())
         at, until = begin_ns, now_ns + PLAN_NS
         plans = {}
-        lasting = next((name for name in positive if positive[name] > 0.999_999), None)
-        if lasting and self._accounts[lasting].ceiling >= 1:
-            turns, lengths = _one_that_lasts(lasting, now_ns, begin_ns, until, turns), {}
+        lasting = [name for name, share in positive.items() if share > 0.999_999]
+        if lasting and self._accounts[lasting[0]].ceiling >= 1:
+            turns, lengths = _one_that_lasts(lasting[0], now_ns, begin_ns, until, turns), {}
         for name in order:
             length = lengths.get(name, 0)
             plans[name] = Plan(turns.get(name, (0, 0)), (at, at + length), cycle, until, self._mode.early_ns)
             at += length
         return Planned(plans, begin_ns, cycle)
 
-    def _owed(
-        self, shares: Mapping[str, float], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]
-    ) -> dict[str, float]:
-        """Return the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
+    def _corrections(self, part: float, now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> dict[str, float]:
+        """Return a part of the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
         rest = {
             name: max(0.0, min(end, begin_ns) - max(begin + self._accounts[name].handover_ns, now_ns))
             for name, (begin, end) in turns.items()
@@ -103,7 +100,7 @@ class Cycles:
         full = self._accounts.are_full and apart
         whole = total(rest, apart) / sum(apart.values()) if full else begin_ns - now_ns
         return {
-            name: account.owed_ns + apart.get(name, 0.0) * whole - rest.get(name, 0)
+            name: part * (account.owed_ns + apart.get(name, 0.0) * whole - rest.get(name, 0))
             for name, account in self._accounts.items()
         }
 
@@ -111,15 +108,14 @@ class Cycles:
         """Return the length of the next cycles, and tell the accounts what depends on it."""
         # Alone, a slot has turns after pauses only.
         handover = self._mode.handover_ns if len(shares) > 1 else ALTERNATING.handover_ns
-        for account in self._accounts.values():
-            account.expect_handover(handover)
         pieces = {name: self._accounts[name].piece_ns for name in shares}
         usual = self._bounds.cycle(self._mode, shares, pieces, handover) if shares else self._mode.cycle_ns
         usual = max(usual, len(shares) * self._average_ns)
         varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
         cycle = self.joint_ns if self._accounts.taken else varied
+        repeats = max(1.0, self._between_ns / cycle)
         for account in self._accounts.values():
-            account.cycle_ns, account.repeats = cycle, max(1.0, self._between_ns / cycle)
+            account.expect(cycle, repeats, handover)
         return cycle
 
     def _around(

@@ -8,7 +8,7 @@ speed. The hook knows by their length that memory moves.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from orion.node_agent.clients.client import Client, held_mib
 
@@ -20,7 +20,7 @@ _LINK_BYTES_PER_NS = 25
 """ Of a GPU at PCIe 4.0, in each direction. """
 
 
-def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Collection[str]) -> int:
+def shortest_average_ns(gpu_bytes: int, clients: Collection[Client], wanting: Collection[str]) -> int:
     """Return how long turns are at least on average; 0: as usual.
 
     Args:
@@ -28,6 +28,8 @@ def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Coll
         clients: of the GPU.
         wanting: the slots that take turns.
     """
+    if not gpu_bytes or not any(client.slot.memory_sharing.unified for client in clients):
+        return 0
     held, moving = 0, defaultdict[str, int](int)
     for client in clients:
         if client.ready:
@@ -35,6 +37,6 @@ def shortest_average_ns(gpu_bytes: int, clients: Iterable[Client], wanting: Coll
             held += size
             if client.slot.name in wanting and client.slot.memory_sharing.unified:
                 moving[client.slot.name] += size
-    if not moving or not gpu_bytes or held <= gpu_bytes:
+    if not moving or held <= gpu_bytes:
         return 0
     return min(MOST_NS, max(TURN_NS, 2 * max(moving.values()) // _LINK_BYTES_PER_NS))

@@ -12,7 +12,7 @@ class Planned:
     """Plans that belong together.
 
     Args:
-        plans: by slot; a slot that is not here launches when it likes.
+        plans: by slot, and all end at the same time; a slot that is not here launches when it likes.
         boundary_ns: when the planned cycle begins and repeats; until then the turns of `Plan.turn` hold.
         length_ns: of the cycle.
     """
@@ -23,7 +23,10 @@ class Planned:
 
     def holder(self, now_ns: int) -> str | None:
         """Return the slot that has the turn."""
-        return next((name for name, plan in self.plans.items() if plan.has_turn(now_ns)), None)
+        for name, plan in self.plans.items():
+            if plan.has_turn(now_ns):
+                return name
+        return None
 
     def end_of_cycle(self, now_ns: int) -> int:
         """Return when the cycle under way ends."""
@@ -47,4 +50,4 @@ class Planned:
 
     def until(self, now_ns: int) -> int:
         """Return the end of the plans, or ``now_ns`` if that is earlier."""
-        return min([now_ns, *(plan.until_ns for plan in self.plans.values())])
+        return min(now_ns, next(iter(self.plans.values())).until_ns) if self.plans else now_ns

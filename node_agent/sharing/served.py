@@ -218,7 +218,8 @@ class ServedGpu:
         accounts = self.turns.accounts
         # Where hp leaves nothing a job cannot pay, and need not wait elsewhere for that.
         debts = accounts.debts_of_jobs(jobs) if look.left >= _LEFT_NOTHING else {}
-        self._agreement.note(uuid, accounts.due_to_jobs(look.now_ns, jobs), len(look.demands), debts)
+        due = accounts.due_to_jobs(look.now_ns, jobs) if jobs else {}
+        self._agreement.note(uuid, due, len(look.demands), debts)
 
     def _sure(self, look: Look) -> float:
         """Return hp's request if hp uses all of it and be has work; else 1."""

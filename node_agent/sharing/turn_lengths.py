@@ -122,36 +122,40 @@ def next_lengths(
     for name, share in shares.items():
         account, usual = accounts[name], share * whole
         account.usual_turn_ns = usual
-        length = min(usual + corrections[name], account.allowance_ns)
-        if length < account.piece_ns <= min(usual, account.allowance_ns):  # a part of a piece would run on
-            length = account.piece_ns if length > account.piece_ns / 2 else 0.0
+        length, piece = usual + corrections[name], account.piece_ns
+        if account.ceiling < 1:
+            length, usual = min(length, account.allowance_ns), min(usual, account.allowance_ns)
+        if length < piece <= usual:  # a part of a piece would run on
+            length = piece if length > piece / 2 else 0.0
         if length >= shortest_ns:
             lengths[name] = length
     if not lengths and full:  # all are in debt, or at their limits
         able = [name for name in shares if accounts[name].allowance_ns >= shortest_ns]
         lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
-    usable = max(0.0, room_ns - sum(lost[name] for name in lengths))
+    usable = max(0.0, room_ns - sum([lost[name] for name in lengths]))
     growing = {name for name in lengths if full and accounts[name].ceiling >= 1}
     fitted = _fitted(lengths, growing, usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}
-    if len(shares) > 1 and any(piece > _SHORT_NS for piece in pieces.values()):
+    if len(shares) > 1 and max(pieces.values(), default=0) > _SHORT_NS:
         fits = {name for name, piece in pieces.items() if piece <= accounts[name].usual_turn_ns}
         fitted = in_whole_pieces(fitted, pieces, usable, fits)
+    turns = {}
     for name, length in fitted.items():
-        accounts[name].beyond_ns = _beyond(length, accounts[name])
-    return {name: round(length + lost[name]) for name, length in fitted.items()}
+        accounts[name].beyond_ns = _beyond(length, accounts[name]) if pieces[name] > LONG_PIECE_NS else 0.0
+        turns[name] = round(length + lost[name])
+    return turns
 
 
 def _beyond(length_ns: float, account: Account) -> float:
-    """Return by how much the pieces that begin in a turn end after it: clients begin none in the last half piece."""
-    if not LONG_PIECE_NS < account.piece_ns <= account.usual_turn_ns:
+    """Return by how much the long pieces that begin in a turn end after it: clients begin none in the last half."""
+    if account.piece_ns > account.usual_turn_ns:
         return 0.0
     return max(0.0, max(1, round(length_ns / account.piece_ns)) * account.piece_ns - length_ns)
 
 
 def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> dict[str, float]:
     """Return lengths that are no longer than ``usable`` together; those of ``growing`` take up what is left."""
-    total, grown = sum(lengths.values()), sum(lengths[name] for name in growing)
+    total, grown = sum(lengths.values()), sum([lengths[name] for name in growing])
     if total > usable or not grown:
         scale = min(1.0, usable / total) if total else 1.0
         return {name: length * scale for name, length in lengths.items()}

@@ -52,7 +52,7 @@ class Turns:
         self.look_ns = LOOK_NS
         """ The time until the next check, while slots take turns: the longer, the longer the plans stay right. """
         self._order: list[str] = []
-        """ The order of turns in a cycle. """
+        """ The order of turns in a cycle: all accounts. """
         self._settled_ns = 0
         self._looked_ns = self._restarted_ns = 0
 
@@ -90,6 +90,7 @@ class Turns:
         between = min(now_ns - self._looked_ns, PLAN_NS) if self.competing else 0
         self._looked_ns = now_ns
         self._accounts.keep(demands)
+        self._order = self._ordered()
         self._settle(now_ns)
         if not self.plans and self._accounts.are_idle(demands):
             return
@@ -135,7 +136,7 @@ class Turns:
     def hand_back(self, name: str, now_ns: int) -> bool:
         """Note that a slot has no more work; return whether turns have changed."""
         account = self._accounts.get(name)
-        alone = sum(each.wants for each in self._accounts.values()) < 2
+        alone = sum([each.wants for each in self._accounts.values()]) < 2
         if account is None or not account.wants or not self.competing:
             return False
         account.wants, account.handed_back_ns = False, now_ns
@@ -183,16 +184,17 @@ class Turns:
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""
         # After the plans' end nobody waits, and nobody is charged.
-        span, times = (self._settled_ns, max(self._settled_ns, self._planned.until(now_ns))), {}
-        for name, plan in self.plans.items():
+        since, until, times = self._settled_ns, max(self._settled_ns, self._planned.until(now_ns)), {}
+        for name, plan in self._planned.plans.items():
             if account := self._accounts.get(name):
-                time, begun = plan.passed(*span)
+                time, begun = plan.passed(since, until)
                 account.turns_ns += time
                 account.turns += begun
-                times[name] = max(0.0, time - account.handover_ns * begun)
+                held = time - account.handover_ns * begun
+                times[name] = held if held > 0 else 0.0
         shares = self._accounts.apart
         # If all slots that want the GPU are at their limits, the GPU may have been idle. Else all time was somebody's.
-        passed = span[1] - span[0]
+        passed = until - since
         whole = total(times, shares) / sum(shares.values()) if self._accounts.are_full and shares else passed
         for name in times.keys() & shares.keys():
             self._accounts[name].due_ns += shares[name] * whole
@@ -210,7 +212,6 @@ class Turns:
 
     def _plan(self, now_ns: int) -> None:
         """Plan the next cycle. The turns of the cycle under way stay."""
-        self._order = self._ordered()
         if self._accounts.taken:
             self._plan_around(now_ns)
             return
@@ -251,10 +252,9 @@ class Turns:
         """Begin a cycle at ``begin_ns``: ``first``, then the slot behind ``after``. ``kept`` runs until then."""
         self._restarted_ns = now_ns
         if self._accounts.taken:
-            self._order = self._ordered()
             self._plan_around(now_ns, first, kept)
             return
-        order = [name for name in self._ordered() if name != first]
+        order = [name for name in self._order if name != first]
         index = order.index(after) + 1 if after in order else 0
         self._order = [*([first] if first else []), *order[index:], *order[:index]]
         self._write(now_ns, begin_ns, {kept: (self._planned.turn_under_way(kept, now_ns)[0], begin_ns)} if kept else {})

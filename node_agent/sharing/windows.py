@@ -10,7 +10,8 @@ Rejected: a wider window while hp is idle for long. It gives no throughput, beca
 """
 
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
 from orion.hook import layout
@@ -34,7 +35,7 @@ class Look:
     now_ns: int
     elapsed_ns: int
     hp_busy_ns: int = 0
-    hp_used_ns: Counter[str] = field(default_factory=Counter)
+    hp_used_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ The busy time of each hp slot. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
@@ -43,7 +44,7 @@ class Look:
     anything: bool = False
     demands: dict[str, Demand] = field(default_factory=dict)
     """ What the be slots that have clients did and want, by slot name. """
-    waited_ns: Counter[str] = field(default_factory=Counter)
+    waited_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ For how long launches of each slot waited. """
 
     @property
@@ -100,11 +101,12 @@ class Activity:
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
-        grant, others = client.slot.grant, look.demands.get(client.slot.name, _NONE)
-        look.demands[client.slot.name] = Demand(
-            request=grant.request_milli / 1_000,
-            limit=self._of_what_hp_leaves(_limit(client.slot)),
-            ceiling=_limit(client.slot),
+        slot, limit = client.slot, _limit(client.slot)
+        others = look.demands.get(slot.name, _NONE)
+        look.demands[slot.name] = Demand(
+            request=slot.grant.request_milli / 1_000,
+            limit=self._of_what_hp_leaves(limit),
+            ceiling=limit,
             reported_ns=reported + others.reported_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
@@ -126,13 +128,13 @@ class Activity:
 
     def share_out(self) -> None:
         """Update each be client's part of the window."""
-        since = time.monotonic_ns() - _ACTIVE_NS
-        active: Counter[str] = Counter()
+        since, window_ns = time.monotonic_ns() - _ACTIVE_NS, self._shared_gpu.policy.window_ns
+        active: defaultdict[str, int] = defaultdict(int)
         for client in self._shared_gpu.clients.values():
             active[client.slot.name] += client.last_wanted_ns >= since or client.joined_ns >= since
         for slot in self._shared_gpu.slots.values():
             if slot.role is layout.Role.BE:
-                share = max(self._shared_gpu.policy.window_ns // max(1, active[slot.name]), _SMALLEST_SHARE_NS)
+                share = max(window_ns // max(1, active[slot.name]), _SMALLEST_SHARE_NS)
                 if share != slot.grant.window_share_ns:
                     slot.set(window_share_ns=share)
 
