@@ -50,6 +50,8 @@ class Client:
     """ The hook keeps to the client's credit of memory; an earlier one has the whole limit for each process. """
     returned: bool = False
     """ The client has come back from an earlier agent, whose credit it keeps to until it has the new page. """
+    awaits_driver: bool = False
+    """ It has come back from an earlier agent, and the driver has not said yet what it holds. """
     uncounted_mib: int = 0
     """ What the process holds of the device beyond what its hook counts, in MiB: the driver's own memory. """
     said_mib: int = 0

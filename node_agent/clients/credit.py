@@ -14,6 +14,9 @@ the slot's clients get as credit. A client that has just joined is about to make
 the driver holds at least for others. A client that says too little is charged in the same way: it takes from its own
 slot, and from nobody else.
 
+The earlier agent knew that of clients which come back, and the next one does not. So such a client's slot gives no
+credit until the driver has answered; a driver that does not answer is not waited for longer than an allocation waits.
+
 A process that dies holds its memory until the kernel has closed its files, which comes after the death of its threads.
 So what it held is free when it is a zombie or gone, and the driver lists it no longer.
 """
@@ -100,7 +103,7 @@ class Credit:
             return CreditAnswer.NO
         if mib > _limit(slot) - client.uncounted_mib:  # its context may take less than expected
             return CreditAnswer.LATER
-        if self._is_unsettled(slot, others):
+        if client.awaits_driver or self._is_unsettled(slot, others):
             return CreditAnswer.LATER
         self._forget_past(slot, clients)
         most = self._most(slot, clients)
@@ -144,6 +147,8 @@ class Credit:
         the smaller one of two answers.
         """
         self._listed = (held or {}).keys()
+        for client in self._shared_gpu.clients.values():
+            client.awaits_driver &= client.joined_ns >= self._asked_ns
         if held is None:
             return
         contexts: list[int] = []
@@ -179,6 +184,8 @@ class Credit:
 
     def look(self) -> None:
         """Look at each slot with a limit (`look_at`)."""
+        for client in self._shared_gpu.clients.values():
+            client.awaits_driver &= _is_young(client)
         slots = [slot for slot in self._shared_gpu.slots.values() if slot.grant.memory_limit_bytes]
         if not slots:
             return
@@ -234,13 +241,14 @@ class Credit:
         return sum(self._past.get(slot.name, {}).values())
 
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
-        """Return whether a client may still keep to the credit of an earlier agent, which this one does not know."""
+        """Return whether this agent does not know yet what clients of an earlier one hold or may still take."""
         waits = any(
             each.slot == slot.name and (each.process_id == 0 or Program.of(each.process_id) is not None)
             for each in self._shared_gpu.awaited.values()
         )
         return waits or any(
-            each.returned and each.keeps_credit and each.record.credit_epoch != slot.page.epoch for each in clients
+            each.awaits_driver or (each.returned and each.keeps_credit and each.record.credit_epoch != slot.page.epoch)
+            for each in clients
         )
 
 

@@ -223,11 +223,12 @@ class Joining:
             before.release()
             client.stale = before.sent | before.stale
             client.returned, client.joined_ns = before.returned, before.joined_ns
+            client.awaits_driver = before.awaits_driver
             client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
             client.listed_mib, client.before_lowering = before.listed_mib, before.before_lowering
         else:
             self._shared_gpu.awaited.pop(hello.client_index)
-            client.returned = True
+            client.returned = client.awaits_driver = True
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._shared_gpu.add(client)
         self._clients[connection] = client

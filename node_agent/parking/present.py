@@ -72,8 +72,10 @@ class Present:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all clients of the previous agent have returned or are gone."""
-        return not any(member.is_awaited for member in self.members)
+        """Whether all clients of the previous agent have returned or are gone, and the agent knows what they hold."""
+        return not any(
+            member.is_awaited or any(each.awaits_driver for each in member.clients) for member in self.members
+        )
 
     @property
     def rests(self) -> bool:

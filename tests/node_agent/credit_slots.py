@@ -1,6 +1,7 @@
 """A slot whose clients share a limit of memory, with stand-ins for the clients and for the driver."""
 
 import os
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,16 +44,24 @@ class Slots:
     def of_slot(self, slot: object) -> list[Any]:
         return list(self.clients.values())
 
-    def join(self, *held: int) -> Any:
+    def join(self, *held: int, **given: Any) -> Any:
         """Add a client; its process is this one, which lives."""
         index = len(self.clients)
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
-            keeps_credit=True, returned=False, joined_ns=0, uncounted_mib=0, said_mib=0, last_uncounted_mib=None,
-            listed_mib=0, before_lowering=(0, 0),
+            keeps_credit=True, returned=False, awaits_driver=False, joined_ns=0, uncounted_mib=0, said_mib=0,
+            last_uncounted_mib=None, listed_mib=0, before_lowering=(0, 0),
         )  # fmt: skip
+        vars(client).update(given)
         self.clients[index] = client
         self.credit.joined(client)  # type: ignore[arg-type]
+        return client
+
+    def come_back(self, held: int) -> Any:
+        """Add a client of an earlier agent; its process is another one than that of the others, and lives."""
+        now = time.monotonic_ns()
+        client = self.join(held, returned=True, awaits_driver=True, joined_ns=now, process_id=os.getppid())
+        client.record.credit_epoch = self.slot.page.epoch
         return client
 
     def credit_of(self, client: Any) -> int:

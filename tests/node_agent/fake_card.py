@@ -21,6 +21,7 @@ TOTAL = 8 << 30
 SOURCE = """
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 int orion_sim_gpu_count(void) { return 1; }
@@ -45,6 +46,9 @@ int orion_sim_gpu_memory(int i, uint64_t *total, uint64_t *used) {
 }
 int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) {
     uint64_t words[65] = {0};
+    char silence[4096];
+    snprintf(silence, sizeof silence, "%s.silent", getenv("ORION_TEST_BOOKS"));
+    while (access(silence, F_OK) == 0) usleep(1000);
     int count = 0;
     (void)i;
     for (long at = 1, have = read_books(words, sizeof words); at + 1 < have && count < n; at += 2, count++) {
@@ -60,7 +64,8 @@ class Card:
     """The books of the fake GPU: the driver, as far as the agent can see it."""
 
     def __init__(self, folder: Path) -> None:
-        self.file = folder / "books"
+        self.file, self.silence = folder / "books", folder / "books.silent"
+        """ While the second file exists, the driver does not say what processes hold. """
         self.lock = threading.Lock()
         self.held: dict[object, int] = {}
         self.listed: dict[int, int] = {}
@@ -200,8 +205,17 @@ class Tenant(ProtocolClient):
 
 def ask_for_room(client: ProtocolClient, size: int) -> join.CreditAnswer:
     """Ask once, as an hp client whose allocation of so many bytes found no room."""
+    return _ask(client, join.MessageType.ROOM, size)
+
+
+def ask_for_credit(client: ProtocolClient, size: int) -> join.CreditAnswer:
+    """Ask once, as a client that wants to hold so many bytes in all."""
+    return _ask(client, join.MessageType.MEMORY, size)
+
+
+def _ask(client: ProtocolClient, what: join.MessageType, size: int) -> join.CreditAnswer:
     with connect(client.directory) as sock:
-        sock.send(bytes(join.MemoryWish(head(join.MessageType.ROOM), *client.key, size)))
+        sock.send(bytes(join.MemoryWish(head(what), *client.key, size)))
         return join.CreditAnswer(join.Credit.from_buffer_copy(sock.recv(64)).answer)
 
 

@@ -1,13 +1,14 @@
 """The next agent finishes what the one before it began: tenants that are away come back."""
 
 import os
+import time
 
 import pytest
 
 from orion.hook.join import CreditAnswer
-from orion.hook.layout import ParkingState
+from orion.hook.layout import GrantPage, ParkingState, RecordPage
 from tests.node_agent.conftest import GPU, eventually
-from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
+from tests.node_agent.fake_card import MIB, Tenant, ask_for_credit, ask_for_room, wait_for_room
 from tests.node_agent.parking_cards import GIB, QUICK, Cards
 
 PATH = [ParkingState.LEAVING, ParkingState.PARKED, ParkingState.RETURNING, ParkingState.RUNNING]
@@ -76,3 +77,21 @@ def test_a_limit_that_was_lowered_takes_no_room_from_who_is_away(cards: Cards) -
     cards.restart()
     eventually(cards.is_in("be-0", "parked"))
     assert cards.parking("be-0").bytes == held
+
+
+def test_the_next_agent_gives_no_credit_before_it_knows_what_returned_clients_hold(cards: Cards) -> None:
+    one = cards.be("be-0", 300, limit=GIB)
+    other = Tenant.on(cards.card, one.directory, 0)
+    cards.clients.append(other)
+    cards.card.lists(os.getpid(), 420)  # of the process of both: 120 MiB more than the first one counts
+    cards.card.silence.touch()
+    cards.restart()
+    began = time.monotonic()
+    for client in (one, other):
+        client.record.set(RecordPage, "credit_epoch", client.grant.get(GrantPage, "credit_epoch"))
+    first = ask_for_credit(other, 600 * MIB)
+    assert first is CreditAnswer.LATER or time.monotonic() - began > 3, "the agent does not wait longer for the driver"
+    cards.card.silence.unlink()
+    eventually(lambda: ask_for_credit(other, 600 * MIB) is CreditAnswer.NO)
+    both = [other.grant.memory[GrantPage.credit_mib.offset + 4 * each.key[0] :][:4] for each in (one, other)]
+    assert sum(int.from_bytes(each, "little") for each in both) <= 1024 - 120 - 420

@@ -204,6 +204,48 @@ def test_what_was_held_before_the_limit_was_lowered_counts_until_the_driver_has_
     assert proven_mib(client) == 390
 
 
+def test_what_the_driver_holds_for_a_client_that_comes_back_to_the_next_agent_is_given_to_nobody() -> None:
+    slots = Slots()
+    back, new = slots.come_back(300), slots.join(0)
+    slots.credit.look()
+    assert slots.credit.asked(new, LIMIT - 300) is slots.credit.asked(back, LIMIT) is CreditAnswer.LATER
+    slots.credit.asks()
+    slots.credit.answered({os.getppid(): 330 * MIB})
+    assert slots.credit.asked(new, LIMIT - 300) is CreditAnswer.NO
+    assert slots.credit.asked(new, LIMIT - 330) is CreditAnswer.YES
+    assert slots.credit_of(back) + slots.credit_of(new) <= LIMIT - 30
+
+
+def test_a_client_that_comes_back_alone_gets_no_credit_for_what_the_driver_holds_for_it() -> None:
+    slots = Slots()
+    back = slots.come_back(300)
+    slots.credit.look()
+    assert slots.credit_of(back) == 300
+    slots.credit.asks()
+    slots.credit.answered({os.getppid(): 330 * MIB})
+    assert slots.credit_of(back) == LIMIT - 30
+
+
+def test_the_answer_to_a_question_from_before_its_return_says_nothing_of_a_client() -> None:
+    slots = Slots()
+    slots.credit.asks()
+    slots.come_back(300)
+    new = slots.join(0)
+    slots.credit.answered({})
+    assert slots.credit.asked(new, 100) is CreditAnswer.LATER
+
+
+def test_a_driver_that_does_not_say_or_answer_keeps_no_credit_back_for_ever() -> None:
+    slots = Slots()
+    back, new = slots.come_back(300), slots.join(0)
+    slots.credit.asks()
+    slots.credit.answered(None)
+    assert slots.credit.asked(new, 100) is CreditAnswer.YES
+    back.awaits_driver, back.joined_ns = True, time.monotonic_ns() - 4_000_000_000
+    slots.credit.look()
+    assert slots.credit.asked(new, 200) is CreditAnswer.YES
+
+
 @pytest.mark.parametrize(("before", "after"), [(300, 200), (LIMIT, LIMIT), (200, 300), (LIMIT, 0)])
 def test_what_is_beyond_the_limit_or_does_not_go_beyond_it_by_the_change_is_not_believed(
     before: int, after: int

@@ -29,6 +29,7 @@ def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
     client: Any = Stub(
         record=SimpleNamespace(memory_mib=held_mib),
         uncounted_mib=0,
+        awaits_driver=False,
         listed_mib=listed_mib,
         before_lowering=(0, 0),
         process_id=1,
@@ -64,6 +65,13 @@ def test_what_a_client_says_beyond_its_limit_counts_as_far_as_the_driver_lists_i
     assert tenant.by_gpu() == {GPU: holds_mib << 20}
     tenant.known.place = Place.AWAY
     assert tenant.by_gpu() == {GPU: holds_mib << 20}
+
+
+def test_nobody_is_asked_to_leave_before_the_agent_knows_what_that_moves() -> None:
+    tenant = present(GIB, 3072)
+    assert tenant.seen(0.0, 1.0, {}).refused_until == float("-inf")
+    tenant.clients[0].awaits_driver = True  # the agent was restarted
+    assert tenant.seen(0.0, 1.0, {}).refused_until == float("inf")
 
 
 def test_what_a_tenant_lacks_counts_up_to_its_limit() -> None:
