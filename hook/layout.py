@@ -190,7 +190,8 @@ class GrantPage(LittleEndianStructure):
         ("returning_mib", c_uint32),
         ("spare", c_uint32 * 9),
         ("copy", Grant * 2),
-        ("unused", c_uint8 * 1664),
+        ("stays", c_uint32 * (GPU_CLIENTS_MAX // 32)),
+        ("unused", c_uint8 * 1600),
         ("credit_mib", c_uint32 * GPU_CLIENTS_MAX),
     ]
 

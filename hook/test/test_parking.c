@@ -243,6 +243,20 @@ static uint32_t wishes_come_at_any_moment(uint32_t number)
     return number;
 }
 
+/* The others of its slot leave. */
+static void it_stays_until_it_is_asked(uint32_t number)
+{
+    atomic_store(&grant->stays[0], 1); /* by client index, of which this one has the first */
+    wish(number);
+    SAYS(number - 1, NOTHING, ORION_PARKING_RUNNING);
+    CHECK(atomic_load(&state) == CU_PROCESS_STATE_RUNNING && !launches_wait());
+    atomic_store(&grant->stays[0], ~1u);
+    wish(number);
+    SAYS(number, NOTHING, ORION_PARKING_PARKED);
+    wish(number + 1);
+    SAYS(number + 1, NOTHING, ORION_PARKING_RUNNING);
+}
+
 static void it_is_lost(uint32_t number)
 {
     wish(number);
@@ -279,7 +293,8 @@ int main(void)
     the_program_ends_the_parker(13, launch_once);
     the_program_ends_the_parker(15, allocate);
     it_stays_away_until_a_new_agent_knows(17);
-    it_is_lost(5);
+    it_stays_until_it_is_asked(7);
+    it_is_lost(9);
     shared_memory_keeps_it();
     return 0;
 }

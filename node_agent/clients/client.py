@@ -63,6 +63,8 @@ class Client:
     before_lowering: tuple[int, int] = 0, 0
     """ What it held within the limit before the limit was lowered, in MiB, and when (monotonic ns); 0: the driver has
     said since what it holds. """
+    stays: bool = False
+    """ be: it has joined since its slot was asked to leave the GPU's memory, and stays for now. """
     is_parked: bool = False
     """ be: its memory is not on the GPU, so it wants no GPU time. """
     park_problem: tuple[str, str] | None = None
@@ -126,6 +128,12 @@ class Client:
             if table >= 0:
                 self.connection.send(messages.knowledge(len(self.slot.knowledge)), [table])
 
+    def let_stay(self, stays: bool) -> None:
+        """Let the client stay although its slot shall leave, or no longer."""
+        if stays != self.stays:
+            self.stays = stays
+            self.slot.page.set_stays(self.key[0], stays)
+
     def release(self) -> None:
         """Close the client's connection and descriptors."""
         self.connection.close()
@@ -149,6 +157,11 @@ class Client:
 def proven_mib(client: Client) -> int:
     """Return what a client surely holds of the device, in MiB, whatever its limit is now."""
     return max(client.listed_mib, client.before_lowering[0])
+
+
+def says_what_it_holds(client: Client) -> bool:
+    """Return whether a client has written what it holds since it has its slot's page, and keeps to the credit there."""
+    return not client.keeps_credit or client.record.credit_epoch == client.slot.page.epoch
 
 
 def held_mib(client: Client) -> int:

@@ -26,7 +26,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
-from orion.node_agent.clients.client import Client, held_mib
+from orion.node_agent.clients.client import Client, held_mib, says_what_it_holds
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.processes.liveness import Program, has_ended
 from orion.node_agent.slots.slot import Slot
@@ -246,10 +246,7 @@ class Credit:
             each.slot == slot.name and (each.process_id == 0 or Program.of(each.process_id) is not None)
             for each in self._shared_gpu.awaited.values()
         )
-        return waits or any(
-            each.awaits_driver or (each.returned and each.keeps_credit and each.record.credit_epoch != slot.page.epoch)
-            for each in clients
-        )
+        return waits or any(each.awaits_driver or (each.returned and not says_what_it_holds(each)) for each in clients)
 
 
 def _is_young(client: Client) -> bool:

@@ -104,6 +104,7 @@ class Joining:
         self._shared_gpu.remove(client)
         self._jobs.left(client)
         client.release()
+        client.let_stay(False)
         self.credit.left(client)
         _log.debug("client: %s %s at %s left: %s", client.slot.name, client.process_id, client.key, why)
         self._changed(client)
@@ -188,6 +189,7 @@ class Joining:
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._clients[connection] = client
         self.credit.joined(client)
+        client.let_stay(slot.parking.is_asked)
         self._save()
         self._counters.joins[slot.role.name.lower()] += 1
         fds = [self._shared_gpu.page.descriptor, slot.page.descriptor, *client.writable]
@@ -223,7 +225,7 @@ class Joining:
             before.release()
             client.stale = before.sent | before.stale
             client.returned, client.joined_ns = before.returned, before.joined_ns
-            client.awaits_driver = before.awaits_driver
+            client.awaits_driver, client.stays = before.awaits_driver, before.stays
             client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
             client.listed_mib, client.before_lowering = before.listed_mib, before.before_lowering
         else:
@@ -242,11 +244,15 @@ class Joining:
 
     @staticmethod
     def _keep_away(client: Client) -> None:
-        """Let a client that has left the GPU's memory stay away, until this agent has seen that it has room."""
-        slot, state = client.slot, client.record.parking.state
-        is_away = state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
+        """Let a client that has left the GPU's memory stay away, until this agent has seen that it has room.
+
+        One that has not been asked to leave with its slot stays.
+        """
+        slot, answer = client.slot, client.record.parking
+        is_away = answer.state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
         if is_away and client.role is layout.Role.BE and slot.parking.ask(True):
             slot.write_park()
+        client.let_stay(slot.parking.is_asked and not is_away and answer.number != slot.parking.number)
 
     def _settle_in(self, client: Client) -> None:
         self._shared_gpu.show(client)

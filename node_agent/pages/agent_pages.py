@@ -140,6 +140,7 @@ class GrantPage(_AgentPage):
     _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
     _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
     _returning: ClassVar[int] = layout.offset(layout.GrantPage, "returning_mib") // 4
+    _stays: ClassVar[int] = layout.offset(layout.GrantPage, "stays") // 4
     _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
 
     def __init__(self, gpu: str) -> None:
@@ -188,6 +189,11 @@ class GrantPage(_AgentPage):
     def set_park(self, number: int) -> None:
         """Write the number of a wish."""
         self._words[self._park] = number & _WORD_MAX
+
+    def set_stays(self, index: int, stays: bool) -> None:
+        """Write whether the client of that index stays while the slot's processes shall leave."""
+        word, bit = self._stays + index // 32, 1 << index % 32
+        self._words[word] = self._words[word] | bit if stays else self._words[word] & ~bit
 
     def set_leaving(self, mib: int) -> None:
         """Write how much of what is not free on the GPU others would leave to an hp slot."""

@@ -29,6 +29,8 @@ class Verdict(Enum):
     """ It was asked to leave, and has not answered in time. """
     OVERDUE = "overdue"
     """ It has been leaving for too long. """
+    SHORT = "short"
+    """ It has joined since the others were asked, and stays, since the host's memory cannot hold what it has. """
     LIES = "lies"
     """ It says that it has left, or that its memory is lost, but the driver lists memory for it. """
     ASLEEP = "asleep"
@@ -36,7 +38,7 @@ class Verdict(Enum):
     LOST = "lost"
 
 
-FAILED = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.LIES})
+FAILED = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.SHORT, Verdict.LIES})
 
 UNANSWERED = frozenset({Verdict.SILENT, Verdict.ASLEEP})
 

@@ -3,8 +3,8 @@
 The host's memory is read for those that would leave, and only then. Who does not fit is passed over, and the decision
 is made again without it. The files of cgroups are read in another thread: for a pod with many processes it takes so
 long that clients of other tenants would wait. Meanwhile tenants may change, so the decision is then made again. A
-process that joins a tenant which is leaving or away is not looked at: it obeys the wish of its slot at once, and the
-wish cannot be taken back while others of the tenant are away.
+process that joins a tenant which is leaving or away stays until it has been looked at in the same way. If it does not
+fit, it stays, and the others come back when there is room, as where a process has refused to leave.
 """
 
 import logging
@@ -12,20 +12,30 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from orion.node_agent.clients.client import Client
 from orion.node_agent.pages.client_pages import printable
 from orion.node_agent.parking.deciding import decide
-from orion.node_agent.parking.member import held
+from orion.node_agent.parking.member import held, is_going
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.processes.pod_cgroups import Level, level
 
-HOST_MEMORY_SHORT = "HostMemoryShort"
 _NODE = "the node"
 _PATH_MAX = 120
 """ A longer path is cut, so that the sentence fits into a status. """
 _log = logging.getLogger(__name__)
+
+
+class Joined(NamedTuple):
+    """A process that has joined a tenant which is leaving or away."""
+
+    present: Present
+    clients: Collection[Client]
+    short: str = ""
+    """ Why it cannot leave, too: a sentence; empty: it can. """
 
 
 class HostRoom:
@@ -72,6 +82,36 @@ class HostRoom:
         return wishes, {
             name: _sentence(places, self._charged[name], view.host) for name, places in short.items() if places
         }
+
+    def judge(self, here: Collection[Present], wishes: Wishes) -> list[Joined] | None:
+        """Return for processes that have joined leaving tenants whether they can leave, too.
+
+        Args:
+            here: tenants.
+            wishes: the decision about them.
+
+        Returns:
+            None: call `read` before.
+        """
+        if self._memory is None:
+            return [Joined(each, clients) for each in here for clients in each.joined.values()]
+        self.unread = set[int]().union(*(each.joined for each in here)) - self._cgroups.keys()
+        if self.unread:
+            return None
+        leave = {each.name for each in here if each.known.place is Place.LEAVING}.union(wishes.leave)
+        leaving = Counter[str]()
+        for name in leave & self._charged.keys():
+            leaving.update(self._charged[name])
+        found: list[Joined] = []
+        for present, process, clients in ((each, *joined) for each in here for joined in each.joined.items()):
+            charged = self._charge(Counter({process: sum(held(each) for each in clients if not is_going(each))}))
+            host = {place: size - leaving[place] for place, size in self._left.items() if size is not None}
+            short = [place for place, size in charged.items() if size > host[place]]
+            found.append(Joined(present, clients, _sentence(short, charged, host) if short else ""))
+            if not short:
+                leaving.update(charged)
+                self._charged[present.name] = Counter(self._charged.get(present.name, {})) + Counter(charged)
+        return found
 
     def forget(self) -> None:
         """Forget what was read: what is left changes."""
@@ -124,7 +164,8 @@ def _processes(present: Present) -> Counter[int]:
     for member in present.members:
         most = member.held
         for client in member.clients:
-            found[client.process_id] += min(most, held(client))
+            if not client.stays:
+                found[client.process_id] += min(most, held(client))
     return found
 
 

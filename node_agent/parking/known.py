@@ -15,7 +15,8 @@ _SIMILAR = 2
 """ A change of a tenant says how long one takes that moves so many times as much, but no more. """
 _AT_ONCE_SECONDS = 1.0
 """ A tenant that begins to leave later does so because of a new process, and not because it was asked. """
-COUNTED = {"ParkRefused": "refused", "HostMemoryShort": "host_memory_short", "ParkLost": "lost"}
+HOST_MEMORY_SHORT = "HostMemoryShort"
+COUNTED = {"ParkRefused": "refused", HOST_MEMORY_SHORT: "host_memory_short", "ParkLost": "lost"}
 """ As which result each reason counts. """
 YOUNG_SECONDS = 60.0
 """ After it has been here for so long, a tenant has shown how much it holds. """

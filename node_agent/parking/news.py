@@ -6,7 +6,7 @@ A decision is needed only where that differs from what the last one saw.
 from collections.abc import Iterable
 
 from orion.hook.layout import ParkingState
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, says_what_it_holds
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.present import Listed, Present
 
@@ -38,4 +38,6 @@ def news(uuid: str, room: GpuRoom, tenants: Iterable[Present], listed: Listed) -
 def _answer(client: Client) -> object:
     """Return what a client answers; None: it is about to do what it has been asked."""
     answer, is_asked = client.record.parking, client.slot.parking.is_asked
+    if client.stays:
+        return answer, says_what_it_holds(client)
     return None if answer.state in (_LEAVING if is_asked else _RETURNING) else answer

@@ -1,10 +1,12 @@
 """Notes the result of a decision: for tenants that should leave and do not, and for clients that wait for room."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from orion.node_agent.clients import messages
 from orion.node_agent.parking.gpu_room import GpuRoom
-from orion.node_agent.parking.host_room import HOST_MEMORY_SHORT
+from orion.node_agent.parking.host_room import Joined
 from orion.node_agent.parking.keeping_room import who_keep_room
+from orion.node_agent.parking.known import HOST_MEMORY_SHORT
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import View, Wishes
 
@@ -40,6 +42,23 @@ def note_who_stay(
     )
     for name, each in here.items():
         each.known.note_need(now, retry_seconds, name in keep)
+
+
+def note_joined(now: float, joined: Iterable[Joined], retry_seconds: float) -> None:
+    """Let processes that have joined leaving tenants leave, too, or note why they cannot.
+
+    Args:
+        now: in seconds.
+        joined: these processes.
+        retry_seconds: after how long the host's memory is looked at again.
+    """
+    for present, clients, short in joined:
+        if short:
+            present.known.refuse(now, clients, retry_seconds, (HOST_MEMORY_SHORT, short))
+            continue
+        for client in clients:
+            client.let_stay(False)
+            client.connection.send(messages.park())
 
 
 def note_result(

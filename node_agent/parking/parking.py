@@ -22,7 +22,8 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.parking import noting, showing, telling
 from orion.node_agent.parking.asking import Asking
 from orion.node_agent.parking.gpu_room import GpuRoom
-from orion.node_agent.parking.host_room import HOST_MEMORY_SHORT, HostRoom
+from orion.node_agent.parking.host_room import HostRoom
+from orion.node_agent.parking.known import HOST_MEMORY_SHORT
 from orion.node_agent.parking.news import news
 from orion.node_agent.parking.next_change import next_change
 from orion.node_agent.parking.present import Present
@@ -188,9 +189,11 @@ class Parking:
         views = self.tenants.views(now, here, self._asking.listed)
         view = View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART)
         found = self._host.decide(view, self.tenants.present)
-        if found is None:
+        joined = self._host.judge(here, found[0]) if found is not None else None
+        if found is None or joined is None:
             return False
         wishes, short = found
+        noting.note_joined(now, joined, self._settings.parking_retry_seconds)
         noting.note_who_stay(now, view, wishes, short, self.tenants.present, self._settings.parking_retry_seconds)
         noting.note_result(asked, view, wishes, self.tenants.present, self._cards)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:

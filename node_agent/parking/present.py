@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from orion.hook import layout
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, says_what_it_holds
 from orion.node_agent.parking.answers import (
     FAILED,
     LIE_SECONDS,
@@ -17,8 +17,8 @@ from orion.node_agent.parking.answers import (
     problem,
     verdict,
 )
-from orion.node_agent.parking.known import COUNTED, YOUNG_SECONDS, Known
-from orion.node_agent.parking.member import Member, held
+from orion.node_agent.parking.known import COUNTED, HOST_MEMORY_SHORT, YOUNG_SECONDS, Known
+from orion.node_agent.parking.member import Member, held, is_going
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
@@ -50,6 +50,15 @@ class Present:
     def clients(self) -> list[Client]:
         """The tenant's processes, once for each GPU that they use."""
         return [client for member in self.members for client in member.clients]
+
+    @property
+    def joined(self) -> dict[int, list[Client]]:
+        """The clients of processes that have joined since it was asked to leave, and about which nothing is decided."""
+        found: defaultdict[int, list[Client]] = defaultdict(list)
+        for client in self.clients:
+            if client.stays and self.verdicts.get(client) is not Verdict.SHORT:
+                found[client.process_id].append(client)
+        return {process: clients for process, clients in found.items() if all(map(says_what_it_holds, clients))}
 
     @property
     def moves(self) -> bool:
@@ -121,10 +130,15 @@ class Present:
         is_here = self.known.place is Place.HERE
         for member in self.members:
             if not self.known.is_lost:
-                found[member.slot.gpu] += member.held if is_here else max(member.held, member.slot.parking.left_bytes)
+                left = max(member.held - self._stays(member), member.slot.parking.left_bytes)
+                found[member.slot.gpu] += member.held if is_here else left
         for uuid in found:
             found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
         return dict(found)
+
+    def _stays(self, member: Member) -> int:
+        """Return what processes of a slot hold that have joined since it was asked to leave, and stay."""
+        return sum(held(each) for each in member.clients if self.verdicts.get(each) is Verdict.SHORT)
 
     def wants(self) -> dict[str, int]:
         """Return what the tenant may hold soon: up to its limit while it is young, then the most of late."""
@@ -208,6 +222,9 @@ class Present:
 
     def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
         answer = client.record.parking
+        is_short = self.known.problems.get(client, ("", ""))[0] == HOST_MEMORY_SHORT
+        if client.stays and is_short and not is_going(client):
+            return Verdict.SHORT
         is_gone = answer.state is layout.ParkingState.PARKED and member.slot.parking.is_asked
         if is_gone or answer.state is layout.ParkingState.LOST:
             since = self.known.parked.setdefault(client, now)

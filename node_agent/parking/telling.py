@@ -41,4 +41,5 @@ def tell(
         slot.write_park()
     for client in present.clients:
         if client.slot in changed:
+            client.let_stay(False)
             client.connection.send(messages.park())

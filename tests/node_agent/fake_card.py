@@ -113,11 +113,13 @@ class Tenant(ProtocolClient):
     """ It does not enter this state by itself. """
 
     @classmethod
-    def on(cls, card: Card, directory: Path, mib: int) -> Self:
+    def on(cls, card: Card, directory: Path, mib: int, says: bool = True) -> Self:
         tenant = cls(directory).join(flags=join.HELLO_KEEPS_CREDIT)
         tenant.card, tenant.moved = card, []
         assert card.hold(tenant, mib)
-        tenant.says(mib)
+        tenant.mib = mib
+        if says:
+            tenant.says(mib)
         tenant.ended = threading.Event()
         return tenant
 
@@ -127,10 +129,16 @@ class Tenant(ProtocolClient):
         """Say that it holds so much, or will when it comes back."""
         self.mib = mib
         self.record.set(layout.RecordPage, "memory_bytes", mib * MIB)
+        self.record.set(layout.RecordPage, "credit_epoch", self.grant.get(layout.GrantPage, "credit_epoch"))
+
+    @property
+    def stays(self) -> bool:
+        word = layout.GrantPage.stays.offset + 4 * (self.key[0] // 32)
+        return bool(int.from_bytes(self.grant.memory[word : word + 4], "little") >> self.key[0] % 32 & 1)
 
     @property
     def park(self) -> int:
-        return self.grant.get(layout.GrantPage, "park")
+        return self.grant.get(layout.GrantPage, "park") & ~self.stays
 
     @property
     def state(self) -> ParkingState:

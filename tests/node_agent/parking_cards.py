@@ -33,6 +33,12 @@ class Cards:
         self.clients.append(tenant)
         return tenant
 
+    def joins(self, tenant: Tenant, mib: int, says: bool = True) -> Tenant:
+        """Let another process join a tenant's slot. `says`: it says at once what it holds."""
+        late = Tenant.on(self.card, tenant.directory, mib, says)
+        self.clients.append(late)
+        return late
+
     def hp(self, mib: int = 0, wait_ms: int = 30_000, limit: int = 0) -> ProtocolClient:
         """Let hp join. What it holds before others join is no growth, for which room would be kept free."""
         with self.administrator() as administrator:
@@ -61,14 +67,14 @@ class Cards:
     def conditions(self, name: str) -> dict[str, str]:
         return {each.reason: each.message for client in self.slot(name).clients for each in client.conditions}
 
-    def restart(self) -> None:
+    def restart(self, *options: str) -> None:
         """Kill the agent and start the next one; the tenants' threads rest until they have their new pages."""
         self.agent.kill()
         tenants = [each for each in self.clients if isinstance(each, Tenant)]
         obedient = [each for each in tenants if each.thread is not None]
         for tenant in obedient:
             tenant.rest()
-        self.agent.start(*QUICK)
+        self.agent.start(*QUICK, *options)
         for client in self.clients:
             client.return_to_agent()
         for tenant in obedient:

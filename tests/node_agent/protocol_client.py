@@ -139,6 +139,8 @@ class ProtocolClient:
     directory: Path
     connect: Callable[[Path], socket.socket] = connect
     sock: socket.socket = field(init=False)
+    flags: int = 0
+    """ Of its first HELLO. """
     neighbours: dict[tuple[int, int], int] = field(default_factory=dict)
     knowledge: bytes = b""
     """ The content of the last KNOWLEDGE message. """
@@ -147,6 +149,7 @@ class ProtocolClient:
 
     def join(self, ready: bool = True, **fields: int) -> Self:
         self.sock = self.connect(self.directory)
+        self.flags = fields.get("flags", 0)
         self.sock.send(hello(**fields))  # type: ignore[arg-type]
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Refused):
@@ -200,7 +203,7 @@ class ProtocolClient:
         """Connect again, as after a restart of the agent; bring the job page, if there is one."""
         self.sock.close()
         self.sock = self.connect(self.directory)
-        message = hello(join.HELLO_RETURNS, *self.key)
+        message = hello(join.HELLO_RETURNS | self.flags, *self.key)
         job = [self.jobs[0][1].fd] if self.jobs else []
         socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd, *job])
         answer, fds = receive(self.sock)

@@ -85,6 +85,57 @@ def test_a_person_sends_nobody_away_for_whom_host_memory_is_too_short(cards: Car
     eventually(cards.is_in("be-0", "parked"))
 
 
+def test_a_process_that_joins_a_leaving_slot_stays_if_it_does_not_fit_and_the_others_come_back(
+    cards: Cards, tree: CgroupTree
+) -> None:
+    tree.allows(6000)
+    hp, first = cards.hp(3000), cards.be("be-0", 4000).obey()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    assert first.state is ParkingState.PARKED
+    tree.allows(6000, used=4000)
+    late = cards.joins(first, 3000)
+    assert (late.stays, late.park) == (True, 0)
+    late.obey()
+    eventually(lambda: "HostMemoryShort" in cards.conditions("be-0"))
+    assert "2.93 GiB of it would move to host memory" in cards.conditions("be-0")["HostMemoryShort"]
+    assert cards.hold(hp, 0)
+    first.reaches(ParkingState.RUNNING)
+    assert (first.park % 2, late.stays, late.moved) == (0, False, [])
+    eventually(lambda: not cards.conditions("be-0"))
+
+
+def test_a_process_that_joins_a_leaving_slot_and_fits_leaves_too(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(6000)
+    hp, first = cards.hp(3000), cards.be("be-0", 4000).obey()
+    first.stops_before = ParkingState.PARKED
+    assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER
+    first.reaches(ParkingState.LEAVING)
+    tree.allows(6000, used=1500)  # 4,000 MiB of what is left are for the one that leaves now
+    cards.joins(first, 100).obey().reaches(ParkingState.PARKED)
+    short = cards.joins(first, 800).obey()
+    eventually(lambda: "HostMemoryShort" in cards.conditions("be-0"))
+    assert (short.stays, short.moved) == (True, [])
+    first.stops_before = None
+    first.reaches(ParkingState.PARKED)
+    assert cards.hold(hp, 7000)  # so the others cannot come back
+    tree.allows(6000)
+    short.reaches(ParkingState.PARKED)
+    eventually(cards.is_in("be-0", "parked"))
+
+
+def test_a_process_stays_until_it_says_what_it_holds_also_for_the_next_agent(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(6000)
+    first = cards.be("be-0", 4000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+    first.reaches(ParkingState.PARKED)
+    late = cards.joins(first, 100, says=False).obey()
+    cards.restart("--cgroups", str(tree.hierarchy))
+    assert (late.stays, late.state) == (True, ParkingState.RUNNING)
+    late.says(100)
+    late.reaches(ParkingState.PARKED)
+
+
 def test_cgroups_that_are_not_visible_stop_nobody(cards: Cards, tree: CgroupTree) -> None:
     tree.has(1)
     tree.allows(1)

@@ -35,8 +35,8 @@ class Tenants:
         slot = SimpleNamespace(parking=SimpleNamespace(is_asked=place is Place.LEAVING))
         self.one = SimpleNamespace(
             name="one", known=Known(began=0.0, place=place, moved=moved), slots=[], members=[], gpus={GPU},
-            clients=[SimpleNamespace(record=self.record, slot=slot)], note_lacks=lambda lacking: None,
-            moved_since=lambda asked: moved >= asked,
+            clients=[SimpleNamespace(record=self.record, slot=slot, stays=False)], joined={},
+            note_lacks=lambda lacking: None, moved_since=lambda asked: moved >= asked,
             is_asked=True, is_listed=True, parks=True, moves=place is Place.LEAVING, rests=place is Place.HERE,
         )  # fmt: skip
         self.present: dict[str, Any] = {"one": self.one}
@@ -243,7 +243,7 @@ def test_while_cgroups_are_read_the_agent_serves_its_clients(
     """A folder that is slow to read delays the decision and nothing else."""
     served, leaving = threading.Event(), Tenants(Place.HERE)
     tenants: Any = leaving
-    leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1)], held=GIB)]
+    leaving.one.members = [SimpleNamespace(clients=[SimpleNamespace(process_id=1, stays=False)], held=GIB)]
 
     def cgroups(process_id: int) -> list[Path]:
         assert served.wait(DEADLINE), "the event loop waits for the file"

@@ -49,6 +49,7 @@ def present(**processes: float) -> Any:
             process_id=int(name[1:].partition("_")[0]),
             record=SimpleNamespace(memory_mib=round(gib * 1024)),
             uncounted_mib=0,
+            stays=False,
         )
         for name, gib in processes.items()
     ]

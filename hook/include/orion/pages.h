@@ -132,7 +132,10 @@ struct orion_grant_page {
     _Atomic uint32_t returning_mib; /* hp: how much of what is free others have been let back into, in MiB */
     uint32_t spare[9];
     struct orion_grant copy[2];
-    uint8_t unused[1664];
+    /* By client index, a bit each: the client has joined since `park` became odd, and stays until the agent has seen whether
+     * the host's memory can hold what it has on the GPU. */
+    _Atomic uint32_t stays[ORION_GPU_CLIENTS_MAX / 32];
+    uint8_t unused[1600];
     /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead
      * processes still hold are together no more than the limit. The client publishes what it holds and then looks at its
      * credit (memory/memory.h); the agent lowers a credit and then looks at what the client holds. So one of them sees

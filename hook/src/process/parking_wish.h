@@ -9,10 +9,13 @@
 
 struct orion_process;
 
-/* The agent's wish for the slot of one GPU: odd: leave; else stay. */
+/* The agent's wish for the client on one GPU: odd: leave; else stay. It is that for the slot, but for a client that stays although
+ * the others of the slot leave it is the one before. */
 static inline uint32_t orion_parking_number(const struct orion_gpu *gpu)
 {
-    return atomic_load_explicit(&gpu->grant->park, memory_order_acquire);
+    uint32_t number = atomic_load_explicit(&gpu->grant->park, memory_order_acquire), index = gpu->record->client_index;
+    bool stays = index < ORION_GPU_CLIENTS_MAX && atomic_load(&gpu->grant->stays[index / 32]) >> index % 32 & 1;
+    return stays ? number & ~1u : number;
 }
 static inline bool orion_parking_is_a_wish(uint32_t number) { return number & 1; }
 
