@@ -124,7 +124,7 @@ class Parking:
             await self._ask(due, now)
             is_all = len(due) == len(self._gpus)
             is_time = at_once or (is_all and now - self._decided >= _REST_SECONDS)
-            seen = due if is_time else {uuid for uuid in due if self._has_news(uuid) or self._is_due(uuid, now)}
+            seen = due if is_time else {uuid for uuid in due if self._has_news(uuid) or now >= self._due.get(uuid, now)}
             if seen:
                 await self._decide(seen, now)
             if is_all:
@@ -138,9 +138,6 @@ class Parking:
             return set(self._gpus)
         moving = {uuid for uuid in self._moving if self._cards[uuid].has_hp or self._has_news(uuid)}
         return moving | self._again | {uuid for uuid, room in self._cards.items() if _is_urgent(room)}
-
-    def _is_due(self, uuid: str, now: float) -> bool:
-        return now >= self._due.get(uuid, now)
 
     def _has_news(self, uuid: str) -> bool:
         """Return whether a decision would see something else of a GPU than the last one did, or has to be made."""
