@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client, held_mib, says_what_it_holds
+from orion.node_agent.clients.former_clients import FormerClients
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.processes.liveness import Program, has_ended
 from orion.node_agent.slots.slot import Slot
@@ -38,8 +39,6 @@ _YOUNG_NS = 3_000_000_000
 _LEAST_CONTEXT_MIB, _MOST_CONTEXT_MIB = 16, 1024
 """ What a context may take. Less is what the driver rounds up, as where contexts take nothing (the simulated GPU). More
 is what a process hides: it must not keep later ones from allocating. """
-_LOOKS = 16
-""" At so many processes that have left a slot the agent looks at a time; the others come next. """
 EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -53,8 +52,8 @@ class Credit:
 
     def __init__(self, shared_gpu: SharedGpu) -> None:
         self._shared_gpu = shared_gpu
-        self._past: dict[str, dict[Program, int]] = {}
-        """ What processes may still hold that were clients, in MiB: by slot and process. """
+        self._past: dict[str, FormerClients] = {}
+        """ By slot, where they may still hold memory. """
         self._context_mib = 0
         """ What a context takes: the least that the driver held for clients that were no longer young. """
         self._listed: Collection[int] = ()
@@ -89,7 +88,7 @@ class Credit:
     def _remember(self, slot: Slot, program: Program, mib: int) -> None:
         """Note that a process has left, perhaps again. Without a limit nobody needs to know what it holds."""
         if slot.grant.memory_limit_bytes:
-            self._past.setdefault(slot.name, {})[program] = mib
+            self._past.setdefault(slot.name, FormerClients()).add(program, mib)
 
     def forget(self, slot: Slot) -> None:
         """Forget the processes that have left a slot: another container gets it."""
@@ -216,15 +215,14 @@ class Credit:
 
     def _forget_past(self, slot: Slot, clients: Iterable[Client]) -> None:
         """Forget processes that have ended, and those that have joined again and said what they hold."""
-        if slot.name not in self._past:
+        past = self._past.get(slot.name)
+        if past is None:
             return
-        again = {each.process_id for each in clients if each.record.credit_epoch == slot.page.epoch}
-        past = [(program, mib) for program, mib in self._past[slot.name].items() if program.process_id not in again]
-        # A tenant may let any number of processes leave; a look at each of them costs the agent time.
-        kept = past[_LOOKS:] + [(program, mib) for program, mib in past[:_LOOKS] if not self._is_free(program)]
-        if kept:
-            self._past[slot.name] = dict(kept)
-        else:
+        for client in clients:
+            if client.record.credit_epoch == slot.page.epoch:
+                past.forget_process(client.process_id)
+        past.look(self._is_free)
+        if not past:
             del self._past[slot.name]
 
     def _is_free(self, program: Program) -> bool:
@@ -238,7 +236,7 @@ class Credit:
         return _limit(slot) - self._past_mib(slot) - sum(each.uncounted_mib for each in clients)
 
     def _past_mib(self, slot: Slot) -> int:
-        return sum(self._past.get(slot.name, {}).values())
+        return self._past[slot.name].sum_mib if slot.name in self._past else 0
 
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
         """Return whether this agent does not know yet what clients of an earlier one hold or may still take."""

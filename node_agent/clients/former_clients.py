@@ -1,0 +1,52 @@
+"""What the processes of a slot's former clients may still hold.
+
+A tenant may let any number of clients leave whose processes live on, and wish for memory again and again. So a step
+looks at a few of them only, and what all hold is a running sum.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+
+from orion.node_agent.processes.liveness import Program
+
+_LOOKS = 16
+""" At so many programs the agent looks at a time; the others come next. """
+
+
+class FormerClients:
+    """The programs that were clients of one slot and may still hold memory."""
+
+    def __init__(self) -> None:
+        self.sum_mib = 0
+        """ What all of them may hold. """
+        self._mib: OrderedDict[Program, int] = OrderedDict()
+        """ What each may hold; the one that waits longest for a look comes first. """
+        self._of_process: dict[int, set[Program]] = {}
+        """ By process id; several if the process has executed another program. """
+
+    def __len__(self) -> int:
+        return len(self._mib)
+
+    def add(self, program: Program, mib: int) -> None:
+        """Note that a program has left, perhaps again, and what it may still hold."""
+        self.sum_mib += mib - self._mib.get(program, 0)
+        self._mib[program] = mib
+        self._of_process.setdefault(program.process_id, set()).add(program)
+
+    def forget_process(self, process_id: int) -> None:
+        """Forget what a process held: it is a client again."""
+        for program in self._of_process.pop(process_id, ()):
+            self.sum_mib -= self._mib.pop(program)
+
+    def look(self, is_free: Callable[[Program], bool]) -> None:
+        """Look at those that wait longest, and forget which of them hold nothing any more."""
+        for program in list(islice(self._mib, _LOOKS)):
+            if not is_free(program):
+                self._mib.move_to_end(program)
+                continue
+            self.sum_mib -= self._mib.pop(program)
+            of_process = self._of_process[program.process_id]
+            of_process.remove(program)
+            if not of_process:
+                del self._of_process[program.process_id]
