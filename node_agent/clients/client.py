@@ -95,6 +95,7 @@ class Client:
                 "place": client_index,
                 "generation": generation,
                 "process_id": self.process_id,
+                "started": self.program and self.program.started,
                 "command": self.command,
                 "busy": self.busy_id,
                 "record": self.record_id,

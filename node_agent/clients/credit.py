@@ -79,7 +79,7 @@ class Credit:
 
     def gave_up(self, remembered: RememberedClient) -> None:
         """Keep what a client of the previous agent may hold, if it lives but did not return: all that nobody has."""
-        slot, program = self._shared_gpu.slots.get(remembered.slot), Program.of(remembered.process_id)
+        slot, program = self._shared_gpu.slots.get(remembered.slot), _living(remembered)
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
             clients = self._shared_gpu.of_slot(slot)
             rest = self._most(slot, clients) - sum(map(_held, clients))
@@ -241,10 +241,17 @@ class Credit:
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
         """Return whether this agent does not know yet what clients of an earlier one hold or may still take."""
         waits = any(
-            each.slot == slot.name and (each.process_id == 0 or Program.of(each.process_id) is not None)
+            each.slot == slot.name and (each.process_id == 0 or _living(each) is not None)
             for each in self._shared_gpu.awaited.values()
         )
         return waits or any(each.awaits_driver or (each.returned and not says_what_it_holds(each)) for each in clients)
+
+
+def _living(remembered: RememberedClient) -> Program | None:
+    """Return what runs in the process of a client of the previous agent; None: it has ended, or another has its id."""
+    program = Program.of(remembered.process_id)
+    is_its = program is not None and remembered.started in (None, program.started)
+    return program if is_its else None
 
 
 def _is_young(client: Client) -> bool:

@@ -33,6 +33,9 @@ class RememberedClient(BaseModel):
     place: int = Field(ge=0, lt=layout.GPU_CLIENTS_MAX)
     generation: int = Field(ge=1, lt=2**32)
     process_id: int
+    started: int | None = None
+    """ When the process started, since a later one may get its id; None: an older agent wrote the file, or it is not
+    visible here. """
     command: str
     busy: tuple[int, int]
     record: tuple[int, int]

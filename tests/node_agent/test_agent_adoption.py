@@ -12,6 +12,7 @@ import pytest
 from orion.hook import join, layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
+from orion.node_agent.processes.liveness import start_time
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, Refused, current_grant, current_policy
 from tests.waiting import DEADLINE
@@ -101,6 +102,16 @@ def test_an_unusable_state_file_is_ignored(stopped_agent: AgentProcess, content:
     with ProtocolClient(stopped_agent.slot("be-0")).join() as client:
         assert client.welcome.generation >= 1
     assert json.loads((stopped_agent.root / "state.json").read_text())["version"] == 1
+
+
+def test_a_client_of_an_agent_that_did_not_save_when_it_started_returns(agent: AgentProcess) -> None:
+    with ProtocolClient(agent.slot("be-0")).join() as client:
+        agent.kill()
+        state = json.loads((agent.root / "state.json").read_text())
+        assert state["gpus"][0]["clients"][0].pop("started") == start_time(os.getpid())
+        (agent.root / "state.json").write_text(json.dumps(state))
+        agent.start()
+        assert client.return_to_agent().returned == 1
 
 
 def test_a_root_has_one_agent(agent: AgentProcess) -> None:

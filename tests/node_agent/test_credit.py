@@ -1,10 +1,14 @@
 """The credits of a slot add up to no more than its limit, whatever clients do between two looks of the agent."""
 
+import os
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.hook.join import CreditAnswer
+from orion.node_agent.processes.liveness import start_time
+from orion.node_agent.state.state_file import RememberedClient
 from tests.node_agent.credit_slots import LIMIT, MIB, Slots
 
 
@@ -76,6 +80,47 @@ def test_a_process_that_leaves_again_and_again_is_remembered_once_and_only_where
     slots.clients.clear()
     slots.credit.left(client)
     assert not slots.credit.has_clients
+
+
+def remembered(started: int | None) -> RememberedClient:
+    """Return a client of the previous agent whose process id is that of this process's parent, which lives."""
+    return RememberedClient(
+        slot="be-0",
+        place=7,
+        generation=1,
+        process_id=os.getppid(),
+        started=started,
+        command="",
+        busy=(1, 1),
+        record=(1, 2),
+    )
+
+
+@pytest.mark.parametrize("says_start", [True, False])
+def test_what_a_client_of_the_previous_agent_may_hold_is_kept_while_its_process_lives(says_start: bool) -> None:
+    slots = Slots()  # an earlier agent did not save when the process started
+    before = remembered(start_time(os.getppid()) if says_start else None)
+    slots.awaited[7] = before
+    alone = slots.join(100)
+    assert slots.credit_of(alone) == 100
+    assert slots.credit.asked(alone, 200) is CreditAnswer.LATER
+    del slots.awaited[7]
+    slots.credit.gave_up(before)
+    slots.credit.look()
+    assert slots.used() == LIMIT
+    assert slots.credit.asked(alone, 200) is CreditAnswer.NO
+
+
+def test_a_process_that_has_got_the_id_of_a_client_of_the_previous_agent_is_charged_nothing() -> None:
+    slots = Slots()
+    before = remembered((start_time(os.getppid()) or 0) - 1)
+    slots.awaited[7] = before
+    alone = slots.join(100)
+    assert slots.credit_of(alone) == LIMIT
+    del slots.awaited[7]
+    slots.credit.gave_up(before)
+    slots.credit.look()
+    assert (slots.used(), slots.credit_of(alone)) == (100, LIMIT)
 
 
 Step = tuple[str, int, int]
