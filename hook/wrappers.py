@@ -143,7 +143,8 @@ def _synchronise(function: Function, declaration: Declaration) -> list[str]:
 
 def _capture(function: Function, declaration: Declaration) -> list[str]:
     change = "ORION_CAPTURE_BEGUN" if "begins" in declaration.words else "ORION_CAPTURE_ENDED"
-    return ["orion_capture_changing();", *calling(function, [f"orion_capture_changed({change}, result);"])]
+    stream = f"(struct orion_stream_name){stream_name(function, declaration)}"
+    return ["orion_capture_changing();", *calling(function, [f"orion_capture_changed({change}, {stream}, result);"])]
 
 
 def _creates_context(function: Function, kind: str, device: str) -> list[str]:

@@ -28,6 +28,8 @@ CUresult sim_capture_refuse(struct CUstream_st *stream);
 CUresult sim_capture_refuse_context(struct CUctx_st *context, struct CUgreenCtx_st *green);
 /* Invalidates the capture of a stream that is destroyed. */
 void sim_capture_leave(struct CUstream_st *stream);
+/* Ends the captures that began in a context that ends. */
+void sim_capture_end_in(const struct CUctx_st *context);
 void sim_capture_forget_frontier(void **frontier, size_t *count);
 
 #endif

@@ -128,6 +128,18 @@ void sim_capture_leave(struct CUstream_st *stream)
     pthread_mutex_unlock(&sim_capture_mutex);
 }
 
+void sim_capture_end_in(const struct CUctx_st *context)
+{
+    pthread_mutex_lock(&sim_capture_mutex);
+    for (struct sim_capture *capture = sim_captures, *next; capture; capture = next) {
+        next = capture->next;
+        if (capture->origin->context != context) continue;
+        if (capture->own_graph) sim_graph_free(capture->graph);
+        finish(capture);
+    }
+    pthread_mutex_unlock(&sim_capture_mutex);
+}
+
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     SIM_READY();

@@ -1,4 +1,5 @@
 /* Creates and destroys contexts: the entry in the shared state, the default streams, and the wait for queued work. */
+#include "capture.h"
 #include "client.h"
 #include "context.h"
 #include "health.h"
@@ -107,6 +108,7 @@ void sim_context_destroy(struct CUctx_st *context)
 {
     uint64_t client = sim_own_client_number();
     sim_context_wait(context, NULL);
+    sim_capture_end_in(context);
     do {
         sim_enter();
         struct sim_context *of = &sim_state()->contexts[context->slot];

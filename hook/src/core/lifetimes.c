@@ -18,6 +18,7 @@
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/capture_origins.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
 
@@ -56,7 +57,11 @@ static void begin_end(struct orion_process *process, CUcontext context)
     orion_forbid_touch(process);
     orion_stops_open(process);
     orion_kernels_forget(orion_kernels(process));
-    if (context != NULL) orion_own_streams_end(process, context), end_stream_records(process, context, NULL);
+    if (context != NULL) {
+        orion_capture_origins_end_in(process, context);
+        orion_own_streams_end(process, context);
+        end_stream_records(process, context, NULL);
+    }
     end_clocks(process, context, context == NULL);
     atomic_fetch_add(&process->context_epoch, 1);
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_marks_end(process, &process->gpus[i], context);
@@ -136,6 +141,7 @@ void orion_context_ended(void)
     CUdevice device = ending_primary;
     ending_primary = -1;
     if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
+        orion_capture_origins_end_in_primary(process, device);
         orion_own_streams_end_on(process, device);
         orion_pools_ended_on(process, device);
         for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
@@ -186,9 +192,8 @@ static void end_stream_record(struct orion_process *process, struct orion_stream
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
-static void end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+static void end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
 {
-    bool captured = orion_capture_stream_ending(process, stream_record->stream);
     if (atomic_load(&stream_record->gpu->role) != ORION_ROLE_BE) {
         end_stream_record(process, stream_record);
         return;
@@ -206,6 +211,7 @@ void orion_green_ending(CUgreenCtx green)
     if (process == NULL) return;
     begin_end(process, NULL);
     if (orion_driver.cuCtxFromGreenCtx == NULL || orion_driver.cuCtxFromGreenCtx(&named, green) != CUDA_SUCCESS) return;
+    orion_capture_origins_end_in(process, named);
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
@@ -217,14 +223,16 @@ void orion_green_ending(CUgreenCtx green)
 
 void orion_stream_ending(CUstream stream)
 {
-    struct orion_process *process = orion_process_if_managed();
-    if (process == NULL) return;
+    struct orion_process *process = orion_the_process;
+    bool captured = process != NULL && orion_capture_records(process, (struct orion_stream_name){stream, false});
+    if (process != NULL) orion_capture_origin_destroyed(process, stream); /* of an unmanaged process, too: see capture.c */
+    if ((process = orion_process_if_managed()) == NULL) return;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
-        end_destroyed(process, stream_record);
+        end_destroyed(process, stream_record, captured);
     }
 }
 

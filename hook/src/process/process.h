@@ -83,6 +83,7 @@ struct orion_mapping {
     struct orion_process process;
     _Alignas(128) unsigned char stream_records[2621568];
     _Alignas(128) unsigned char recordings[196608];
+    _Alignas(128) unsigned char capture_origins[1152];
     _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2048];
     _Alignas(128) unsigned char kernels[622720];

@@ -4,6 +4,7 @@
 
 #include "generated/driver.h"
 #include "process/process.h"
+#include "streams/capture_origins.h"
 #include "system/system.h"
 
 #define TOUCH_SPINS 100000u /* the drain thread uses a context for about a microsecond */
@@ -11,19 +12,12 @@
 bool orion_capture_has(struct orion_stream_name stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUstream handle = stream.handle != NULL ? stream.handle : stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    CUstream handle = orion_stream_handle(stream);
     /* The legacy stream cannot be captured. A query of the legacy stream invalidates captures of streams that it
      * synchronises with. */
     if (handle == CU_STREAM_LEGACY) return false;
     if (orion_driver.cuStreamIsCapturing(handle, &status) != CUDA_SUCCESS) return true; /* unknown: do not touch it */
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-bool orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream)
-{
-    if (atomic_load(&process->captures) <= 0 || !orion_capture_records(process, stream)) return false;
-    atomic_fetch_sub(&process->captures, 1);
-    return true;
 }
 
 struct orion_relaxed orion_capture_relax(void)
@@ -76,12 +70,11 @@ static bool still_captures(CUresult result)
            result == CUDA_ERROR_DEINITIALIZED;
 }
 
-void orion_capture_changed(enum orion_capture_change change, CUresult result)
+void orion_capture_changed(enum orion_capture_change change, struct orion_stream_name stream, CUresult result)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
-    if (change == ORION_CAPTURE_BEGUN && result == CUDA_SUCCESS) atomic_fetch_add(&process->captures, 1);
-    if (change == ORION_CAPTURE_ENDED && !still_captures(result) && atomic_load(&process->captures) > 0)
-        atomic_fetch_sub(&process->captures, 1);
+    if (change == ORION_CAPTURE_BEGUN && result == CUDA_SUCCESS) orion_capture_origin_began(process, stream);
+    if (change == ORION_CAPTURE_ENDED && !still_captures(result)) orion_capture_origin_ended(process, stream);
     orion_allow_touch(process);
 }

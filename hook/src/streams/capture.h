@@ -20,7 +20,7 @@
  * that fails may still have ended the capture; orion_capture_changed derives this from `result`. */
 void orion_capture_changing(void); /* before cuStreamBeginCapture*, cuStreamEndCapture */
 enum orion_capture_change { ORION_CAPTURE_BEGUN, ORION_CAPTURE_ENDED };
-void orion_capture_changed(enum orion_capture_change change, CUresult result);
+void orion_capture_changed(enum orion_capture_change change, struct orion_stream_name stream, CUresult result);
 
 /* Whether the stream is being captured. In a process without captures this costs one load. */
 bool orion_capture_has(struct orion_stream_name stream);
@@ -29,9 +29,6 @@ static inline bool orion_capture_records(const struct orion_process *process, st
     if (__builtin_expect(atomic_load_explicit(&process->captures, memory_order_acquire) == 0, 1)) return false;
     return orion_capture_has(stream);
 }
-
-/* Before a stream is destroyed: destroying a stream ends its capture. Returns whether the stream is being captured. */
-bool orion_capture_stream_ending(struct orion_process *process, struct orion_stream_name stream);
 
 /* The calling thread's capture mode becomes relaxed until orion_capture_unrelax. */
 struct orion_relaxed {

@@ -11,4 +11,11 @@ struct orion_stream_name {
     bool per_thread; /* the call was a _ptsz or _ptds variant */
 };
 
+/* The same stream's handle in calls of every variant, from the same thread. */
+static inline CUstream orion_stream_handle(struct orion_stream_name stream)
+{
+    if (stream.handle != NULL) return stream.handle;
+    return stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
 #endif

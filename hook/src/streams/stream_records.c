@@ -57,13 +57,6 @@ CUcontext orion_primary_of(CUdevice device)
 
 /* -- Where a stream is ----------------------------------------------------------------------------------------------- */
 
-/* A program's green context can be current to one thread at a time. So no thread makes one current for the hook; the
- * hook uses the primary context instead, to which the streams and events of a green context belong, too. */
-struct place {
-    CUcontext context, green; /* see struct orion_stream_record */
-    CUdevice device;
-};
-
 static bool is_green(CUstream handle)
 {
     CUgreenCtx green = NULL;
@@ -79,12 +72,10 @@ static bool find_device(CUcontext context, CUdevice *device)
     return result == CUDA_SUCCESS;
 }
 
-/* `named`: the stream's context, as the driver names it. False: the place is unknown. That is so for a stream of a green
- * context that is not current, if the driver is older than CUDA 12.5: such a driver cannot say where the stream is. */
-static bool find_place(CUstream handle, CUcontext named, struct place *place)
+bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *place)
 {
     CUcontext current = NULL;
-    *place = (struct place){.context = named};
+    *place = (struct orion_place){.context = named};
     if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
     bool is_current = named == current;
     if (is_current && orion_driver.cuCtxGetDevice(&place->device) != CUDA_SUCCESS) return false;
@@ -107,7 +98,7 @@ uint32_t orion_stream_records_begin(const struct orion_process *process)
 }
 
 static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
-                                           struct orion_stream_name stream, const struct place *place, struct orion_gpu *gpu)
+                                           struct orion_stream_name stream, const struct orion_place *place, struct orion_gpu *gpu)
 {
     struct orion_gpu *before = stream_record->gpu;
     uint64_t begun = atomic_load(&stream_record->begun);
@@ -146,7 +137,7 @@ static uint32_t settled_state(struct orion_stream_record *stream_record)
 }
 
 static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
-                                           const struct place *place, struct orion_gpu *gpu)
+                                           const struct orion_place *place, struct orion_gpu *gpu)
 {
     /* The first ORION_GPUS stream records are the GPUs' overflow stream records. The streams' own records follow. A new
      * one takes the first free entry, so that a walk over all stream records is short. */
@@ -188,7 +179,7 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
  * belongs to no client until a client uses it. Then it belongs to that client, whichever thread uses it later: for
  * example, a backward pass runs in its own thread. */
 static struct orion_stream_record *new_stream_record(struct orion_process *process, struct orion_stream_name stream, uint64_t key,
-                                                     const struct place *place)
+                                                     const struct orion_place *place)
 {
     struct orion_gpu *gpu = owner_of(process, stream, place->device);
     if (gpu == NULL) return NULL;
@@ -205,7 +196,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
                                                                                         struct orion_stream_name stream,
                                                                                         CUcontext context)
 {
-    struct place place;
+    struct orion_place place;
     bool by_client = orion_process_has_scheduler(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
     if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
@@ -213,7 +204,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
     struct orion_stream_record *stream_record = known_stream_record(process, key);
     bool is_known = stream_record != NULL && (by_client || atomic_load(&stream_record->gpu->role) != ORION_ROLE_NONE);
     if (!is_known) {
-        if (!find_place(stream.handle, context, &place)) return NULL;
+        if (!orion_stream_place(stream.handle, context, &place)) return NULL;
         stream_record = new_stream_record(process, stream, key, &place);
         if (stream_record == NULL && !by_client) return NULL;
     }
@@ -249,8 +240,7 @@ struct orion_stream_record *orion_stream_record_of(struct orion_process *process
 
 CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
 {
-    if (stream_record->stream.handle != NULL) return stream_record->stream.handle;
-    return stream_record->stream.per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    return orion_stream_handle(stream_record->stream);
 }
 
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record)

@@ -86,6 +86,17 @@ static inline bool orion_stream_record_is_in(const struct orion_stream_record *s
     return context == stream_record->context || (context != NULL && context == stream_record->green);
 }
 
+/* A program's green context can be current to one thread at a time. So no thread makes one current for the hook; the
+ * hook uses the primary context instead, to which the streams and events of a green context belong, too. */
+struct orion_place {
+    CUcontext context, green; /* see struct orion_stream_record */
+    CUdevice device;
+};
+
+/* `named`: the stream's context, as the driver names it. False: the place is unknown. That is so for a stream of a green
+ * context that is not current, if the driver is older than CUDA 12.5: such a driver cannot say where the stream is. */
+bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *place);
+
 /* The primary context of a device; NULL: it is not active. */
 CUcontext orion_primary_of(CUdevice device);
 
