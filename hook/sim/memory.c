@@ -120,6 +120,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags
                                         .context = context},
                           found;
     SIM_REFUSE(!pointer || !size || (flags & ~15u), CUDA_ERROR_INVALID_VALUE);
+    SIM_TRY(sim_capture_unsafe());
     SIM_REFUSE(sim_allocation_find((uintptr_t)pointer, &found), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     return sim_allocation_add(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

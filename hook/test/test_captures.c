@@ -1,13 +1,18 @@
-/* The count of open captures, on the simulated driver, through the hook's wrappers: however a capture ends, the count
- * falls, and nothing else lowers it. */
+/* Captures, on the simulated driver, through the hook's wrappers: however a capture ends, their count falls, and nothing
+ * else lowers it; and no call of the hook's own invalidates a capture that another thread has just begun. */
 #include "simulated_process.h"
 
 #include <pthread.h>
 
+#include "be/state.h"
+#include "be/valve.h"
 #include "core/core.h"
 #include "streams/capture_origins.h"
+#include "system/system.h"
 
 CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream origin, CUstreamCaptureMode mode); /* cuda.h declares one variant */
+
+#define DEADLINE_NS (20 * ORION_SECOND)
 
 static CUstream stream;
 static CUevent event;
@@ -216,6 +221,67 @@ static void threads_capture_at_the_same_time(void)
     CHECK(captures() == 0);
 }
 
+/* -- The hook's own calls -------------------------------------------------------------------------------------------- */
+
+/* Runs while a capture forbids other threads unsafe calls, as if it had begun just after this thread looked at the count. */
+static void beside_a_new_capture(void (*call)(void))
+{
+    CUstream origin = new_stream();
+    MUST(cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(atomic_exchange(&process->captures, 0) == 1);
+    call();
+    atomic_store(&process->captures, 1);
+    MUST(end_of(origin));
+}
+
+static struct orion_stream_record *record(void)
+{
+    return orion_stream_record_of(process, (struct orion_stream_name){stream, false});
+}
+
+static void pin(void)
+{
+    orion_valve_ready(process, record());
+    CHECK(orion_be(gpu)->valve.page.address != 0 && !atomic_load(&orion_be(gpu)->valve.refused));
+}
+
+static void wait_for_event(void)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_EVENT, .blocks = true, .event = event};
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+static void wait_for_stream(void)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {stream, false}};
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+/* A busy hp holds the process's work, so a thread that waits for some of it asks whether that is done. */
+static void the_hooks_own_calls_leave_other_captures_alone(void)
+{
+    struct orion_busy_page *hp = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    atomic_store(&((struct orion_policy_page *)(uintptr_t)gpu->policy)->hp_clients, 1);
+    ((struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu))->kind = ORION_POLICY_GATE;
+    atomic_store(&gpu->hp_generation[0], 1);
+    atomic_store(&gpu->hp_count, 1);
+    beside_a_new_capture(pin);
+    become_known(stream);
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamSynchronize(stream));
+    atomic_store(&hp->heartbeat_ns, orion_now() + DEADLINE_NS);
+    atomic_store(&hp->state, ORION_BUSY);
+    atomic_store(&orion_be(gpu)->in_flight_ns, 1);
+    atomic_store(&orion_be(gpu)->valve.in_use, 1);
+    for (uint64_t began = orion_now(); orion_stops_would_block(process, gpu) != gpu;) CHECK(orion_now() < began + DEADLINE_NS);
+    beside_a_new_capture(wait_for_event);
+    beside_a_new_capture(wait_for_stream);
+    atomic_store(&orion_be(gpu)->in_flight_ns, 0);
+    atomic_store(&hp->state, ORION_IDLE);
+}
+
 int main(void)
 {
     begin_process("orion-sim 1\nkernel one duration_us=20\n");
@@ -231,5 +297,6 @@ int main(void)
     more_captures_than_the_table_holds_count();
     a_handle_has_one_capture();
     threads_capture_at_the_same_time();
+    the_hooks_own_calls_leave_other_captures_alone();
     return 0;
 }

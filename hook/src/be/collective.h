@@ -38,7 +38,7 @@
 #include "be/ranks.h"
 #include "be/stop.h"
 #include "process/gpu.h"
-#include "process/pinned_page.h"
+#include "be/pinned_page.h"
 #include "process/process.h"
 
 struct orion_stream_record;

@@ -18,7 +18,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "process/pinned_page.h"
+#include "be/pinned_page.h"
 #include "streams/stream_records.h"
 
 struct orion_event_words {

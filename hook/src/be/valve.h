@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "be/stop.h"
-#include "process/pinned_page.h"
+#include "be/pinned_page.h"
 
 struct orion_gpu;
 struct orion_stream_record;

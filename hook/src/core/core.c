@@ -118,9 +118,13 @@ static void mark_context(struct orion_process *process, CUcontext context)
  * nothing: the program's own call follows. */
 static bool is_done(const struct orion_proof *proof, const struct orion_stream_record *stream_record)
 {
-    if (proof->scope == ORION_PROOF_EVENT) return orion_driver.cuEventQuery(proof->event) != CUDA_ERROR_NOT_READY;
-    bool asks = proof->scope == ORION_PROOF_STREAM && !proof->of_itself;
-    return asks && orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record)) != CUDA_ERROR_NOT_READY;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    struct orion_relaxed relaxed = orion_capture_relax(); /* another thread may begin a capture at any time */
+    if (proof->scope == ORION_PROOF_EVENT) result = orion_driver.cuEventQuery(proof->event);
+    else if (proof->scope == ORION_PROOF_STREAM && !proof->of_itself)
+        result = orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record));
+    orion_capture_unrelax(&relaxed);
+    return result != CUDA_ERROR_NOT_READY;
 }
 
 /* If a be call would block behind a closed valve, the driver would spin. This function sleeps until hp is idle instead,

@@ -1,8 +1,9 @@
-#include "process/pinned_page.h"
+#include "be/pinned_page.h"
 
 #include <sys/mman.h>
 
 #include "generated/driver.h"
+#include "streams/capture.h"
 
 #define BYTES 4096u
 
@@ -18,17 +19,26 @@ bool orion_pinned_page_make(struct orion_pinned_page *page)
     return true;
 }
 
-/* Registers the page again after any context has ended, because that context may have held the registration. */
+static CUresult pin(struct orion_pinned_page *page)
+{
+    void *memory = (void *)(uintptr_t)page->words;
+    /* Another thread may begin a capture at any time. */
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result = orion_driver.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        result = orion_driver.cuMemHostGetDevicePointer_v2(&page->address, memory, 0);
+    orion_capture_unrelax(&relaxed);
+    return result;
+}
+
+/* Pins the page again after any context has ended, because that context may have held the registration. */
 bool orion_pinned_page_pin(struct orion_process *process, struct orion_pinned_page *page)
 {
     uint32_t epoch = orion_pinned_page_epoch(process);
     if (orion_pinned_page_is_pinned(process, page)) return true;
     if (orion_driver.cuMemHostRegister_v2 == NULL || orion_driver.cuStreamWaitValue32_v2 == NULL || !orion_pinned_page_make(page))
         return false;
-    void *memory = (void *)(uintptr_t)page->words;
-    CUresult result = orion_driver.cuMemHostRegister_v2(memory, BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return false;
-    if (orion_driver.cuMemHostGetDevicePointer_v2(&page->address, memory, 0) != CUDA_SUCCESS) return false;
+    if (pin(page) != CUDA_SUCCESS) return false;
     atomic_store_explicit(&page->context_epoch, epoch, memory_order_release);
     return true;
 }
