@@ -13,7 +13,7 @@ static uint32_t launch(unsigned device)
 {
     uint32_t number = orion_collective_begin(process, gpus[device]);
     if (number == 0) return 0;
-    CHECK(orion_collective_ready(process));
+    CHECK(orion_collective_ready(process, &stream_records[device]));
     CHECK(orion_collective_pass(process, &stream_records[device], &(struct orion_work){.collective = number}));
     return number;
 }

@@ -9,7 +9,7 @@ static void arrive_in(struct orion_stream_record *stream_record)
     struct orion_work work = {0};
     orion_meeting_number(process, stream_record, &work);
     work.collective = orion_collective_begin(process, stream_record->gpu);
-    CHECK(work.arrival != 0 && work.collective != 0 && orion_collective_ready(process));
+    CHECK(work.arrival != 0 && work.collective != 0 && orion_collective_ready(process, stream_record));
     CHECK(orion_collective_pass(process, stream_record, &work));
 }
 static void arrive(unsigned device) { arrive_in(&stream_records[device]); }

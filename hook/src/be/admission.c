@@ -80,7 +80,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
-    bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process)) &&
+    bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process, stream_record)) &&
                  !(work->flags & ORION_ADMITTED_UNHELD) && !orion_quiet_is_wanted(gpu);
     /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
      * wait into the stream before this work and another wait after it. */

@@ -7,7 +7,6 @@
 #include "process/notifier.h"
 #include "process/process.h"
 #include "process/waits.h"
-#include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -136,10 +135,10 @@ bool orion_collective_peer_launched(struct orion_process *process, const struct 
 
 /* -- Waits in the stream --------------------------------------------------------------------------------------------- */
 
-bool orion_collective_ready(struct orion_process *process)
+bool orion_collective_ready(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     struct orion_collectives *all = orion_collectives(process);
-    return orion_pinned_page_ready(process, &all->page, &all->lock, &all->refused);
+    return orion_pinned_page_ready(process, stream_record, &all->page, &all->lock, &all->refused);
 }
 
 /* The address of a word of the page. */
@@ -149,31 +148,26 @@ static CUdeviceptr on_gpu(const struct orion_collectives *all, const _Atomic uin
 }
 
 /* The GPU writes the number once the collective begins. */
-static bool write_begun(struct orion_collectives *all, struct orion_stream_record *stream_record, const struct orion_rank *rank,
-                        uint32_t number)
+static CUresult write_begun(struct orion_collectives *all, struct orion_stream_record *stream_record, const struct orion_rank *rank,
+                            uint32_t number)
 {
-    struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record), on_gpu(all, &rank->begun),
-                                                           number, CU_STREAM_WRITE_VALUE_DEFAULT);
-    orion_capture_unrelax(&relaxed);
-    return result == CUDA_SUCCESS;
+    return orion_pinned_page_put(orion_driver.cuStreamWriteValue32_v2, stream_record, on_gpu(all, &rank->begun), number,
+                                 CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
 bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work)
 {
     struct orion_collectives *all = orion_collectives(process);
-    CUstream stream = orion_stream_record_handle(stream_record);
     const struct orion_rank *rank = rank_of(process, stream_record->gpu);
     if (rank == NULL) return false;
     orion_collective_update(process);
-    bool passes = orion_meeting_arrive(process, stream_record, work, all->page.address);
-    struct orion_relaxed relaxed = orion_capture_relax();
-    passes = passes && orion_driver.cuStreamWaitValue32_v2(stream, on_gpu(all, allowed(all)), work->collective,
-                                                           CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
-    orion_capture_unrelax(&relaxed);
-    passes = passes && write_begun(all, stream_record, rank, work->collective);
-    if (!passes) atomic_store(&all->refused, 1);
-    return passes;
+    CUresult result = orion_meeting_arrive(process, stream_record, work, all->page.address);
+    if (result == CUDA_SUCCESS)
+        result = orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, on_gpu(all, allowed(all)),
+                                       work->collective, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result == CUDA_SUCCESS) result = write_begun(all, stream_record, rank, work->collective);
+    if (result != CUDA_SUCCESS) orion_pinned_page_failed(&all->page, result, &all->refused);
+    return result == CUDA_SUCCESS;
 }
 
 /* -- Waits on the CPU ------------------------------------------------------------------------------------------------ */
@@ -205,10 +199,12 @@ void orion_collective_note_unarmed(struct orion_process *process, struct orion_s
     struct orion_collectives *all = orion_collectives(process);
     struct orion_rank *rank = rank_of(process, stream_record->gpu);
     if (rank == NULL) return;
-    bool ready = orion_collective_ready(process);
+    bool ready = orion_collective_ready(process, stream_record);
     bool waits = ready && orion_meeting_waits(process, stream_record->gpu, work);
-    if (!orion_meeting_arrive(process, stream_record, work, ready ? all->page.address : 0)) atomic_store(&all->refused, 1);
-    if (!waits || !write_begun(all, stream_record, rank, work->collective)) atomic_store(&rank->begun, work->collective);
+    CUresult result = orion_meeting_arrive(process, stream_record, work, ready ? all->page.address : 0);
+    if (result != CUDA_SUCCESS) orion_pinned_page_failed(&all->page, result, &all->refused);
+    if (!waits || write_begun(all, stream_record, rank, work->collective) != CUDA_SUCCESS)
+        atomic_store(&rank->begun, work->collective);
 }
 
 /* -- The word that allows collectives -------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ bool orion_collective_peer_launched(struct orion_process *process, const struct 
 
 /* orion_collective_ready returns whether the hook can put a wait into the stream, before the collective.
  * orion_collective_pass puts the wait there. If it returns false, the caller must gate the collective on the CPU. */
-bool orion_collective_ready(struct orion_process *process);
+bool orion_collective_ready(struct orion_process *process, const struct orion_stream_record *stream_record);
 bool orion_collective_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work);
 
 /* For a collective that is gated on the CPU. held returns whether the collective must wait. wait waits until the

@@ -3,7 +3,6 @@
 #include "be/valve.h"
 #include "generated/driver.h"
 #include "process/process.h"
-#include "streams/capture.h"
 
 _Static_assert(ORION_STREAM_RECORDS * sizeof(uint32_t) <= 4096, "a pinned page has too few words");
 
@@ -22,7 +21,7 @@ static bool is_ready(struct orion_process *process, struct orion_stream_record *
 {
     struct orion_event_words *all = orion_event_words(process);
     return !atomic_load_explicit(&all->refused, memory_order_relaxed) && orion_valve_ready(process, stream_record) &&
-           orion_pinned_page_ready(process, &all->page, &all->lock, &all->refused);
+           orion_pinned_page_ready(process, stream_record, &all->page, &all->lock, &all->refused);
 }
 
 /* The caller holds the lock. */
@@ -31,13 +30,11 @@ static uint32_t write_next(struct orion_event_words *all, const struct orion_str
     if (atomic_load(&all->ended[index]) && atomic_load(&all->page.words[index]) != all->last[index]) return 0;
     atomic_store(&all->ended[index], 0);
     uint32_t number = all->last[index] + 1 != 0 ? all->last[index] + 1 : 1;
-    struct orion_relaxed relaxed = orion_capture_relax();
+    CUdeviceptr word = all->page.address + index * sizeof(uint32_t);
     CUresult result =
-        orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record),
-                                             all->page.address + index * sizeof(uint32_t), number, CU_STREAM_WRITE_VALUE_DEFAULT);
-    orion_capture_unrelax(&relaxed);
+        orion_pinned_page_put(orion_driver.cuStreamWriteValue32_v2, stream_record, word, number, CU_STREAM_WRITE_VALUE_DEFAULT);
     if (result != CUDA_SUCCESS) {
-        atomic_store(&all->refused, 1);
+        orion_pinned_page_failed(&all->page, result, &all->refused);
         return 0;
     }
     all->last[index] = number;
@@ -63,11 +60,9 @@ void orion_event_word_wait(struct orion_process *process, struct orion_stream_re
     if (atomic_load_explicit(&all->crossed, memory_order_relaxed) == 0) atomic_store(&all->crossed, 1);
     if (number == 0 || !is_ready(process, stream_record)) return;
     CUdeviceptr word = all->page.address + orion_stream_record_index(process, source) * sizeof(uint32_t);
-    struct orion_relaxed relaxed = orion_capture_relax();
     CUresult result =
-        orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), word, number, CU_STREAM_WAIT_VALUE_GEQ);
-    orion_capture_unrelax(&relaxed);
-    if (result != CUDA_SUCCESS) atomic_store(&all->refused, 1);
+        orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, word, number, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result != CUDA_SUCCESS) orion_pinned_page_failed(&all->page, result, &all->refused);
 }
 
 void orion_event_word_end(struct orion_process *process, const struct orion_stream_record *stream_record)

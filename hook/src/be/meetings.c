@@ -6,7 +6,6 @@
 #include "be/work.h"
 #include "generated/driver.h"
 #include "process/process.h"
-#include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -71,33 +70,31 @@ static CUresult wait_for_others(struct orion_process *process, struct orion_stre
         if (rank == own || atomic_load(word) == 0) continue;
         atomic_fetch_or(&meetings_of(process, stream_record->gpu)->met, UINT32_C(1) << (rank - page->rank));
         CUdeviceptr address = page_address + ((uintptr_t)word - (uintptr_t)page);
-        result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), address, work->arrival,
-                                                     CU_STREAM_WAIT_VALUE_GEQ);
+        result = orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, address, work->arrival,
+                                       CU_STREAM_WAIT_VALUE_GEQ);
         if (result != CUDA_SUCCESS) break;
     }
     return result;
 }
 
-bool orion_meeting_arrive(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
-                          CUdeviceptr page_address)
+CUresult orion_meeting_arrive(struct orion_process *process, struct orion_stream_record *stream_record,
+                              const struct orion_work *work, CUdeviceptr page_address)
 {
     struct orion_rank *own = rank_of(process, stream_record->gpu);
-    if (own == NULL || work->arrival == 0) return true;
+    if (own == NULL || work->arrival == 0) return CUDA_SUCCESS;
     _Atomic uint32_t *arrived = &own->arrived[work->meeting];
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = CUDA_SUCCESS;
     if (page_address != 0) {
         bool waits = orion_meeting_waits(process, stream_record->gpu, work);
         CUdeviceptr word = page_address + ((uintptr_t)arrived - (uintptr_t)page_of(process));
         /* First: a watcher that sees the arrival must see that it waits. */
         if (waits) atomic_store(&meetings_of(process, stream_record->gpu)->waits[work->meeting], work->arrival);
-        struct orion_relaxed relaxed = orion_capture_relax();
-        result = orion_driver.cuStreamWriteValue32_v2(orion_stream_record_handle(stream_record), word, work->arrival,
-                                                      CU_STREAM_WRITE_VALUE_DEFAULT);
+        result = orion_pinned_page_put(orion_driver.cuStreamWriteValue32_v2, stream_record, word, work->arrival,
+                                       CU_STREAM_WRITE_VALUE_DEFAULT);
         if (result == CUDA_SUCCESS && waits) result = wait_for_others(process, stream_record, work, page_address);
-        orion_capture_unrelax(&relaxed);
     }
-    if (result != CUDA_SUCCESS) atomic_store(arrived, work->arrival);
-    return result == CUDA_SUCCESS || page_address == 0;
+    if (result != CUDA_SUCCESS || page_address == 0) atomic_store(arrived, work->arrival);
+    return result;
 }
 
 void orion_meetings_begin(const struct orion_process *process, const struct orion_gpu *gpu, struct orion_rank *rank)

@@ -54,9 +54,9 @@ void orion_meeting_number(struct orion_process *process, struct orion_stream_rec
 bool orion_meeting_waits(const struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work);
 
 /* Puts the arrival and the waits into the stream. `page_address`: where GPUs find the page; 0: they cannot write it, so this
- * thread writes the arrival. False: the driver refused. */
-bool orion_meeting_arrive(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
-                          CUdeviceptr page_address);
+ * thread writes the arrival. Returns what the driver said. */
+CUresult orion_meeting_arrive(struct orion_process *process, struct orion_stream_record *stream_record,
+                              const struct orion_work *work, CUdeviceptr page_address);
 
 /* Sets the words of a rank that is about to be tied: they continue the numbers of this process. */
 void orion_meetings_begin(const struct orion_process *process, const struct orion_gpu *gpu, struct orion_rank *rank);

@@ -49,7 +49,7 @@ struct orion_stop {
      * launch's stream. `due` says whether the valve would put a wait into the stream before this launch. arm returns
      * false if the launch is not armed and must be stopped on the CPU. The caller of arm holds the ledger,
      * the lock of the GPU's be bookkeeping (chunks.h). */
-    bool (*ready)(struct orion_process *process);
+    bool (*ready)(struct orion_process *process, const struct orion_stream_record *stream_record);
     bool (*arm)(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due);
 
     /* Called when a launch goes without being armed. */

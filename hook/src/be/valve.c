@@ -15,7 +15,6 @@
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/waits.h"
-#include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/spawn.h"
 #include "system/system.h"
@@ -207,9 +206,8 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
     if (__builtin_expect(watched == ON_TIME && orion_pinned_page_is_pinned(process, &valve->page), 1)) return true;
     /* Memory must not be pinned while some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_try_lock(gpu)) return false;
-    bool ready = orion_pinned_page_pin(process, &valve->page);
-    if (!ready) atomic_store(&valve->refused, 1);
-    else start_threads(gpu);
+    bool ready = orion_pinned_page_pin(process, stream_record, &valve->page, &valve->refused);
+    if (ready) start_threads(gpu);
     orion_ledger_unlock(gpu);
     return ready && atomic_load(&valve->watched) == ON_TIME;
 }
@@ -224,16 +222,17 @@ static bool put_wait(struct orion_stream_record *stream_record)
 {
     struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
-    orion_turns_note_piece(stream_record->gpu, mine->past_valve_ns);
     uint32_t epoch = atomic_load(&valve->epoch);
-    struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result = orion_driver.cuStreamWaitValue32_v2(orion_stream_record_handle(stream_record), valve->page.address, 0,
-                                                          CU_STREAM_WAIT_VALUE_EQ);
-    orion_capture_unrelax(&relaxed);
-    if (result != CUDA_SUCCESS) atomic_store(&valve->refused, 1);
+    CUresult result =
+        orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, valve->page.address, 0, CU_STREAM_WAIT_VALUE_EQ);
+    if (result != CUDA_SUCCESS) {
+        orion_pinned_page_failed(&valve->page, result, &valve->refused);
+        return false;
+    }
+    orion_turns_note_piece(stream_record->gpu, mine->past_valve_ns);
     mine->waited_epoch = epoch + 1;
     mine->past_valve_ns = 0;
-    return result == CUDA_SUCCESS;
+    return true;
 }
 
 static bool arm(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work, bool due)
