@@ -6,6 +6,7 @@
 #include "core/core.h"
 #include "core/lifetimes.h"
 #include "fake_driver.h"
+#include "streams/capture_origins.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -190,7 +191,7 @@ static void a_stream_that_is_captured_gets_no_event(void)
     struct orion_stream_record *stream_record = launch(0, 1);
     unsigned before = recorded;
     captured = stream_of(0);
-    atomic_store(&process->captures, 1);
+    orion_capture_origin_began(process, (struct orion_stream_name){stream_of(0), false});
     orion_stream_ending(stream_of(0));
     captured = NULL;
     CHECK(atomic_load(&process->captures) == 0);

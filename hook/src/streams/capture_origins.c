@@ -2,17 +2,10 @@
 
 #include "generated/driver.h"
 #include "streams/stream_records.h"
-#include "system/system.h"
+#include "system/lock.h"
 
 /* A new thread may get the address of one that has ended. Its first capture then replaces what that one left open. */
 static _Thread_local char this_thread;
-
-static void lock(struct orion_capture_origins *all)
-{
-    while (atomic_exchange_explicit(&all->lock, 1, memory_order_acquire)) orion_pause();
-}
-
-static void unlock(struct orion_capture_origins *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
 
 /* What tells the origin from every other one. */
 static struct orion_capture_origin key_of(struct orion_stream_name stream)
@@ -51,7 +44,7 @@ void orion_capture_origin_began(struct orion_process *process, struct orion_stre
     if (origin.context == NULL) orion_driver.cuStreamGetCtx(origin.handle, &origin.context);
     if (orion_stream_place(origin.handle, origin.context, &place) && orion_primary_of(place.device) == place.context)
         origin.primary = place.device;
-    lock(all);
+    orion_lock(&all->lock);
     struct orion_capture_origin *entry = find(all, &origin);
     if (entry == NULL) {
         atomic_fetch_add(&process->captures, 1);
@@ -59,14 +52,14 @@ void orion_capture_origin_began(struct orion_process *process, struct orion_stre
     }
     if (entry != NULL) *entry = origin;
     else all->unlisted++;
-    unlock(all);
+    orion_unlock(&all->lock);
 }
 
 void orion_capture_origin_ended(struct orion_process *process, struct orion_stream_name stream)
 {
     struct orion_capture_origins *all = orion_capture_origins(process);
     struct orion_capture_origin key = key_of(stream);
-    lock(all);
+    orion_lock(&all->lock);
     struct orion_capture_origin *entry = find(all, &key);
     if (entry != NULL) {
         drop(process, entry);
@@ -74,7 +67,7 @@ void orion_capture_origin_ended(struct orion_process *process, struct orion_stre
         all->unlisted--;
         atomic_fetch_sub(&process->captures, 1);
     }
-    unlock(all);
+    orion_unlock(&all->lock);
 }
 
 static bool is_destroyed(const struct orion_capture_origin *entry, CUstream stream, CUcontext context, CUdevice device)
@@ -86,12 +79,12 @@ static void end_all(struct orion_process *process, CUstream stream, CUcontext co
 {
     struct orion_capture_origins *all = orion_capture_origins(process);
     if (atomic_load(&process->captures) == 0) return;
-    lock(all);
+    orion_lock(&all->lock);
     for (uint32_t i = 0; i < ORION_CAPTURE_ORIGINS; i++) {
         struct orion_capture_origin *entry = &all->entry[i];
         if (entry->handle != NULL && is_destroyed(entry, stream, context, device)) drop(process, entry);
     }
-    unlock(all);
+    orion_unlock(&all->lock);
 }
 
 /* The driver destroys no default stream. */
