@@ -40,6 +40,8 @@ class _Candidate:
     """A slot that a share could get."""
 
     slot: Slot
+    is_recorded: bool = False
+    """ The claim's own record names the slot. """
     had_it: bool = False
     """ The claim has had the slot in this boot, so the processes in it may be its own. """
     why_taken: str = ""
@@ -127,21 +129,21 @@ class Giving:
             try:
                 await asyncio.to_thread(self._records.refresh)
                 for candidate in self._candidates(claim, share):
-                    own = {candidate.slot} - self._being_given
-                    self._being_given |= own
-                    taken |= own
+                    slot = candidate.slot
+                    why = candidate.why_taken or f"slot {slot} is not free"
+                    if self._is_given(candidate):
+                        continue
+                    self._being_given.add(slot)
+                    taken.add(slot)
                     try:
                         return await self._hold(claim, candidate, message, taken, deadline)
                     except OrionError as error:
-                        self._being_given -= own
-                        taken -= own
+                        self._being_given.discard(slot)
+                        taken.discard(slot)
                         if not isinstance(error, Conflict):
                             raise
                         # The agent says who has the slot, which is no business of the claim's owner.
-                        _log.info(
-                            "claims: %s/%s does not get %s: %s", claim.namespace, claim.name, candidate.slot, error
-                        )
-                        why = candidate.why_taken or f"slot {candidate.slot} is not free"
+                        _log.info("claims: %s/%s does not get %s: %s", claim.namespace, claim.name, slot, error)
             except Unavailable as error:
                 why = str(error)
             left = deadline - time.monotonic()
@@ -219,7 +221,14 @@ class Giving:
         """Return the slot that the share has had; None: it has had none."""
         record = self._records.of(claim.uid)
         had = next((each for each in record.shares if each.key == share.key), None) if record is not None else None
-        return None if had is None or record is None else _Candidate(had.slot, record.boot == self._boot)
+        return None if had is None or record is None else _Candidate(had.slot, True, record.boot == self._boot)
+
+    def _is_given(self, candidate: _Candidate) -> bool:
+        """Return whether a claim got the slot after the candidates were listed, while the agent was asked for others.
+
+        Without this check, two claims have one slot if no agent answers for the second.
+        """
+        return candidate.slot in (self._being_given if candidate.is_recorded else self._known())
 
     def _known(self) -> set[Slot]:
         """Return the slots that were or are being given to a claim that is known here."""
