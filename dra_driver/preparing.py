@@ -158,6 +158,13 @@ class Preparer:
         changed = [each for each in records if bool(self._holding.why(each.pods)) != (each.uid in self._held)]
         await asyncio.gather(*map(renew, records if everything else changed))
 
+    async def sweep(self) -> None:
+        """Remove the hook's earlier versions that no claim mounts; none while it is not known what a claim mounts."""
+        self._places.files.touch()
+        if not self._records.unread:
+            sources = {source for record in self._records.all() for source in record.mount_sources}
+            await asyncio.to_thread(self._places.files.sweep, sources)
+
     def _record(self, claim: AllocatedClaim, given: list[GivenShare]) -> Record:
         """Describe what the containers of each request get.
 

@@ -16,7 +16,7 @@ from orion.dra_driver.giving import Giving
 from orion.dra_driver.preparing import RELEASE_SECONDS, Preparer
 from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records
-from orion.errors import OrionError, Unavailable
+from orion.errors import Exhausted, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 
 _READ_SECONDS = 5.0
@@ -54,7 +54,12 @@ class Reconciling:
 
     async def tell_agent(self) -> bool:
         """Tell a new agent which claims have slots, and which have given theirs back; return whether it knows all."""
-        knows_all = True
+        try:
+            await asyncio.to_thread(self._records.refresh)
+        except Exhausted as error:
+            _log.error("claims: %s", error)
+            return False
+        knows_all = not self._records.unread
         for record in self._records.all():
             try:
                 async with self._locks.of(record.uid):

@@ -92,9 +92,12 @@ class Records:
         self._known: dict[str, Record] = {}
         self._files: dict[str, _Identity] = {}
         """ By claim, the file that was read or written last. """
+        self.unread: frozenset[str] = frozenset()
+        """ The claims whose files could not be read at the last refresh, but perhaps at the next: what they have is not
+        known. """
 
     def load(self) -> None:
-        """Read all records. A file that cannot be read counts as no record, and is replaced or removed with its claim.
+        """Read all records. A file with other content counts as no record, and is replaced or removed with its claim.
 
         Raises:
             Exhausted: the folder cannot be made.
@@ -116,10 +119,10 @@ class Records:
         for uid in before.keys() - found.keys():
             if self._known.get(uid) is before[uid]:  # else another call has saved it meanwhile
                 self._known.pop(uid, None)
-        for uid in sorted(found):
-            if found[uid] != self._files.get(uid):
-                self._read(self._path(uid))
-        self._files = found
+        changed = [uid for uid in sorted(found) if found[uid] != self._files.get(uid)]
+        unread = {uid for uid in changed if not self._read(self._path(uid))}
+        self._files = {uid: file for uid, file in found.items() if uid not in unread}
+        self.unread = frozenset(unread)
 
     def _found(self) -> dict[str, _Identity]:
         """Return each claim's file. Every call of the kubelet needs them, so this is one pass over the folder.
@@ -136,7 +139,8 @@ class Records:
         except OSError as error:
             raise Exhausted(f"the records of claims cannot be read: {error}") from None
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path) -> bool:
+        """Read a file; return whether this ended, so that another attempt would give the same."""
         try:
             record = Record.model_validate_json(path.read_bytes())
             for share in record.shares:
@@ -145,11 +149,16 @@ class Records:
                 raise ValueError("it is of another version or of another claim")
         except FileNotFoundError:
             self._known.pop(path.stem, None)
-        except (OSError, ValidationError, Invalid, ValueError) as error:
+        except OSError as error:
+            if path.stem not in self.unread:
+                _log.error("claims: %s cannot be read now, and is read again: %s", path, error)
+            return False
+        except (ValidationError, Invalid, ValueError) as error:
             why = str(error).splitlines()[0]
             _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
         else:
             self._known[record.uid] = record
+        return True
 
     def _write_all(self) -> None:
         known = list(self._known.values())

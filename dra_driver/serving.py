@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -189,9 +188,7 @@ class Driver:
             await self._reconciling.remove_gone()
             await self._reconciling.release_unrecorded()
             await self._preparer.renew(everything=True)
-            self._places.files.touch()
-            sources: set[Path] = {source for record in self._records.all() for source in record.mount_sources}
-            await asyncio.to_thread(self._places.files.sweep, sources)
+            await self._preparer.sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _renew_for_ever(self) -> None:

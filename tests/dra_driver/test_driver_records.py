@@ -1,13 +1,21 @@
 """The driver's records while another driver writes them, and after somebody has removed them."""
 
+import asyncio
+import errno
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.claims import Pod
+from orion.dra_driver.preparing import Preparer
+from orion.dra_driver.reconciling import Reconciling
 from orion.dra_driver.records import GivenShare, Record, Records
 
 
@@ -89,3 +97,48 @@ def test_a_driver_that_starts_leaves_what_another_one_is_writing(folder: Path) -
     loaded(folder)
     assert writing.exists()
     assert not left.exists()
+
+
+def out_of_files(_: Path) -> bytes:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_record_that_could_not_be_read_once_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(folder).save(record("a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", out_of_files)
+        records = loaded(folder)
+        records.refresh()
+        assert (records.all(), [*records.unread]) == ([], ["a"])
+    records.refresh()
+    assert (records.all(), [*records.unread]) == ([record("a")], [])
+
+
+def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_know_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(folder).save(record("a"))
+    swept: list[set[Path]] = []
+    told: list[str] = []
+
+    def sweep(named: Iterable[Path]) -> None:
+        swept.append(set(named))
+
+    async def tell(each: Record) -> None:
+        told.append(each.uid)
+
+    unused, places = cast("Any", None), cast("Any", SimpleNamespace(files=SimpleNamespace(touch=int, sweep=sweep)))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", out_of_files)
+        records, locks = loaded(folder), ClaimLocks()
+        preparer = Preparer(
+            unused, unused, unused, unused, unused, records, unused, places, unused, "this", locks, unused
+        )
+        giving = cast("Any", SimpleNamespace(tell_again=tell))
+        reconciling = Reconciling(unused, unused, giving, records, preparer, locks)
+        assert not asyncio.run(reconciling.tell_agent())
+        asyncio.run(preparer.sweep())
+        assert (told, swept) == ([], [])
+    assert asyncio.run(reconciling.tell_agent())
+    asyncio.run(preparer.sweep())
+    assert (told, swept) == (["a"], [set()])
