@@ -5,7 +5,8 @@ gives the slots, the record is on the disk, the sources of the mounts exist, the
 answer. Unprepare: the CDI file is gone, the agent takes the slots back, the record is gone. The kubelet repeats a call
 whose answer it did not get, and a call that repeats a step changes nothing.
 
-Claims are prepared side by side; two calls for one claim wait for each other.
+Claims are prepared side by side; two calls for one claim wait for each other. The kubelet gives up a call at its
+deadline; what such a call writes just then is written before the next call for the claim begins.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from orion.dra_driver.holding import Holding
 from orion.dra_driver.names import CLAIM_KIND, cdi_name
 from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import GivenShare, Record, Records
+from orion.dra_driver.threads import run_to_end
 from orion.errors import Exhausted, Invalid, OrionError, Unavailable
 from orion.injection import cdi, mps
 from orion.injection.agent_link import AgentLink
@@ -95,7 +97,7 @@ class Preparer:
             claim = claims.read(await self._reader.read(namespace, name, deadline), uid)
             async with self._giving.giving(claim, deadline) as given:
                 record = self._record(claim, given)
-                await asyncio.to_thread(self._keep, record)
+                await run_to_end(self._keep, record)
             return record
 
     async def unprepare(self, namespace: str, name: str, uid: str) -> None:
@@ -105,14 +107,14 @@ class Preparer:
             Exhausted, Invalid, Unavailable: a step failed; the kubelet tries again.
         """
         async with self._locks.of(uid):
-            known = await asyncio.to_thread(self._take_file, uid)
+            known = await run_to_end(self._take_file, uid)
             self._held.discard(uid)
             if await self._link.release(uid, RELEASE_SECONDS):
-                await asyncio.to_thread(self._records.remove, uid)
+                await run_to_end(self._records.remove, uid)
             else:
                 _log.warning("claims: %s/%s is given back; the next agent will learn it", namespace, name)
                 known = known or Record(boot=self._boot, uid=uid, namespace=namespace, name=name, pods=(), shares=())
-                await asyncio.to_thread(self._records.save, known.model_copy(update={"released": True}))
+                await run_to_end(self._records.save, known.model_copy(update={"released": True}))
                 self._untold()
 
     def restore(self) -> None:
@@ -146,7 +148,7 @@ class Preparer:
                 async with self._locks.of(record.uid):
                     now = self._records.of(record.uid)
                     if now is not None and not now.released:
-                        await asyncio.to_thread(self._make_files, now)
+                        await run_to_end(self._make_files, now)
             except OrionError as error:
                 _log.error("claims: the files of %s/%s cannot be written: %s", record.namespace, record.name, error)
 

@@ -16,6 +16,7 @@ from orion.dra_driver.giving import Giving
 from orion.dra_driver.preparing import RELEASE_SECONDS, Preparer
 from orion.dra_driver.reading import ClaimReader
 from orion.dra_driver.records import Records
+from orion.dra_driver.threads import run_to_end
 from orion.errors import Exhausted, OrionError, Unavailable
 from orion.injection.agent_link import AgentLink
 
@@ -69,7 +70,7 @@ class Reconciling:
                     if not now.released:
                         await self._giving.tell_again(now)
                     elif await self._link.release(now.uid, RELEASE_SECONDS):
-                        await asyncio.to_thread(self._records.remove, now.uid)
+                        await run_to_end(self._records.remove, now.uid)
                     else:
                         raise Unavailable("it does not answer, and the claim was given back")
             except OrionError as error:
@@ -95,7 +96,7 @@ class Reconciling:
                     if now is None or now.released:
                         continue
                     renewed = now.model_copy(update={"pods": claims.read(found, uid).pods})
-                    await asyncio.to_thread(self._records.save, renewed)
+                    await run_to_end(self._records.save, renewed)
                     await self._giving.tell_again(renewed)
             except OrionError as error:
                 _log.warning("claims: the pods of %s/%s are not known: %s", record.namespace, record.name, error)
