@@ -119,13 +119,13 @@ def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_k
 ) -> None:
     loaded(folder).save(record("a"))
     swept: list[set[Path]] = []
-    told: list[str] = []
+    notified: list[str] = []
 
     def sweep(named: Iterable[Path]) -> None:
         swept.append(set(named))
 
     async def tell(each: Record) -> None:
-        told.append(each.uid)
+        notified.append(each.uid)
 
     unused, places = cast("Any", None), cast("Any", SimpleNamespace(files=SimpleNamespace(touch=int, sweep=sweep)))
     with monkeypatch.context() as patched:
@@ -138,7 +138,7 @@ def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_k
         reconciling = Reconciling(unused, unused, giving, records, preparer, locks)
         assert not asyncio.run(reconciling.tell_agent())
         asyncio.run(preparer.sweep())
-        assert (told, swept) == ([], [])
+        assert (notified, swept) == ([], [])
     assert asyncio.run(reconciling.tell_agent())
     asyncio.run(preparer.sweep())
-    assert (told, swept) == (["a"], [set()])
+    assert (notified, swept) == (["a"], [set()])
