@@ -94,9 +94,11 @@ class Giving:
                 slot, is_known = await self._give(claim, share, taken, deadline)
                 given.append(GivenShare(**share.model_dump(), slot_id=str(slot)))
                 all_known &= is_known
-            yield given
-            if not all_known:
-                self._untold()
+            try:
+                yield given
+            finally:  # a caller that is cancelled may have recorded them
+                if not all_known:
+                    self._untold()
         finally:
             self._being_given -= taken
 

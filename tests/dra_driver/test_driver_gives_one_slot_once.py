@@ -78,3 +78,24 @@ def test_a_slot_that_another_claim_got_during_a_wait_for_the_agent_is_not_given_
         return [await first, await second]
 
     assert asyncio.run(both()) == [*_SLOTS]
+
+
+def test_an_agent_that_is_slow_learns_a_slot_whose_call_was_cancelled_after_it_was_recorded(tmp_path: Path) -> None:
+    records, current, untold = Records(tmp_path / "claims"), CurrentSnapshot(), list[str]()
+    records.load()
+    current.take(Snapshot({_GPU: AdvertisedGPU(uuid=_GPU, slots=_SLOTS[1:])}, {}))
+    link, allowed, holding = Link(), SimpleNamespace(why=""), SimpleNamespace(why=lambda _: "")
+    link.may_end.set()
+    giving = Giving(
+        tmp_path, cast("Any", link), current, cast("Any", allowed), records, cast("Any", holding), 1.0, "b",
+        lambda: untold.append("second"),
+    )  # fmt: skip
+
+    async def give() -> None:
+        async with giving.giving(claim("second"), time.monotonic() + DEADLINE) as given:
+            records.save(Record(boot="b", uid="second", namespace="n", name="s", pods=(), shares=tuple(given)))
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(give())
+    assert untold == ["second"]
