@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -151,23 +152,34 @@ def test_hp_asks_nobody_once_the_last_tenant_that_came_back_has_ended(
         agent.kill()
 
 
+def deciding(
+    parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch, tenants: Any, free: list[int]
+) -> Callable[[], int]:
+    """Return a function that looks three times and returns how often the agent has decided by then.
+
+    The tenants are those given, and the driver says that the last amount of `free` is free.
+    """
+    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
+    parking.tenants = tenants
+    monkeypatch.setattr(parking._asking, "_source", source)
+
+    def decisions() -> int:
+        for _ in range(3):
+            asyncio.run(parking.look(at_once=False))
+        return len(views)
+
+    return decisions
+
+
 @pytest.mark.parametrize("beside_hp", [True, False])
 def test_while_somebody_moves_the_agent_decides_upon_news_only(
     parking: Parking, thread: Thread, views: list[View], monkeypatch: pytest.MonkeyPatch, beside_hp: bool
 ) -> None:
     """Beside hp the driver is asked each time, since what becomes free is for hp at once."""
     free, leaving = [GIB], Tenants()
-    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
-    tenants: Any = leaving
-    parking.tenants = tenants
-    monkeypatch.setattr(parking._asking, "_source", source)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
     monkeypatch.setattr(gpu_room.GpuRoom, "has_hp", beside_hp)
-
-    def decisions() -> int:
-        for _ in range(3):
-            asyncio.run(parking.look(at_once=False))
-        return len(views)
+    decisions = deciding(parking, views, monkeypatch, leaving, free)
 
     assert decisions() == 1
     free.append(2 * GIB)
@@ -185,17 +197,9 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free, here = [GIB], Tenants(Place.HERE)
-    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
-    tenants: Any = here
-    parking.tenants = tenants
-    monkeypatch.setattr(parking._asking, "_source", source)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
-
-    def decisions() -> int:
-        for _ in range(3):
-            asyncio.run(parking.look(at_once=False))
-        return len(views)
+    decisions = deciding(parking, views, monkeypatch, here, free)
 
     assert decisions() == 1
     here.record.memory_mib = 2
@@ -214,18 +218,10 @@ def test_while_a_tenant_is_away_the_agent_decides_upon_news_and_when_its_time_ha
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free, away, changes = [GIB], Tenants(Place.AWAY), [0.0]
-    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: free[-1], memory_of_processes=lambda gpu: {})
-    tenants: Any = away
     away.one.rests, away.one.changes_at = True, lambda now: changes[-1]
-    parking.tenants = tenants
-    monkeypatch.setattr(parking._asking, "_source", source)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
-
-    def decisions() -> int:
-        for _ in range(3):
-            asyncio.run(parking.look(at_once=False))
-        return len(views)
+    decisions = deciding(parking, views, monkeypatch, away, free)
 
     assert decisions() == 3
     changes.append(float("inf"))
