@@ -160,6 +160,11 @@ def proven_mib(client: Client) -> int:
     return max(client.listed_mib, client.before_lowering[0])
 
 
+def is_going(client: Client) -> bool:
+    """Return whether a client leaves its GPU or has left it; an earlier hook does so also if the agent lets it stay."""
+    return client.record.parking.state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
+
+
 def says_what_it_holds(client: Client) -> bool:
     """Return whether a client has written what it holds since it has its slot's page, and keeps to the credit there."""
     return not client.keeps_credit or client.record.credit_epoch == client.slot.page.epoch

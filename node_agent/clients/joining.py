@@ -9,7 +9,7 @@ from orion.hook import join, layout
 from orion.node_agent.clients import messages, new_client, returning
 from orion.node_agent.clients.admission import JoinRefused, admit
 from orion.node_agent.clients.arrivals import Arrivals
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, is_going
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.clients.counters import Counters
 from orion.node_agent.clients.credit import Credit
@@ -249,7 +249,7 @@ class Joining:
         One that has not been asked to leave with its slot stays.
         """
         slot, answer = client.slot, client.record.parking
-        is_away = answer.state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
+        is_away = is_going(client)
         if is_away and client.role is layout.Role.BE and slot.parking.ask(True):
             slot.write_park()
         client.let_stay(slot.parking.is_asked and not is_away and answer.number != slot.parking.number)

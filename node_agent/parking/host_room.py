@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, is_going
 from orion.node_agent.pages.client_pages import printable
 from orion.node_agent.parking.deciding import decide
-from orion.node_agent.parking.member import held, is_going
+from orion.node_agent.parking.member import held
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place, View, Wishes
 from orion.node_agent.processes.host_memory import HostMemory

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from orion.hook.layout import ParkingState
 from orion.node_agent.clients.client import Client, held_mib, proven_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.slots.slot import Slot
@@ -34,11 +33,6 @@ class Member(NamedTuple):
         """What its processes may hold of the GPU, in bytes, whatever they say."""
         total = self.shared_gpu.gpu.memory_bytes
         return min(total, self.slot.grant.memory_limit_bytes or total)
-
-
-def is_going(client: Client) -> bool:
-    """Return whether a client leaves its GPU or has left it; an earlier hook does so also if the agent lets it stay."""
-    return client.record.parking.state in (ParkingState.LEAVING, ParkingState.PARKED)
 
 
 def held(client: Client) -> int:

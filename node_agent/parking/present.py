@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from orion.hook import layout
-from orion.node_agent.clients.client import Client, says_what_it_holds
+from orion.node_agent.clients.client import Client, is_going, says_what_it_holds
 from orion.node_agent.parking.answers import (
     FAILED,
     LIE_SECONDS,
@@ -18,7 +18,7 @@ from orion.node_agent.parking.answers import (
     verdict,
 )
 from orion.node_agent.parking.known import COUNTED, HOST_MEMORY_SHORT, YOUNG_SECONDS, Known
-from orion.node_agent.parking.member import Member, held, is_going
+from orion.node_agent.parking.member import Member, held
 from orion.node_agent.parking.view import Place, Tenant
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
