@@ -77,8 +77,9 @@ class Giving:
     ) -> None:
         self._root, self._link, self._current, self._waiting, self._records = root, link, current, waiting, records
         self._holding, self._patience, self._boot, self._untold = holding, patience, boot, untold
-        self._being_given: set[Slot] = set()
-        """ Slots that are about to be given, and are in no record yet. """
+        self._being_given: dict[str, set[Slot]] = {}
+        """ By claim, the slots that are about to be given to it, and are in no record yet. Two claims can have one slot
+        here: one asks the agent for it, and the agent says that the other one has it. """
 
     @contextlib.asynccontextmanager
     async def giving(self, claim: AllocatedClaim, deadline: float) -> AsyncIterator[list[GivenShare]]:
@@ -87,11 +88,11 @@ class Giving:
         Raises:
             Unavailable: a slot or the agent was not there in time.
         """
-        taken: set[Slot] = set()
+        self._being_given[claim.uid] = set()
         try:
             given, all_known = [], True
             for share in claim.shares:
-                slot, is_known = await self._give(claim, share, taken, deadline)
+                slot, is_known = await self._give(claim, share, deadline)
                 given.append(GivenShare(**share.model_dump(), slot_id=str(slot)))
                 all_known &= is_known
             try:
@@ -100,7 +101,7 @@ class Giving:
                 if not all_known:
                     self._untold()
         finally:
-            self._being_given -= taken
+            del self._being_given[claim.uid]
 
     async def tell_again(self, record: Record) -> None:
         """Tell a new agent which slots a claim has.
@@ -119,13 +120,13 @@ class Giving:
         if refused is not None:
             raise refused
 
-    async def _give(self, claim: AllocatedClaim, share: Share, taken: set[Slot], deadline: float) -> tuple[Slot, bool]:
+    async def _give(self, claim: AllocatedClaim, share: Share, deadline: float) -> tuple[Slot, bool]:
         """Return the slot that the share gets, and whether an agent knows it.
 
         Raises:
             Unavailable: a slot or the agent was not there in time.
         """
-        message, why = _message(claim, share), ""
+        message, why, taken = _message(claim, share), "", self._being_given[claim.uid]
         while True:
             changed = self._current.changed.next
             try:
@@ -135,17 +136,17 @@ class Giving:
                     why = candidate.why_taken or f"slot {slot} is not free"
                     if self._is_given(candidate):
                         continue
-                    self._being_given.add(slot)
                     taken.add(slot)
                     try:
-                        return await self._hold(claim, candidate, message, taken, deadline)
-                    except OrionError as error:
-                        self._being_given.discard(slot)
-                        taken.discard(slot)
-                        if not isinstance(error, Conflict):
-                            raise
+                        held, is_known = await self._hold(claim, candidate, message, deadline)
+                    except Conflict as error:
                         # The agent says who has the slot, which is no business of the claim's owner.
                         _log.info("claims: %s/%s does not get %s: %s", claim.namespace, claim.name, slot, error)
+                        continue
+                    finally:
+                        taken.discard(slot)
+                    taken.add(held)
+                    return held, is_known
             except Unavailable as error:
                 why = str(error)
             left = deadline - time.monotonic()
@@ -156,12 +157,7 @@ class Giving:
                     await changed.wait()
 
     async def _hold(
-        self,
-        claim: AllocatedClaim,
-        candidate: _Candidate,
-        message: agent_pb2.ClaimOfSlot,
-        taken: set[Slot],
-        deadline: float,
+        self, claim: AllocatedClaim, candidate: _Candidate, message: agent_pb2.ClaimOfSlot, deadline: float
     ) -> tuple[Slot, bool]:
         """Tell the agent that the claim has the slot; return the slot that it has, and whether an agent answered.
 
@@ -185,10 +181,7 @@ class Giving:
                 forget_known_limit(self._root, slot)
             _log.warning("claims: %s/%s gets %s while no agent answers", claim.namespace, claim.name, slot)
             return slot, False
-        held = parse(f"{slot.gpu}::{answer.name}")
-        self._being_given.add(held)
-        taken.add(held)
-        return held, True
+        return parse(f"{slot.gpu}::{answer.name}"), True
 
     def _candidates(self, claim: AllocatedClaim, share: Share) -> list[_Candidate]:
         """Return the slots that the share can get.
@@ -230,11 +223,14 @@ class Giving:
 
         Without this check, two claims have one slot if no agent answers for the second.
         """
-        return candidate.slot in (self._being_given if candidate.is_recorded else self._known())
+        return candidate.slot in (self._about_to_be_given() if candidate.is_recorded else self._known())
 
     def _known(self) -> set[Slot]:
         """Return the slots that were or are being given to a claim that is known here."""
-        return self._being_given.union(share.slot for each in self._records.all() for share in each.shares)
+        return self._about_to_be_given().union(share.slot for each in self._records.all() for share in each.shares)
+
+    def _about_to_be_given(self) -> set[Slot]:
+        return set().union(*self._being_given.values())
 
 
 def _gpu(share: Share, snapshot: Snapshot) -> AdvertisedGPU:

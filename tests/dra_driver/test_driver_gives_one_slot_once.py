@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -42,19 +43,51 @@ class Link:
         return SimpleNamespace(name=slot.name) if slot == _SLOTS[0] else None
 
 
-def claim(uid: str) -> AllocatedClaim:
+class Scripted:
+    """A link to an agent that answers each claim as a function says that gets slot and share; None: no answer."""
+
+    connected = True
+
+    def __init__(self, **answers: Callable[[Slot, str], Awaitable[str | None]]) -> None:
+        self._answers = answers
+
+    async def hold(self, slot: Slot, claim: Any, *_: object) -> Any:
+        name = await self._answers[claim.uid](slot, claim.share)
+        return None if name is None else SimpleNamespace(name=name)
+
+
+def claim(uid: str, *shares: str) -> AllocatedClaim:
     device = device_name(_GPU)
-    share = Share(request="c0", pool="node", device=device, share_id=None, role="be", time_milli=0, memory_bytes=0)
-    return AllocatedClaim(uid, "team", uid, (Pod(name=uid, uid=uid),), (share,))
+    allocated = (
+        Share(request="c0", pool="node", device=device, share_id=share, role="be", time_milli=0, memory_bytes=0)
+        for share in shares or (None,)
+    )
+    return AllocatedClaim(uid, "team", uid, (Pod(name=uid, uid=uid),), tuple(allocated))
+
+
+def giving_by(
+    link: object,
+    folder: Path,
+    gpu: AdvertisedGPU,
+    records: Records | None = None,
+    untold: Callable[[], None] = lambda: None,
+) -> tuple[Giving, CurrentSnapshot]:
+    """Return a `Giving` of a node with one GPU, and its current snapshot."""
+    if records is None:
+        records = Records(folder / "claims")
+        records.load()
+    current, unused = CurrentSnapshot(), cast("Any", SimpleNamespace(why=""))
+    current.take(Snapshot({_GPU: gpu}, {}))
+    holding = cast("Any", SimpleNamespace(why=lambda _: ""))
+    return Giving(folder, cast("Any", link), current, unused, records, holding, 1.0, "b", untold), current
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
 def test_a_slot_that_another_claim_got_during_a_wait_for_the_agent_is_not_given_again(
     tmp_path: Path, is_recorded: bool
 ) -> None:
-    records, current = Records(tmp_path / "claims"), CurrentSnapshot()
+    records = Records(tmp_path / "claims")
     records.load()
-    current.take(Snapshot({_GPU: AdvertisedGPU(uuid=_GPU, slots=_SLOTS)}, {}))
 
     async def give(giving: Giving, uid: str) -> Slot:
         async with giving.giving(claim(uid), time.monotonic() + DEADLINE) as given:
@@ -62,9 +95,8 @@ def test_a_slot_that_another_claim_got_during_a_wait_for_the_agent_is_not_given_
             return given[0].slot
 
     async def both() -> list[Slot]:
-        link, allowed = Link(), cast("Any", SimpleNamespace(why=""))
-        holding = cast("Any", SimpleNamespace(why=lambda _: ""))
-        giving = Giving(tmp_path, cast("Any", link), current, allowed, records, holding, 1.0, "b", lambda: None)
+        link = Link()
+        giving, _ = giving_by(link, tmp_path, AdvertisedGPU(uuid=_GPU, slots=_SLOTS), records)
         first = asyncio.create_task(give(giving, "first"))
         await link.asked["first"].wait()
         second = asyncio.create_task(give(giving, "second"))
@@ -81,15 +113,11 @@ def test_a_slot_that_another_claim_got_during_a_wait_for_the_agent_is_not_given_
 
 
 def test_an_agent_that_is_slow_learns_a_slot_whose_call_was_cancelled_after_it_was_recorded(tmp_path: Path) -> None:
-    records, current, untold = Records(tmp_path / "claims"), CurrentSnapshot(), list[str]()
+    records, link, untold = Records(tmp_path / "claims"), Link(), list[str]()
     records.load()
-    current.take(Snapshot({_GPU: AdvertisedGPU(uuid=_GPU, slots=_SLOTS[1:])}, {}))
-    link, allowed, holding = Link(), SimpleNamespace(why=""), SimpleNamespace(why=lambda _: "")
     link.may_end.set()
-    giving = Giving(
-        tmp_path, cast("Any", link), current, cast("Any", allowed), records, cast("Any", holding), 1.0, "b",
-        lambda: untold.append("second"),
-    )  # fmt: skip
+    gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS[1:])
+    giving, _ = giving_by(link, tmp_path, gpu, records, lambda: untold.append("second"))
 
     async def give() -> None:
         async with giving.giving(claim("second"), time.monotonic() + DEADLINE) as given:
@@ -99,3 +127,49 @@ def test_an_agent_that_is_slow_learns_a_slot_whose_call_was_cancelled_after_it_w
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(give())
     assert untold == ["second"]
+
+
+async def test_a_slot_that_was_asked_for_is_free_when_the_claim_has_another(tmp_path: Path) -> None:
+    async def answer(slot: Slot, share: str) -> str:
+        return "be-0" if share == "known" else slot.name
+
+    gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS, held=frozenset(_SLOTS[:1]))
+    giving, _ = giving_by(Scripted(one=answer), tmp_path, gpu)
+    async with giving.giving(claim("one", "known", "new"), time.monotonic() + 1) as given:
+        assert [each.slot for each in given] == [*_SLOTS]
+
+
+async def test_a_slot_that_a_claim_is_given_stays_its_own_when_it_is_refused_to_another(tmp_path: Path) -> None:
+    """No agent answers for the third claim, so only what is known here keeps it from the first claim's slot."""
+    asked, may_refuse, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def known(*_: object) -> str:
+        return "be-0"
+
+    async def refuse(slot: Slot, _: str) -> None:
+        if asked.is_set():
+            refused.set()
+        asked.set()
+        await may_refuse.wait()
+        raise Conflict(f"{slot} is held by another claim")
+
+    async def away(*_: object) -> None:
+        return None
+
+    gpu = AdvertisedGPU(uuid=_GPU, slots=(*_SLOTS, parse(f"{_GPU}::be-2")))
+    giving, _ = giving_by(Scripted(first=known, second=refuse, third=away), tmp_path, gpu)
+    deadline = time.monotonic() + DEADLINE
+
+    async def give(uid: str) -> Slot:
+        async with giving.giving(claim(uid), deadline) as given:
+            return given[0].slot
+
+    second = asyncio.create_task(give("second"))
+    await asyncio.wait_for(asked.wait(), DEADLINE)
+    async with giving.giving(claim("first"), deadline) as first:
+        assert first[0].slot == _SLOTS[0]
+        may_refuse.set()
+        await asyncio.wait_for(refused.wait(), DEADLINE)
+        third = await give("third")
+    second.cancel()
+    assert third != _SLOTS[0]
