@@ -4,8 +4,9 @@ The scheduler counts slots and does not know them. So there can be no free slot 
 counted one: while the processes of the last pod end, or while the GPU is sick. An error would cost the pod more than a
 minute, as the kubelet tries again late. So this module waits for slot and agent, as long as the kubelet waits.
 
-The agent decides whether a slot is free. Without an agent, the last snapshot and the driver's records decide, if the
-pod may start without an agent (`onNoAgent`, `failClosed`). The next agent then learns it (`tell_again`).
+The agent decides whether a slot is free. Without an agent, the last snapshot, what the agent has refused since, and the
+driver's records decide, if the pod may start without an agent (`onNoAgent`, `failClosed`). The next agent then learns
+it (`tell_again`).
 """
 
 import asyncio
@@ -80,6 +81,8 @@ class Giving:
         self._being_given: dict[str, set[Slot]] = {}
         """ By claim, the slots that are about to be given to it, and are in no record yet. Two claims can have one slot
         here: one asks the agent for it, and the agent says that the other one has it. """
+        self._refused: dict[Slot, Snapshot | None] = {}
+        """ The slots that the agent has refused, each with the snapshot of that moment: it may not yet show why. """
 
     @contextlib.asynccontextmanager
     async def giving(self, claim: AllocatedClaim, deadline: float) -> AsyncIterator[list[GivenShare]]:
@@ -142,6 +145,7 @@ class Giving:
                     except Conflict as error:
                         # The agent says who has the slot, which is no business of the claim's owner.
                         _log.info("claims: %s/%s does not get %s: %s", claim.namespace, claim.name, slot, error)
+                        self._refused[slot] = self._current.snapshot
                         continue
                     finally:
                         taken.discard(slot)
@@ -172,9 +176,9 @@ class Giving:
         # The grant is that of the pod, so one wait for it is enough for all slots.
         await_grant = claim.governed and message.share == claim.shares[-1].key
         answer = await self._link.hold(slot, message, candidate.had_it, patience, await_grant)
-        if answer is None and candidate.why_taken:
-            raise Unavailable(candidate.why_taken)
         if answer is None:
+            if candidate.why_taken or self._is_refused(slot):
+                raise Unavailable(candidate.why_taken or f"slot {slot} is not free")
             if why_wait:
                 raise Unavailable(f"the node's agent does not answer for {slot}, and {why_wait}")
             if not candidate.had_it:
@@ -205,7 +209,7 @@ class Giving:
         # The configuration may have taken the slot away. A claim that the agent knows keeps it, whatever slot is named.
         had = [before] if before is not None and before.slot in gpu.slots and gpu.healthy else []
         if had or free:
-            return [*had, *free]
+            return sorted([*had, *free], key=lambda each: self._is_refused(each.slot))
         why = _why_none(gpu, share.role)
         unexplained = [slot for slot in slots if slot in gpu.held and slot not in known]
         if not unexplained:
@@ -217,6 +221,10 @@ class Giving:
         record = self._records.of(claim.uid)
         had = next((each for each in record.shares if each.key == share.key), None) if record is not None else None
         return None if had is None or record is None else _Candidate(had.slot, True, record.boot == self._boot)
+
+    def _is_refused(self, slot: Slot) -> bool:
+        """Return whether the agent has refused a slot and sent no snapshot since."""
+        return slot in self._refused and self._refused[slot] is self._current.snapshot
 
     def _is_given(self, candidate: _Candidate) -> bool:
         """Return whether a claim got the slot after the candidates were listed, while the agent was asked for others.

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from tests.waiting import DEADLINE
 
 _GPU = "GPU-11111111-2222-3333-4444-555555555555"
 _SLOTS = tuple(parse(f"{_GPU}::be-{number}") for number in range(2))
+_SLOTS_OF_THREE = (*_SLOTS, parse(f"{_GPU}::be-2"))
 
 
 class Link:
@@ -135,13 +137,13 @@ async def test_a_slot_that_was_asked_for_is_free_when_the_claim_has_another(tmp_
 
     gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS, held=frozenset(_SLOTS[:1]))
     giving, _ = giving_by(Scripted(one=answer), tmp_path, gpu)
-    async with giving.giving(claim("one", "known", "new"), time.monotonic() + 1) as given:
+    async with giving.giving(claim("one", "known", "new"), time.monotonic() + 10) as given:
         assert [each.slot for each in given] == [*_SLOTS]
 
 
 async def test_a_slot_that_a_claim_is_given_stays_its_own_when_it_is_refused_to_another(tmp_path: Path) -> None:
     """No agent answers for the third claim, so only what is known here keeps it from the first claim's slot."""
-    asked, may_refuse, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    asked, may_refuse, refused, never = (asyncio.Event() for _ in range(4))
 
     async def known(*_: object) -> str:
         return "be-0"
@@ -149,6 +151,7 @@ async def test_a_slot_that_a_claim_is_given_stays_its_own_when_it_is_refused_to_
     async def refuse(slot: Slot, _: str) -> None:
         if asked.is_set():
             refused.set()
+            await never.wait()
         asked.set()
         await may_refuse.wait()
         raise Conflict(f"{slot} is held by another claim")
@@ -156,7 +159,7 @@ async def test_a_slot_that_a_claim_is_given_stays_its_own_when_it_is_refused_to_
     async def away(*_: object) -> None:
         return None
 
-    gpu = AdvertisedGPU(uuid=_GPU, slots=(*_SLOTS, parse(f"{_GPU}::be-2")))
+    gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS_OF_THREE)
     giving, _ = giving_by(Scripted(first=known, second=refuse, third=away), tmp_path, gpu)
     deadline = time.monotonic() + DEADLINE
 
@@ -173,3 +176,47 @@ async def test_a_slot_that_a_claim_is_given_stays_its_own_when_it_is_refused_to_
         third = await give("third")
     second.cancel()
     assert third != _SLOTS[0]
+
+
+async def test_a_slot_that_the_agent_refused_is_not_given_without_an_agent_until_the_agent_says_more(
+    tmp_path: Path,
+) -> None:
+    asked: list[Slot] = []
+    asked_again = asyncio.Event()
+
+    async def refuse_and_end(slot: Slot, _: str) -> None:
+        asked.append(slot)
+        if len(asked) == 1:
+            raise Conflict(f"{slot} is held by processes of its previous holder")
+        if len(asked) == 3:
+            asked_again.set()
+
+    gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS[:1])
+    giving, current = giving_by(Scripted(one=refuse_and_end), tmp_path, gpu)
+
+    async def give() -> Slot:
+        async with giving.giving(claim("one"), time.monotonic() + DEADLINE) as given:
+            return given[0].slot
+
+    waiting = asyncio.create_task(give())
+    again = asyncio.create_task(asked_again.wait())
+    await asyncio.wait({waiting, again}, timeout=DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+    assert not waiting.done()
+    current.take(Snapshot({_GPU: replace(gpu, hp_busy_ratio=0.5)}, {}))
+    assert await waiting == _SLOTS[0]
+
+
+async def test_without_an_agent_a_slot_that_it_refused_keeps_nobody_from_another(tmp_path: Path) -> None:
+    async def refuse_the_first(slot: Slot, _: str) -> str:
+        if slot == _SLOTS[0]:
+            raise Conflict(f"{slot} is held by processes of its previous holder")
+        return slot.name
+
+    async def away(*_: object) -> None:
+        return None
+
+    gpu = AdvertisedGPU(uuid=_GPU, slots=_SLOTS_OF_THREE)
+    giving, _ = giving_by(Scripted(one=refuse_the_first, two=away), tmp_path, gpu)
+    deadline = time.monotonic() + 10
+    async with giving.giving(claim("one"), deadline) as first, giving.giving(claim("two"), deadline) as second:
+        assert [first[0].slot, second[0].slot] == [*_SLOTS_OF_THREE[1:]]
