@@ -104,7 +104,11 @@ class Reconciling:
 
     async def remove_gone(self) -> None:
         """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""
-        await asyncio.to_thread(self._records.refresh)
+        try:
+            await asyncio.to_thread(self._records.refresh)
+        except Exhausted as error:
+            _log.error("claims: %s", error)
+            return
         known = self._records.all()
         gone = {each.uid: each for each in known if await self._reader.is_gone(each.namespace, each.name, each.uid)}
         for uid in gone.keys() & self._gone:

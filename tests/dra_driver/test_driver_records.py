@@ -142,3 +142,14 @@ def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_k
     assert asyncio.run(reconciling.tell_agent())
     asyncio.run(preparer.sweep())
     assert (notified, swept) == (["a"], [set()])
+
+
+def test_a_folder_of_records_that_cannot_be_read_ends_no_sweep(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    records, unused = loaded(folder), cast("Any", None)
+    records.save(record("a"))
+    reconciling = Reconciling(unused, unused, unused, records, unused, ClaimLocks())
+    monkeypatch.setattr(os, "scandir", out_of_files)
+    asyncio.run(reconciling.remove_gone())
+    assert "Too many open files" in caplog.text
