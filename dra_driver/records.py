@@ -99,6 +99,8 @@ class Records:
     def load(self) -> None:
         """Read all records. A file with other content counts as no record, and is replaced or removed with its claim.
 
+        A folder counts as no record, too, but only a person may remove it.
+
         Raises:
             Exhausted: the folder cannot be made.
         """
@@ -149,13 +151,13 @@ class Records:
                 raise ValueError("it is of another version or of another claim")
         except FileNotFoundError:
             self._known.pop(path.stem, None)
+        except (ValidationError, Invalid, ValueError, IsADirectoryError) as error:
+            why = str(error).splitlines()[0]
+            _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
         except OSError as error:
             if path.stem not in self.unread:
                 _log.error("claims: %s cannot be read now, and is read again: %s", path, error)
             return False
-        except (ValidationError, Invalid, ValueError) as error:
-            why = str(error).splitlines()[0]
-            _log.error("claims: %s cannot be used: %s; its claim is prepared again when a pod needs it", path, why)
         else:
             self._known[record.uid] = record
         return True

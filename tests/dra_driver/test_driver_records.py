@@ -153,3 +153,14 @@ def test_a_folder_of_records_that_cannot_be_read_ends_no_sweep(
     monkeypatch.setattr(os, "scandir", out_of_files)
     asyncio.run(reconciling.remove_gone())
     assert "Too many open files" in caplog.text
+
+
+def test_a_folder_in_the_place_of_a_record_is_no_record_and_keeps_nothing_from_the_sweep(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    loaded(folder).save(record("a"))
+    (folder / "b.json").mkdir()
+    records = loaded(folder)
+    records.refresh()
+    assert (records.all(), [*records.unread]) == ([record("a")], [])
+    assert len([each for each in caplog.messages if "b.json cannot be used" in each]) == 1
