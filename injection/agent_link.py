@@ -205,8 +205,11 @@ class AgentLink:
             self._report(True)
             _log.info("agent: connected")
         snapshot = from_message(message)
-        for pod in {pod for gpu in snapshot.gpus.values() for pod in gpu.fail_closed}:
-            self._fail_closed.note(pod, True)
+        for gpu in snapshot.gpus.values():
+            for pod in gpu.fail_open:
+                self._fail_closed.note(pod, False)
+            for pod in gpu.fail_closed:
+                self._fail_closed.note(pod, True)
         before = self._current.snapshot
         if not self._current.take(snapshot):
             return

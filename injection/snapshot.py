@@ -35,6 +35,8 @@ class AdvertisedGPU:
     """ Slots that no further pod may get, although a container may hold them. """
     fail_closed: frozenset[str] = frozenset()
     """ The uids of the pods with a slot that must not start without the hook, as far as the agent knows. """
+    fail_open: frozenset[str] = frozenset()
+    """ The uids of those that may. """
     message: str = ""
     """ Why the GPU is unhealthy or cordoned, as a sentence; empty if it is neither. """
     reason: str = ""
@@ -115,6 +117,7 @@ def _gpu(device: agent_pb2.Device) -> AdvertisedGPU:
         cordoned=device.cordoned,
         closed=frozenset(_slots(device.uuid, device.closed)),
         fail_closed=frozenset(device.fail_closed),
+        fail_open=frozenset(device.fail_open),
         message=device.message or device.reason,
         reason=device.reason,
         simulated=device.simulated,

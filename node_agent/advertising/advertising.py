@@ -80,8 +80,8 @@ class AdvertisedGpu:
     held: tuple[str, ...]
     closed: tuple[str, ...]
     """ The slots that no further pod may get. """
-    fail_closed: tuple[str, ...]
-    """ The uids of the pods with a slot that must not start without the hook. """
+    fail_closed: tuple[tuple[str, bool], ...]
+    """ The uids of the pods with a slot whose grant is known, and whether they must not start without the hook. """
     memory_reserved_bytes: int
     hp_busy_ratio: float
     verdict: Verdict
@@ -229,7 +229,7 @@ class Advertising:
                     slots=tuple(slot.name for slot in slots),
                     held=tuple(slot.name for slot in slots if self.slots.in_use(slot)),
                     closed=tuple(slot.name for slot in slots if self._is_closed(slot)),
-                    fail_closed=tuple(self._agent.holders.fail_closed(gpu.uuid)),
+                    fail_closed=tuple(self._agent.holders.fail_closed(gpu.uuid).items()),
                     memory_reserved_bytes=self._agent.holders.reserved_bytes(gpu.uuid),
                     hp_busy_ratio=self._hp_busy_ratio(served, slots),
                     verdict=verdict,

@@ -154,7 +154,7 @@ class UsersOfClaim(_message.Message):
     def __init__(self, claim_uid: _Optional[str] = ..., pods: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode", "compute_capability", "driver_version", "pci_bus_id", "pcie_root")
+    __slots__ = ("uuid", "index", "model", "simulated", "memory_bytes", "memory_reserved_bytes", "hp_busy_ratio", "slots", "held", "healthy", "cordoned", "reason", "message", "numa_node", "linked", "minor", "closed", "fail_closed", "mode", "compute_capability", "driver_version", "pci_bus_id", "pcie_root", "fail_open")
     UUID_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class Device(_message.Message):
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     PCI_BUS_ID_FIELD_NUMBER: _ClassVar[int]
     PCIE_ROOT_FIELD_NUMBER: _ClassVar[int]
+    FAIL_OPEN_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     index: int
     model: str
@@ -201,7 +202,8 @@ class Device(_message.Message):
     driver_version: str
     pci_bus_id: str
     pcie_root: str
-    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ..., mode: _Optional[str] = ..., compute_capability: _Optional[str] = ..., driver_version: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., pcie_root: _Optional[str] = ...) -> None: ...
+    fail_open: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[str]] = ..., held: _Optional[_Iterable[str]] = ..., healthy: _Optional[bool] = ..., cordoned: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., numa_node: _Optional[int] = ..., linked: _Optional[_Iterable[str]] = ..., minor: _Optional[int] = ..., closed: _Optional[_Iterable[str]] = ..., fail_closed: _Optional[_Iterable[str]] = ..., mode: _Optional[str] = ..., compute_capability: _Optional[str] = ..., driver_version: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., pcie_root: _Optional[str] = ..., fail_open: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NotAdvertised(_message.Message):
     __slots__ = ("uuid", "reason", "message")

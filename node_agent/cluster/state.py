@@ -63,7 +63,9 @@ class HolderState:
     limit_milli: int = 0
     """ The most of the GPU's time that the slot may use, in thousandths; 0: no limit. """
 
-    fail_closed: bool = False
+    fail_closed: bool | None = None
+    """ The pod must not start without the hook; None: its grant is not known. """
+
     problems: tuple[Problem, ...] = ()
     claim: str = ""
     """ The ResourceClaim that has the slot; empty: a container has it by a device plugin. """

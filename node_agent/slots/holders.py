@@ -65,8 +65,11 @@ class Holders(Protocol):
     def reserved_bytes(self, gpu: str) -> int:
         """Return how much of a GPU's memory the holders of its slots reserve."""
 
-    def fail_closed(self, gpu: str) -> list[str]:
-        """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
+    def fail_closed(self, gpu: str) -> Mapping[str, bool]:
+        """Return which pods with a slot of a GPU must not start without the hook, and which may, by uid, sorted.
+
+        A pod is missing while its grant is not known.
+        """
 
     def other_users(self) -> Mapping[str, tuple[str, ...]]:
         """Return the claims whose pods are others than the driver has named: by uid, the names of their pods."""
@@ -109,9 +112,9 @@ class NoHolders:
         """Return 0."""
         return 0
 
-    def fail_closed(self, gpu: str) -> list[str]:
+    def fail_closed(self, gpu: str) -> Mapping[str, bool]:
         """Return no pod."""
-        return []
+        return {}
 
     def other_users(self) -> Mapping[str, tuple[str, ...]]:
         """Return an empty mapping."""

@@ -182,6 +182,11 @@ def test_fail_closed_counts_that_the_agent_reports_after_the_start(node: Node) -
     node.replace_plugin()
     with pytest.raises(StartFailed, match="failClosed"):
         node.kubelet.start_container("pod", "main")
+    node.agent.start()
+    node.agent.send(devices(fail_open=["pod"]))
+    eventually(lambda: "pod" not in file.read_text(), "the list is saved")
+    node.agent.stop()
+    node.kubelet.start_container("pod", "main")
 
 
 def test_the_reason_of_an_agent_that_refuses_is_reported(node: Node) -> None:

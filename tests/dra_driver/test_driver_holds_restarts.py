@@ -2,11 +2,16 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from orion.injection.installing import AWAIT_AGENT
 from tests.dra_driver.conftest import DriverNode, claim, result
+from tests.node_agent.agent_in_cluster import grant
+from tests.node_agent.operator_stand_in import StandInOperator
 from tests.waiting import DEADLINE, eventually
 
 
@@ -69,3 +74,29 @@ def test_a_failclosed_pod_is_held_and_others_are_not(node: DriverNode) -> None:
     node.kubelet.prepare("one", "two")
     assert len(hooks(node, "one_c0")) == 1
     assert hooks(node, "two_c0") == []
+
+
+@pytest.fixture
+def operator(socket_folder: Path) -> Iterator[StandInOperator]:
+    folder = socket_folder / "operator"
+    folder.mkdir()
+    operator = StandInOperator(folder)
+    yield operator
+    operator.stop()
+
+
+def test_a_change_of_fail_closed_reaches_a_claim_that_is_prepared(
+    bare_node: DriverNode, operator: StandInOperator
+) -> None:
+    node = bare_node
+    operator.put("pod", grant(failClosed=False), namespace="n")
+    node.agent_options = [*operator.options(), "--pod-resources", str(node.folder / "no-kubelet.sock")]
+    node.begin_agent()
+    node.begin_driver()
+    node.server.put(claim("one", result(node.gpus()[0])))
+    node.kubelet.prepared("one")
+    assert hooks(node, "one_c0") == []
+    operator.put("pod", grant(failClosed=True), namespace="n")
+    eventually(lambda: len(hooks(node, "one_c0")) == 1)
+    operator.put("pod", grant(failClosed=False), namespace="n")
+    eventually(lambda: hooks(node, "one_c0") == [])

@@ -99,12 +99,13 @@ class StandInOperator:
         created: int = 0,
         ended: bool = False,
         revision: str = "",
+        namespace: str = "default",
     ) -> None:
         """Create or change a pod; `created` is a number of seconds."""
         text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
         at = f"2026-01-01T00:00:{created:02}Z"
         pod = Pod(
-            namespace="default",
+            namespace=namespace,
             name=name,
             uid=uid or f"uid-{name}",
             created=at,

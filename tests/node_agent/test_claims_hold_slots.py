@@ -197,6 +197,24 @@ def test_pods_that_come_later_to_a_claim_are_reported_to_the_driver_which_names_
         eventually(lambda: others() == {"one": ["later"]})
 
 
+def test_whether_a_pod_may_start_without_the_hook_is_said_once_its_grant_is_known(node: Node) -> None:
+    asked = claim()
+    asked.namespace = "default"
+
+    def said() -> tuple[list[str], list[str]]:
+        with AgentClient(node.agent.root) as administrator:
+            device = next(administrator.watch_devices()).devices[0]
+            return list(device.fail_closed), list(device.fail_open)
+
+    with AgentClient(node.agent.root) as administrator:
+        administrator.hold_slot(GPU, "be-1", asked)
+    assert said() == ([], [])
+    node.pods.put("a-pod", grant(failClosed=True))
+    eventually(lambda: said() == (["uid-a-pod"], []))
+    node.pods.put("a-pod", grant(failClosed=False))
+    eventually(lambda: said() == ([], ["uid-a-pod"]))
+
+
 def test_a_share_that_asks_for_more_than_the_claim_reserves_is_reported_until_it_asks_for_less(node: Node) -> None:
     node.pods.put("a-pod", grant(memoryLimitBytes=900 * MIB, computeRequestMilli=400))
     asked = claim(memory_bytes=640 * MIB, time_milli=300)

@@ -111,7 +111,7 @@ def row_of(
         request_milli=request_of(slot, limits),
         reserved_milli=resolved.claim.time_milli if resolved.claim else request_of(slot, limits),
         limit_milli=limits.compute_limit_milli or 0,
-        fail_closed=grant is not None and grant.fail_closed,
+        fail_closed=None if grant is None else grant.fail_closed,
         problems=problems,
         claim=resolved.claim.name if resolved.claim else "",
         sharing=resolved.sharing,

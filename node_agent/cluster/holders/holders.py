@@ -100,7 +100,7 @@ class ClusterHolders:
         # If the holder has no uid, only the kubelet has named the pod, and its grant is not known.
         if row is None or row.holder is None or not row.holder.uid:
             return Prepared()
-        return Prepared(row.holder.name, row.fail_closed)
+        return Prepared(row.holder.name, bool(row.fail_closed))
 
     def _refuse_static_pod(self, key: SlotKey) -> None:
         holder = self.identity.holders.get(key)
@@ -141,10 +141,14 @@ class ClusterHolders:
         """Return how much of a GPU's memory the holders of its slots reserve."""
         return sum(row.memory_request_bytes for row in self.grants.held(gpu))
 
-    def fail_closed(self, gpu: str) -> list[str]:
-        """Return the uids of the pods with a slot of a GPU that must not start without the hook, sorted."""
-        rows = self.grants.held(gpu)
-        return sorted({row.holder.uid for row in rows if row.fail_closed and row.holder is not None and row.holder.uid})
+    def fail_closed(self, gpu: str) -> Mapping[str, bool]:
+        """Return which pods with a slot of a GPU must not start without the hook, and which may, by uid, sorted."""
+        found = {
+            row.holder.uid: row.fail_closed
+            for row in self.grants.held(gpu)
+            if row.holder is not None and row.holder.uid and row.fail_closed is not None
+        }
+        return dict(sorted(found.items()))
 
     def other_users(self) -> Mapping[str, tuple[str, ...]]:
         """Return the claims whose pods are others than the driver has named: by uid, the names of their pods."""
