@@ -40,6 +40,9 @@ class Verdict(Enum):
 
 FAILED = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.SHORT, Verdict.LIES})
 
+STAYING = frozenset({Verdict.REFUSED, Verdict.SILENT, Verdict.SHORT})
+""" What its clients do that have not left, and hold what they say. """
+
 UNANSWERED = frozenset({Verdict.SILENT, Verdict.ASLEEP})
 
 

@@ -1,5 +1,6 @@
 """One slot of what leaves and comes back as a whole, and what its processes hold."""
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from orion.node_agent.clients.client import Client, held_mib, proven_mib
@@ -27,6 +28,19 @@ class Member(NamedTuple):
         """
         said, most = min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients)), self.most
         return said if said <= most else max(most, min(said, sum(map(proven_mib, self.clients)) * _MIB))
+
+    def left(self, staying: Collection[Client], before: Mapping[Client, int] | None) -> int:
+        """Return what its processes took with them when they left the GPU, in bytes, at least.
+
+        Args:
+            staying: those that did not leave.
+            before: what each held when it was asked to leave; None: others of them may still leave.
+        """
+        left = max(self.held - sum(map(held, staying)), self.slot.parking.left_bytes)
+        gone = set(self.clients) - set(staying)
+        if before is None or gone - before.keys():
+            return left
+        return min(left, sum(max(held(each), before[each]) for each in gone))
 
     @property
     def most(self) -> int:

@@ -1,6 +1,6 @@
 """One tenant of the GPUs' memory: its slots and processes, and what they do, hold and want at one moment."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +10,7 @@ from orion.node_agent.clients.client import Client, is_going, says_what_it_holds
 from orion.node_agent.parking.answers import (
     FAILED,
     LIE_SECONDS,
+    STAYING,
     UNANSWERED,
     Asked,
     Verdict,
@@ -127,28 +128,36 @@ class Present:
     def by_gpu(self) -> dict[str, int]:
         """Return what the tenant holds, in bytes; while it is away or moves, at least what it held before."""
         found: defaultdict[str, int] = defaultdict(int)
-        is_here = self.known.place is Place.HERE
+        is_here, before = self.known.place is Place.HERE, self.known.left if self._is_partly_here else None
         for member in self.members:
             if not self.known.is_lost:
-                left = max(member.held - self._stays(member), member.slot.parking.left_bytes)
-                found[member.slot.gpu] += member.held if is_here else left
+                found[member.slot.gpu] += member.held if is_here else member.left(self._staying(member), before)
         for uuid in found:
             found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
         return dict(found)
 
-    def _stays(self, member: Member) -> int:
-        """Return what processes of a slot hold that have joined since it was asked to leave, and stay."""
-        return sum(held(each) for each in member.clients if self.verdicts.get(each) is Verdict.SHORT)
+    @property
+    def _is_partly_here(self) -> bool:
+        return self.known.is_half and self.known.place is Place.AWAY
+
+    def _staying(self, member: Member) -> list[Client]:
+        """Return the processes of a slot that did not leave, although it was asked to."""
+        return [each for each in member.clients if self.verdicts.get(each) in STAYING]
 
     def wants(self) -> dict[str, int]:
-        """Return what the tenant may hold soon: up to its limit while it is young, then the most of late."""
-        found: dict[str, int] = defaultdict(int)
-        if not self.known.is_young:
-            return dict(self.known.peak)
-        for member in self.members:
-            if member.clients or member.slot.parking.is_asked:
-                found[member.slot.gpu] += member.slot.grant.memory_limit_bytes
-        return {uuid: max(limit, self.known.peak.get(uuid, 0)) for uuid, limit in found.items()}
+        """Return what the tenant may hold soon: up to its limit while it is young, then the most of late.
+
+        If a part of it did not leave, this is without what that part holds.
+        """
+        found, limits = dict(self.known.peak), Counter[str]()
+        if self.known.is_young:
+            for member in self.members:
+                if member.clients or member.slot.parking.is_asked:
+                    limits[member.slot.gpu] += member.slot.grant.memory_limit_bytes
+            found = {uuid: max(limit, found.get(uuid, 0)) for uuid, limit in limits.items()}
+        for member in self.members if self._is_partly_here else ():
+            found[member.slot.gpu] = max(0, found.get(member.slot.gpu, 0) - sum(map(held, self._staying(member))))
+        return found
 
     # -- Looking -------------------------------------------------------------------------------------------------------
 

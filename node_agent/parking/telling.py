@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from orion.node_agent.clients import messages
 from orion.node_agent.parking.gpu_room import GpuRoom
+from orion.node_agent.parking.member import held
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
 
@@ -30,6 +31,7 @@ def tell(
     if away and present.known.place is Place.HERE:
         for member in present.members:
             member.slot.parking.left_bytes = member.held
+        present.known.left = {client: held(client) for client in present.clients}
         present.known.moves_bytes = sum(slot.parking.left_bytes for slot in present.slots)
     for room in cards:
         room.cramped.drop(present.clients)

@@ -181,3 +181,17 @@ def test_who_says_that_it_held_more_than_its_limit_takes_nobodys_turn(cards: Car
         administrator.park_slot(GPU, "be-0", away=False)
     hostile.reaches(ParkingState.RUNNING)
     assert other.park == 0, "both fit"
+
+
+def test_who_has_left_beside_one_that_refuses_comes_back_to_its_own_room(cards: Cards) -> None:
+    leaves = cards.be("be-0", 3000).obey()
+    refuses = cards.joins(leaves, 3000)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        eventually(lambda: refuses.park == 1)
+        refuses.answer(ParkingState.REFUSED, ParkingReason.BUSY)
+        leaves.reaches(ParkingState.PARKED)
+        eventually(cards.is_in("be-0", "parked"))
+        administrator.park_slot(GPU, "be-0", away=False)
+    leaves.reaches(ParkingState.RUNNING)
+    assert cards.card.lost == 0

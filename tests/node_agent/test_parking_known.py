@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
@@ -109,6 +110,24 @@ def test_who_is_away_counts_with_what_it_held_though_its_limit_is_lowered() -> N
     for place in (Place.LEAVING, Place.AWAY, Place.RETURNING):
         tenant.known.place = place
         assert tenant.by_gpu() == {GPU: 3 * GIB}
+
+
+def test_what_did_not_leave_is_not_counted_again_when_the_others_come_back() -> None:
+    tenant, other = present(0, 1024), present(0, 2048)
+    (member,) = tenant.members
+    tenant.members[0] = member._replace(clients=(*member.clients, *other.members[0].clients))
+    gone, stays = tenant.clients
+    tenant.note(1.0, waits=True)
+    member.slot.parking.left_bytes, tenant.known.left = 3 * GIB, {gone: GIB, stays: 2 * GIB}
+    tenant.verdicts = {gone: Verdict.PARKED, stays: Verdict.REFUSED}
+    tenant.known.place, tenant.known.is_half = Place.AWAY, True
+    seen = tenant.seen(1.0, 1.0, {})
+    assert (seen.held[GPU], seen.wants[GPU]) == (GIB, GIB)
+    for says_mib in (1024, 4096, 2**40):
+        stays.record.memory_mib = says_mib  # type: ignore[misc]
+        assert tenant.by_gpu() == {GPU: GIB}
+    tenant.known.left = {}
+    assert tenant.by_gpu() == {GPU: 3 * GIB}, "an earlier agent knew what each of them held"
 
 
 def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_memory_takes() -> None:
