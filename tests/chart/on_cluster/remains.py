@@ -1,6 +1,5 @@
 """Finds what an uninstalled Orion has left in a cluster, apart from the definitions and their objects."""
 
-import contextlib
 import json
 from typing import Any
 
@@ -45,9 +44,7 @@ def marks_of_nodes(kubectl: Kubectl) -> list[str]:
 
 def nothing_is_left(kubectl: Kubectl, release: Release) -> None:
     """Return when nothing is left; dependents of deleted objects disappear a moment later."""
-    with contextlib.suppress(AssertionError):
-        eventually(lambda: not left(kubectl, release))
-    assert left(kubectl, release) == []
+    eventually(lambda: not left(kubectl, release), lambda: f"still there: {', '.join(left(kubectl, release))}")
 
 
 def nothing_is_claimed(kubectl: Kubectl) -> None:
