@@ -16,7 +16,7 @@ from testbed.node import Node
 from testbed.place import MOST_NODES, Fabric
 from testbed.process import Running
 
-NODE_LABELS = {"orion.gpu/gpu": "true"}
+NODE_LABELS = {"orion/enabled": "true"}
 
 
 class Cluster(Running):

@@ -30,7 +30,7 @@ def test_the_node_is_ready_and_of_the_version_that_go_mod_pins(api: client.ApiCl
     seen = client.CoreV1Api(api).read_node(node.name)
     assert node.ready()
     assert seen.status.node_info.kubelet_version.removeprefix("v") == binaries.BINARIES[0].version
-    assert seen.metadata.labels["orion.gpu/gpu"] == "true"
+    assert seen.metadata.labels["orion/enabled"] == "true"
 
 
 def test_a_pod_runs_and_kubectl_reads_its_log_and_executes_in_it(kubectl: Kubectl, node: Node) -> None:
