@@ -24,6 +24,7 @@
 /* After this time without progress, the work in flight must depend on the next launch, so the launch may go. Time for
  * which hp held the work does not count, but does not start the count again: hp may be busy again and again. */
 #define STUCK_NS ORION_SECOND
+#define BEHIND_LONG_PART 4u /* by this part of the limit, work goes behind a long kernel that takes all of it */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
 #define SLEEP_MIN_NS (20 * ORION_MICROSECOND)
@@ -147,14 +148,46 @@ static void close_all(struct orion_process *process, struct orion_stream_record 
     }
 }
 
-static void wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+/* The longest work in flight whose end one event shows. */
+static uint64_t longest_in_flight(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    uint64_t longest = 0;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        if (chunks->open_ns > longest) longest = chunks->open_ns;
+        for (uint32_t j = 0; j < chunks->count; j++) {
+            uint64_t cost_ns = chunks->ring[(chunks->first + j) % ORION_CHUNKS].cost_ns;
+            if (cost_ns > longest) longest = cost_ns;
+        }
+    }
+    return longest;
+}
+
+/* Some work may go although a long kernel leaves no room: the kernel may wait until the host has launched it. XLA times kernels
+ * so (its delay kernel), and if launches wait for the delay kernel, it gives up after 0.1 s, and XLA measures the hook instead of its
+ * kernels. Only where hp need not wait for such work: behind the valve, or without hp. The caller holds the ledger. */
+static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit)
+{
+    if (limit / ORION_RUN_AHEAD < orion_window_share(gpu)) return false;
+    uint64_t room = limit / BEHIND_LONG_PART, held = atomic_load(&orion_be(gpu)->in_flight_ns);
+    uint64_t longest = longest_in_flight(process, gpu);
+    if (longest <= limit - room || (held > longest ? held - longest : 0) + expected_ns > room) return false;
+    atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
+    return true;
+}
+
+/* Returns whether the work may go after all. */
+static bool wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                       uint64_t limit)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
     if (!orion_ledger_try_lock(gpu)) {
         orion_sleep_precisely(SLEEP_MIN_NS);
-        return;
+        return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = retire_all(process, gpu, now);
@@ -164,9 +197,11 @@ static void wait_once(struct orion_process *process, struct orion_stream_record 
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
     orion_be(gpu)->waited_ns = now;
     if (orion_be(gpu)->stuck_ns > STUCK_NS) forget_all(process, gpu), retired = 1;
+    bool goes = retired == 0 && goes_behind_long(process, gpu, expected_ns, limit);
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
-    if (retired == 0) wait_for_room(gpu, expected_ns, limit, now);
+    if (retired == 0 && !goes) wait_for_room(gpu, expected_ns, limit, now);
+    return goes;
 }
 
 bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
@@ -177,10 +212,10 @@ bool orion_window_enter(struct orion_process *process, struct orion_stream_recor
     while (held == 0 || held + expected_ns <= limit_ns)
         if (atomic_compare_exchange_weak(&orion_be(gpu)->in_flight_ns, &held, held + expected_ns)) return true;
     uint64_t began = orion_now();
-    wait_once(process, stream_record, expected_ns, limit_ns);
+    bool goes = wait_once(process, stream_record, expected_ns, limit_ns);
     atomic_store_explicit(&gpu->record->window_share_ns, orion_window_narrowed(gpu), memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->record->window_wait_ns, orion_now() - began, memory_order_relaxed);
-    return false;
+    return goes;
 }
 
 /* -- Around a launch ------------------------------------------------------------------------------------------------- */

@@ -28,7 +28,8 @@ uint64_t orion_window_patience(const struct orion_gpu *gpu);
  * larger part of a short period. */
 uint64_t orion_window_narrowed(const struct orion_gpu *gpu);
 
-/* Adds `expected_ns` to the work in flight if the sum is at most `limit_ns`, or if nothing is in flight. Returns false
+/* Adds `expected_ns` to the work in flight if the sum is at most `limit_ns`, or if nothing is in flight, or if it goes behind one
+ * long kernel that it need not wait for. Returns false
  * if the work does not fit. The call has then waited for some time, and the caller must check hp again before the next
  * try. */
 bool orion_window_enter(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,

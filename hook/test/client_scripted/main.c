@@ -25,6 +25,8 @@
  *   pausing SECONDS US P   closed loop: a kernel of US, synchronise, sleep for P us; RESULT: iterations
  *   stamps SECONDS US      closed loop of single kernels; RESULT: launches; MORE: start and synchronise of each
  *   flood SECONDS US       closed loop without any synchronise; RESULT: launches
+ *   timings N US           N times: a kernel spins until the host has launched one of US behind it; then waits for both.
+ *                          MORE: nanoseconds that each took
  *   serve N US GAP_US K    N requests every GAP_US, each K kernels of US and a synchronise; RESULT: N; MORE:
  *                          latency of each from its scheduled arrival, nanoseconds
  *   threads N SECONDS US   N threads, each launches and synchronises at random on its own stream; RESULT: launches
@@ -123,6 +125,7 @@ static const struct {
     {"pausing", pausing},
     {"stamps", stamps},
     {"flood", flood},
+    {"timings", timings},
     {"serve", serve},
     {"threads", threads},
     {"handshake", handshake},

@@ -29,6 +29,10 @@ CUresult launch(uint64_t microseconds, double stream);
 command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, follow,
     query, query_event;
 
+/* -- delays.c: kernels that are timed behind one that spins ---------------------------------------------------------------- */
+
+command timings;
+
 /* -- greens.c: work in a green context of the program; meetings.c: kernels with a grid barrier ----------------------------- */
 
 CUstream stream_of(double number);
