@@ -194,7 +194,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
         "ends_green": ([f"orion_green_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
-        "ends_stream": ([f"orion_stream_ending({handle});"], []),
+        "ends_stream": ([f"if (orion_stream_ending({handle})) return CUDA_SUCCESS;"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "ends_module": (["orion_module_ending();"], []),
         "ends_library": (["orion_library_ending();"], []),

@@ -29,7 +29,7 @@ static struct orion_gpu *gpu;
 static CUstream captured; /* a stream that is being captured */
 static enum { NONE, PENDING, COMPLETE } events[EVENTS];
 static uintptr_t made;
-static unsigned recorded, alive;
+static unsigned recorded, alive, destroyed; /* events, and streams */
 
 static CUresult CUDAAPI make_event(CUevent *event, unsigned flags)
 {
@@ -67,6 +67,13 @@ static CUresult CUDAAPI elapsed(float *milliseconds, CUevent start, CUevent end)
 static CUresult CUDAAPI is_capturing(CUstream stream, CUstreamCaptureStatus *status)
 {
     *status = stream == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI destroy_stream(CUstream stream)
+{
+    CHECK(stream != NULL);
+    destroyed++;
     return CUDA_SUCCESS;
 }
 
@@ -234,6 +241,56 @@ static void contexts_end(void)
     orion_context_ended();
 }
 
+/* The driver would keep the context on the GPU. */
+static void a_stream_whose_work_may_be_held_is_destroyed_when_it_is_complete(void)
+{
+    struct orion_stream_record *stream_record = launch(0, 1);
+    unsigned before = destroyed;
+    atomic_store(&orion_be(gpu)->valve.in_use, 1);
+    CHECK(orion_stream_ending(stream_of(0)));
+    orion_window_reap(process, gpu);
+    CHECK(destroyed == before && !is_free(stream_record));
+    complete_all();
+    orion_window_reap(process, gpu);
+    CHECK(destroyed == before + 1 && is_free(stream_record));
+    atomic_store(&orion_be(gpu)->valve.in_use, 1);
+    launch(0, 1);
+    prove((struct orion_proof){.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {stream_of(0), false}});
+    CHECK(!orion_stream_ending(stream_of(0))); /* the work is complete */
+    CHECK(destroyed == before + 1 && in_flight() == 0);
+}
+
+static void only_some_streams_are_kept(void)
+{
+    unsigned before = destroyed, kept = 0;
+    atomic_store(&orion_be(gpu)->valve.in_use, 1);
+    for (uintptr_t i = 0; i < 200; i++) {
+        launch(i, 1);
+        kept += orion_stream_ending(stream_of(i));
+    }
+    CHECK(kept == 64 && destroyed == before);
+    complete_all();
+    orion_window_reap(process, gpu);
+    CHECK(destroyed == before + 64 && in_flight() == 0);
+}
+
+static void kept_streams_end_with_their_context(void)
+{
+    unsigned before = destroyed;
+    for (int primary = 0; primary < 2; primary++) {
+        struct orion_stream_record *stream_record = launch(0, 1);
+        atomic_store(&orion_be(gpu)->valve.in_use, 1);
+        CHECK(orion_stream_ending(stream_of(0)));
+        if (primary) orion_primary_ending(0);
+        else orion_context_ending(FAKE_CONTEXT);
+        orion_context_ended();
+        CHECK(is_free(stream_record) && destroyed == before + (unsigned)primary); /* a context destroys its streams itself */
+        for (uintptr_t i = 1; i <= made; i++) events[i] = NONE;
+        alive = 0;
+    }
+    CHECK(orion_be(gpu)->kept_streams == 0);
+}
+
 /* Streams beyond the records share one, whose work is forgotten by its expected time. */
 static void records_run_out_for_as_long_as_the_work_runs(void)
 {
@@ -258,6 +315,7 @@ int main(void)
     orion_driver.cuEventQuery = query_event;
     orion_driver.cuEventElapsedTime_v2 = elapsed;
     orion_driver.cuStreamIsCapturing = is_capturing;
+    orion_driver.cuStreamDestroy_v2 = destroy_stream;
     orion_driver.cuDevicePrimaryCtxGetState = primary_has_ended;
     ((struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu))->kind = ORION_POLICY_GATE;
     ((struct orion_grant *)(uintptr_t)orion_gpu_grant(gpu))->window_share_ns = 500 * US;
@@ -269,6 +327,10 @@ int main(void)
     a_stream_that_is_captured_gets_no_event();
     work_that_is_stuck_is_forgotten();
     contexts_end();
+    a_stream_whose_work_may_be_held_is_destroyed_when_it_is_complete();
+    only_some_streams_are_kept();
+    kept_streams_end_with_their_context();
+    atomic_store(&orion_be(gpu)->valve.in_use, 0);
     records_run_out_for_as_long_as_the_work_runs();
     puts("stream_ends: ok");
     return 0;

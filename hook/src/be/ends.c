@@ -4,13 +4,16 @@
 #include "be/chunks.h"
 #include "be/partition.h"
 #include "be/state.h"
+#include "be/valve.h"
 #include "be/window.h"
+#include "generated/driver.h"
 #include "process/process.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
 #define TRIES 1000u
+#define KEPT_MOST 64u             /* each has its part of the GPU's queues */
 #define LOOK_NS ORION_MILLISECOND /* the least time between two looks for completed work */
 
 /* Nothing here is on the launch path, so this may wait for the ledger, about a second at most. It waits because events must not
@@ -42,15 +45,48 @@ static void make_free(struct orion_stream_record *stream_record)
     atomic_store(&stream_record->state, ORION_STREAM_RECORD_ENDED);
 }
 
+/* -- Streams that are kept until their work is complete; guarded by the ledger --------------------------------------------- */
+
+static bool keep(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
+    if (captured || mine->chunks.count == 0 || gpu->client != 0 || orion_be(gpu)->kept_streams >= KEPT_MOST) return false;
+    /* The driver refuses the handles of a green context that ends. */
+    if (stream_record->green != NULL || !orion_stream_record_has_handle(process, stream_record)) return false;
+    if (!orion_valve_may_hold(gpu)) return false;
+    mine->kept = true;
+    orion_be(gpu)->kept_streams++;
+    return true;
+}
+
+/* The thread may have no current context. */
+static void end_kept(struct orion_stream_record *stream_record, bool context_lives)
+{
+    struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
+    CUstream stream = orion_stream_record_handle(stream_record);
+    CUcontext popped;
+    if (!mine->kept) return;
+    mine->kept = false;
+    orion_be(stream_record->gpu)->kept_streams--;
+    if (!context_lives || orion_driver.cuStreamDestroy_v2(stream) != CUDA_ERROR_INVALID_CONTEXT) return;
+    if (orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) return;
+    orion_driver.cuStreamDestroy_v2(stream);
+    orion_driver.cuCtxPopCurrent_v2(&popped);
+}
+
+/* -- Ends ------------------------------------------------------------------------------------------------------------ */
+
 void orion_ends_free(struct orion_stream_record *stream_record)
 {
     if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_ENDING) return;
     if (orion_be_stream_record(stream_record)->chunks.count > 0) return;
     orion_chunks_forget(stream_record, true);
+    end_kept(stream_record, true);
     make_free(stream_record);
 }
 
-void orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
+bool orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
@@ -58,13 +94,14 @@ void orion_ends_stream(struct orion_process *process, struct orion_stream_record
     forget_waits(stream_record);
     if (!lock_ledger(gpu)) {
         make_free(stream_record);
-        return;
+        return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
     if (!drained && !captured) orion_chunks_close_last(process, stream_record);
     orion_chunks_reap(process, stream_record);
     if (drained || chunks->open_ns > 0) count_as_complete(stream_record); /* no event is behind all of the work */
     orion_partition_forget(stream_record, true);
+    bool kept = keep(process, stream_record, captured);
     atomic_store(&stream_record->state, ORION_STREAM_RECORD_ENDING);
     orion_ends_free(stream_record);
     bool looks = orion_now() > orion_be(gpu)->looked_ns + LOOK_NS;
@@ -72,6 +109,7 @@ void orion_ends_stream(struct orion_process *process, struct orion_stream_record
     orion_ledger_unlock(gpu);
     /* A program that destroys streams all the time would otherwise use up the records before a launch waits for the window. */
     if (looks) orion_window_reap(process, gpu);
+    return kept;
 }
 
 void orion_ends_forget(struct orion_stream_record *stream_record, bool context_lives)
@@ -87,6 +125,7 @@ void orion_ends_forget(struct orion_stream_record *stream_record, bool context_l
     }
     orion_chunks_forget(stream_record, context_lives);
     orion_partition_forget(stream_record, context_lives);
+    end_kept(stream_record, context_lives);
     orion_ends_free(stream_record);
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);

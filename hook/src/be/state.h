@@ -4,6 +4,7 @@
 #define ORION_BE_STATE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "be/chunks.h"
@@ -28,6 +29,7 @@ struct orion_be {
     uint64_t waited_ns, stuck_ns, looked_ns;
     _Atomic uint32_t quiet;          /* threads that wait for an empty context, or call the driver with one; see quiet.h */
     _Atomic uint64_t mixed_ns;       /* when a graph with branches last waited too long; see admission.c */
+    uint32_t kept_streams;           /* guarded by the ledger; see ends.c */
     uint32_t stream_records_at_work; /* guarded by the ledger: stream records with work in flight, at the last check */
     _Atomic uint64_t head_ns;        /* when the oldest work in flight began to run, estimated; written under the ledger */
 
@@ -49,6 +51,7 @@ struct orion_be_stream_record {
     /* Guarded by the ledger; see valve.c */
     uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
     uint32_t waited_epoch;  /* the valve's epoch when that wait was put into the stream, + 1; 0: no wait */
+    bool kept;              /* the program has destroyed the stream, and the driver has not; see ends.c */
     uint32_t meeting;       /* see meetings.c; the launching thread writes it */
 };
 _Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");

@@ -192,16 +192,18 @@ static void end_stream_record(struct orion_process *process, struct orion_stream
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
-static void end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+/* True: the hook keeps the stream. */
+static bool end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     bool captured = orion_capture_records(process, stream_record->stream);
     if (atomic_load(&stream_record->gpu->role) != ORION_ROLE_BE) {
         end_stream_record(process, stream_record);
-        return;
+        return false;
     }
     orion_event_word_end(process, stream_record);
-    orion_ends_stream(process, stream_record, captured);
+    bool kept = orion_ends_stream(process, stream_record, captured);
     atomic_fetch_add(&process->stream_record_epoch, 1);
+    return kept;
 }
 
 /* The streams stay, but the driver refuses their handles from now on. */
@@ -222,24 +224,27 @@ void orion_green_ending(CUgreenCtx green)
     }
 }
 
-static void end_records_of(struct orion_process *process, CUstream stream)
+static bool end_records_of(struct orion_process *process, CUstream stream)
 {
+    bool kept = false;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
-        end_destroyed(process, stream_record);
+        kept |= end_destroyed(process, stream_record);
     }
+    return kept;
 }
 
 /* The capture ends last: until then the records' ends see that the stream is being captured. */
-void orion_stream_ending(CUstream stream)
+bool orion_stream_ending(CUstream stream)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (process != NULL) end_records_of(process, stream);
+    bool kept = process != NULL && end_records_of(process, stream);
     process = orion_the_process;
     if (process != NULL) orion_capture_origin_destroyed(process, stream); /* of an unmanaged process, too: see capture.c */
+    return kept;
 }
 
 /* After an unload, the same handle may name another kernel. */

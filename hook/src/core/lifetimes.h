@@ -16,10 +16,11 @@ void orion_primary_ending(CUdevice device);   /* before cuDevicePrimaryCtxReset 
 void orion_primary_retained(CUdevice device, CUresult result);
 bool orion_primary_releasing(CUdevice device);
 
-void orion_context_ended(void);            /* after the driver's call */
-void orion_stream_ending(CUstream stream); /* before cuStreamDestroy */
-void orion_module_ending(void);            /* before a module is unloaded */
-void orion_library_ending(void);           /* before a library is unloaded */
-void orion_process_ending(void);           /* at exit, before the driver's own handlers */
+void orion_context_ended(void); /* after the driver's call */
+/* Before cuStreamDestroy. True: the caller does not call the driver, because the hook destroys the stream later. */
+bool orion_stream_ending(CUstream stream);
+void orion_module_ending(void);  /* before a module is unloaded */
+void orion_library_ending(void); /* before a library is unloaded */
+void orion_process_ending(void); /* at exit, before the driver's own handlers */
 
 #endif
