@@ -2,12 +2,19 @@
  * most ORION_PARTITION_SIZES, and must destroy all of them when the context ends. */
 #include "check.h"
 
+#include "be/admission.h"
 #include "be/partition.h"
 #include "be/state.h"
+#include "be/window.h"
+#include "be/work.h"
 #include "core/core.h"
 #include "core/lifetimes.h"
 #include "fake_driver.h"
+#include "learning/durations.h"
+#include "learning/facts.h"
+#include "process/policy.h"
 #include "streams/stream_records.h"
+#include "system/system.h"
 
 static int contexts, streams;
 static uintptr_t handle = 0x100;
@@ -62,10 +69,17 @@ static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
     (void)event, (void)stream;
     return CUDA_SUCCESS;
 }
+static CUstream waited; /* the stream of the last call */
+static void (*before_wait)(void);
+static unsigned waits_fail;
 static CUresult CUDAAPI fake_wait(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
-    return CUDA_SUCCESS;
+    (void)event, (void)flags;
+    void (*call)(void) = before_wait;
+    before_wait = NULL;
+    if (call != NULL) call();
+    waited = stream;
+    return waits_fail > 0 && waits_fail-- ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 static CUresult CUDAAPI fake_state(CUdevice device, unsigned *flags, int *active)
 {
@@ -111,6 +125,52 @@ static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stre
     orion_partition_join(stream_record, stream);
 }
 
+static struct orion_gpu *the_gpu;
+static struct orion_stream_record *the_record;
+
+static void move_to_another_size(void) { launch_moved(the_gpu, the_record, 96); }
+
+/* Another thread may change the stream between the two driver calls of a fork. */
+static void a_kernel_goes_into_the_stream_that_waits(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    the_gpu = gpu;
+    the_record = stream_record;
+    launch_moved(gpu, stream_record, 32);
+    before_wait = move_to_another_size;
+    CUstream stream = orion_partition_fork(orion_the_process, stream_record);
+    CHECK(stream != NULL && stream == waited);
+    orion_partition_join(stream_record, stream);
+}
+
+/* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
+static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    const uint64_t identity = 0x12300, long_ns = 5 * ORION_MILLISECOND;
+    struct orion_busy_page *hp = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    struct orion_policy *policy = (struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu);
+    struct orion_grant *grant = (struct orion_grant *)(uintptr_t)orion_gpu_grant(gpu);
+    policy->kind = ORION_POLICY_ORION;
+    policy->max_slowdown_milli = 2000;
+    grant->window_share_ns = 400 * ORION_MICROSECOND;
+    atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
+    atomic_store(&gpu->hp_count, 1);
+    atomic_store(&hp->heartbeat_ns, orion_now() + 100 * ORION_SECOND);
+    atomic_store(&hp->overlap_until_ns, UINT64_MAX);
+    atomic_store(&hp->state, ORION_BUSY);
+    orion_duration_learn(orion_durations(orion_the_process), identity, long_ns, ORION_SAMPLE_CLEAN);
+    orion_facts_set_flags(orion_duration_find(orion_durations(orion_the_process), identity),
+                          ORION_FACTS_NOTED | ORION_FACTS_EXCEEDS_GPU);
+    struct orion_work work = {.identity = identity, .movable = true};
+    waits_fail = 1;
+    orion_admit(orion_the_process, stream_record, &work);
+    CHECK(waits_fail == 0);
+    CHECK((work.flags & ORION_ADMITTED_PARTITIONED) && (work.flags & ORION_ADMITTED_BESIDE_HP) && work.elsewhere != NULL);
+    CHECK(atomic_load(&gpu->record->overlapped_launches) == 1 && atomic_load(&gpu->record->overlapped_ns) > 0);
+    orion_partition_join(stream_record, work.elsewhere);
+    orion_window_leave(gpu, work.expected_ns);
+    CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) == 0);
+}
+
 int main(void)
 {
     struct orion_gpu *gpu = partitioned_gpu();
@@ -127,6 +187,8 @@ int main(void)
     orion_context_ended();
     launch_moved(gpu, stream_record, 32);
     CHECK(contexts == 1 && streams == 1);
+    a_kernel_goes_into_the_stream_that_waits(gpu, stream_record);
+    a_long_kernel_is_beside_hp_on_fewer_sms_only(gpu, stream_record);
     puts("partition: ok");
     return 0;
 }

@@ -170,18 +170,40 @@ static bool enter_in_time(struct orion_process *process, struct orion_stream_rec
     return false;
 }
 
-/* Moves an admitted kernel to fewer SMs, if it must leave SMs to hp and the hook can move it. */
-static void choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+/* Moves an admitted kernel to fewer SMs, if it must leave SMs to hp and the hook can move it. False: it may not go, because it may be
+ * beside hp only on fewer SMs, and the hook cannot move it just now. */
+static bool choose_sms(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
                        uint64_t expected)
 {
-    bool fewer =
-        (work->flags & ORION_ADMITTED_PARTITIONED) || orion_overlap_leaves_sms(process, stream_record->gpu, work, expected);
+    struct orion_gpu *gpu = stream_record->gpu;
+    bool beside_hp = work->flags & ORION_ADMITTED_PARTITIONED;
     work->flags &= ~ORION_ADMITTED_PARTITIONED;
-    if (!fewer) return;
+    if (!beside_hp && !orion_overlap_leaves_sms(process, gpu, work, expected)) return true;
     work->elsewhere = orion_partition_fork(process, stream_record);
-    if (work->elsewhere == NULL) return;
+    if (work->elsewhere == NULL) return !beside_hp || expected <= orion_window_share(gpu);
     work->flags |= ORION_ADMITTED_PARTITIONED;
-    atomic_fetch_add_explicit(&stream_record->gpu->record->partitioned_launches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->record->partitioned_launches, 1, memory_order_relaxed);
+    return true;
+}
+
+static void take_back(struct orion_gpu *gpu, struct orion_work *work, uint64_t expected)
+{
+    orion_window_leave(gpu, work->expected_ns);
+    work->expected_ns = 0;
+    work->flags &= ~ORION_ADMITTED_BESIDE_HP;
+    atomic_fetch_sub_explicit(&gpu->record->overlapped_launches, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&gpu->record->overlapped_ns, expected, memory_order_relaxed);
+}
+
+static bool enter_and_choose(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work,
+                             uint64_t expected, uint64_t *counted)
+{
+    if (work->flags & ORION_ADMITTED_UNHELD ? !enter_in_time(process, stream_record, work, expected, counted)
+                                            : !enter(process, stream_record, work, expected))
+        return false;
+    if (choose_sms(process, stream_record, work, expected)) return true;
+    take_back(stream_record->gpu, work, expected);
+    return false;
 }
 
 void orion_admit(struct orion_process *process, struct orion_stream_record *stream_record, struct orion_work *work)
@@ -201,13 +223,11 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
         expected = SPINNING_NS;
         sample = false;
     }
-    while (work->flags & ORION_ADMITTED_UNHELD ? !enter_in_time(process, stream_record, work, expected, &counted)
-                                               : !enter(process, stream_record, work, expected)) {
+    while (!enter_and_choose(process, stream_record, work, expected, &counted)) {
         if (!orion_admits(gpu)) return; /* the policy changed during the wait */
         if (!waited) atomic_fetch_add_explicit(&gpu->record->window_waits, 1, memory_order_relaxed);
         waited = true;
     }
-    choose_sms(process, stream_record, work, expected);
     work->admitted_ns = orion_now();
     if (!sample || (work->flags & ORION_ADMITTED_PARTITIONED)) return;
     if (orion_window_launching(process, stream_record, work->identity)) work->flags |= ORION_ADMITTED_TIMED;

@@ -92,29 +92,32 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
     return true;
 }
 
-static bool stream_record_ready(struct orion_process *process, struct orion_stream_record *stream_record)
+/* The hook's stream; NULL: not now. The caller uses what this returns, because another thread may replace the stream. */
+static CUstream stream_of(struct orion_process *process, struct orion_stream_record *stream_record)
 {
+    CUstream stream = NULL;
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return false;
-    if (!orion_ledger_try_lock(gpu)) return false;
-    bool is_ready = ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record));
+    if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return NULL;
+    if (!orion_ledger_try_lock(gpu)) return NULL;
+    if (ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record)))
+        stream = mine->stream;
     orion_ledger_unlock(gpu);
-    return is_ready;
+    return stream;
 }
 
 /* This function counts the launch in `moving` before it reads `untouchable`. A thread that ends a context sets
  * `untouchable` before it reads `moving`. */
-static bool begin(struct orion_process *process, struct orion_stream_record *stream_record)
+static CUstream begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     atomic_fetch_add(&orion_be(stream_record->gpu)->moving, 1);
-    return atomic_load(&process->untouchable) == 0 && stream_record_ready(process, stream_record);
+    return atomic_load(&process->untouchable) == 0 ? stream_of(process, stream_record) : NULL;
 }
 
 bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    bool can = begin(process, stream_record);
+    bool can = begin(process, stream_record) != NULL;
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
     return can;
@@ -123,12 +126,11 @@ bool orion_partition_can_move(struct orion_process *process, struct orion_stream
 CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUstream stream = NULL;
     const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (begin(process, stream_record) &&
-        orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
-        orion_driver.cuStreamWaitEvent(mine->stream, mine->fork, 0) == CUDA_SUCCESS)
-        stream = mine->stream;
+    CUstream stream = begin(process, stream_record);
+    if (stream != NULL && (orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) != CUDA_SUCCESS ||
+                           orion_driver.cuStreamWaitEvent(stream, mine->fork, 0) != CUDA_SUCCESS))
+        stream = NULL;
     if (stream == NULL) atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
     return stream;
