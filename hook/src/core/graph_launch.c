@@ -1,5 +1,6 @@
 #include "core/graph_launch.h"
 
+#include "be/between_pieces.h"
 #include "be/graph_pieces.h"
 #include "be/lone_kernel.h"
 #include "be/window.h"
@@ -13,7 +14,7 @@
 struct pieces_launch {
     struct orion_process *process;
     struct orion_stream_name stream;
-    const struct orion_stream_record *stream_record;
+    struct orion_stream_record *stream_record;
     uint32_t stuck; /* orion_window_stuck() before the first piece */
     bool kernels;   /* pieces that are one kernel are launched as kernels */
 };
@@ -90,7 +91,9 @@ static CUresult launch_in_pieces(struct orion_process *process, orion_graph_laun
     uint32_t launched = 0;
     struct pieces_launch how = {process, stream, orion_stream_record_of(process, stream), orion_window_stuck(), false};
     how.kernels = orion_lone_kernels_matter(process, how.stream_record);
+    bool alone = orion_between_pieces_begin(process, how.stream_record);
     CUresult result = launch_pieces(real, copy, &how, &launched);
+    if (alone) orion_between_pieces_end(how.stream_record);
     if (orion_window_stuck() != how.stuck) orion_pieces_stuck(process, copy);
     if (result != CUDA_SUCCESS) {
         orion_pieces_failed(process, copy);

@@ -1,0 +1,21 @@
+/* Work of other threads goes before a graph in pieces or behind it, not between its pieces: the driver orders a graph as one launch, so
+ * programs may let several threads launch into one stream, and let graphs share memory there.
+ *
+ * The wait is bounded, as a piece may depend on what another thread does next. Default streams count as streams of their own: a
+ * kernel in the legacy stream may go between the pieces of a graph in another stream. */
+#ifndef ORION_BETWEEN_PIECES_H
+#define ORION_BETWEEN_PIECES_H
+
+#include <stdbool.h>
+
+struct orion_process;
+struct orion_stream_record;
+
+/* Around the launches of the pieces. False: other threads' work may go between them. */
+bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record);
+void orion_between_pieces_end(struct orion_stream_record *stream_record);
+
+/* Before any other launch of be. */
+void orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record);
+
+#endif
