@@ -36,6 +36,30 @@ static void know(uint64_t identity)
     orion_duration_learn(durations, identity, 50 * ORION_MICROSECOND, ORION_SAMPLE_CLEAN);
 }
 
+/* A timed launch that the driver refuses took no time, but its kernel does. */
+static void a_failed_launch_teaches_nothing(struct orion_stream_name stream)
+{
+    struct orion_work failed = {.stream = stream, .identity = 0x50001}, other = {.stream = stream, .identity = 0x60001};
+    know(failed.identity);
+    know(other.identity);
+    orion_work_begin(&failed);
+    const struct orion_chunks *chunks = &orion_be_stream_record(failed.stream_record)->chunks;
+    uint64_t in_flight_ns = atomic_load(&orion_be(failed.stream_record->gpu)->in_flight_ns);
+    CHECK(failed.flags & ORION_ADMITTED_TIMED);
+    orion_work_begin(&other);
+    CHECK(!(other.flags & ORION_ADMITTED_TIMED));
+    orion_work_end(&other, CUDA_SUCCESS);
+    uint32_t count = chunks->count;
+    CHECK(chunks->open_ns > 0 && chunks->open.begin == ORION_CHUNK_BEGIN_TIMED);
+    orion_work_end(&failed, CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(!chunks->sampling);
+    for (uint32_t i = 0; i < chunks->count; i++)
+        CHECK(chunks->ring[(chunks->first + i) % ORION_CHUNKS].identity != failed.identity);
+    CHECK(atomic_load(&orion_be(failed.stream_record->gpu)->in_flight_ns) == in_flight_ns); /* that of the other launch */
+    CHECK(chunks->count + (chunks->open_ns > 0) == count + 1);
+    CHECK(chunks->open_ns == 0 || chunks->open.begin == ORION_CHUNK_BEGIN_UNKNOWN);
+}
+
 int main(void)
 {
     const struct orion_stream_name stream = {(CUstream)0x5000, false};
@@ -84,6 +108,7 @@ int main(void)
     orion_work_begin(&later);
     CHECK(later.flags & ORION_ADMITTED_TIMED);
     orion_work_end(&later, CUDA_SUCCESS);
+    a_failed_launch_teaches_nothing(stream);
     puts("chunks: ok");
     return 0;
 }

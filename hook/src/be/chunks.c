@@ -243,6 +243,13 @@ bool orion_chunks_sampled(struct orion_stream_record *stream_record)
     return true;
 }
 
+void orion_chunks_not_sampled(struct orion_stream_record *stream_record)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    chunks->sampling = false;
+    if (chunks->open.begin == ORION_CHUNK_BEGIN_TIMED) chunks->open.begin = ORION_CHUNK_BEGIN_UNKNOWN;
+}
+
 /* -- Ends ------------------------------------------------------------------------------------------------------------ */
 
 void orion_chunks_forget(struct orion_stream_record *stream_record, bool context_lives)

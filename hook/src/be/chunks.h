@@ -101,8 +101,9 @@ void orion_chunks_behind_wait(struct orion_stream_record *stream_record, bool ex
 
 /* Called before and after a launch that is timed. orion_chunks_sample returns false if another launch of the stream
  * record is being timed, or if the ring is full. orion_chunks_sampled returns false if orion_chunks_drop or
- * orion_chunks_forget ran meanwhile, so that the sample is lost. */
+ * orion_chunks_forget ran meanwhile, so that the sample is lost. orion_chunks_not_sampled: the driver refused the launch. */
 bool orion_chunks_sample(struct orion_stream_record *stream_record, uint64_t identity);
 bool orion_chunks_sampled(struct orion_stream_record *stream_record);
+void orion_chunks_not_sampled(struct orion_stream_record *stream_record);
 
 #endif

@@ -228,29 +228,51 @@ bool orion_window_launching(struct orion_process *process, struct orion_stream_r
     return timed;
 }
 
-void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
-                           uint64_t launched_ns, uint32_t flags)
+/* While running ahead, a chunk is one share of the window or several; else an eighth of one. */
+static void close_long_chunk(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    bool timed = flags & ORION_ADMITTED_TIMED;
-    if (!orion_ledger_try_lock(gpu)) {
-        if (timed) atomic_store(&chunks->sampling, false); /* the sample is lost; while it was open, no chunk would end */
-        orion_ledger_subtract(gpu, expected_ns);
-        return;
-    }
-    orion_chunks_launched(process, stream_record, expected_ns, launched_ns, flags & ORION_ADMITTED_BESIDE_HP);
-    /* While running ahead, a chunk is one share of the window or several; else an eighth of one. */
-    uint64_t share = orion_window_share(gpu);
+    uint64_t open_ns = orion_be_stream_record(stream_record)->chunks.open_ns, share = orion_window_share(gpu);
     bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
                  atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
     uint64_t enough = !ahead ? share / CHUNKS_PER_WINDOW : orion_plan_exists(gpu) ? share : ORION_CHUNK_SHARES * share;
     if (enough < CHUNK_MIN_NS) enough = CHUNK_MIN_NS;
     /* A baseline's drain needs an event behind every stream record's last launch. */
     if (orion_policy_is_baseline(orion_gpu_policy(gpu))) enough = 0;
+    if (open_ns > 0 && open_ns >= enough) orion_chunks_close(process, stream_record);
+}
+
+/* While a sample is open, no chunk ends. So a sample must not stay open without the ledger, either. */
+static bool lock_after_launch(struct orion_stream_record *stream_record, bool timed)
+{
+    bool locked = orion_ledger_try_lock(stream_record->gpu);
+    if (!locked && timed) atomic_store(&orion_be_stream_record(stream_record)->chunks.sampling, false);
+    return locked;
+}
+
+void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                           uint64_t launched_ns, uint32_t flags)
+{
+    bool timed = flags & ORION_ADMITTED_TIMED;
+    if (!lock_after_launch(stream_record, timed)) {
+        orion_ledger_subtract(stream_record->gpu, expected_ns);
+        return;
+    }
+    orion_chunks_launched(process, stream_record, expected_ns, launched_ns, flags & ORION_ADMITTED_BESIDE_HP);
     bool ended = timed && orion_chunks_sampled(stream_record); /* the end of the sample also ends its chunk */
-    if (!ended && chunks->open_ns >= enough) orion_chunks_close(process, stream_record);
-    orion_ledger_unlock(gpu);
+    if (!ended) close_long_chunk(process, stream_record);
+    orion_ledger_unlock(stream_record->gpu);
+}
+
+void orion_window_failed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                         uint32_t flags)
+{
+    bool timed = flags & ORION_ADMITTED_TIMED;
+    orion_ledger_subtract(stream_record->gpu, expected_ns);
+    if (!timed || !lock_after_launch(stream_record, timed)) return;
+    orion_chunks_not_sampled(stream_record);
+    close_long_chunk(process, stream_record); /* other threads may have launched meanwhile */
+    orion_ledger_unlock(stream_record->gpu);
 }
 
 /* -- Completed work -------------------------------------------------------------------------------------------------- */

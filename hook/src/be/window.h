@@ -40,10 +40,12 @@ void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns); /* the lau
 
 /* Called before and after a launch for which orion_window_enter has returned true. orion_window_launching returns
  * whether the launch is timed; at most one launch of a stream is timed at once. launched_ns: a time shortly before the launch.
- * flags: those of orion_work. */
+ * flags: those of orion_work. failed: the driver refused the launch, so it takes no time, and its sample is worth nothing. */
 bool orion_window_launching(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t identity);
 void orion_window_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                            uint64_t launched_ns, uint32_t flags);
+void orion_window_failed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
+                         uint32_t flags);
 
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu); /* retires completed work */
 /* Called when the hook knows that all work of the stream record is complete. */

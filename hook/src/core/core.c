@@ -83,8 +83,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
         if (orion_marks_due(stream_record, graph)) orion_marks_launched(orion_the_process, stream_record, graph);
         return;
     }
-    /* A failed launch took no time, but a sample that it opened must still be closed. */
-    if (result != CUDA_SUCCESS && !(work->flags & ORION_ADMITTED_TIMED)) orion_window_leave(gpu, work->expected_ns);
+    if (result != CUDA_SUCCESS) orion_window_failed(orion_the_process, stream_record, work->expected_ns, work->flags);
     else orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->admitted_ns, work->flags);
 }
 
