@@ -4,6 +4,7 @@
 #define ORION_TEST_FAKE_DRIVER_H
 
 #include "core/joining.h"
+#include "core/lifetimes.h"
 #include "generated/driver.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -95,6 +96,7 @@ static inline struct orion_gpu *fake_gpu_of(CUdevice device, enum orion_role rol
     bool made, has_thread = false;
     struct orion_gpu *gpu = orion_gpu_make(process, device, has_thread, &made);
     atomic_store(&process->owner, orion_owner_by_device);
+    atomic_store(&process->thread_ended, orion_thread_stream_ended);
     atomic_store(&gpu->join, ORION_JOIN_UNMANAGED);
     atomic_store(&gpu->role, role);
     return gpu;

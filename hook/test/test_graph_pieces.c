@@ -87,6 +87,41 @@ static void streams_take_turns(void)
     end(exec);
 }
 
+static CUcontext primary;
+static CUevent awaited; /* by the hook's last wait for an event */
+
+static CUresult CUDAAPI note_wait(CUstream where, CUevent event, unsigned flags)
+{
+    awaited = event;
+    return cuStreamWaitEvent(where, event, flags);
+}
+
+static void *launch_in_own_stream(void *exec)
+{
+    MUST(cuCtxSetCurrent(primary));
+    CHECK(launch_in(exec, CU_STREAM_PER_THREAD) == 6);
+    return NULL;
+}
+
+/* The second thread gets the place of the first one, but another stream. */
+static void threads_take_turns(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CUresult (*CUDAAPI before)(CUstream, CUevent, unsigned) = orion_driver.cuStreamWaitEvent;
+    MUST(cuCtxGetCurrent(&primary));
+    orion_driver.cuStreamWaitEvent = note_wait;
+    log_count = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, launch_in_own_stream, exec) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(awaited == (i == 0 ? NULL : orion_graph_copy_of(process, exec)->event));
+    }
+    MUST(cuCtxSynchronize());
+    never_mixed(2);
+    orion_driver.cuStreamWaitEvent = before;
+    end(exec);
+}
+
 static void streams_that_take_turns_get_pieces(void)
 {
     CUstream both[2] = {stream};
@@ -270,6 +305,7 @@ int main(void)
     a_long_graph_runs_in_pieces();
     without_hp_the_programs_executable_runs();
     streams_take_turns();
+    threads_take_turns();
     streams_that_take_turns_get_pieces();
     streams_of_two_contexts_take_turns();
     graphs_that_cannot_be_copied_run_whole();

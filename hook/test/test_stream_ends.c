@@ -1,6 +1,8 @@
 /* A be stream may be destroyed while work is queued in it. The work goes on, so it counts as in flight until it is complete. */
 #include "check.h"
 
+#include <pthread.h>
+
 #include "be/state.h"
 #include "be/window.h"
 #include "core/core.h"
@@ -100,15 +102,18 @@ static struct orion_stream_record *record_of(uintptr_t i)
     return stream_record;
 }
 
+static struct orion_stream_record *launch_in(struct orion_stream_record *stream_record)
+{
+    atomic_fetch_add(&stream_record->begun, 1);
+    CHECK(orion_window_enter(process, stream_record, COST, UINT64_MAX));
+    atomic_fetch_add(&stream_record->returned, 1);
+    orion_window_launched(process, stream_record, COST, orion_now(), 0);
+    return stream_record;
+}
 static struct orion_stream_record *launch(uintptr_t stream, unsigned times)
 {
     struct orion_stream_record *stream_record = record_of(stream);
-    for (unsigned i = 0; i < times; i++) {
-        atomic_fetch_add(&stream_record->begun, 1);
-        CHECK(orion_window_enter(process, stream_record, COST, UINT64_MAX));
-        atomic_fetch_add(&stream_record->returned, 1);
-        orion_window_launched(process, stream_record, COST, orion_now(), 0);
-    }
+    for (unsigned i = 0; i < times; i++) launch_in(stream_record);
     return stream_record;
 }
 
@@ -305,6 +310,89 @@ static void records_run_out_for_as_long_as_the_work_runs(void)
     CHECK(!orion_stream_record_is_shared(process, record_of(many + 1)));
 }
 
+/* -- Threads --------------------------------------------------------------------------------------------------------- */
+
+static const struct orion_stream_name own = {CU_STREAM_PER_THREAD, false};
+static const void *place; /* of the thread-local words of the last thread */
+
+static void note_place(void)
+{
+    static _Thread_local char words;
+    place = &words;
+}
+
+static void *launch_in_own(void *unused)
+{
+    (void)unused;
+    note_place();
+    return launch_in(orion_stream_record_of(process, own));
+}
+static void *prove_own(void *unused)
+{
+    (void)unused;
+    note_place();
+    prove((struct orion_proof){.scope = ORION_PROOF_STREAM, .blocks = true, .stream = own});
+    return NULL;
+}
+
+/* Runs in a thread that ends, and whose place the next one gets. */
+static struct orion_stream_record *in_thread(void *(*run)(void *))
+{
+    static const void *first;
+    pthread_t thread;
+    void *stream_record;
+    CHECK(pthread_create(&thread, NULL, run, NULL) == 0 && pthread_join(thread, &stream_record) == 0);
+    if (first == NULL) first = place;
+    CHECK(place == first);
+    return stream_record;
+}
+
+static bool is_proven(const struct orion_stream_record *stream_record)
+{
+    return atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+}
+
+/* A new thread's default stream is not that of the ended thread, whose work goes on. */
+static void a_thread_ends_with_work_in_its_stream(void)
+{
+    struct orion_stream_record *ended = in_thread(launch_in_own);
+    uint32_t epoch = atomic_load(&process->stream_record_epoch);
+    in_thread(prove_own);
+    CHECK(!is_proven(ended) && in_flight() == COST && atomic_load(&ended->state) == ORION_STREAM_RECORD_ENDING);
+    CHECK(atomic_load(&process->stream_record_epoch) != epoch);
+    struct orion_stream_record *other = in_thread(launch_in_own);
+    CHECK(other != ended && in_flight() == 2 * COST);
+    prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    CHECK(in_flight() == 0 && is_free(ended) && is_proven(other));
+    CHECK(in_thread(launch_in_own) == ended); /* the first record that is free */
+    in_thread(prove_own);
+    now += ORION_SECOND;
+    orion_window_reap(process, gpu); /* by its expected time the work is complete */
+    CHECK(in_flight() == 0);
+    orion_window_reap(process, gpu);
+    CHECK(is_free(ended));
+}
+
+static void hp_stays_busy_when_a_thread_ends(void)
+{
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    struct orion_stream_record *ended = in_thread(launch_in_own);
+    in_thread(prove_own);
+    CHECK(!is_proven(ended));
+    CHECK(in_thread(launch_in_own) != ended);
+    prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    CHECK(is_free(ended));
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+}
+
+static void threads_that_end_leave_no_records(void)
+{
+    for (unsigned i = 0; i < 2 * ORION_STREAM_RECORDS; i++) {
+        CHECK(!orion_stream_record_is_shared(process, in_thread(launch_in_own)));
+        prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    }
+}
+
 int main(void)
 {
     gpu = fake_gpu(ORION_ROLE_BE);
@@ -327,6 +415,9 @@ int main(void)
     a_stream_that_is_captured_gets_no_event();
     work_that_is_stuck_is_forgotten();
     contexts_end();
+    a_thread_ends_with_work_in_its_stream();
+    hp_stays_busy_when_a_thread_ends();
+    threads_that_end_leave_no_records();
     a_stream_whose_work_may_be_held_is_destroyed_when_it_is_complete();
     only_some_streams_are_kept();
     kept_streams_end_with_their_context();

@@ -47,11 +47,12 @@ static void make_free(struct orion_stream_record *stream_record)
 
 /* -- Streams that are kept until their work is complete; guarded by the ledger --------------------------------------------- */
 
-static bool keep(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
+static bool keep(struct orion_process *process, struct orion_stream_record *stream_record, enum orion_stream_end end)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
-    if (captured || mine->chunks.count == 0 || gpu->client != 0 || orion_be(gpu)->kept_streams >= KEPT_MOST) return false;
+    if (end != ORION_STREAM_DESTROYED || mine->chunks.count == 0 || gpu->client != 0 || orion_be(gpu)->kept_streams >= KEPT_MOST)
+        return false;
     /* The driver refuses the handles of a green context that ends. */
     if (stream_record->green != NULL || !orion_stream_record_has_handle(process, stream_record)) return false;
     if (!orion_valve_may_hold(gpu)) return false;
@@ -80,13 +81,14 @@ static void end_kept(struct orion_stream_record *stream_record, bool context_liv
 void orion_ends_free(struct orion_stream_record *stream_record)
 {
     if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_ENDING) return;
-    if (orion_be_stream_record(stream_record)->chunks.count > 0) return;
+    const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (chunks->count > 0 || chunks->open_ns > 0) return;
     orion_chunks_forget(stream_record, true);
     end_kept(stream_record, true);
     make_free(stream_record);
 }
 
-bool orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, bool captured)
+bool orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, enum orion_stream_end end)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
@@ -97,11 +99,12 @@ bool orion_ends_stream(struct orion_process *process, struct orion_stream_record
         return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (!drained && !captured) orion_chunks_close_last(process, stream_record);
+    if (!drained && end == ORION_STREAM_DESTROYED) orion_chunks_close_last(process, stream_record);
     orion_chunks_reap(process, stream_record);
-    if (drained || chunks->open_ns > 0) count_as_complete(stream_record); /* no event is behind all of the work */
+    bool lacks_event = chunks->open_ns > 0 && end != ORION_STREAM_OF_ENDED_THREAD; /* no event is behind all of the work */
+    if (drained || lacks_event) count_as_complete(stream_record);
     orion_partition_forget(stream_record, true);
-    bool kept = keep(process, stream_record, captured);
+    bool kept = keep(process, stream_record, end);
     atomic_store(&stream_record->state, ORION_STREAM_RECORD_ENDING);
     orion_ends_free(stream_record);
     bool looks = orion_now() > orion_be(gpu)->looked_ns + LOOK_NS;

@@ -18,9 +18,13 @@ struct orion_gpu;
 struct orion_process;
 struct orion_stream_record;
 
-/* Called before the stream record's stream is destroyed. `captured`: it is being captured, so an event in it proves nothing.
- * True: the hook keeps the stream, and destroys it later. */
-bool orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, bool captured);
+/* CAPTURED: the stream is being captured, so an event in it proves nothing. OF_ENDED_THREAD: a thread's own stream, which no call can
+ * name any more. Its work without an event stays in flight until it is proven, or complete by its expected time (window.c). */
+enum orion_stream_end { ORION_STREAM_DESTROYED, ORION_STREAM_CAPTURED, ORION_STREAM_OF_ENDED_THREAD };
+
+/* Called before the stream record's stream is destroyed, or once its thread has ended. True: the hook keeps the stream, and destroys
+ * it later. */
+bool orion_ends_stream(struct orion_process *process, struct orion_stream_record *stream_record, enum orion_stream_end end);
 
 /* Frees the record of a destroyed stream if its work is complete. The caller holds the ledger and is in relaxed capture mode. */
 void orion_ends_free(struct orion_stream_record *stream_record);

@@ -27,6 +27,7 @@ struct orion_gpu *orion_gpu_of(CUdevice device)
     bool made, joins = !orion_process_has_scheduler(process);
     orion_owner *none = NULL;
     atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);
+    atomic_store(&process->thread_ended, orion_thread_stream_ended);
     gpu = orion_gpu_make(process, device, joins, &made);
     if (!made) return gpu;
     if (joins) {

@@ -193,15 +193,14 @@ static void end_stream_record(struct orion_process *process, struct orion_stream
 }
 
 /* True: the hook keeps the stream. */
-static bool end_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+static bool end_stream(struct orion_process *process, struct orion_stream_record *stream_record, enum orion_stream_end end)
 {
-    bool captured = orion_capture_records(process, stream_record->stream);
     if (atomic_load(&stream_record->gpu->role) != ORION_ROLE_BE) {
         end_stream_record(process, stream_record);
         return false;
     }
     orion_event_word_end(process, stream_record);
-    bool kept = orion_ends_stream(process, stream_record, captured);
+    bool kept = orion_ends_stream(process, stream_record, end);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     return kept;
 }
@@ -232,9 +231,15 @@ static bool end_records_of(struct orion_process *process, CUstream stream)
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
-        kept |= end_destroyed(process, stream_record);
+        bool captured = orion_capture_records(process, stream_record->stream);
+        kept |= end_stream(process, stream_record, captured ? ORION_STREAM_CAPTURED : ORION_STREAM_DESTROYED);
     }
     return kept;
+}
+
+void orion_thread_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    end_stream(process, stream_record, ORION_STREAM_OF_ENDED_THREAD);
 }
 
 /* The capture ends last: until then the records' ends see that the stream is being captured. */

@@ -5,6 +5,9 @@
 #include <cuda.h>
 #include <stdbool.h>
 
+struct orion_process;
+struct orion_stream_record;
+
 /* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate, and cuMemCreate, which needs no context */
 void orion_context_creating(CUdevice device);
 void orion_context_ending(CUcontext context); /* before cuCtxDestroy */
@@ -22,5 +25,8 @@ bool orion_stream_ending(CUstream stream);
 void orion_module_ending(void);  /* before a module is unloaded */
 void orion_library_ending(void); /* before a library is unloaded */
 void orion_process_ending(void); /* at exit, before the driver's own handlers */
+
+/* Once a new thread has the place of one that has ended: the orion_stream_ended function (process.h). */
+void orion_thread_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record);
 
 #endif

@@ -15,9 +15,14 @@
 #include "process/gpu.h"
 #include "process/unknown.h"
 
+struct orion_stream_record;
+
 /* Returns the GPU of the client that owns the stream; NULL: no client owns it, or the GPU has no role. An upper layer
  * provides the function. */
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
+
+/* Ends the record of the default stream of a thread that has ended. An upper layer provides the function. */
+typedef void orion_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record);
 
 /* What a thread of the program does before its next launch. Threads of the hook ask for it, because a thread of the program has
  * the program's descriptors, or because the launch must wait. */
@@ -28,14 +33,15 @@ enum orion_errand {
 };
 
 struct orion_process {
-    _Atomic uint32_t started;               /* 0: not started, as in a forked child; 1: being started; 2: started */
-    _Atomic uint32_t managed;               /* number of GPUs with a role; if 0, every call passes at once */
-    _Atomic uint32_t joining;               /* number of GPUs whose first join has not yet succeeded or failed */
-    _Atomic uint32_t scheduler;             /* generation of the running scheduler of threads; 0: none runs */
-    orion_owner *_Atomic owner;             /* set before the first GPU has a role */
-    _Atomic uint32_t stream_record_epoch;   /* grows when a stream or context ends: makes cached stream records invalid */
-    _Atomic uint32_t gpu_count, gpu_making; /* entries in `gpus`; a lock around making one */
-    _Atomic uint32_t sees_exit;             /* 1: the handler at exit is registered */
+    _Atomic uint32_t started;                 /* 0: not started, as in a forked child; 1: being started; 2: started */
+    _Atomic uint32_t managed;                 /* number of GPUs with a role; if 0, every call passes at once */
+    _Atomic uint32_t joining;                 /* number of GPUs whose first join has not yet succeeded or failed */
+    _Atomic uint32_t scheduler;               /* generation of the running scheduler of threads; 0: none runs */
+    orion_owner *_Atomic owner;               /* set before the first GPU has a role */
+    orion_stream_ended *_Atomic thread_ended; /* as `owner` */
+    _Atomic uint32_t stream_record_epoch;     /* grows when a stream or context ends: makes cached stream records invalid */
+    _Atomic uint32_t gpu_count, gpu_making;   /* entries in `gpus`; a lock around making one */
+    _Atomic uint32_t sees_exit;               /* 1: the handler at exit is registered */
 
     /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of
      * drain threads that use a context now. */

@@ -22,6 +22,10 @@ struct remembered {
 };
 static _Thread_local struct remembered remembered_stream_records[REMEMBERED];
 
+/* 0: the thread has not used its own default stream yet. A number is never given twice. The address of this word is: a new thread
+ * gets that of an ended one. */
+static _Thread_local uint64_t thread_number;
+
 static struct remembered *remembered_of(CUstream handle)
 {
     uintptr_t bits = (uintptr_t)handle;
@@ -37,8 +41,8 @@ static bool is_per_thread(struct orion_stream_name stream)
 static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
 {
     if (!is_default(stream.handle)) return (uint64_t)(uintptr_t)stream.handle;
-    uint64_t thread = is_per_thread(stream) ? (uint64_t)(uintptr_t)remembered_stream_records : 0;
-    return (orion_mix((uint64_t)(uintptr_t)context + thread * 3) << 1) | 1; /* odd, so it differs from every handle */
+    uint64_t thread = is_per_thread(stream) ? orion_mix(thread_number) : 0;
+    return (orion_mix((uint64_t)(uintptr_t)context + thread) << 1) | 1; /* odd, so it differs from every handle */
 }
 
 CUcontext orion_primary_of(CUdevice device)
@@ -106,6 +110,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->begun_before = begun;
     stream_record->key = key;
     stream_record->stream = stream;
+    stream_record->thread = is_per_thread(stream) ? &thread_number : NULL;
     stream_record->context = place->context;
     /* An overflow record belongs to several streams, which no wait for a green context includes. */
     stream_record->green = orion_stream_record_is_shared(process, stream_record) ? NULL : place->green;
@@ -190,6 +195,20 @@ static struct orion_stream_record *new_stream_record(struct orion_process *proce
     return stream_record;
 }
 
+/* A record with this thread's address is of a thread that has ended. */
+static void number_thread(struct orion_process *process)
+{
+    static _Atomic uint64_t numbers;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    orion_stream_ended *ended = atomic_load(&process->thread_ended);
+    thread_number = atomic_fetch_add(&numbers, 1) + 1;
+    for (uint32_t i = ORION_GPUS; i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (settled_state(stream_record) == ORION_STREAM_RECORD_READY && stream_record->thread == &thread_number)
+            ended(process, stream_record);
+    }
+}
+
 /* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. Not
  * inlined: the launch path would save registers for it. */
 static __attribute__((noinline, cold)) struct orion_stream_record *stream_record_slowly(struct orion_process *process,
@@ -198,6 +217,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
 {
     struct orion_place place;
     bool by_client = orion_process_has_scheduler(process);
+    if (is_per_thread(stream) && thread_number == 0) number_thread(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
     if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
     uint64_t key = key_of(stream, context);

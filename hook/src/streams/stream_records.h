@@ -8,9 +8,10 @@
  * The counters only grow, even when another stream gets the stream record. So an old event that was recorded on the
  * earlier stream proves nothing about the new stream's work.
  *
- * The key of a stream record is the stream's handle; for a default stream, its context or its thread. Look-ups need no
- * lock. When the table is full, further streams of a GPU share one overflow stream record, and only a synchronisation
- * of the whole context proves its work. */
+ * The key of a stream record is the stream's handle; for a default stream, its context and, if it is a thread's own, the
+ * thread. No call announces the end of a thread, so its record ends once a new thread has its place in memory. Look-ups need no
+ * lock. When the table is full, further streams of a GPU share one overflow stream record, and only a synchronisation of the whole
+ * context proves its work. */
 #ifndef ORION_STREAM_RECORDS_H
 #define ORION_STREAM_RECORDS_H
 
@@ -43,6 +44,7 @@ struct orion_stream_record {
     CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
+    const void *thread;                                   /* of a thread's own stream: where the thread is; else NULL */
     _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
     uint64_t begun_before;                                /* `begun` at the time when a client got the record */
     _Atomic(CUevent) last;                                /* completes after the last work of a destroyed stream */

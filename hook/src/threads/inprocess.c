@@ -10,6 +10,7 @@
 
 #include "be/ends.h"
 #include "core/joining.h"
+#include "core/lifetimes.h"
 #include "generated/driver.h"
 #include "process/process.h"
 #include "streams/outcome.h"
@@ -149,6 +150,7 @@ static int start(struct orion_process *process, int clients, int hp)
     uint32_t generation = (uint32_t)getpid() << 8 | (++scheduler->starts & 0xff);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     atomic_store(&process->owner, orion_owner_by_client);
+    atomic_store(&process->thread_ended, orion_thread_stream_ended);
     atomic_store_explicit(&process->scheduler, generation != 0 ? generation : 1, memory_order_release);
     orion_log(ORION_LOG_INFO, "scheduler of %d clients started; client %d is hp", clients, hp);
     return 0;
