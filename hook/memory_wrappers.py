@@ -30,9 +30,11 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
     ]
 
 
-def _makes_node(function: Function, _: Declaration, condition: str) -> list[str]:
+def _makes_node(function: Function, declaration: Declaration, condition: str) -> list[str]:
     condition = "result == CUDA_SUCCESS" + ("" if condition == "true" else f" && {condition}")
-    return calling(function, [f"if ({condition}) orion_graph_memory_begins();"])
+    parameters = declaration.options.get("parameters")
+    event = on_success(f"orion_event_in_node({parameters})") if parameters else []
+    return calling(function, [f"if ({condition}) orion_graph_memory_begins();", *event])
 
 
 _OF_POOLS = {

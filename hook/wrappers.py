@@ -112,9 +112,10 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
     if kind != "record":
         known = "record(event), await(event) or uploads(executable)"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use {known}")
+    external = f", .external = {declaration.options['external']}" if "external" in declaration.options else ""
     return [
         *before,
-        f"struct orion_recording recording = {{.event = {event}, .stream = {stream}}};",
+        f"struct orion_recording recording = {{.event = {event}, .stream = {stream}{external}}};",
         "orion_work_begin(&work);",
         "orion_event_recording(&recording);",
         *calling(function, ["orion_event_recorded(&recording, result);", "orion_work_end(&work, result);"]),
@@ -196,6 +197,8 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"if (orion_stream_ending({handle})) return CUDA_SUCCESS;"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
+        "records_event": ([f"orion_event_in_graph({handle});"], []),
+        "sets_parameters": ([], on_success(f"orion_event_in_node({handle})")),
         "ends_module": (["orion_module_ending();"], []),
         "ends_library": (["orion_library_ending();"], []),
         "makes_graph": (

@@ -54,6 +54,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_S
 struct orion_recording {
     CUevent event;
     struct orion_stream_name stream;
+    bool external; /* in a capture, it becomes a node of the graph */
     struct orion_stream_record *stream_record;
     uint64_t returned;
     uint32_t number; /* see be/event_words.h */
@@ -62,6 +63,8 @@ void orion_event_recording(struct orion_recording *recording);                 /
 void orion_event_recorded(struct orion_recording *recording, CUresult result); /* after the driver's call */
 void orion_event_awaited(CUevent event, struct orion_stream_name stream);      /* before the driver's cuStreamWaitEvent */
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */
+void orion_event_in_graph(CUevent event);                                      /* a node of a graph records the event */
+void orion_event_in_node(const CUgraphNodeParams *parameters);                 /* perhaps of such a node */
 
 /* -- Look-ups. ------------------------------------------------------------------------------------------------------ */
 /* Called when the program looks up a function of the driver, or a version of it, that the hook does not know. */

@@ -8,6 +8,7 @@
 #define GIVEN_UP 1u
 #define COUNT_BITS 48u
 #define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
+#define IN_GRAPH UINT64_MAX /* a word that no recording has */
 
 static struct orion_recording_entry *find(struct orion_recordings *recordings, uint64_t event, bool claim)
 {
@@ -28,11 +29,24 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
     return free_entry;
 }
 
+/* 0: a wait on the event proves nothing. */
+static uint64_t word_of(const struct orion_recording_entry *entry)
+{
+    uint64_t word = entry != NULL ? atomic_load_explicit(&entry->word, memory_order_seq_cst) : 0;
+    return word != IN_GRAPH ? word : 0;
+}
+
+void orion_recordings_in_graph(struct orion_recordings *recordings, CUevent event)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
+    if (entry != NULL) atomic_store_explicit(&entry->word, IN_GRAPH, memory_order_seq_cst);
+}
+
 void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
                           uint32_t number)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
-    if (entry == NULL) return;
+    if (entry == NULL || atomic_load(&entry->word) == IN_GRAPH) return;
     uint64_t word = ((uint64_t)(stream_record_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
     atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)stream_record_index << 32 | number : 0, memory_order_relaxed);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
@@ -41,8 +55,7 @@ void orion_recordings_set(struct orion_recordings *recordings, CUevent event, ui
 bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint64_t *returned)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
-    if (entry == NULL) return false;
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_seq_cst);
+    uint64_t word = word_of(entry);
     if (word == 0) return false;
     *stream_record_index = (uint32_t)(word >> COUNT_BITS) - 1;
     *returned = word & COUNT_MASK;
@@ -52,7 +65,7 @@ bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, ui
 bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
-    uint64_t word = entry != NULL ? atomic_load_explicit(&entry->word, memory_order_seq_cst) : 0;
+    uint64_t word = word_of(entry);
     if (word == 0) return false;
     uint64_t behind = atomic_load_explicit(&entry->behind, memory_order_relaxed);
     *number = (uint32_t)behind;
@@ -61,6 +74,12 @@ bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event,
 }
 
 void orion_recordings_forget(struct orion_recordings *recordings, CUevent event)
+{
+    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
+    if (word_of(entry) != 0) atomic_store_explicit(&entry->word, 0, memory_order_seq_cst);
+}
+
+void orion_recordings_end(struct orion_recordings *recordings, CUevent event)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
     if (entry == NULL) return;

@@ -33,6 +33,11 @@ bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, ui
 
 /* The stream record of an event, and the number. *number is 0 if there is none. */
 bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number);
-void orion_recordings_forget(struct orion_recordings *recordings, CUevent event);
+void orion_recordings_forget(struct orion_recordings *recordings, CUevent event); /* before it is recorded again */
+void orion_recordings_end(struct orion_recordings *recordings, CUevent event);    /* before it is destroyed */
+
+/* A node of a graph may record the event from now on, in any stream and without a call that names it. So a wait on the event proves
+ * nothing until it is destroyed. */
+void orion_recordings_in_graph(struct orion_recordings *recordings, CUevent event);
 
 #endif
