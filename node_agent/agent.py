@@ -11,7 +11,7 @@ from orion.node_agent.advertising.claims import Claims
 from orion.node_agent.clients.counters import Counters
 from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.gpus.keeper import HealthKeeper
 from orion.node_agent.gpus.simulated import SimulatedGpus
@@ -71,10 +71,10 @@ class Agent:
         self.modes = Modes(self)
         self.advertising.mode_of = self.modes.mode
         self.looking = Looking(self.gpus, self.save_all)
-        self._memory_thread = AskingThread("memory")
-        self.driver_memory = DriverMemory(source, self.gpus, self._memory_thread)
+        self._memory_threads = AskingThreads("memory")
+        self.driver_memory = DriverMemory(source, self.gpus, self._memory_threads)
         memory = _host_memory(settings, source)
-        self.parking = Parking(source, self.gpus, self._memory_thread, settings, self._saved.save_some, memory)
+        self.parking = Parking(source, self.gpus, self._memory_threads, settings, self._saved.save_some, memory)
         self.slots = SlotOperations(self._saved, root, self.parking)
         self.rules = Rules(self, settings.resource_config)
         self._loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class Agent:
         """Close everything; clients continue."""
         self.save_all()
         self.usage.close()
-        self._memory_thread.close()
+        self._memory_threads.close()
         self.source.close()
         self.slots.stop()
         for gpu in self.gpus.values():

@@ -1,4 +1,4 @@
-"""A thread for calls into a driver. A driver that hangs blocks this thread, not the event loop or the exit.
+"""Threads for calls into a driver. A driver that hangs blocks its thread, not the event loop or the exit.
 
 The module does not use the pool of concurrent.futures: Python joins the pool's threads at exit, so a hanging driver
 would block the exit.
@@ -46,3 +46,26 @@ class AskingThread:
     def _answer(self) -> None:
         while (question := self._questions.get()) is not None:
             question()
+
+
+class AskingThreads:
+    """One thread for each GPU: a call about one GPU that hangs delays no call about another.
+
+    Args:
+        name: the threads' name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._threads: dict[str, AskingThread] = {}
+
+    def of(self, uuid: str) -> AskingThread:
+        """Return the thread for calls about a GPU."""
+        if uuid not in self._threads:
+            self._threads[uuid] = AskingThread(self._name)
+        return self._threads[uuid]
+
+    def close(self) -> None:
+        """End the threads after the queued calls; does not wait."""
+        for thread in self._threads.values():
+            thread.close()

@@ -1,9 +1,12 @@
-"""Asks the driver what is free on GPUs and what their processes hold, in a thread of its own, and never waits long."""
+"""Asks the driver what is free on GPUs and what their processes hold, and never waits long.
+
+Each GPU has a thread of its own: where the driver hangs for one GPU, it still answers about the others.
+"""
 
 import asyncio
 from collections.abc import Collection, Mapping
 
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.present import Listed
@@ -17,39 +20,49 @@ class Asking:
 
     Args:
         source: queries the GPUs.
-        thread: asks the driver.
+        threads: ask the driver.
     """
 
-    def __init__(self, source: GpuSource, thread: AskingThread) -> None:
-        self._source, self._thread = source, thread
-        self.listed: Listed = {}
-        """ As of the last answer about each GPU. """
+    def __init__(self, source: GpuSource, threads: AskingThreads) -> None:
+        self._source, self._threads = source, threads
+        self._listed: dict[str, Mapping[int, int | None]] = {}
         self._asked: dict[str, float] = {}
         self._answered: dict[str, float] = {}
         """ When the driver was last asked about each GPU, and when it was asked before its last answer. """
-        self._answer: asyncio.Future[None] | None = None
+        self._answers: dict[str, asyncio.Future[None]] = {}
+        """ The answer to the last question about each GPU. """
+
+    @property
+    def listed(self) -> Listed:
+        """What the processes hold, as of the last answer about each GPU."""
+        return self._listed
 
     async def ask(self, now: float, gpus: Collection[tuple[Gpu, GpuRoom]], moving: Collection[str]) -> None:
         """Ask what is free on GPUs, and on those where it matters what each process holds (`moving`), that too."""
-        self._asked |= {gpu.uuid: now for gpu, _ in gpus}
-        if self._answer is None or self._answer.done():
-            self._answer = asyncio.wrap_future(self._thread.submit(self._answers, list(gpus), set(moving), now))
-        await asyncio.wait([self._answer], timeout=_ANSWER_SECONDS)
-
-    def _answers(self, gpus: Collection[tuple[Gpu, GpuRoom]], moving: set[str], now: float) -> None:
-        """Run in the asking thread."""
-        listed: dict[str, Mapping[int, int | None]] = dict(self.listed)
+        asked = []
         for gpu, room in gpus:
-            before = found = None
-            if gpu.uuid in moving:
-                before, found = self._source.memory_free_bytes(gpu), self._source.memory_of_processes(gpu)
-            # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
-            free = self._source.memory_free_bytes(gpu)
-            listed.pop(gpu.uuid, None)
-            if found is not None:
-                listed[gpu.uuid] = found
-            room.answered(free, found, now, before)
-        self.listed, self._answered = listed, self._answered | {gpu.uuid: now for gpu, _ in gpus}
+            uuid = gpu.uuid
+            self._asked[uuid] = now
+            if uuid not in self._answers or self._answers[uuid].done():
+                answer = self._threads.of(uuid).submit(self._answer, gpu, room, uuid in moving, now)
+                self._answers[uuid] = asyncio.wrap_future(answer)
+                asked.append(self._answers[uuid])
+        # An answer that is late already is not waited for beside others, which would have to wait with it.
+        await asyncio.wait(asked or [self._answers[gpu.uuid] for gpu, _ in gpus], timeout=_ANSWER_SECONDS)
+
+    def _answer(self, gpu: Gpu, room: GpuRoom, is_moving: bool, now: float) -> None:
+        """Run in the GPU's thread."""
+        before = found = None
+        if is_moving:
+            before, found = self._source.memory_free_bytes(gpu), self._source.memory_of_processes(gpu)
+        # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
+        free = self._source.memory_free_bytes(gpu)
+        room.answered(free, found, now, before)
+        if found is None:
+            self._listed.pop(gpu.uuid, None)
+        else:
+            self._listed[gpu.uuid] = found
+        self._answered[gpu.uuid] = now
 
     def answered(self, uuids: Collection[str]) -> float:
         """Return when the driver was asked before its last answers about these GPUs, in seconds: the earliest time."""

@@ -1,6 +1,6 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
-The driver is asked what is free in a thread of its own, once a second, and often while hp waits, or somebody moves
+The driver is asked what is free in threads of their own, once a second, and often while hp waits, or somebody moves
 beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a client says something new or
 whose time has come, and those that share a tenant with them. Every five seconds one looks at all GPUs. A tenant comes
 back only when the room was seen to be free just before: a driver that finds no room for it loses the program. While no
@@ -16,7 +16,7 @@ from typing import Protocol
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import GpuSource
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.parking import noting, showing, telling
@@ -59,7 +59,7 @@ class Parking:
     Args:
         source: finds and queries the GPUs.
         gpus: by UUID; more may come later.
-        thread: asks the driver.
+        threads: ask the driver, one for each GPU.
         settings: the agent's.
         save: writes the state file after a change of these GPUs.
         memory: the host's; None: nobody looks at it.
@@ -69,13 +69,13 @@ class Parking:
         self,
         source: GpuSource,
         gpus: Mapping[str, _Shares],
-        thread: AskingThread,
+        threads: AskingThreads,
         settings: AgentSettings,
         save: Callable[[Iterable[str]], None],
         memory: HostMemory | None = None,
     ) -> None:
         self._gpus, self._settings, self._save = gpus, settings, save
-        self._asking = Asking(source, thread)
+        self._asking = Asking(source, threads)
         self.tenants = Tenants()
         self._cards: dict[str, GpuRoom] = {}
         self._host = HostRoom(memory)

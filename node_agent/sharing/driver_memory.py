@@ -1,10 +1,10 @@
 """Asks the driver what each process holds of each GPU's memory, for the credits of the slots (`clients/credit.py`).
 
-The driver is asked in a thread of its own, once a second where a slot has a limit or may be parked, and ten times a
+The driver is asked in a thread for each GPU, once a second where a slot has a limit or may be parked, and ten times a
 second while a client is young: it makes its contexts and loads its code, hundreds of MiB that its hook does not count.
 Others of its slot must not spend them, and the client needs room for them when it comes back. Elsewhere people only
 look at the answers, so the driver is asked seldom: an answer takes locks of the driver, for which programs may wait.
-If answers take much time, the agent asks less often.
+If answers about a GPU take much time, the agent asks about it less often.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections.abc import Mapping
 
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
@@ -22,9 +22,14 @@ _LOOK_AT_YOUNG_SECONDS = 0.1
 _SELDOM_SECONDS = 10.0
 """ Between two looks at a GPU on which no slot has a limit or may be parked. """
 _LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
-""" The maximum part of a CPU core that the questions may use, and of the time that they may take. """
+""" The maximum part of a CPU core that all questions may use, and of the time that those about one GPU may take. """
 _YOUNG_MORE = 4.0
 """ So many times as much while a client is young. """
+_ANSWER_SECONDS = 0.2
+""" A driver that takes longer is not waited for. """
+
+_Held = dict[int, int | None] | None
+""" What each process holds, by its id; None: the driver does not say. """
 
 
 class DriverMemory:
@@ -33,15 +38,18 @@ class DriverMemory:
     Args:
         source: finds and queries the GPUs.
         gpus: by UUID; more may come later.
-        thread: asks the driver.
+        threads: ask the driver, one for each GPU.
     """
 
-    def __init__(self, source: GpuSource, gpus: Mapping[str, ServedGpu], thread: AskingThread) -> None:
+    def __init__(self, source: GpuSource, gpus: Mapping[str, ServedGpu], threads: AskingThreads) -> None:
         self._source, self._gpus = source, gpus
-        self._pause_seconds = 0.0
+        self._pauses: dict[str, float] = {}
+        """ How long not to ask about each GPU after a question, in seconds. """
         self._asked: dict[str, float] = {}
         """ When each GPU was asked about last, by UUID; monotonic seconds. """
-        self._thread = thread
+        self._open: dict[str, tuple[ServedGpu, asyncio.Future[_Held]]] = {}
+        """ The questions to which nobody has taken the answer yet. """
+        self._threads = threads
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -62,8 +70,7 @@ class DriverMemory:
         while True:
             self._woken.clear()
             young = any(served.joining.credit.has_young for served in self._gpus.values())
-            shortest, part = (_LOOK_AT_YOUNG_SECONDS, _YOUNG_MORE) if young else (_LOOK_SECONDS, 1.0)
-            left = began + max(shortest, self._pause_seconds / part) - time.monotonic()
+            left = began + (_LOOK_AT_YOUNG_SECONDS if young else _LOOK_SECONDS) - time.monotonic()
             if left <= 0:
                 return
             with contextlib.suppress(TimeoutError):
@@ -71,27 +78,38 @@ class DriverMemory:
                     await self._woken.wait()
 
     async def look(self) -> None:
-        """Ask once about each GPU for which it is time. A driver that hangs blocks only this call."""
-        asked = [served for uuid, served in self._gpus.items() if self._is_due(uuid, served)]
-        if not asked:
-            return
-        self._asked |= {served.shared_gpu.gpu.uuid: time.monotonic() for served in asked}
-        for served in asked:
-            served.joining.credit.asks()
-        gpus = [served.shared_gpu.gpu for served in asked]
-        answers = await asyncio.wrap_future(self._thread.submit(self._ask, gpus))
-        for served, answer in zip(asked, answers, strict=True):
-            if self._gpus.get(served.shared_gpu.gpu.uuid) is served:
-                served.joining.credit.answered(answer)
+        """Ask once about each GPU for which it is time. A GPU about which the driver hangs delays no other."""
+        self._take_answers()
+        asked = [self._ask(uuid, served) for uuid, served in self._gpus.items() if self._is_due(uuid, served)]
+        if asked:
+            await asyncio.wait(asked, timeout=_ANSWER_SECONDS)
+            self._take_answers()
 
     def _is_due(self, uuid: str, served: ServedGpu) -> bool:
         credit = served.joining.credit
-        seldom = time.monotonic() - self._asked.get(uuid, float("-inf")) >= _SELDOM_SECONDS
-        return credit.has_clients and (credit.needs_driver or seldom)
+        if uuid in self._open or not credit.has_clients:
+            return False
+        pause = self._pauses.get(uuid, 0.0) / (_YOUNG_MORE if credit.has_young else 1.0)
+        least = 0.0 if credit.needs_driver else _SELDOM_SECONDS
+        return time.monotonic() - self._asked.get(uuid, float("-inf")) >= max(pause, least)
 
-    def _ask(self, gpus: list[Gpu]) -> list[dict[int, int | None] | None]:
+    def _ask(self, uuid: str, served: ServedGpu) -> asyncio.Future[_Held]:
+        self._asked[uuid] = time.monotonic()
+        served.joining.credit.asks()
+        answer = asyncio.wrap_future(self._threads.of(uuid).submit(self._held, served.shared_gpu.gpu))
+        self._open[uuid] = served, answer
+        return answer
+
+    def _take_answers(self) -> None:
+        for uuid in [uuid for uuid, (_, answer) in self._open.items() if answer.done()]:
+            served, answer = self._open.pop(uuid)
+            if self._gpus.get(uuid) is served:
+                served.joining.credit.answered(answer.result())
+
+    def _held(self, gpu: Gpu) -> _Held:
+        """Run in the GPU's thread."""
         before, began = time.thread_time(), time.monotonic()
-        answers = [self._source.memory_of_processes(gpu) for gpu in gpus]
+        answer = self._source.memory_of_processes(gpu)
         used, took = time.thread_time() - before, time.monotonic() - began
-        self._pause_seconds = max(used / _LOOKING_MAX, took / _WAITING_MAX)
-        return answers
+        self._pauses[gpu.uuid] = max(used * len(self._gpus) / _LOOKING_MAX, took / _WAITING_MAX)
+        return answer

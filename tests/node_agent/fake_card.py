@@ -24,10 +24,10 @@ SOURCE = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-int orion_sim_gpu_count(void) { return 1; }
+int orion_sim_gpu_count(void) { return GPUS; }
 int orion_sim_gpu_uuid(int i, char *u) {
-    (void)i;
     __builtin_strcpy(u, "GPU-00000000-0000-4000-8000-000000000000");
+    u[39] = (char)(u[39] + i);
     return 0;
 }
 const char *orion_sim_gpu_name(int i) { (void)i; return "A fake"; }
@@ -37,20 +37,23 @@ static long read_books(uint64_t *words, size_t size) {
     if (file >= 0) close(file);
     return got / 8;
 }
+static void wait_while_there_is(const char *ending) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s.%s", getenv("ORION_TEST_BOOKS"), ending);
+    while (access(path, F_OK) == 0) usleep(1000);
+}
 int orion_sim_gpu_memory(int i, uint64_t *total, uint64_t *used) {
-    (void)i;
     *total = UINT64_C(8) << 30;
     *used = 0;
-    read_books(used, 8);
+    if (i == 0) read_books(used, 8);
+    else wait_while_there_is("hang");
     return 0;
 }
 int orion_sim_gpu_processes(int i, uint32_t *p, uint64_t *m, int n) {
     uint64_t words[65] = {0};
-    char silence[4096];
-    snprintf(silence, sizeof silence, "%s.silent", getenv("ORION_TEST_BOOKS"));
-    while (access(silence, F_OK) == 0) usleep(1000);
+    wait_while_there_is(i == 0 ? "silent" : "hang");
     int count = 0;
-    (void)i;
+    if (i > 0) return 0;
     for (long at = 1, have = read_books(words, sizeof words); at + 1 < have && count < n; at += 2, count++) {
         p[count] = (uint32_t)words[at];
         if (m) m[count] = words[at + 1];
@@ -64,8 +67,9 @@ class Card:
     """The books of the fake GPU: the driver, as far as the agent can see it."""
 
     def __init__(self, folder: Path) -> None:
-        self.file, self.silence = folder / "books", folder / "books.silent"
-        """ While the second file exists, the driver does not say what processes hold. """
+        self.file, self.silence, self.hang = (folder / name for name in ("books", "books.silent", "books.hang"))
+        """ While the second file exists, the driver does not say what processes hold; while the third one does, it says
+        nothing about the other GPUs. """
         self.lock = threading.Lock()
         self.held: dict[object, int] = {}
         self.listed: dict[int, int] = {}
@@ -75,10 +79,11 @@ class Card:
         self._write()
 
     @staticmethod
-    def library(folder: Path) -> Path:
+    def library(folder: Path, gpus: int = 1) -> Path:
+        """Return the driver of the fake GPU, and of more GPUs on which nothing is."""
         (folder / "card.c").write_text(SOURCE)
         library = folder / "libcuda.so.1"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, folder / "card.c"], check=True)
+        subprocess.run(["gcc", "-shared", "-fPIC", f"-DGPUS={gpus}", "-o", library, folder / "card.c"], check=True)
         return library
 
     def hold(self, who: object, mib: int) -> bool:

@@ -2,17 +2,20 @@
 
 import asyncio
 import contextlib
+import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from orion.node_agent.clients.credit import Credit
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.sharing import driver_memory
 from orion.node_agent.sharing.driver_memory import DriverMemory
 from orion.node_agent.slots.memory_sharing import MemorySharing
+from tests.waiting import DEADLINE
 
 GPU = "GPU-1"
 
@@ -28,20 +31,30 @@ class Source:
         return {}
 
 
+def gpu(uuid: str) -> tuple[Any, Any]:
+    """Return the credit of a GPU, and the GPU."""
+    answers: list[object] = []
+    credit = SimpleNamespace(
+        has_clients=True,
+        needs_driver=True,
+        has_young=False,
+        asks=lambda: None,
+        answered=answers.append,
+        answers=answers,
+    )
+    shared_gpu = SimpleNamespace(gpu=SimpleNamespace(uuid=uuid))
+    return credit, SimpleNamespace(shared_gpu=shared_gpu, joining=SimpleNamespace(credit=credit))
+
+
 def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_memory, "_LOOK_SECONDS", 1e6)
     monkeypatch.setattr(driver_memory, "_LOOK_AT_YOUNG_SECONDS", 0.001)
     monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1.0)
-    credit = SimpleNamespace(
-        has_clients=True, needs_driver=True, has_young=False, asks=lambda: None, answered=lambda held: None
-    )
-    served: Any = SimpleNamespace(
-        shared_gpu=SimpleNamespace(gpu=SimpleNamespace(uuid=GPU)), joining=SimpleNamespace(credit=credit)
-    )
+    credit, served = gpu(GPU)
     source: Any = Source()
 
     async def run() -> None:
-        memory = DriverMemory(source, {GPU: served}, AskingThread("a test asks"))
+        memory = DriverMemory(source, {GPU: served}, AskingThreads("a test asks"))
         running = asyncio.create_task(memory.run())
 
         async def until(count: int) -> None:
@@ -56,6 +69,37 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_hangs_for_one_gpu_still_answers_about_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_memory, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1e6)
+    monkeypatch.setattr(driver_memory, "_WAITING_MAX", 1e6)
+    (hanging, first), (healthy, second) = gpu("GPU-0"), gpu(GPU)
+    answers = threading.Event()
+
+    def memory_of_processes(about: Any) -> dict[int, int | None]:
+        if about.uuid != GPU:
+            assert answers.wait(DEADLINE)
+        return {}
+
+    source: Any = SimpleNamespace(memory_of_processes=memory_of_processes)
+
+    async def until(enough: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not enough():
+                await memory.look()
+                await asyncio.sleep(0)
+
+    memory = DriverMemory(source, {"GPU-0": first, GPU: second}, AskingThreads("a test asks"))
+
+    async def run() -> None:
+        await until(lambda: len(healthy.answers) == 3)
+        assert not hanging.answers
+        answers.set()
+        await until(lambda: bool(hanging.answers))
 
     asyncio.run(run())
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orion.hook import layout
+from orion.hook.join import CreditAnswer
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.parking import asking, gpu_room, host_room, showing
@@ -21,7 +22,7 @@ from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.parking_state import GpuParking
 from tests.node_agent.asking_thread import Thread
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.fake_card import Card, Tenant
+from tests.node_agent.fake_card import Card, Tenant, wait_for_room
 from tests.node_agent.protocol_client import ProtocolClient
 from tests.waiting import DEADLINE
 
@@ -77,7 +78,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
 
 
 @pytest.fixture
-def parking(thread: Any, tmp_path: Path) -> Parking:
+def parking(thread: Thread, tmp_path: Path) -> Parking:
     slot: Any = SimpleNamespace(
         role=layout.Role.HP,
         parking=SimpleNamespace(is_asked=True, state=""),
@@ -92,7 +93,8 @@ def parking(thread: Any, tmp_path: Path) -> Parking:
     shared_gpu.of_slot = lambda slot: []
     source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: GIB, memory_of_processes=lambda gpu: {})
     served: Any = SimpleNamespace(shared_gpu=shared_gpu)
-    made = Parking(source, {GPU: served}, thread, AgentSettings(root=tmp_path), lambda uuids: None)
+    threads: Any = SimpleNamespace(of=lambda uuid: thread)
+    made = Parking(source, {GPU: served}, threads, AgentSettings(root=tmp_path), lambda uuids: None)
     tenants: Any = Tenants(Place.HERE, moved=float("inf"))  # it has moved whenever somebody looks
     made.tenants = tenants
     return made
@@ -124,6 +126,32 @@ def test_a_driver_that_hangs_costs_no_memory(parking: Parking, thread: Thread, v
     asyncio.run(run())
     assert views
     assert [answer.waiting for answer in thread.answers] == [1]
+
+
+def test_hp_gets_room_while_the_driver_hangs_for_another_gpu(
+    socket_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    card = Card(tmp_path)
+    monkeypatch.setenv("ORION_TEST_BOOKS", str(card.file))
+    agent = AgentProcess(socket_folder / "root", Card.library(tmp_path, gpus=2))
+    agent.start("--parking-reserve-mib", "0", "--parking-margin-mib", "0")
+    try:
+        with AgentClient(agent.root) as administrator:
+            administrator.set_grant(GPU, "hp-0", memory_wait_ms=30_000)
+            administrator.set_grant(GPU, "be-0", memory_parks=True)
+            be = Tenant.on(card, agent.slot("be-0"), 6144).obey()
+            administrator.park_slot(GPU, "be-0", away=True)
+            be.reaches(ParkingState.PARKED)
+            card.hang.touch()
+            administrator.park_slot(GPU, "be-0", away=False)
+            be.reaches(ParkingState.RETURNING, ParkingState.RUNNING)
+            hp = ProtocolClient(agent.slot("hp-0")).join()
+            assert wait_for_room(hp, 4 * GIB) is CreditAnswer.YES
+            hp.close()
+            be.close()
+    finally:
+        card.hang.unlink(missing_ok=True)
+        agent.kill()
 
 
 def test_hp_asks_nobody_once_the_last_tenant_that_came_back_has_ended(
