@@ -5,6 +5,8 @@ from orion.operator.reconciler.governance import Governance, How, ShareRecords
 from orion.operator.reconciler.records import Complaint, PodRecord
 
 REASON_NOT_ADMITTED = "NotAdmitted"
+_KEPT_MAX = 256
+""" So many grants of a share are kept. Each job may name its containers in its own way, and jobs come and go. """
 _NOT_ADMITTED = Complaint(
     REASON_NOT_ADMITTED,
     "the pod asks for no slot: Orion's webhook did not admit it, so it shares no GPU; delete it and create it again",
@@ -24,6 +26,9 @@ def desired_grant(pod: PodRecord, governance: Governance, shares: ShareRecords) 
     text = record.grants.get(key)
     if text is None:
         text = record.grants[key] = granted(pod.priority, record.share, dict(pod.slots), pod.probed).as_json()
+        if len(record.grants) > _KEPT_MAX:
+            record.grants.popitem(last=False)
+    record.grants.move_to_end(key)
     return text
 
 

@@ -8,6 +8,7 @@ equal labels share one dict.
 import functools
 import json
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -113,9 +114,8 @@ class ShareRecord:
     unreadable: str = ""
     written: float = float("-inf")
     """ When this process last wrote the status; monotonic seconds. """
-    grants: dict[tuple[tuple[tuple[str, int], ...], bool], str] = field(default_factory=dict)
-    """ Grants computed from this share, by `slots` and `probed` of the pod: pods of one Deployment have the same text.
-    """
+    grants: OrderedDict[tuple[tuple[tuple[str, int], ...], bool], str] = field(default_factory=OrderedDict)
+    """ Grants that were wanted last, by the pod's `slots` and `probed`: pods of a Deployment have the same text. """
 
     def read_status(self) -> dict[str, Any]:
         """Return the status as JSON objects."""
