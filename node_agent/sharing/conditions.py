@@ -1,13 +1,14 @@
 """The conditions of a GPU and its clients, and since when each exists.
 
 A condition lasts as long as its cause. The agent logs its beginning and its end once each, through a token bucket:
-conditions of a client come from its own pages, and a hostile client could change them at every check.
+conditions of a client come from its own pages, and a hostile client could change them at every check. It could also
+leave and join again, so all clients of a slot have one bucket.
 """
 
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client, ClientKey
@@ -62,8 +63,8 @@ class _Subject:
     """A GPU, or one of its clients."""
 
     name: str
+    log: TokenBucket
     conditions: tuple[Condition, ...] = ()
-    log: TokenBucket = field(default_factory=lambda: TokenBucket(_LOG_BURST, _LOG_PER_SECOND))
 
     def update(self, found: Mapping[str, str]) -> None:
         before = {condition.reason: condition.since for condition in self.conditions}
@@ -88,8 +89,10 @@ class Conditions:
 
     def __init__(self, shared_gpu: SharedGpu) -> None:
         self._shared_gpu = shared_gpu
-        self._gpu = _Subject(shared_gpu.gpu.uuid)
+        self._gpu = _Subject(shared_gpu.gpu.uuid, _log_bucket())
         self._clients: dict[ClientKey, _Subject] = {}
+        self._slots: dict[str, TokenBucket] = {}
+        """ What the log still takes from each slot. """
         self.reported: Mapping[str, str] = {}
         """ Conditions of the GPU that other parts of the agent report: messages by reason. """
         self.resource_file = ""
@@ -101,6 +104,7 @@ class Conditions:
 
     def look(self) -> None:
         """Update all conditions."""
+        self._slots = {name: self._slots.get(name) or _log_bucket() for name in self._shared_gpu.slots}
         ready = [client for client in self._shared_gpu.clients.values() if client.ready]
         self._clients = {client.key: self._clients.get(client.key) or self._subject(client) for client in ready}
         for client in ready:
@@ -130,9 +134,13 @@ class Conditions:
         return found
 
     def _subject(self, client: Client) -> _Subject:
-        return _Subject(
-            f"{self._shared_gpu.gpu.uuid} {client.slot.name} process {client.process_id} ({client.command})"
-        )
+        slot = client.slot.name
+        name = f"{self._shared_gpu.gpu.uuid} {slot} process {client.process_id} ({client.command})"
+        return _Subject(name, self._slots[slot])
+
+
+def _log_bucket() -> TokenBucket:
+    return TokenBucket(_LOG_BURST, _LOG_PER_SECOND)
 
 
 def of_client(client: Client) -> dict[str, str]:

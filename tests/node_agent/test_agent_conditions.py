@@ -60,6 +60,17 @@ def test_a_condition_is_logged_once_and_at_a_limited_rate(agent: AgentProcess) -
     assert log.count("LongKernels") <= 10
 
 
+def test_a_slot_whose_processes_join_again_and_again_does_not_fill_the_log(agent: AgentProcess) -> None:
+    with AgentClient(agent.root) as administrator:
+        for _ in range(20):
+            with ProtocolClient(agent.slot("be-0")).join() as be:
+                be.receive_message()
+                run_long_kernel(be, b"name", 50)
+                assert client_of(administrator, "be-0").condition
+    agent.terminate()
+    assert 0 < agent.log().count("LongKernels") <= 10
+
+
 def test_a_condition_says_that_overlap_has_no_effect_when_time_sliced(agent: AgentProcess) -> None:
     with (
         ProtocolClient(agent.slot("hp-0")).join() as hp,
