@@ -49,7 +49,7 @@ class ScriptedNvml(types.ModuleType):
 
     NVMLError = NVMLError
     NVML_SUCCESS = 0
-    NVML_ERROR_NOT_SUPPORTED = NOT_SUPPORTED
+    NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_TIMEOUT = NOT_SUPPORTED, TIMEOUT
     NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, NVML_ERROR_LIB_RM_VERSION_MISMATCH = (
         LOST,
         RESET_REQUIRED,
@@ -70,6 +70,8 @@ class ScriptedNvml(types.ModuleType):
         self.events: list[tuple[int, int, int]] = []
         """ Handle, type and number of events that are not read yet. """
         self.registered: list[int] = []
+        self.sets: list[list[int]] = []
+        """ The handles that are registered in each event set that is not freed. """
 
     def nvmlInit(self) -> None:
         if self.away:
@@ -135,23 +137,32 @@ class ScriptedNvml(types.ModuleType):
         value = types.SimpleNamespace(uiVal=self._gpu(handle).action)
         return [types.SimpleNamespace(nvmlReturn=0, value=value)]
 
-    def nvmlEventSetCreate(self) -> object:
+    def nvmlEventSetCreate(self) -> list[int]:
         self._check()
-        return object()
+        self.sets.append([])
+        return self.sets[-1]
+
+    def nvmlEventSetFree(self, events: list[int]) -> None:
+        self._check()
+        self.sets = [each for each in self.sets if each is not events]
 
     def nvmlDeviceGetSupportedEventTypes(self, handle: int) -> int:
         self._gpu(handle)
         return 0x1FF
 
-    def nvmlDeviceRegisterEvents(self, handle: int, types: int, events: object) -> None:
+    def nvmlDeviceRegisterEvents(self, handle: int, types: int, events: list[int]) -> None:
         assert types == XID | DOUBLE_BIT
         self.registered.append(handle)
+        events.append(handle)
 
-    def nvmlEventSetWait_v2(self, events: object, milliseconds: int) -> types.SimpleNamespace:
+    def nvmlEventSetWait_v2(self, events: list[int], milliseconds: int) -> types.SimpleNamespace:
         assert milliseconds == 0
-        if not self.events:
-            raise NVMLError(TIMEOUT)
-        handle, kind, number = self.events.pop(0)
+        lost = [handle for handle in events if handle >= len(self.gpus) or self.gpus[handle].trouble == LOST]
+        readable = [event for event in self.events if event[0] in (lost or events)]  # a lost GPU hides those of others
+        if not readable:
+            raise NVMLError(LOST if lost else TIMEOUT)
+        self.events.remove(readable[0])
+        handle, kind, number = readable[0]
         return types.SimpleNamespace(device=handle, eventType=kind, eventData=number)
 
     def _check(self) -> None:

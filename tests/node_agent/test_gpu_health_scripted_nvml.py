@@ -96,6 +96,36 @@ def test_an_error_of_an_unidentified_gpu_affects_all_gpus(nvml: ScriptedNvml) ->
     assert [source.health(gpu).reason for gpu in gpus] == ["Xid79"] * 3
 
 
+def test_xids_of_other_gpus_are_reported_after_one_is_lost(nvml: ScriptedNvml) -> None:
+    source = NvmlGpus()
+    lost, second, third = source.find()
+    nvml.gpus[0].trouble = scripted_nvml.LOST
+    assert [source.health(gpu).reason for gpu in (lost, second, third)] == ["GPULost", "", ""]
+    nvml.events = [(1, scripted_nvml.XID, 95)]
+    assert [source.health(gpu).reason for gpu in (lost, second, third)] == ["GPULost", "Xid95", ""]
+    source.find()
+    nvml.events = [(2, scripted_nvml.XID, 95)]
+    assert [source.health(gpu).reason for gpu in (lost, second, third)] == ["GPULost", "", "Xid95"]
+    assert nvml.sets == [[1, 2]]
+    nvml.gpus[0].trouble = 0  # it was reset
+    source.find()
+    nvml.events = [(0, scripted_nvml.XID, 95)]
+    assert source.health(lost).reason == "Xid95"
+    assert nvml.sets == [[1, 2, 0]]
+
+
+def test_a_gpu_that_a_search_misses_hides_no_xids_of_others(nvml: ScriptedNvml) -> None:
+    source = NvmlGpus()
+    lost, second, _ = source.find()
+    nvml.gpus[0].trouble = scripted_nvml.UNKNOWN
+    nvml.events = [(1, scripted_nvml.XID, 95)]
+    source.find()
+    assert nvml.sets == [[1, 2]]
+    assert source.health(second).reason == "Xid95", "what happened before the search counts"
+    nvml.gpus[0].trouble = 0
+    assert source.health(lost).reason == ""
+
+
 # -- The keeper --------------------------------------------------------------------------------------------------------
 
 PATIENCE = Patience(doubts=3, looks=2, hold_s=0.0)
