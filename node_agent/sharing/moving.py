@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from orion.node_agent.clients.client import Client, held_mib
+from orion.node_agent.slots.slot import Slot
 
 TURN_NS = 300_000_000
 """ The average turn while memory moves. """
@@ -30,13 +31,19 @@ def shortest_average_ns(gpu_bytes: int, clients: Collection[Client], wanting: Co
     """
     if not gpu_bytes or not any(client.slot.memory_sharing.unified for client in clients):
         return 0
-    held, moving = 0, defaultdict[str, int](int)
+    said, slots = defaultdict[str, int](int), dict[str, Slot]()
     for client in clients:
         if client.ready:
-            size = held_mib(client) << 20
-            held += size
-            if client.slot.name in wanting and client.slot.memory_sharing.unified:
-                moving[client.slot.name] += size
-    if not moving or held <= gpu_bytes:
+            said[client.slot.name] += held_mib(client) << 20
+            slots[client.slot.name] = client.slot
+    held = {name: min(said[name], _most(slot, gpu_bytes)) for name, slot in slots.items()}
+    moving = [held[name] for name, slot in slots.items() if name in wanting and slot.memory_sharing.unified]
+    if not moving or sum(held.values()) <= gpu_bytes:
         return 0
-    return min(MOST_NS, max(TURN_NS, 2 * max(moving.values()) // _LINK_BYTES_PER_NS))
+    return min(MOST_NS, max(TURN_NS, 2 * max(moving) // _LINK_BYTES_PER_NS))
+
+
+def _most(slot: Slot, gpu_bytes: int) -> int:
+    """Return what a slot's processes may hold, in bytes, whatever they say; memory that moves may exceed the GPU."""
+    limit = slot.grant.memory_limit_bytes or gpu_bytes
+    return limit if slot.memory_sharing.unified else min(limit, gpu_bytes)

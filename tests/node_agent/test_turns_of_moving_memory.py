@@ -14,12 +14,14 @@ GIB = 1 << 30
 MS = 1_000_000
 
 
-def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True) -> Any:
+def client(slot: str, gib: int, *, unified: bool = False, ready: bool = True, limit_gib: int = 0) -> Any:
     sharing = MemorySharing(unified=unified)
     return SimpleNamespace(
         ready=ready,
         uncounted_mib=64,
-        slot=SimpleNamespace(name=slot, memory_sharing=sharing),
+        slot=SimpleNamespace(
+            name=slot, memory_sharing=sharing, grant=SimpleNamespace(memory_limit_bytes=limit_gib * GIB)
+        ),
         record=SimpleNamespace(memory_mib=gib << 10),
     )
 
@@ -50,6 +52,24 @@ def test_the_memory_of_the_largest_slot_can_come_and_leave_within_a_turn() -> No
     assert shortest_average_ns(20 * GIB, two, {"a", "b"}) == 2 * (15 * GIB + 2 * drivers) // 25
     assert shortest_average_ns(20 * GIB, [*two, client("hp", 30)], {"b"}) == 2 * (6 * GIB + drivers) // 25
     assert shortest_average_ns(80 * GIB, [client("a", 70, unified=True), *two], {"a", "b"}) == MOST_NS
+
+
+@pytest.mark.parametrize("unified", [False, True])
+def test_what_a_client_says_beyond_its_slots_limit_makes_no_turn_longer(unified: bool) -> None:
+    honest = [client("a", 2, unified=True, limit_gib=2), client("b", 2, unified=True, limit_gib=2)]
+    liar = client("c", 1 << 30, unified=unified, limit_gib=1)
+    assert shortest_average_ns(5 * GIB, [*honest, liar], {"a", "b", "c"}) == 0
+    assert shortest_average_ns(4 * GIB, [*honest, liar], {"a", "b", "c"}) == TURN_NS
+
+
+def test_what_a_client_without_a_limit_says_beyond_the_gpu_makes_turns_no_longer_than_the_gpu_could() -> None:
+    liar = client("c", 1 << 30, unified=True)
+    assert shortest_average_ns(8 * GIB, [client("a", 2, unified=True), liar], {"a", "c"}) == 2 * 8 * GIB // 25
+
+
+def test_the_limit_of_a_slot_whose_memory_moves_may_exceed_the_gpu() -> None:
+    large = client("a", 12, unified=True, limit_gib=12)
+    assert shortest_average_ns(8 * GIB, [large], {"a"}) == 2 * 12 * GIB // 25
 
 
 @pytest.mark.parametrize(("average_ms", "most_ms"), [(0, 700), (300, 3_000)])
