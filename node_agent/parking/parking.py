@@ -245,8 +245,8 @@ class Parking:
 
     @property
     def _is_concerned(self) -> bool:
-        """Whether any slot with processes parks, or has been asked to leave."""
-        return any(
+        """Whether any slot with processes parks or has been asked to leave, or a tenant is not back."""
+        return not self.tenants.all_are_here or any(
             slot.parking.is_asked or (slot.memory_sharing.parks and served.shared_gpu.has_clients(slot))
             for served in self._gpus.values()
             for slot in served.shared_gpu.slots.values()
@@ -282,7 +282,7 @@ class Parking:
                 room.announce(0)
             self._cards, self._decided_on, self._due, self._again, self._moving = {}, {}, {}, set(), set()
             self.tenants = Tenants()
-            showing.show(time.monotonic(), {}, (), [each.shared_gpu for each in self._gpus.values()])
+            showing.show_end(time.monotonic(), [each.shared_gpu for each in self._gpus.values()])
 
     def _count(self, tenants: Iterable[Present]) -> None:
         for present in tenants:

@@ -42,6 +42,14 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
                 slot.parking.clear()
 
 
+def show_end(now: float, gpus: Collection[SharedGpu]) -> None:
+    """Write that nobody parks any more: all clients are on their GPUs, and none has a problem with that."""
+    show(now, {}, (), gpus)
+    for shared_gpu in gpus:
+        for client in shared_gpu.clients.values():
+            client.is_parked, client.park_problem = False, None
+
+
 def _leaving_mib(now: float, uuid: str, tenants: Iterable[Present]) -> int:
     """Return what tenants hold of a GPU that would leave for hp, or do so now, in MiB."""
     places = (Place.HERE, Place.LEAVING)

@@ -25,6 +25,11 @@ class Tenants:
         self.on: dict[str, list[Present]] = {}
         """ The same by GPU. """
 
+    @property
+    def all_are_here(self) -> bool:
+        """Whether all are on their GPUs, as of the last look, and none has lost its memory."""
+        return all(each.known.place is Place.HERE and not each.known.is_lost for each in self.present.values())
+
     def look(
         self, now: float, tenants: Collection[Present], listed: Listed, settings: AgentSettings
     ) -> dict[str, bool]:

@@ -3,10 +3,11 @@
 import pytest
 
 from orion.hook import layout
-from orion.hook.join import MessageType
+from orion.hook.join import CreditAnswer, MessageType
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import RequestRefused
 from tests.node_agent.conftest import GPU, eventually
+from tests.node_agent.fake_card import MIB, ask_for_room
 from tests.node_agent.parking_cards import Cards
 from tests.node_agent.protocol_client import ProtocolClient
 
@@ -79,3 +80,22 @@ def test_the_last_process_of_a_parked_slot_ends(cards: Cards) -> None:
     tenant.close()
     cards.clients.remove(tenant)
     eventually(cards.is_in("be-0", ""), cards.agent.log())
+
+
+def test_a_tenant_that_may_leave_no_more_is_watched_until_it_is_back(cards: Cards) -> None:
+    hp, tenant = cards.hp(), cards.be("be-0", 6000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        eventually(cards.is_in("be-0", "parked"))
+        tenant.stops_before = ParkingState.RUNNING
+        administrator.set_grant(GPU, "be-0", memory_parks=False)
+        administrator.park_slot(GPU, "be-0", away=False)
+        eventually(cards.is_in("be-0", "returning"))
+        administrator.park_slot(GPU, "be-0", away=False)  # the agent looks again
+        assert ask_for_room(hp, 7000 * MIB) is CreditAnswer.LATER, "the room is not there yet"
+        assert hp.grant.get(layout.GrantPage, "returning_mib") == 6000
+    tenant.stops_before = None
+    tenant.reaches(ParkingState.RUNNING)
+    eventually(lambda: cards.slot("be-0").clients[0].state != "parked")
+    eventually(lambda: hp.grant.get(layout.GrantPage, "returning_mib") == 0)
+    eventually(cards.is_in("be-0", ""))

@@ -30,6 +30,30 @@ def test_who_refuses_is_passed_over_with_its_reason_and_asked_again_later(cards:
     eventually(lambda: refuses.park == 3)
 
 
+def test_who_has_refused_and_may_leave_no_more_has_no_problem(cards: Cards) -> None:
+    refuses, hp = cards.be("be-0", 6000), cards.hp()
+    assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER
+    eventually(lambda: refuses.park == 1)
+    refuses.answer(ParkingState.REFUSED, ParkingReason.MANAGED)
+    eventually(lambda: "ParkRefused" in cards.conditions("be-0"))
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=False)
+    eventually(lambda: not cards.conditions("be-0"))
+    assert cards.parking("be-0").state == ""
+
+
+def test_who_has_lost_its_memory_and_may_leave_no_more_is_still_shown_as_lost(cards: Cards) -> None:
+    tenant, hp = cards.be("be-0", 1000), cards.hp()
+    tenant.answer(ParkingState.LOST)
+    eventually(cards.is_in("be-0", "lost"))
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=False)
+    assert ask_for_room(hp, 7500 * MIB) is CreditAnswer.LATER, "the agent still looks at it"
+    assert wait_for_room(hp, 7500 * MIB) is CreditAnswer.NO
+    assert cards.parking("be-0").state == "lost"
+    assert "ParkLost" in cards.conditions("be-0")
+
+
 def test_who_does_not_answer_is_passed_over(cards: Cards) -> None:
     silent, leaves = cards.be("be-0", 3000), cards.be("be-1", 4000).obey()
     hp = cards.hp()

@@ -32,6 +32,8 @@ GIB = 1 << 30
 class Tenants:
     """One tenant, which may leave and come back if nothing else is said."""
 
+    all_are_here = False
+
     def __init__(self, place: Place = Place.LEAVING, moved: float = float("-inf")) -> None:
         self.record = SimpleNamespace(parking=SimpleNamespace(state=ParkingState.RUNNING), memory_mib=1)
         slot = SimpleNamespace(parking=SimpleNamespace(is_asked=place is Place.LEAVING))
