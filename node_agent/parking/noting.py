@@ -59,6 +59,9 @@ def note_joined(now: float, joined: Iterable[Joined], retry_seconds: float) -> N
         for client in clients:
             client.let_stay(False)
             client.connection.send(messages.park())
+        for member in present.members:
+            if not set(clients).isdisjoint(member.clients):
+                member.slot.parking.left_bytes = max(member.held, member.slot.parking.left_bytes)
 
 
 def note_result(

@@ -181,6 +181,8 @@ class Present:
         if not self.is_settled:
             self._move(Place.AWAY if asked else known.place, now)
             return None
+        if asked and self.parks and not all(slot.parking.is_asked for slot in self.slots):
+            return True
         if asked:
             return self._look_at_leaving(now, found, settings.parking_retry_seconds)
         if Verdict.ASLEEP in found:

@@ -1,5 +1,6 @@
 """An agent of a fake GPU, quick in parking, with tenants that a test commands."""
 
+import os
 from collections.abc import Callable
 
 from orion.hook import layout
@@ -33,6 +34,14 @@ class Cards:
         self.clients.append(tenant)
         return tenant
 
+    def of_this_process(self, slot: str, mib: int) -> Tenant:
+        """Open a slot of the program that the test's process stands for, and let its first process join."""
+        with self.administrator() as administrator:
+            administrator.open_slot(GPU, agent_pb2.BE, name=slot, owner_process_id=os.getpid(), memory_parks=True)
+        tenant = Tenant.on(self.card, self.agent.slot(slot), mib)
+        self.clients.append(tenant)
+        return tenant
+
     def joins(self, tenant: Tenant, mib: int, says: bool = True) -> Tenant:
         """Let another process join a tenant's slot. `says`: it says at once what it holds."""
         late = Tenant.on(self.card, tenant.directory, mib, says)
@@ -53,6 +62,12 @@ class Cards:
             return False
         hp.record.set(layout.RecordPage, "memory_bytes", mib * MIB)
         return True
+
+    def leaves(self, hp: ProtocolClient) -> None:
+        """End hp, so that no room is kept free for it."""
+        assert self.hold(hp, 0)
+        hp.close()
+        self.clients.remove(hp)
 
     def slot(self, name: str) -> agent_pb2.Slot:
         with self.administrator() as administrator:

@@ -7,7 +7,7 @@ from orion.hook.join import CreditAnswer, MessageType
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import RequestRefused
 from tests.node_agent.conftest import GPU, eventually
-from tests.node_agent.fake_card import MIB, ask_for_room
+from tests.node_agent.fake_card import MIB, ask_for_room, wait_for_room
 from tests.node_agent.parking_cards import Cards
 from tests.node_agent.protocol_client import ProtocolClient
 
@@ -99,3 +99,31 @@ def test_a_tenant_that_may_leave_no_more_is_watched_until_it_is_back(cards: Card
     eventually(lambda: cards.slot("be-0").clients[0].state != "parked")
     eventually(lambda: hp.grant.get(layout.GrantPage, "returning_mib") == 0)
     eventually(cards.is_in("be-0", ""))
+
+
+def test_a_slot_whose_first_process_joins_a_parked_tenant_is_asked_too(cards: Cards) -> None:
+    hp, first = cards.hp(1000), cards.of_this_process("a", 4000).obey()
+    assert wait_for_room(hp, 4500 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 4500)
+    eventually(cards.is_in("a", "parked"))
+    second = cards.of_this_process("b", 2000).obey()
+    second.reaches(ParkingState.PARKED)
+    eventually(cards.is_in("b", "parked"))
+    second.record.set(layout.RecordPage, "memory_bytes", 0)
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    assert cards.parking("b").bytes == 6000 * MIB, "what it had counts, whatever it says"
+    cards.leaves(hp)
+    first.reaches(ParkingState.RUNNING)
+    second.reaches(ParkingState.RUNNING)
+
+
+def test_hp_waits_for_a_slot_whose_first_process_joins_a_parked_tenant(cards: Cards) -> None:
+    hp, _ = cards.hp(1000), cards.of_this_process("a", 4000).obey()
+    assert wait_for_room(hp, 4500 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 4500)
+    eventually(cards.is_in("a", "parked"))
+    second = cards.of_this_process("b", 2000)
+    eventually(lambda: second.park == 1)
+    assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER
+    second.obey()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES

@@ -104,6 +104,23 @@ def test_a_process_that_joins_a_leaving_slot_stays_if_it_does_not_fit_and_the_ot
     eventually(lambda: not cards.conditions("be-0"))
 
 
+def test_the_first_process_of_another_slot_stays_if_it_does_not_fit(cards: Cards, tree: CgroupTree) -> None:
+    tree.allows(6000)
+    hp, first = cards.hp(3000), cards.of_this_process("a", 4000).obey()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 5000)
+    eventually(cards.is_in("a", "parked"))
+    tree.allows(6000, used=4000)
+    late = cards.of_this_process("b", 3000).obey()
+    eventually(lambda: "HostMemoryShort" in cards.conditions("b"))
+    assert "2.93 GiB of it would move to host memory" in cards.conditions("b")["HostMemoryShort"]
+    assert (late.stays, late.moved) == (True, [])
+    cards.leaves(hp)
+    first.reaches(ParkingState.RUNNING)
+    eventually(lambda: not late.stays)
+    assert late.moved == []
+
+
 def test_a_process_that_joins_a_leaving_slot_and_fits_leaves_too(cards: Cards, tree: CgroupTree) -> None:
     tree.allows(6000)
     hp, first = cards.hp(3000), cards.be("be-0", 4000).obey()
