@@ -8,7 +8,6 @@ slot parks, nothing is asked and nothing is looked at.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
@@ -30,6 +29,7 @@ from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.room_answers import Wait, answer
 from orion.node_agent.parking.tenants import Tenants
 from orion.node_agent.parking.view import Place, View, Wishes
+from orion.node_agent.parking.waking import Waking
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
@@ -41,7 +41,6 @@ _HP_SECONDS = 0.1
 """ Between two looks at what hp holds, which needs no driver. A tenant that finds no room waits for so long, too. """
 _MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
 """ Between two questions while somebody moves, and while hp waits. """
-_PAUSE_SECONDS = 0.002
 _MARGIN_PART = 0.02
 _REPEATS = 5
 """ So often at most the driver is asked again at once, because somebody has moved since it was asked. """
@@ -79,7 +78,7 @@ class Parking:
         self.tenants = Tenants()
         self._cards: dict[str, GpuRoom] = {}
         self._host = HostRoom(memory)
-        self._woken = asyncio.Event()
+        self._waking = Waking()
         self._asked = self._decided = float("-inf")
         """ When the driver was last asked about all GPUs, and when before the last decision about all of them. """
         self._decided_on: dict[str, object] = {}
@@ -91,25 +90,20 @@ class Parking:
         self._moving = set[str]()
         """ The GPUs on which somebody leaves or comes back, as of the last decision. """
         self._repeated = 0
-        self._waking: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
-        """Look at once: clients have joined or left, or a grant has changed."""
-        self._woken.set()
+        """Look soon: clients have joined or left, or a grant has changed."""
+        self._waking.wake()
 
     async def run(self) -> None:
         """Look until cancelled."""
         tolerating = Tolerating("gpus: their memory for those who leave and come back")
         while True:
-            at_once = self._woken.is_set()
-            self._woken.clear()
+            at_once = self._waking.begin()
             seconds: float | None = _LOOK_SECONDS
             with tolerating:
                 seconds = await self.look(at_once)
-            await asyncio.sleep(_PAUSE_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._woken.wait()
+            await self._waking.wait(seconds, hp_waits=any(room.wishes.wished for room in self._cards.values()))
 
     async def look(self, at_once: bool = True) -> float | None:
         """Ask the driver if it is time, and decide; return the seconds until the next look, None: nobody parks."""
@@ -161,7 +155,7 @@ class Parking:
         """Return whether what is known of the host's memory sufficed for a decision."""
         is_about_all = len(uuids) == len(self._gpus)
         self._decided = asked if is_about_all else self._decided
-        if is_about_all or self._woken.is_set():
+        if is_about_all or self._waking.is_woken:
             self.tenants.group(now, [each.shared_gpu for each in self._gpus.values()])
         gpus, here = self.tenants.together(uuids)
         for name, away in self.tenants.look(now, here, self._asking.listed, self._settings).items():
@@ -219,15 +213,10 @@ class Parking:
             return CreditAnswer.NO
         found, wait = answer(client, size, room, self.tenants.on.get(client.slot.gpu, ()))
         if wait is Wait.NOT_AT_ALL:
-            self.wake()
+            self._waking.wake(for_hp=True)
         elif wait is Wait.SHORTLY:
-            self._wake_soon()
+            self._waking.wake_in(_HP_SECONDS)
         return found
-
-    def _wake_soon(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._waking is None or self._waking.when() <= loop.time():
-            self._waking = loop.call_later(_HP_SECONDS, self.wake)
 
     def wish(self, uuid: str, slot: Slot, away: bool) -> None:
         """Note that a person wants a slot's processes away, or no longer."""

@@ -1,0 +1,61 @@
+"""Wakes the loop that looks, and lets it rest.
+
+Clients that join and leave in a loop wake it all the time, and each look costs the agent and the driver something on
+all GPUs. So the loop rests some times as long as it has looked, unless hp waits.
+"""
+
+import asyncio
+import contextlib
+import time
+
+_PAUSE_SECONDS = 0.002
+_REST_TIMES = 4
+_REST_MOST_SECONDS = 1.0
+
+
+class Waking:
+    """Whether somebody wants a look, and how long the loop waits for that."""
+
+    def __init__(self) -> None:
+        self._woken, self._hurried = asyncio.Event(), asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether somebody has wanted a look since the last one began."""
+        return self._woken.is_set()
+
+    def wake(self, *, for_hp: bool = False) -> None:
+        """Look soon. `for_hp`: at once, since hp waits."""
+        self._woken.set()
+        if for_hp:
+            self._hurried.set()
+
+    def wake_in(self, seconds: float) -> None:
+        """Look in so many seconds, or when it was said before."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer.when() <= loop.time():
+            self._timer = loop.call_later(seconds, self.wake)
+
+    def begin(self) -> bool:
+        """Note that a look begins; return whether somebody wanted it."""
+        woken = self.is_woken
+        self._woken.clear()
+        self._hurried.clear()
+        self._began = time.monotonic()
+        return woken
+
+    async def wait(self, seconds: float | None, hp_waits: bool) -> None:
+        """Rest after a look, and wait for so long at most until somebody wants another one; None: for ever."""
+        ended = time.monotonic()
+        await asyncio.sleep(_PAUSE_SECONDS)
+        if not hp_waits:
+            await _wait_for(self._hurried, min(_REST_TIMES * (ended - self._began), _REST_MOST_SECONDS))
+        await _wait_for(self._woken, None if seconds is None else ended + seconds - time.monotonic())
+
+
+async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
