@@ -70,8 +70,7 @@ static void end_kept(struct orion_stream_record *stream_record, bool context_liv
     if (!mine->kept) return;
     mine->kept = false;
     orion_be(stream_record->gpu)->kept_streams--;
-    if (!context_lives || orion_driver.cuStreamDestroy_v2(stream) != CUDA_ERROR_INVALID_CONTEXT) return;
-    if (orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) return;
+    if (!context_lives || orion_driver.cuCtxPushCurrent_v2(stream_record->context) != CUDA_SUCCESS) return;
     orion_driver.cuStreamDestroy_v2(stream);
     orion_driver.cuCtxPopCurrent_v2(&popped);
 }

@@ -5,19 +5,11 @@
 static CUfunction delay;
 static _Atomic uint32_t word; /* the delay kernel adds 1 when it begins, and ends at 2 */
 
-static CUresult load_delay(void)
-{
-    static const char module_text[] = "orion-sim 1\nkernel delay duration_us=@0 meets=@2 params=8,8,8,8\n";
-    CUmodule module;
-    if (delay != NULL) return CUDA_SUCCESS;
-    CUresult result = cuModuleLoadData(&module, module_text);
-    return result != CUDA_SUCCESS ? result : cuModuleGetFunction(&delay, module, "delay");
-}
-
 double timings(const struct arguments *at)
 {
     CUstream stream = stream_of(0);
-    CUresult result = load_delay();
+    static const char code[] = "orion-sim 1\nkernel delay duration_us=@0 meets=@2 params=8,8,8,8\n";
+    CUresult result = delay != NULL ? CUDA_SUCCESS : load_code(&delay, code, "delay");
     for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++) {
         uint64_t microseconds = 1, unused = 0, address = (uint64_t)(uintptr_t)&word, number = 2, began = now();
         void *parameters[] = {&microseconds, &unused, &address, &number};

@@ -8,12 +8,14 @@ struct used_device *used = devices;
 
 const char timed_code[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
 
-CUresult load(CUfunction *function)
+CUresult load_code(CUfunction *function, const char *code, const char *name)
 {
     CUmodule module;
-    CUresult result = cuModuleLoadData(&module, timed_code);
-    return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, "timed");
+    CUresult result = cuModuleLoadData(&module, code);
+    return result != CUDA_SUCCESS ? result : cuModuleGetFunction(function, module, name);
 }
+
+CUresult load(CUfunction *function) { return load_code(function, timed_code, "timed"); }
 
 static CUresult open_device(const struct arguments *at)
 {

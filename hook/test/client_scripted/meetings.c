@@ -5,11 +5,8 @@ static CUfunction meeting; /* in the context in which it was used first */
 
 static CUresult load_meeting(void)
 {
-    static const char module_text[] = "orion-sim 1\nkernel meeting duration_us=@0 sms=grid barrier=grid params=8\n";
-    CUmodule module;
-    if (meeting != NULL) return CUDA_SUCCESS;
-    CUresult result = cuModuleLoadData(&module, module_text);
-    return result != CUDA_SUCCESS ? result : cuModuleGetFunction(&meeting, module, "meeting");
+    static const char code[] = "orion-sim 1\nkernel meeting duration_us=@0 sms=grid barrier=grid params=8\n";
+    return meeting != NULL ? CUDA_SUCCESS : load_code(&meeting, code, "meeting");
 }
 
 static CUresult meet_on(CUstream stream, const struct arguments *at, CUlaunchAttribute *attribute)

@@ -23,7 +23,8 @@ struct used_device {
 extern struct used_device *used;
 
 extern const char timed_code[];
-CUresult load(CUfunction *function); /* loads the kernel into the current context */
+CUresult load(CUfunction *function);                                          /* loads the kernel into the current context */
+CUresult load_code(CUfunction *function, const char *code, const char *name); /* the same for a kernel of other code */
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
 command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, follow,
