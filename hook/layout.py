@@ -30,6 +30,7 @@ PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
 GPU_CLIENTS_MAX = 512
 WAIT_BUCKETS = 32
+BUSY_PERIODS = 128
 RANKS_MAX = 31
 MEETING_STREAMS = 8
 FLOOR_CYCLE_MS = 200
@@ -215,6 +216,12 @@ class BusyPage(LittleEndianStructure):
     ]
 
 
+class BusyPeriod(LittleEndianStructure):
+    """A closed busy period of an hp client."""
+
+    _fields_ = [("begin_ns", c_uint64), ("end_ns", c_uint64)]
+
+
 class RecordPage(LittleEndianStructure):
     """A client's record page. The client writes this page, and only the agent reads it."""
 
@@ -261,7 +268,8 @@ class RecordPage(LittleEndianStructure):
         ("parking", c_uint64),
         ("parking_since_ns", c_uint64),
         ("retired", c_uint64),
-        ("unused", c_uint8 * 3344),
+        ("period", BusyPeriod * BUSY_PERIODS),
+        ("unused", c_uint8 * 1296),
     ]
 
 

@@ -25,6 +25,7 @@ STRUCTURES: dict[str, type[LittleEndianStructure]] = {
     "orion_grant": layout.Grant,
     "orion_grant_page": layout.GrantPage,
     "orion_busy_page": layout.BusyPage,
+    "orion_busy_period": layout.BusyPeriod,
     "orion_record_page": layout.RecordPage,
     "orion_rank": layout.Rank,
     "orion_job_page": layout.JobPage,

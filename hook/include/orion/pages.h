@@ -47,6 +47,7 @@
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
 #define ORION_WAIT_BUCKETS 32u
+#define ORION_BUSY_PERIODS 128u   /* hp: a record page has so many of the last busy periods */
 #define ORION_RANKS_MAX 31u       /* most ranks of one job: clients of its job page */
 #define ORION_MEETING_STREAMS 8u  /* most streams of a rank whose collectives wait for one another */
 #define ORION_FLOOR_CYCLE_MS 200u /* be's floor is the end of each section of so long of CLOCK_MONOTONIC: be/gate.c */
@@ -164,6 +165,8 @@ struct orion_busy_page {
 #endif
 };
 
+struct orion_busy_period { _Atomic uint64_t begin_ns, end_ns; };
+
 struct orion_record_page {
     struct orion_page_header header;
     uint32_t client_index, generation; /* assigned by the agent */
@@ -208,7 +211,12 @@ struct orion_record_page {
     _Atomic uint64_t parking;             /* be: orion_pack_parking: its answer to the grant's `park`; 0: never asked */
     _Atomic uint64_t parking_since_ns;    /* be: since when it is in that state */
     uint64_t retired;                     /* 0; earlier hooks of layout 5 write it, so no layout before 7 may use it */
-    uint8_t unused[3344];
+    /* hp: the last closed busy periods; earlier hooks leave 0. Period n is at n % ORION_BUSY_PERIODS. One thread
+     * at a time stores its begin, its end, and then n + 1 in busy_periods, each with release order. A reader reads
+     * busy_periods (n), the periods, and busy_periods again (m), each with acquire order. Then the periods from
+     * m - ORION_BUSY_PERIODS + 1 to n - 1 are whole: the writer may be storing period m. */
+    struct orion_busy_period period[ORION_BUSY_PERIODS];
+    uint8_t unused[1296];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

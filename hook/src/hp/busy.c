@@ -75,6 +75,16 @@ static bool all_drained(struct orion_process *process, struct orion_gpu *gpu)
     return true;
 }
 
+/* Only one thread at a time closes. orion/pages.h says why each store has release order. */
+static void keep_period(struct orion_record_page *record, uint64_t begin, uint64_t end)
+{
+    uint64_t number = atomic_load_explicit(&record->busy_periods, memory_order_relaxed);
+    struct orion_busy_period *period = &record->period[number % ORION_BUSY_PERIODS];
+    atomic_store_explicit(&period->begin_ns, begin, memory_order_release);
+    atomic_store_explicit(&period->end_ns, end, memory_order_release);
+    atomic_store_explicit(&record->busy_periods, number + 1, memory_order_release);
+}
+
 static void note_closed(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     if (orion_hp(gpu)->budget.open) orion_budget_paused(gpu, now, work_begun(process, gpu));
@@ -86,7 +96,7 @@ static void note_closed(struct orion_process *process, struct orion_gpu *gpu, ui
     typical = lasted < typical ? typical - (typical - lasted) / 2 : typical + (lasted - typical) / 8;
     atomic_store_explicit(&orion_hp(gpu)->typical_busy_ns, typical, memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->record->busy_ns, lasted, memory_order_relaxed);
-    atomic_fetch_add_explicit(&gpu->record->busy_periods, 1, memory_order_relaxed);
+    keep_period(gpu->record, since, now);
 }
 
 static uint64_t linger_now(const struct orion_gpu *gpu)
