@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orion.hook import layout
+from orion.node_agent.pages.busy_periods import BusyPeriods, PeriodWords
 from orion.node_agent.pages.page_header import header
 from orion.node_agent.pages.parking_words import ParkingAnswer
 
@@ -106,6 +107,9 @@ class RecordPage:
     _in_flight: ClassVar[int] = layout.offset(layout.RecordPage, "in_flight_ns") // 8
     _busy: ClassVar[int] = layout.offset(layout.RecordPage, "busy_ns") // 8
     _busy_since: ClassVar[int] = layout.offset(layout.RecordPage, "busy_since_ns") // 8
+    _periods: ClassVar[int] = layout.offset(layout.RecordPage, "busy_periods") // 8
+    _ring: ClassVar[int] = layout.offset(layout.RecordPage, "period") // 8
+    _ring_end: ClassVar[int] = _ring + 2 * layout.BUSY_PERIODS
     _gpu: ClassVar[int] = layout.offset(layout.RecordPage, "gpu_ns") // 8
     _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
     _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
@@ -190,6 +194,13 @@ class RecordPage:
         """Return the time spent busy, including an open busy period."""
         since = self._words[self._busy_since]
         return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
+
+    def busy_periods(self, since_ns: int, now_ns: int, most: int) -> BusyPeriods:
+        """Return when the client was busy between two times; read at most ``most`` closed periods."""
+        words = self._words
+        open_ns, count = words[self._busy_since], words[self._periods]
+        ring = words[self._ring : self._ring_end].tolist()
+        return PeriodWords(open_ns, count, ring, words[self._periods]).between(since_ns, now_ns, most)
 
     def waited_ns(self, now_ns: int) -> int:
         """Return the time that launches waited, including a wait that has not ended."""

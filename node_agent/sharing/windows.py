@@ -11,13 +11,15 @@ Rejected: a wider window while hp is idle for long. It gives no throughput, beca
 
 import time
 from collections import defaultdict, deque
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.pages.busy_periods import BusyPeriods
 from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.busy_union import Busy, union_ns
 from orion.node_agent.slots.slot import Slot
 
 _SMALLEST_SHARE_NS = 50_000
@@ -25,6 +27,8 @@ _ACTIVE_NS = 200_000_000
 """ How long a be client counts as active after it last launched or waited. When its slot's share is divided, the client
 also counts as active for this time after it joined. """
 _RATIO_NS = 1_000_000_000
+_PERIODS_MOST = 512
+""" How many busy periods of a slot's hp clients the agent reads at each check, so that checks stay short. """
 _NONE = Demand(clients=0)
 
 
@@ -36,7 +40,7 @@ class Look:
     elapsed_ns: int
     hp_busy_ns: int = 0
     hp_used_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
-    """ The busy time of each hp slot. """
+    """ The busy time of each hp slot that has clients. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
     together: bool = True
@@ -68,6 +72,7 @@ class Activity:
         now = time.monotonic_ns()
         look = Look(now, now - self._looked_ns)
         self._looked_ns = now
+        busy: defaultdict[str, list[tuple[Client, int]]] = defaultdict(list)
         for client in self._shared_gpu.clients.values():
             record = client.record
             launches, wants = record.launches, record.wants_gpu and not client.is_parked
@@ -80,21 +85,38 @@ class Activity:
             look.waited_ns[client.slot.name] += max(0, waited - client.last_waited_ns)
             client.last_waited_ns = waited
             if client.role is layout.Role.HP:
-                self._look_at_hp(client, look)
+                used_ns = self._look_at_hp(client, look)
+                if used_ns:
+                    busy[client.slot.name].append((client, used_ns))
             else:
                 self._look_at_be(client, look, launched, wants)
-        look.hp_busy_ns = min(look.hp_busy_ns, look.elapsed_ns)
+        self._add_up(busy, look)
         self._rate(look.elapsed_ns, look.hp_busy_ns)
         return look
 
     @staticmethod
-    def _look_at_hp(client: Client, look: Look) -> None:
+    def _look_at_hp(client: Client, look: Look) -> int:
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)
-        look.hp_busy_ns += busy
-        look.hp_used_ns[client.slot.name] += busy
         client.last_busy_ns = total
+        look.hp_used_ns[client.slot.name] += 0
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
+        return busy
+
+    @staticmethod
+    def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look) -> None:
+        """Add up what the hp clients of each slot used; a time in which several were busy counts once."""
+        now, since = look.now_ns, look.now_ns - look.elapsed_ns
+        several = sum(map(len, busy.values())) > 1
+        slots: list[list[Busy]] = []
+        for name, clients in busy.items():
+            most = _PERIODS_MOST // len(clients)
+            slots.append([])
+            for client, used_ns in clients:
+                periods = client.record.busy_periods(since, now, most) if several else BusyPeriods(now)
+                slots[-1].append(Busy(used_ns, periods))
+            look.hp_used_ns[name] = union_ns(slots[-1:], since, now)
+        look.hp_busy_ns = union_ns(slots, since, now)
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together &= client.record.shares_context

@@ -66,6 +66,7 @@ def test_any_record_page_can_be_read(content: bytes, now: int) -> None:
     assert page.launches == raw.launches
     assert page.busy_ns(now) >= raw.busy_ns
     assert page.wants_gpu in (True, False)
+    page.busy_periods(max(0, now - 100), now, layout.BUSY_PERIODS)
 
 
 @pytest.mark.parametrize("in_flight", [0, 1])

@@ -1,0 +1,102 @@
+"""What several hp processes use: a time in which two of them are busy counts once, for the GPU and for each slot."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orion.hook import layout
+from orion.node_agent.pages.client_pages import RecordPage
+from orion.node_agent.sharing.ceilings import Ceilings
+from orion.node_agent.sharing.windows import Look
+from tests.node_agent.hp_pages import HpClient, LookedAt
+
+MS = 1_000_000
+LOOK_NS = 25 * MS
+EARLIER_HOOK = False
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LookedAt:
+    return LookedAt(tmp_path, monkeypatch)
+
+
+def look_after(gpu: LookedAt, clients: Sequence[HpClient], *periods: tuple[float, float]) -> Look:
+    """Let all clients be busy in the same periods, by parts of the time to the next look; look."""
+    begin = gpu.now
+    for client in clients:
+        for part in periods:
+            client.was_busy(*(begin + round(LOOK_NS * each) for each in part))
+    return gpu.look(begin + LOOK_NS)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_limit_of_be_is_the_same_part_of_the_gpu_however_many_hp_processes_are_busy_at_once(
+    gpu: LookedAt, count: int
+) -> None:
+    gpu.slot("be-0", layout.Role.BE).set(limit_milli=200)
+    clients = [gpu.client() for _ in range(count)]
+    for _ in range(50):
+        look = look_after(gpu, clients, (0.1, 0.6))
+    assert gpu.shared_gpu.hp_busy_ratio == pytest.approx(0.5)
+    assert look.left == pytest.approx(0.5)
+    assert gpu.activity.limited(look)["be-0"].limit == pytest.approx(0.2 / 0.5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_processes_that_are_busy_at_once_below_the_limit_of_their_slot_never_wait(gpu: LookedAt, count: int) -> None:
+    clients, ceilings = [gpu.client() for _ in range(count)], Ceilings()
+    for _ in range(200):
+        look = look_after(gpu, clients, (0.2, 0.5))
+        ceilings.look(look.now_ns, look.hp_used_ns, {"hp-0": 0.5})
+        assert not ceilings.plans
+    assert look.hp_used_ns == {"hp-0": pytest.approx(0.3 * LOOK_NS)}
+
+
+def test_each_slot_uses_the_union_of_its_own_clients(gpu: LookedAt) -> None:
+    first, second, other, idle = gpu.client(), gpu.client(), gpu.client("hp-1"), gpu.client("hp-2")
+    begin = gpu.now
+    first.was_busy(begin + 1 * MS, begin + 6 * MS)
+    second.was_busy(begin + 4 * MS, begin + 9 * MS)
+    other.was_busy(begin + 8 * MS, begin + 14 * MS)
+    look = gpu.look(begin + LOOK_NS)
+    assert look.hp_used_ns == {"hp-0": 8 * MS, "hp-1": 6 * MS, "hp-2": 0}
+    assert look.hp_busy_ns == 13 * MS
+    assert idle.record.busy_ns == 0
+
+
+def test_a_period_counts_at_each_look_the_time_since_the_look_before(gpu: LookedAt) -> None:
+    clients, begin = [gpu.client(), gpu.client()], gpu.now
+    for client in clients:
+        client.open(begin + 5 * MS)
+    assert gpu.look(begin + 25 * MS).hp_busy_ns == 20 * MS
+    for client in clients:
+        client.close(begin + 30 * MS)
+    assert gpu.look(begin + 50 * MS).hp_busy_ns == 5 * MS
+    assert gpu.look(begin + 75 * MS).hp_busy_ns == 0
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_of_more_periods_than_a_page_has_the_last_ones_are_a_sample(gpu: LookedAt, shifted: bool) -> None:
+    """Two clients are busy at the same times, or in turn, 500 times between two looks."""
+    clients, begin = [gpu.client(), gpu.client()], gpu.now
+    for number in range(500):
+        for client, late in zip(clients, (0, 25_000 * shifted), strict=True):
+            client.was_busy(begin + number * 50_000 + late, begin + number * 50_000 + late + 25_000)
+    assert gpu.look(begin + LOOK_NS).hp_busy_ns == pytest.approx(LOOK_NS * (1.0 if shifted else 0.5), rel=0.01)
+
+
+@pytest.mark.parametrize("other_writes", [True, False])
+def test_beside_an_earlier_hook_busy_times_count_as_independent(gpu: LookedAt, other_writes: bool) -> None:
+    clients = [gpu.client(writes_periods=EARLIER_HOOK), gpu.client(writes_periods=other_writes)]
+    for _ in range(2):
+        look = look_after(gpu, clients, (0.1, 0.3), (0.4, 0.6))
+    assert look.hp_busy_ns == pytest.approx((1 - 0.6 * 0.6) * LOOK_NS)
+
+
+def test_a_client_that_is_busy_alone_is_not_asked_when(gpu: LookedAt, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [gpu.client(), gpu.client()]
+    look_after(gpu, clients, (0.1, 0.6))
+    monkeypatch.delattr(RecordPage, "busy_periods")
+    assert look_after(gpu, clients[:1], (0.1, 0.6)).hp_busy_ns == pytest.approx(0.5 * LOOK_NS)
+    assert look_after(gpu, [], (0.1, 0.6)).hp_used_ns == {"hp-0": 0}
