@@ -65,7 +65,7 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     device = declaration.options.get("device")
     joins = [f"orion_context_creating({device});"] if device else []
     if kind == "informs":
-        inform = f"if (result == CUDA_SUCCESS) orion_memory_info({device or 'orion_memory_device()'}, {arguments});"
+        inform = f"if (result == CUDA_SUCCESS) orion_room_is_asked({device or 'orion_memory_device()'}, {arguments});"
         return [*joins, *calling(function, [inform])]
     if kind in _OF_POOLS:
         return _OF_POOLS[kind](function, declaration, arguments)

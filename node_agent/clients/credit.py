@@ -11,8 +11,8 @@ stopped one delays nobody.
 A process holds more than its hook counts: the driver's own memory for contexts, code and the stacks of kernels. The
 driver says what each process holds in all. What the hook does not count is part of the slot's sum, so it lowers what
 the slot's clients get as credit. A client that has just joined is about to make a context: at first it is charged what
-the driver holds at least for others. A client that says too little is charged in the same way: it takes from its own
-slot, and from nobody else.
+the driver holds at least for others (context_memory.py). A client that says too little is charged in the same way: it
+takes from its own slot, and from nobody else.
 
 The earlier agent knew that of clients which come back, and the next one does not. So such a client's slot gives no
 credit until the driver has answered; a driver that does not answer is not waited for longer than an allocation waits.
@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client, held_mib, says_what_it_holds
+from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
 from orion.node_agent.clients.former_clients import FormerClients
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.processes.liveness import Program, has_ended
@@ -36,9 +37,6 @@ from orion.node_agent.state.state_file import RememberedClient
 _MIB = 1 << 20
 _YOUNG_NS = 3_000_000_000
 """ For so long after it has joined a client makes its contexts and loads its code. """
-_LEAST_CONTEXT_MIB, _MOST_CONTEXT_MIB = 16, 1024
-""" What a context may take. Less is what the driver rounds up, as where contexts take nothing (the simulated GPU). More
-is what a process hides: it must not keep later ones from allocating. """
 EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -54,8 +52,7 @@ class Credit:
         self._shared_gpu = shared_gpu
         self._past: dict[str, FormerClients] = {}
         """ By slot, where they may still hold memory. """
-        self._context_mib = 0
-        """ What a context takes: the least that the driver held for clients that were no longer young. """
+        self._contexts = ContextMemory()
         self._listed: Collection[int] = ()
         """ The processes that the driver has last said to hold memory. """
         self._asked_ns = 0
@@ -65,7 +62,7 @@ class Credit:
         """Give a client its first credit. Call this before it can have the slot's page."""
         client.program = Program.of(client.process_id)
         if not client.returned and client.last_uncounted_mib is None:
-            client.uncounted_mib = self._context_mib
+            client.uncounted_mib = self._contexts.expected_mib
         client.slot.page.set_credit(client.key[0], client.record.memory_mib)
         self.look_at(client.slot)
 
@@ -102,7 +99,7 @@ class Credit:
             return CreditAnswer.NO
         if mib > _limit(slot) - client.uncounted_mib:  # its context may take less than expected
             return CreditAnswer.LATER
-        if client.awaits_driver or self._is_unsettled(slot, others):
+        if client.awaits_driver or self._is_unsettled(slot, others) or self._contexts.awaits_driver(client):
             return CreditAnswer.LATER
         self._forget_past(slot, clients)
         most = self._most(slot, clients)
@@ -148,7 +145,9 @@ class Credit:
         self._listed = (held or {}).keys()
         for client in self._shared_gpu.clients.values():
             client.awaits_driver &= client.joined_ns >= self._asked_ns
+        first = self._contexts.first(self._shared_gpu.clients.values(), self._asked_ns)
         if held is None:
+            self._contexts.learn(0 for _ in first)
             return
         contexts: list[int] = []
         for client in self._shared_gpu.clients.values():
@@ -160,16 +159,16 @@ class Credit:
             if client.before_lowering[1] < self._asked_ns:
                 client.before_lowering = 0, 0
             now = max(0, listed - said)
-            before, client.last_uncounted_mib = client.last_uncounted_mib, now
+            before, client.last_uncounted_mib = None if client in first else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
-            has_context = before is not None and client.uncounted_mib >= _LEAST_CONTEXT_MIB
+            has_context = before is not None and client.uncounted_mib >= LEAST_MIB
             if _is_young(client):
-                client.uncounted_mib = max(client.uncounted_mib, 0 if has_context else self._context_mib)
+                client.uncounted_mib = max(client.uncounted_mib, 0 if has_context else self._contexts.expected_mib)
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
-        if contexts:
-            least = min(contexts)
-            self._context_mib = min(least, _MOST_CONTEXT_MIB) if least >= _LEAST_CONTEXT_MIB else 0
+            if client in first:
+                contexts.append(now)
+        self._contexts.learn(contexts)
         self.look()
 
     def changes(self, slot: Slot, limit_bytes: int) -> None:

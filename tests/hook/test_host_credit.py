@@ -128,6 +128,16 @@ def with_contexts(c_build: Path) -> Iterator[LimitedTenants]:
         yield LimitedTenants(machine)
 
 
+def test_the_first_process_sees_at_once_what_its_context_leaves(with_contexts: LimitedTenants) -> None:
+    assert with_contexts.start().do("room").result == (LIMIT - CONTEXT) * MIB
+
+
+def test_the_first_allocation_of_the_first_process_finds_its_context_counted(with_contexts: LimitedTenants) -> None:
+    one = with_contexts.start()
+    assert not allocate(one, LIMIT - CONTEXT + 2)
+    assert allocate(one, LIMIT - CONTEXT)
+
+
 def test_the_drivers_own_memory_is_part_of_the_slots_sum(with_contexts: LimitedTenants) -> None:
     one = with_contexts.start()
     eventually(lambda: one.do("room").result == (LIMIT - CONTEXT) * MIB, "the context counts")

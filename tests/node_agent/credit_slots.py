@@ -32,14 +32,25 @@ class StandIn(SimpleNamespace):
 
 
 class Slots:
-    """One slot with clients, in place of a GPU."""
+    """One slot with clients, in place of a GPU.
 
-    def __init__(self) -> None:
+    Args:
+        is_new: no client has made a context yet; else the agent knows that contexts take nothing.
+    """
+
+    def __init__(self, is_new: bool = False) -> None:
         grant = SimpleNamespace(memory_limit_bytes=LIMIT * MIB)
         self.slot: Any = SimpleNamespace(name="be-0", page=agent_pages.GrantPage("GPU-1"), grant=grant)
         self.slots, self.clients, self.awaited = {"be-0": self.slot}, dict[int, Any](), dict[int, Any]()
         self.gpu = SimpleNamespace(memory_bytes=40 * LIMIT * MIB)
         self.credit = Credit(self)  # type: ignore[arg-type]
+        if not is_new:
+            self._learn()
+
+    def _learn(self) -> None:
+        self.credit.asked(self.join(0), 1)
+        says(self, 0)
+        self.clients.clear()
 
     def of_slot(self, slot: object) -> list[Any]:
         return list(self.clients.values())
@@ -49,8 +60,8 @@ class Slots:
         index = len(self.clients)
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
-            keeps_credit=True, returned=False, awaits_driver=False, joined_ns=0, uncounted_mib=0, said_mib=0,
-            last_uncounted_mib=None, listed_mib=0, before_lowering=(0, 0),
+            keeps_credit=True, returned=False, awaits_driver=False, wished_ns=0, joined_ns=0, uncounted_mib=0,
+            said_mib=0, last_uncounted_mib=None, listed_mib=0, before_lowering=(0, 0),
         )  # fmt: skip
         vars(client).update(given)
         self.clients[index] = client

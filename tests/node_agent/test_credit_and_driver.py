@@ -40,6 +40,52 @@ def test_a_client_that_makes_its_context_is_charged_what_others_need_for_theirs(
     assert new.uncounted_mib == 0
 
 
+def test_the_first_client_gets_credit_when_the_driver_has_said_what_its_context_takes() -> None:
+    slots = Slots(is_new=True)
+    first = slots.join(0, joined_ns=time.monotonic_ns())
+    says(slots, 0)  # it has no context yet
+    assert slots.credit_of(first) == LIMIT  # it needs no agent
+    slots.credit.asks()
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.LATER  # it has one now
+    slots.credit.answered({os.getpid(): 0})  # to the question from before
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.LATER
+    says(slots, 100)
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.NO
+    assert slots.credit.asked(first, LIMIT - 100) is CreditAnswer.YES
+    assert slots.credit_of(first) == LIMIT - 100
+    assert slots.used() == 100
+
+
+def test_later_clients_are_charged_at_once_what_the_first_ones_context_takes() -> None:
+    slots = Slots(is_new=True)
+    first = slots.join(0, joined_ns=time.monotonic_ns())
+    slots.credit.asked(first, 1)
+    says(slots, 100)
+    slots.clients.clear()
+    later = slots.join(0, joined_ns=time.monotonic_ns())
+    assert slots.credit_of(later) == LIMIT - 100
+
+
+@pytest.mark.parametrize("listed", [{}, None])
+def test_where_the_driver_lists_no_process_or_does_not_say_the_first_client_gets_the_whole_limit(
+    listed: dict[int, int | None] | None,
+) -> None:
+    slots = Slots(is_new=True)
+    first = slots.join(0, joined_ns=time.monotonic_ns())
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.LATER
+    slots.credit.asks()
+    slots.credit.answered(listed)
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.YES
+
+
+def test_a_first_client_does_not_wait_for_a_driver_that_does_not_answer() -> None:
+    slots = Slots(is_new=True)
+    first = slots.join(0, joined_ns=time.monotonic_ns())
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.LATER
+    first.wished_ns -= 1_000_000_000
+    assert slots.credit.asked(first, LIMIT) is CreditAnswer.YES
+
+
 @pytest.mark.parametrize("later", [100, 101, 115])
 def test_what_the_driver_rounds_up_or_listed_once_is_no_context(later: int) -> None:
     slots = Slots()

@@ -12,7 +12,11 @@
  * allocation would exceed the limit of the slot, and the wrapper returns CUDA_ERROR_OUT_OF_MEMORY. */
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind);
 
-/* The same for an allocation from a pool (memory/pools.h). */
+/* orion_memory_info for a program that asks how much is free. The first call waits, for a bounded time, until the agent
+ * knows what the process's context takes of the limit. */
+void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_bytes);
+
+/* orion_allocation_may_begin for an allocation from a pool (memory/pools.h). */
 struct orion_pooling;
 bool orion_pool_may_begin(struct orion_pooling *pooling);
 /* After the driver's call. Returns what the program gets: "out of memory" if the pool has grown beyond the limit. */

@@ -6,11 +6,14 @@
 #include "process/process.h"
 #include "system/system.h"
 
+#define FIRST_PATIENCE_NS (ORION_SECOND / 2) /* the process may have credit, and the agent may be away */
+
 struct orion_credit_request {
     struct orion_asking asking;
     _Atomic uint64_t refused; /* bytes of the request that was refused last */
     _Atomic uint32_t refused_number;
     _Atomic uint32_t begun; /* requests; the last one's number */
+    _Atomic uint32_t first; /* 1: a thread has made the first request */
 };
 struct orion_credit_requests { struct orion_credit_request of[ORION_GPUS]; /* by device */ };
 ORION_PART(credit_requests)
@@ -46,4 +49,12 @@ enum orion_credit_answer orion_credit_request(const struct orion_gpu *gpu, uint6
     enum orion_credit_answer answer = ask(gpu, bytes, request);
     if (turn != 0) orion_asking_end(&request->asking, turn);
     return answer;
+}
+
+void orion_credit_first(const struct orion_gpu *gpu, uint64_t bytes)
+{
+    struct orion_credit_request *request = &orion_credit_requests(orion_the_process)->of[gpu->device % (CUdevice)ORION_GPUS];
+    if (atomic_load_explicit(&request->first, memory_order_relaxed) != 0 || atomic_exchange(&request->first, 1) != 0) return;
+    struct orion_credit_wait wait = {orion_now() + FIRST_PATIENCE_NS, atomic_load(&request->begun), true};
+    while (orion_credit_request(gpu, bytes, &wait) == ORION_CREDIT_LATER) {}
 }

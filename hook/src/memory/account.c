@@ -137,6 +137,13 @@ enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enu
     return result;
 }
 
+struct orion_gpu *orion_memory_limiting(CUdevice device)
+{
+    if (orion_the_process == NULL || !orion_account_counts(device)) return NULL;
+    struct orion_gpu *gpu = limiting_gpu(orion_the_process, device);
+    return limit_of(gpu) != 0 && credit_of(gpu) != UINT64_MAX ? gpu : NULL;
+}
+
 bool orion_memory_is_beyond(CUdevice device)
 {
     struct orion_gpu *gpu = orion_the_process == NULL ? NULL : orion_account_client(orion_the_process, device, false);
