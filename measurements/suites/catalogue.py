@@ -75,7 +75,7 @@ SUITES = {
     ),
     "numba-cuda": Suite(
         title="numba-cuda: all tests in the package",
-        home="a folder that measurements.suites.installed made of the package numba.cuda.tests",
+        home="a folder that measurements.suites.installed made of numba.cuda.tests, with testing/conftest.py",
         files=("test_cudapy_*.py", "test_cudadrv_*.py", "test_*.py"),
         packages=("numba-cuda", "numba", "cuda-bindings", "numpy"),
     ),

@@ -1,7 +1,8 @@
-"""Makes a suite of the tests inside an installed package: `python -m measurements.suites.installed numba.cuda.tests FOLDER`.
+"""Makes a suite of the tests inside an installed package: `python -m measurements.suites.installed PACKAGE FOLDER`.
 
-Some packages redirect their imports, so pytest cannot find their tests by the files' paths. FOLDER gets one test file for
-each test module, which imports that module's tests. It is what `--sources` of the suite must be.
+An example of a package is numba.cuda.tests. Some packages redirect their imports, so pytest cannot find their tests by
+the files' paths. FOLDER gets one test file for each test module, which imports that module's tests. It is what
+`--sources` of the suite must be. A conftest.py that the tests need belongs there, too.
 """
 
 import importlib

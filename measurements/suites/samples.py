@@ -1,8 +1,8 @@
-"""Builds NVIDIA's CUDA samples as a suite: `python -m measurements.suites.samples --sources CUDA-SAMPLES --output FOLDER`.
+"""Builds NVIDIA's CUDA samples as a suite: `python -m measurements.suites.samples --sources SAMPLES --output FOLDER`.
 
 Each sample is a program that checks its own results. FOLDER gets the programs and one test file for each chapter of the
-samples, so it is what `--sources` of the suite `cuda-samples` must be. Samples that draw, or that need a library which is
-not there, are left out; what does not build is named.
+samples, so it is what `--sources` of the suite `cuda-samples` must be. Samples that draw, or that need a library which
+few machines have, are left out; what does not build is named.
 """
 
 import argparse
@@ -41,7 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
     chapters: dict[str, list[Any]] = {}
     for path, programs in built.items():
         for program in programs:
-            chapters.setdefault(path.parent.name, []).extend(_runs(program, known.get(program.name, {}), options.output))
+            chapters.setdefault(path.parent.name, []).extend(
+                _runs(program, known.get(program.name, {}), options.output)
+            )
     for chapter, runs in chapters.items():
         (options.output / f"{chapter}.json").write_text(json.dumps(runs))
         (options.output / f"test_{chapter}.py").write_text(_TEST_FILE)
@@ -89,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sources", required=True, type=Path, help="the root of cuda-samples' sources")
     parser.add_argument("--output", required=True, type=Path, help="folder for the programs and test files")
     parser.add_argument("--architecture", default="native", help="of the GPU, such as 90 (default: of the one here)")
-    parser.add_argument("--workers", type=counted, default=os.cpu_count() or 1, help="samples at a time (default: cores)")
+    parser.add_argument(
+        "--workers", type=counted, default=os.cpu_count() or 1, help="samples at a time (default: cores)"
+    )
     return parser
 
 
