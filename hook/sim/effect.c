@@ -123,10 +123,13 @@ static uint64_t attempt(struct effect *effect)
 }
 
 /* One round: an effect behind another one of its stream is not due before that one is done. Without this rule, a graph
- * that waits and has many waits behind it would keep the keeper, and so the lock of the state, busy. */
+ * that waits and has many waits behind it would keep the keeper, and so the lock of the state, busy. Threads that submit
+ * into one stream may announce its effects in another order than that of the stream, so the list may have the later one first. */
 void sim_effects_work(void)
 {
-    static uint64_t round, stays[SIM_STREAMS]; /* by stream: the last round in which an effect of it was not due */
+    /* By stream: the last round in which an effect of it was not due, and the number of the earliest such effect. */
+    static struct { uint64_t round, number; } stays[SIM_STREAMS];
+    static uint64_t round;
     round++;
     uint32_t seen = atomic_load(&announcements);
     uint64_t until = SIM_NEVER;
@@ -137,12 +140,12 @@ void sim_effects_work(void)
         pthread_mutex_lock(&mutex);
         struct effect *next = effect->next;
         pthread_mutex_unlock(&mutex);
-        uint64_t stream = effect->position.stream;
-        if (stays[stream] != round) {
+        uint64_t stream = effect->position.stream, number = effect->position.number;
+        if (stays[stream].round != round || number < stays[stream].number) {
             uint64_t when = attempt(effect);
             if (when == 0) until = 0;
             else if (when < until) until = when;
-            if (when) stays[stream] = round;
+            if (when) stays[stream].round = round, stays[stream].number = number;
         }
         effect = next;
     }
