@@ -5,6 +5,7 @@
 #include "be/chunks.h"
 #include "be/ends.h"
 #include "be/gate.h"
+#include "be/in_flight.h"
 #include "be/state.h"
 #include "be/stop.h"
 #include "process/gpu.h"
@@ -58,42 +59,6 @@ void orion_window_leave(struct orion_gpu *gpu, uint64_t expected_ns) { orion_led
 
 /* -- Waiting for the window ------------------------------------------------------------------------------------------ */
 
-/* Checks every stream record of the GPU and retires completed chunks. Returns how many. */
-static unsigned retire_all(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
-{
-    unsigned retired = 0;
-    uint32_t at_work = 0;
-    uint64_t head = UINT64_MAX, since = now > orion_be(gpu)->looked_ns ? now - orion_be(gpu)->looked_ns : 0;
-    bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
-    orion_be(gpu)->looked_ns = now;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
-        struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-        retired += orion_chunks_reap(process, stream_record);
-        orion_ends_free(stream_record);
-        at_work += chunks->count > 0 || chunks->open_ns > 0;
-        if (chunks->count > 0) {
-            if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
-        } else if (chunks->open_ns > 0 && held) {
-            /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
-            uint64_t open_since_ns = chunks->open_since_ns + since;
-            chunks->open_since_ns = open_since_ns < now ? open_since_ns : now;
-        } else if (chunks->open_ns > 0 && now > chunks->open_since_ns + 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
-            /* No event is behind this work, but by its expected time it is long complete. */
-            orion_chunks_expect(stream_record, now);
-            orion_chunks_drop(stream_record);
-            retired++;
-        }
-    }
-    if (retired > 0) orion_be(gpu)->stuck_ns = 0;
-    if (head != UINT64_MAX && head > atomic_load_explicit(&orion_be(gpu)->head_ns, memory_order_relaxed))
-        atomic_store_explicit(&orion_be(gpu)->head_ns, head, memory_order_relaxed);
-    orion_be(gpu)->stream_records_at_work = at_work;
-    return retired;
-}
-
 /* Sleeps until enough of the work in flight should be complete. Enough is usually half of the window: the other half
  * keeps the GPU busy while this thread wakes up and launches more. If the next launch must run alone, enough is all
  * work in flight. If the GPU might become idle during the sleep, the thread wakes early and then polls without
@@ -125,47 +90,6 @@ static _Thread_local uint32_t stuck;
 
 uint32_t orion_window_stuck(void) { return stuck; }
 
-static void forget_all(struct orion_process *process, struct orion_gpu *gpu)
-{
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu) orion_chunks_drop(&orion_stream_records(process)->entry[i]);
-    atomic_store(&orion_be(gpu)->in_flight_ns, 0);
-    orion_be(gpu)->stuck_ns = 0;
-    stuck++;
-}
-
-/* The work that leaves no room may be in another stream, whose thread launches nothing more. */
-static void close_all(struct orion_process *process, struct orion_stream_record *own)
-{
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != own->gpu || orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
-        bool usable = stream_record == own || (stream_record->context == own->context && atomic_load(&process->captures) == 0 &&
-                                               orion_stream_record_has_handle(process, stream_record));
-        if (usable) orion_chunks_close(process, stream_record);
-    }
-}
-
-/* The longest work in flight whose end one event shows. */
-static uint64_t longest_in_flight(struct orion_process *process, const struct orion_gpu *gpu)
-{
-    uint64_t longest = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
-        const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-        if (chunks->open_ns > longest) longest = chunks->open_ns;
-        for (uint32_t j = 0; j < chunks->count; j++) {
-            uint64_t cost_ns = chunks->ring[(chunks->first + j) % ORION_CHUNKS].cost_ns;
-            if (cost_ns > longest) longest = cost_ns;
-        }
-    }
-    return longest;
-}
-
 /* Some work may go although a long kernel leaves no room: the kernel may wait until the host has launched it. XLA times kernels
  * so (its delay kernel), and if launches wait for the delay kernel, it gives up after 0.1 s, and XLA measures the hook instead of its
  * kernels. Only where hp need not wait for such work: behind the valve, or without hp. The caller holds the ledger. */
@@ -173,7 +97,7 @@ static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gp
 {
     if (limit / ORION_RUN_AHEAD < orion_window_share(gpu)) return false;
     uint64_t room = limit / BEHIND_LONG_PART, held = atomic_load(&orion_be(gpu)->in_flight_ns);
-    uint64_t longest = longest_in_flight(process, gpu);
+    uint64_t longest = orion_in_flight_longest(process, gpu);
     if (longest <= limit - room || (held > longest ? held - longest : 0) + expected_ns > room) return false;
     atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
     return true;
@@ -190,13 +114,17 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
         return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
-    unsigned retired = retire_all(process, gpu, now);
-    if (retired == 0) close_all(process, stream_record);
+    unsigned retired = orion_in_flight_retire(process, gpu, now);
+    if (retired == 0) orion_in_flight_close(process, stream_record);
     bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
     uint64_t since = now - orion_be(gpu)->waited_ns;
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
     orion_be(gpu)->waited_ns = now;
-    if (orion_be(gpu)->stuck_ns > STUCK_NS) forget_all(process, gpu), retired = 1;
+    if (orion_be(gpu)->stuck_ns > STUCK_NS) {
+        orion_in_flight_forget(process, gpu);
+        stuck++;
+        retired = 1;
+    }
     bool goes = retired == 0 && goes_behind_long(process, gpu, expected_ns, limit);
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
@@ -289,7 +217,7 @@ void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
     if (contexts_end(process) || !orion_ledger_try_lock(gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (!contexts_end(process)) retire_all(process, gpu, orion_now());
+    if (!contexts_end(process)) orion_in_flight_retire(process, gpu, orion_now());
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
 }

@@ -1,0 +1,84 @@
+#include "be/in_flight.h"
+
+#include "be/chunk_times.h"
+#include "be/chunks.h"
+#include "be/ends.h"
+#include "be/gate.h"
+#include "be/state.h"
+#include "be/window.h"
+#include "process/gpu.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+
+unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+{
+    unsigned retired = 0;
+    uint32_t at_work = 0;
+    uint64_t head = UINT64_MAX, since = now > orion_be(gpu)->looked_ns ? now - orion_be(gpu)->looked_ns : 0;
+    bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
+    orion_be(gpu)->looked_ns = now;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        retired += orion_chunks_reap(process, stream_record);
+        orion_ends_free(stream_record);
+        at_work += chunks->count > 0 || chunks->open_ns > 0;
+        if (chunks->count > 0) {
+            if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
+        } else if (chunks->open_ns > 0 && held) {
+            /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
+            uint64_t open_since_ns = chunks->open_since_ns + since;
+            chunks->open_since_ns = open_since_ns < now ? open_since_ns : now;
+        } else if (chunks->open_ns > 0 && now > chunks->open_since_ns + 4 * ORION_RUN_AHEAD * orion_window_share(gpu)) {
+            /* No event is behind this work, but by its expected time it is long complete. */
+            orion_chunks_expect(stream_record, now);
+            orion_chunks_drop(stream_record);
+            retired++;
+        }
+    }
+    if (retired > 0) orion_be(gpu)->stuck_ns = 0;
+    if (head != UINT64_MAX && head > atomic_load_explicit(&orion_be(gpu)->head_ns, memory_order_relaxed))
+        atomic_store_explicit(&orion_be(gpu)->head_ns, head, memory_order_relaxed);
+    orion_be(gpu)->stream_records_at_work = at_work;
+    return retired;
+}
+
+void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
+        if (orion_stream_records(process)->entry[i].gpu == gpu) orion_chunks_drop(&orion_stream_records(process)->entry[i]);
+    atomic_store(&orion_be(gpu)->in_flight_ns, 0);
+    orion_be(gpu)->stuck_ns = 0;
+}
+
+void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != own->gpu || orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
+        bool usable = stream_record == own || (stream_record->context == own->context && atomic_load(&process->captures) == 0 &&
+                                               orion_stream_record_has_handle(process, stream_record));
+        if (usable) orion_chunks_close(process, stream_record);
+    }
+}
+
+uint64_t orion_in_flight_longest(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    uint64_t longest = 0;
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
+        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+        if (stream_record->gpu != gpu) continue;
+        const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        if (chunks->open_ns > longest) longest = chunks->open_ns;
+        for (uint32_t j = 0; j < chunks->count; j++) {
+            uint64_t cost_ns = chunks->ring[(chunks->first + j) % ORION_CHUNKS].cost_ns;
+            if (cost_ns > longest) longest = cost_ns;
+        }
+    }
+    return longest;
+}
