@@ -97,7 +97,7 @@ static unsigned launch_in(CUgraphExec exec, CUstream where)
 }
 
 /* The same; also expects the numbers from `offset` on, in order. */
-static unsigned launch(CUgraphExec exec, CUstream where, unsigned offset)
+static inline unsigned launch(CUgraphExec exec, CUstream where, unsigned offset)
 {
     log_count = 0;
     unsigned launches = launch_in(exec, where);
@@ -105,6 +105,13 @@ static unsigned launch(CUgraphExec exec, CUstream where, unsigned offset)
     CHECK(log_count == STEPS);
     for (unsigned i = 0; i < STEPS; i++) CHECK(log_of[i] == offset + i);
     return launches;
+}
+
+/* Expects the numbers of so many launches, one launch after the other. */
+static inline void never_mixed(unsigned launches)
+{
+    CHECK(log_count == launches * STEPS);
+    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
 }
 
 #endif

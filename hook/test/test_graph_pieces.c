@@ -1,5 +1,5 @@
 /* be's graphs in pieces, on the simulated driver, through the hook's wrappers: a graph in pieces does what the program's
- * own executable does. test_graph_piece_updates.c has the updates. */
+ * own executable does. test_graph_piece_updates.c has the updates, test_graph_piece_turns.c launches in several streams. */
 #include "graph_chain.h"
 
 #include <pthread.h>
@@ -64,94 +64,6 @@ static void a_graph_whose_pieces_prove_short_runs_whole(void)
     CHECK(launch(exec, stream, 0) == 6); /* a sum as low as this was wrong before */
     takes_ns(copy->piece[0].exec, WINDOW_NS / 14);
     CHECK(launch(exec, stream, 0) == 1);
-    end(exec);
-}
-
-/* Expects the numbers of so many launches, one launch after the other. */
-static void never_mixed(unsigned launches)
-{
-    CHECK(log_count == launches * STEPS);
-    for (unsigned i = 0; i < log_count; i++) CHECK(log_of[i] == i % STEPS);
-}
-
-static void streams_take_turns(void)
-{
-    CUstream other;
-    CUgraphExec exec = instantiated(chain(0, NULL));
-    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    log_count = 0;
-    CHECK(launch_in(exec, stream) == 6 && launch_in(exec, other) == 6);
-    MUST(cuStreamSynchronize(stream));
-    MUST(cuStreamSynchronize(other));
-    never_mixed(2);
-    end(exec);
-}
-
-static CUcontext primary;
-static CUevent awaited; /* by the hook's last wait for an event */
-
-static CUresult CUDAAPI note_wait(CUstream where, CUevent event, unsigned flags)
-{
-    awaited = event;
-    return cuStreamWaitEvent(where, event, flags);
-}
-
-static void *launch_in_own_stream(void *exec)
-{
-    MUST(cuCtxSetCurrent(primary));
-    CHECK(launch_in(exec, CU_STREAM_PER_THREAD) == 6);
-    return NULL;
-}
-
-/* The second thread gets the place of the first one, but another stream. */
-static void threads_take_turns(void)
-{
-    CUgraphExec exec = instantiated(chain(0, NULL));
-    CUresult (*CUDAAPI before)(CUstream, CUevent, unsigned) = orion_driver.cuStreamWaitEvent;
-    MUST(cuCtxGetCurrent(&primary));
-    orion_driver.cuStreamWaitEvent = note_wait;
-    log_count = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, launch_in_own_stream, exec) == 0 && pthread_join(thread, NULL) == 0);
-        CHECK(awaited == (i == 0 ? NULL : orion_graph_copy_of(process, exec)->event));
-    }
-    MUST(cuCtxSynchronize());
-    never_mixed(2);
-    orion_driver.cuStreamWaitEvent = before;
-    end(exec);
-}
-
-static void streams_that_take_turns_get_pieces(void)
-{
-    CUstream both[2] = {stream};
-    CUgraphExec exec = instantiated(chain(0, NULL));
-    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
-    atomic_store(&policy.hp_clients, 0);
-    log_count = 0;
-    MUST(cuGraphLaunch(exec, both[1]));
-    atomic_store(&policy.hp_clients, 1);
-    takes(exec, 6);
-    for (unsigned i = 0; i < 3; i++) MUST(cuGraphLaunch(exec, both[i % 2]));
-    CHECK(orion_sim_graph_launches(exec) == 2);
-    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
-    never_mixed(4);
-    end(exec);
-}
-
-static void streams_of_two_contexts_take_turns(void)
-{
-    CUcontext other, before;
-    CUstream both[2] = {stream};
-    CUgraphExec exec = instantiated(chain(0, NULL));
-    MUST(cuCtxGetCurrent(&before));
-    MUST(cuCtxCreate(&other, NULL, 0, 0));
-    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
-    MUST(cuCtxSetCurrent(before));
-    log_count = 0;
-    for (unsigned i = 0; i < 4; i++) CHECK(launch_in(exec, both[i % 2]) == 6);
-    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
-    never_mixed(4);
     end(exec);
 }
 
@@ -304,10 +216,6 @@ int main(void)
     CHECK(graph_launch != NULL);
     a_long_graph_runs_in_pieces();
     without_hp_the_programs_executable_runs();
-    streams_take_turns();
-    threads_take_turns();
-    streams_that_take_turns_get_pieces();
-    streams_of_two_contexts_take_turns();
     graphs_that_cannot_be_copied_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
     a_very_long_graph_is_cut_in_several_launches();

@@ -1,86 +1,15 @@
 /* The hook identifies a graph by its nodes. The test instantiates a graph twice, changes its length, changes single
- * nodes and changes them back, and uses child graphs and nodes that the hook cannot read. It also limits the duration of
- * a walk over the nodes, and counts the hook's driver calls for hp's graphs. It runs on the simulated driver. */
-#include "simulated_process.h"
-
-#include <time.h>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/lsan_interface.h>
-#endif
+ * nodes and changes them back, and uses child graphs and nodes that the hook cannot read. It runs on the simulated driver. */
+#include "kernel_chain.h"
 
 #include "be/graph_parameters.h"
-#include "be/graph_updates.h"
-#include "core/core.h"
-#include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
-#include "learning/launch.h"
-#include "process/policy.h"
-#include "process/process.h"
-
-/* Ten times the normal limit, because a sanitizer slows the test. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define WALK_MOST_US 100.0
-#else
-#define WALK_MOST_US 1.0
-#endif
-
-static CUfunction function, other;
-
-static void begin(void)
-{
-    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n");
-    MUST(cuModuleGetFunction(&function, module, "one"));
-    MUST(cuModuleGetFunction(&other, module, "two"));
-#if defined(__SANITIZE_ADDRESS__)
-    __lsan_register_root_region(process, sizeof(struct orion_mapping)); /* it holds the copies of executables that stay */
-#endif
-}
-
-static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction which, unsigned grid)
-{
-    static uint64_t argument;
-    static void *arguments[] = {&argument};
-    return (CUDA_KERNEL_NODE_PARAMS){.func = which,
-                                     .gridDimX = grid,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 64,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = which == other ? arguments : NULL};
-}
-
-/* A chain of kernels of grid 1, 2, ...; `nodes` may be NULL. */
-static CUgraph chain(unsigned count, CUgraphNode *nodes)
-{
-    CUgraph graph;
-    CUgraphNode before = NULL;
-    MUST(cuGraphCreate(&graph, 0));
-    for (unsigned i = 0; i < count; i++) {
-        CUDA_KERNEL_NODE_PARAMS parameters = kernel(function, 1 + i % 100);
-        CUgraphNode made;
-        MUST(cuGraphAddKernelNode(&made, graph, &before, before != NULL, &parameters));
-        before = made;
-        if (nodes != NULL) nodes[i] = made;
-    }
-    return graph;
-}
-
-static CUgraphExec instantiated(CUgraph graph)
-{
-    CUgraphExec exec;
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    orion_graph_made(exec, graph);
-    return exec;
-}
 
 static void set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
     orion_graph_node_set(exec, node, orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_KERNEL, parameters));
 }
-
-static uint64_t of(CUgraphExec exec) { return orion_launch_identity(process, &(struct orion_launch){.graph = exec}); }
 
 static void graphs_with_the_same_nodes_have_the_same_identity(void)
 {
@@ -230,85 +159,6 @@ static void a_full_table_replaces_graphs(void)
     CHECK(orion_identity_is_local(of((CUgraphExec)64)));
 }
 
-static double microseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static void a_walk_is_quick(void)
-{
-    CUgraph graph = chain(5000, NULL);
-    CUgraphExec exec;
-    double first = microseconds();
-    MUST(cuGraphInstantiate(&exec, graph, 0));
-    double began = microseconds();
-    for (int i = 0; i < 10; i++) orion_graph_made(exec, graph);
-    double walk = (microseconds() - began) / 10 / 5000;
-    printf("graphs: %.3f us a node to walk, %.3f us to instantiate\n", walk, (began - first) / 5000);
-    CHECK(walk < WALK_MOST_US);
-}
-
-static unsigned driver_calls;
-
-static CUresult CUDAAPI a_counted_call(void)
-{
-    driver_calls++;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* The program changes its graph in every way. Returns how often the hook itself calls the driver meanwhile. */
-static unsigned calls_for_changes(CUgraphExec exec, CUgraph graph, const CUgraphNode *nodes)
-{
-    struct orion_driver driver = orion_driver;
-    CUfunction unseen = (CUfunction)(uintptr_t)0x1230;
-    CUDA_KERNEL_NODE_PARAMS parameters = kernel(unseen, 9);
-    void *(*counted)[sizeof driver / sizeof(void *)] = (void *)&orion_driver;
-    for (size_t i = 0; i < sizeof driver / sizeof(void *); i++) (*counted)[i] = (void *)a_counted_call;
-    driver_calls = 0;
-    orion_graph_updated(exec, graph);
-    orion_graph_set(exec, nodes[1], CU_GRAPH_NODE_TYPE_KERNEL, &parameters);
-    orion_graph_copy_enabled(exec, nodes[1], false);
-    orion_graph_set_child(exec, nodes[2], graph);
-    orion_driver = driver;
-    return driver_calls;
-}
-
-static void set_overlap(bool granted)
-{
-    struct orion_policy *policy = (struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu);
-    policy->kind = ORION_POLICY_ORION;
-    policy->max_slowdown_milli = granted ? 1500 : 1000;
-    atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
-}
-
-static void graphs_of_hp_are_not_walked(void)
-{
-    static CUgraphNode nodes[1000];
-    CUgraph graph = chain(1000, nodes);
-    CUgraphExec exec = instantiated(graph);
-    uint64_t whole = of(exec);
-    CHECK(!orion_identity_is_local(whole));
-    CHECK(calls_for_changes(exec, graph, nodes) > 0);
-    orion_graph_made(exec, graph);
-    atomic_store(&gpu->role, ORION_ROLE_HP);
-    CHECK(of(exec) == whole); /* made before the role was known */
-    CHECK(calls_for_changes(exec, graph, nodes) == 0);
-    CHECK(orion_identity_is_local(of(exec))); /* the earlier walk no longer describes the graph */
-
-    atomic_store(&process->joining, 1); /* a second GPU: its role may be be */
-    CHECK(calls_for_changes(exec, graph, nodes) > 0);
-    atomic_store(&process->joining, 0);
-    set_overlap(true); /* hp publishes its launches */
-    CHECK(calls_for_changes(exec, graph, nodes) > 0);
-    orion_graph_made(exec, graph);
-    CHECK(of(exec) == whole);
-    set_overlap(false);
-    CHECK(calls_for_changes(exec, graph, nodes) == 0);
-    atomic_store(&gpu->role, ORION_ROLE_BE);
-}
-
 int main(void)
 {
     begin();
@@ -320,8 +170,6 @@ int main(void)
     a_graph_with_a_conditional_node_is_identified_by_its_handle();
     facts_are_the_mean_over_kernels();
     a_full_table_replaces_graphs();
-    a_walk_is_quick();
-    graphs_of_hp_are_not_walked();
     puts("graphs: ok");
     return 0;
 }

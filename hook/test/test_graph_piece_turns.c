@@ -1,0 +1,98 @@
+/* Launches of one graph in pieces in several streams: the driver would start each when the one before is over, so they never mix. */
+#include "graph_chain.h"
+
+#include <pthread.h>
+
+#include "../sim/orion_sim.h"
+
+static void streams_take_turns(void)
+{
+    CUstream other;
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    log_count = 0;
+    CHECK(launch_in(exec, stream) == 6 && launch_in(exec, other) == 6);
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuStreamSynchronize(other));
+    never_mixed(2);
+    end(exec);
+}
+
+static CUcontext primary;
+static CUevent awaited; /* by the hook's last wait for an event */
+
+static CUresult CUDAAPI note_wait(CUstream where, CUevent event, unsigned flags)
+{
+    awaited = event;
+    return cuStreamWaitEvent(where, event, flags);
+}
+
+static void *launch_in_own_stream(void *exec)
+{
+    MUST(cuCtxSetCurrent(primary));
+    CHECK(launch_in(exec, CU_STREAM_PER_THREAD) == 6);
+    return NULL;
+}
+
+/* The second thread gets the place of the first one, but another stream. */
+static void threads_take_turns(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    CUresult (*CUDAAPI before)(CUstream, CUevent, unsigned) = orion_driver.cuStreamWaitEvent;
+    MUST(cuCtxGetCurrent(&primary));
+    orion_driver.cuStreamWaitEvent = note_wait;
+    log_count = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, launch_in_own_stream, exec) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(awaited == (i == 0 ? NULL : orion_graph_copy_of(process, exec)->event));
+    }
+    MUST(cuCtxSynchronize());
+    never_mixed(2);
+    orion_driver.cuStreamWaitEvent = before;
+    end(exec);
+}
+
+static void streams_that_take_turns_get_pieces(void)
+{
+    CUstream both[2] = {stream};
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
+    atomic_store(&policy.hp_clients, 0);
+    log_count = 0;
+    MUST(cuGraphLaunch(exec, both[1]));
+    atomic_store(&policy.hp_clients, 1);
+    takes(exec, 6);
+    for (unsigned i = 0; i < 3; i++) MUST(cuGraphLaunch(exec, both[i % 2]));
+    CHECK(orion_sim_graph_launches(exec) == 2);
+    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
+    never_mixed(4);
+    end(exec);
+}
+
+static void streams_of_two_contexts_take_turns(void)
+{
+    CUcontext other, before;
+    CUstream both[2] = {stream};
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuCtxGetCurrent(&before));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuStreamCreate(&both[1], CU_STREAM_NON_BLOCKING));
+    MUST(cuCtxSetCurrent(before));
+    log_count = 0;
+    for (unsigned i = 0; i < 4; i++) CHECK(launch_in(exec, both[i % 2]) == 6);
+    for (unsigned i = 0; i < 2; i++) MUST(cuStreamSynchronize(both[i]));
+    never_mixed(4);
+    end(exec);
+}
+
+int main(void)
+{
+    begin();
+    streams_take_turns();
+    threads_take_turns();
+    streams_that_take_turns_get_pieces();
+    streams_of_two_contexts_take_turns();
+    puts("graph_piece_turns: ok");
+    return 0;
+}
