@@ -64,6 +64,13 @@ static bool is_new_kernel(struct orion_process *process, struct orion_stream_rec
 
 /* -- Where contexts are time-sliced ---------------------------------------------------------------------------------- */
 
+/* What the launch counts with. Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the
+ * valve put a wait into the stream before this work and another wait after it. */
+static uint64_t cost_of(uint64_t expected, bool ahead, uint64_t share)
+{
+    return expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
+}
+
 /* How much work may be in flight with a launch that is held on the CPU: a window. Of a graph with branches two pieces: one that
  * runs, and the next. */
 static uint64_t held_room(struct orion_gpu *gpu, const struct orion_work *work, uint64_t window)
@@ -83,9 +90,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process, stream_record)) &&
                  !(work->flags & ORION_ADMITTED_UNHELD) && !orion_quiet_is_wanted(gpu);
-    /* Work of unknown duration runs alone. If it can run behind the valve, a cost of two shares makes the valve put a
-     * wait into the stream before this work and another wait after it. */
-    uint64_t cost = expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
+    uint64_t cost = cost_of(expected, ahead, share);
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
     uint64_t limit = ahead || !orion_stops_exist(gpu) ? ORION_RUN_AHEAD * share : held_room(gpu, work, past_valve);
@@ -93,7 +98,12 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
     }
-    if (ahead && !orion_valve_pass(process, stream_record, work, stop, cost, past_valve)) ahead = false;
+    if (ahead && !orion_valve_pass(process, stream_record, work, stop, cost, past_valve)) {
+        orion_window_leave(gpu, cost);
+        ahead = false;
+        cost = cost_of(expected, ahead, share);
+        if (!has_room(process, stream_record, work, stop, cost, held_room(gpu, work, past_valve))) return false;
+    }
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW) {
         orion_window_leave(gpu, cost);
         orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);

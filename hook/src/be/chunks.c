@@ -83,6 +83,13 @@ void orion_chunks_launched(struct orion_process *process, struct orion_stream_re
     if (cost_ns < ORION_WINDOW_ALONE) chunks->until_ns += cost_ns;
 }
 
+void orion_chunks_list(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t now)
+{
+    _Atomic uint64_t *unlisted_ns = &orion_be_stream_record(stream_record)->chunks.unlisted_ns;
+    if (__builtin_expect(atomic_load_explicit(unlisted_ns, memory_order_relaxed) == 0, 1)) return;
+    orion_chunks_launched(process, stream_record, atomic_exchange(unlisted_ns, 0), now, false);
+}
+
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
@@ -206,7 +213,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
 void orion_chunks_drop(struct orion_stream_record *stream_record)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    uint64_t cost = chunks->open_ns;
+    uint64_t cost = chunks->open_ns + atomic_exchange(&chunks->unlisted_ns, 0);
     for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
     chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* next_chunk stays: a sample may use it */
     chunks->open_ns = chunks->count = 0;

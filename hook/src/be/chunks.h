@@ -57,6 +57,7 @@ struct orion_chunk {
 struct orion_chunks {
     uint32_t first, count;           /* the ring: chunks that have an event and are not complete */
     uint64_t open_ns, open_since_ns; /* the launches since the last event: their cost, and the time of the first */
+    _Atomic uint64_t unlisted_ns;    /* the cost of launches whose threads did not get the ledger: in flight, but in no chunk yet */
     uint64_t until_ns;               /* when all launched work ends, if it takes as long as expected and never waits */
     uint64_t ended_ns;               /* the end of the last chunk that is complete */
     struct orion_chunk_bounds open;  /* of the open chunk */
@@ -81,6 +82,7 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
 
 /* For these calls, the caller holds the ledger and is in relaxed capture mode.
  *   launched  adds a launch to the open chunk; launched_ns: when it was passed to the driver; beside_hp: while hp was busy
+ *   list      adds the launches whose threads did not get the ledger
  *   close     puts an event behind the open chunk
  *   close_last  also if the ring is full: the last chunk then ends behind the open one
  *   reap      removes completed chunks from the work in flight, returns how many
@@ -88,6 +90,7 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
  *   forget    counts all chunks as complete and forgets their events */
 void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,
                            uint64_t launched_ns, bool beside_hp);
+void orion_chunks_list(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t now);
 void orion_chunks_close(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_chunks_close_last(struct orion_process *process, struct orion_stream_record *stream_record);
 unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_record *stream_record);

@@ -98,6 +98,7 @@ bool orion_ends_stream(struct orion_process *process, struct orion_stream_record
         return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();
+    orion_chunks_list(process, stream_record, orion_now());
     if (!drained && end == ORION_STREAM_DESTROYED) orion_chunks_close_last(process, stream_record);
     orion_chunks_reap(process, stream_record);
     bool lacks_event = chunks->open_ns > 0 && end != ORION_STREAM_OF_ENDED_THREAD; /* no event is behind all of the work */

@@ -22,6 +22,7 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (stream_record->gpu != gpu) continue;
         struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        orion_chunks_list(process, stream_record, now);
         retired += orion_chunks_reap(process, stream_record);
         orion_ends_free(stream_record);
         at_work += chunks->count > 0 || chunks->open_ns > 0;

@@ -48,9 +48,10 @@ static inline struct orion_be *orion_be(const struct orion_gpu *gpu) { return (s
 struct orion_be_stream_record {
     struct orion_chunks chunks;
     struct orion_partition_stream_record partition;
-    /* Guarded by the ledger; see valve.c */
-    uint64_t past_valve_ns;      /* expected time of the work launched since the last wait */
-    uint32_t waited_epoch;       /* the valve's epoch when that wait was put into the stream, + 1; 0: no wait */
+    /* See valve.c; the first is guarded by the ledger */
+    uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
+    /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
+    _Atomic uint32_t waited_epoch;
     _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
     bool kept;                   /* the program has destroyed the stream, and the driver has not; see ends.c */
     uint32_t meeting;            /* see meetings.c; the launching thread writes it */

@@ -230,7 +230,7 @@ static bool put_wait(struct orion_stream_record *stream_record)
         return false;
     }
     orion_turns_note_piece(stream_record->gpu, mine->past_valve_ns);
-    mine->waited_epoch = epoch + 1;
+    atomic_store_explicit(&mine->waited_epoch, epoch + 1, memory_order_relaxed);
     mine->past_valve_ns = 0;
     return true;
 }
@@ -255,13 +255,15 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
     if (!orion_ledger_try_lock(gpu)) {
+        atomic_store_explicit(&mine->waited_epoch, 0,
+                              memory_order_relaxed); /* if it goes all the same, the next one needs a wait */
         orion_valve_wake(gpu);
         return false;
     }
     /* The GPU's streams divide the share among them. */
     uint64_t stream_records = orion_be(gpu)->stream_records_at_work > 1 ? orion_be(gpu)->stream_records_at_work : 1;
-    bool due =
-        mine->past_valve_ns + expected_ns > share_ns / stream_records || mine->waited_epoch != atomic_load(&valve->epoch) + 1;
+    bool due = mine->past_valve_ns + expected_ns > share_ns / stream_records ||
+               atomic_load_explicit(&mine->waited_epoch, memory_order_relaxed) != atomic_load(&valve->epoch) + 1;
     bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
     bool exact = waits && (stop != &orion_valve_stop || is_closed(valve) || orion_plan_exists(gpu));
     if (waits) orion_chunks_before_wait(process, stream_record, least_chunk(gpu, exact));

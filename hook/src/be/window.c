@@ -103,16 +103,28 @@ static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gp
     return true;
 }
 
+/* Returns whether the work may go after all: the thread that has the ledger may depend on it, as one that a signal handler which
+ * launches has interrupted. */
+static bool wait_for_ledger(struct orion_gpu *gpu, uint64_t expected_ns, uint64_t now)
+{
+    static _Thread_local uint64_t first_ns, last_ns; /* of the present wait of this thread */
+    if (now - last_ns > NEW_WAIT_NS || orion_gate_closed(gpu)) first_ns = now;
+    last_ns = now;
+    if (now - first_ns > STUCK_NS) {
+        atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
+        return true;
+    }
+    orion_sleep_precisely(SLEEP_MIN_NS);
+    return false;
+}
+
 /* Returns whether the work may go after all. */
 static bool wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                       uint64_t limit)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
-    if (!orion_ledger_try_lock(gpu)) {
-        orion_sleep_precisely(SLEEP_MIN_NS);
-        return false;
-    }
+    if (!orion_ledger_try_lock(gpu)) return wait_for_ledger(gpu, expected_ns, now);
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = orion_in_flight_retire(process, gpu, now);
     if (retired == 0) orion_in_flight_close(process, stream_record);
@@ -183,9 +195,10 @@ void orion_window_launched(struct orion_process *process, struct orion_stream_re
 {
     bool timed = flags & ORION_ADMITTED_TIMED;
     if (!lock_after_launch(stream_record, timed)) {
-        orion_ledger_subtract(stream_record->gpu, expected_ns);
+        atomic_fetch_add(&orion_be_stream_record(stream_record)->chunks.unlisted_ns, expected_ns);
         return;
     }
+    orion_chunks_list(process, stream_record, launched_ns);
     orion_chunks_launched(process, stream_record, expected_ns, launched_ns, flags & ORION_ADMITTED_BESIDE_HP);
     bool ended = timed && orion_chunks_sampled(stream_record); /* the end of the sample also ends its chunk */
     if (!ended) close_long_chunk(process, stream_record);
