@@ -54,13 +54,23 @@ static void order(struct CUstream_st *stream)
     push_waits(legacy, CU_STREAM_NON_BLOCKING);
 }
 
-static uint64_t room_needed(const struct CUstream_st *stream) { return stream->legacy ? SIM_QUEUE / 2 + 1 : 2; }
+/* Enters the state with room for an operation and the waits before it. Only under the lock is it known whether there are streams for
+ * which the legacy stream waits. */
+static void enter_with_room(const struct CUstream_st *stream)
+{
+    sim_enter_with_room(stream->slot, stream->legacy ? 1 : 2);
+    const struct sim_stream *of = &sim_state()->streams[stream->slot];
+    uint64_t room = SIM_QUEUE / 2 + 1;
+    if (!stream->legacy || !stream->context->streams->next || of->tail - of->done + room <= SIM_QUEUE) return;
+    sim_leave();
+    sim_enter_with_room(stream->slot, room);
+}
 
 CUresult sim_submit(struct CUstream_st *stream, const struct sim_op *op, struct sim_position *at)
 {
     uint64_t number;
     do {
-        sim_enter_with_room(stream->slot, stream->legacy && !stream->context->streams->next ? 1 : room_needed(stream));
+        enter_with_room(stream);
         order(stream);
         number = sim_push(stream->slot, op);
     } while (!sim_leave());
