@@ -5,6 +5,7 @@
 
 #include "be/gate.h"
 #include "be/state.h"
+#include "generated/driver.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
@@ -16,14 +17,57 @@ static _Thread_local char own; /* its address is the thread's number */
 
 static uintptr_t holder_of(const struct orion_stream_record *stream_record)
 {
-    uintptr_t holder = atomic_load_explicit(&orion_be_stream_record(stream_record)->in_pieces, memory_order_acquire);
-    return holder == (uintptr_t)&own ? 0 : holder;
+    return atomic_load(&orion_be_stream_record(stream_record)->in_pieces);
 }
 
-static void await_others(struct orion_process *process, struct orion_stream_record *stream_record)
+static _Atomic uint32_t *holders_on(const struct orion_stream_record *stream_record)
+{
+    return &orion_be(stream_record->gpu)->in_pieces;
+}
+
+/* -- Streams whose work the driver orders ---------------------------------------------------------------------------- */
+
+static bool is_legacy(const struct orion_stream_record *stream_record)
+{
+    return orion_stream_record_handle(stream_record) == CU_STREAM_LEGACY;
+}
+
+static bool is_blocking(const struct orion_stream_record *stream_record)
+{
+    unsigned flags = CU_STREAM_NON_BLOCKING;
+    CUstream stream = orion_stream_record_handle(stream_record);
+    if (stream == CU_STREAM_PER_THREAD) return true;
+    if (orion_driver.cuStreamGetFlags == NULL || orion_driver.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) return false;
+    return !(flags & CU_STREAM_NON_BLOCKING);
+}
+
+static bool are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other)
+{
+    if (one == other) return true;
+    if (one->context != other->context || one->green != other->green) return false;
+    return is_legacy(one) ? !is_legacy(other) && is_blocking(other) : is_legacy(other) && is_blocking(one);
+}
+
+/* -- Waits ----------------------------------------------------------------------------------------------------------- */
+
+static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
+    for (uint32_t i = ORION_GPUS; i < used && atomic_load(holders_on(stream_record)) > 0; i++) {
+        const struct orion_stream_record *other = &orion_stream_records(process)->entry[i];
+        if (other->gpu != stream_record->gpu || holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
+        if (are_ordered(stream_record, other)) return true;
+    }
+    return false;
+}
+
+/* False: they still are, but this was long enough. */
+static bool await_others(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    for (uint64_t waited = 0; holder_of(stream_record) != 0 && waited < MOST_NS;) {
+    uint64_t waited = 0;
+    while (others_are_between(process, stream_record)) {
+        if (waited >= MOST_NS) return false;
         if (orion_gate_closed(gpu)) {
             orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
             continue;
@@ -31,23 +75,43 @@ static void await_others(struct orion_process *process, struct orion_stream_reco
         orion_sleep_precisely(POLL_NS);
         waited += POLL_NS;
     }
+    return true;
 }
 
 void orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    if (__builtin_expect(holder_of(stream_record) != 0, 0)) await_others(process, stream_record);
+    if (__builtin_expect(atomic_load_explicit(holders_on(stream_record), memory_order_acquire) == 0, 1)) return;
+    if (holder_of(stream_record) != (uintptr_t)&own) await_others(process, stream_record);
 }
 
+/* -- Around the launches of the pieces ------------------------------------------------------------------------------- */
+
+static bool take(struct orion_stream_record *stream_record)
+{
+    uintptr_t none = 0;
+    if (!atomic_compare_exchange_strong(&orion_be_stream_record(stream_record)->in_pieces, &none, (uintptr_t)&own)) return false;
+    atomic_fetch_add(holders_on(stream_record), 1);
+    return true;
+}
+
+/* If two threads take streams with one order at the same time, the one with the legacy stream is second. */
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record == NULL || orion_stream_record_is_shared(process, stream_record)) return false;
-    _Atomic uintptr_t *holder = &orion_be_stream_record(stream_record)->in_pieces;
-    uintptr_t none = 0;
-    orion_between_pieces_wait(process, stream_record);
-    return atomic_compare_exchange_strong(holder, &none, (uintptr_t)&own);
+    bool alone = await_others(process, stream_record);
+    if (!take(stream_record)) return false;
+    if (!alone || !others_are_between(process, stream_record)) return true;
+    if (!is_legacy(stream_record)) {
+        await_others(process, stream_record);
+        return true;
+    }
+    orion_between_pieces_end(stream_record);
+    await_others(process, stream_record);
+    return take(stream_record);
 }
 
 void orion_between_pieces_end(struct orion_stream_record *stream_record)
 {
-    atomic_store_explicit(&orion_be_stream_record(stream_record)->in_pieces, 0, memory_order_release);
+    atomic_store(&orion_be_stream_record(stream_record)->in_pieces, 0);
+    atomic_fetch_sub(holders_on(stream_record), 1);
 }

@@ -1,8 +1,8 @@
 /* Work of other threads goes before a graph in pieces or behind it, not between its pieces: the driver orders a graph as one launch, so
- * programs may let several threads launch into one stream, and let graphs share memory there.
+ * programs may let several threads launch into one stream, and let graphs share memory there. The same holds for the legacy stream and
+ * a blocking stream of its context, whose work the driver orders as that of one stream.
  *
- * The wait is bounded, as a piece may depend on what another thread does next. Default streams count as streams of their own: a
- * kernel in the legacy stream may go between the pieces of a graph in another stream. */
+ * The wait is bounded, as a piece may depend on what another thread does next. */
 #ifndef ORION_BETWEEN_PIECES_H
 #define ORION_BETWEEN_PIECES_H
 

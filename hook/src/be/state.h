@@ -37,6 +37,8 @@ struct orion_be {
     struct orion_usage usage;
     struct orion_gpu_clock clock;
 
+    _Atomic uint32_t in_pieces; /* streams of the GPU in which a thread launches a graph in pieces; see between_pieces.c */
+
     /* See turns.c */
     _Atomic uint64_t handed_back_ns, asked_ns; /* when this client last sent each message */
     _Atomic uint64_t patience_ns;

@@ -106,6 +106,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuStreamGetCtx);
     FILL(cuStreamGetCtx_ptsz);
     FILL(cuStreamGetCtx_v2);
+    FILL(cuStreamGetFlags);
     FILL(cuStreamGetGreenCtx);
     FILL(cuStreamIsCapturing);
     FILL(cuStreamIsCapturing_ptsz);

@@ -106,6 +106,7 @@ struct orion_driver {
     __typeof__(cuStreamGetCtx) *cuStreamGetCtx;
     __typeof__(cuStreamGetCtx) *cuStreamGetCtx_ptsz;
     __typeof__(cuStreamGetCtx_v2) *cuStreamGetCtx_v2;
+    __typeof__(cuStreamGetFlags) *cuStreamGetFlags;
     __typeof__(cuStreamGetGreenCtx) *cuStreamGetGreenCtx;
     __typeof__(cuStreamIsCapturing) *cuStreamIsCapturing;
     __typeof__(cuStreamIsCapturing) *cuStreamIsCapturing_ptsz;
