@@ -12,6 +12,7 @@ struct sim_launch {
      * graphs, unless they belong to a green context. */
     bool anywhere;
     unsigned long long green; /* a node: the id of the green context that it belongs to; 0: none */
+    struct CUctx_st *context; /* a node: the context in which it runs, for one of a green context its primary one */
 };
 
 struct CUgraphNode_st {

@@ -16,6 +16,15 @@ static unsigned long long green_of(CUgraphNode node, const CUDA_KERNEL_NODE_PARA
     return green ? green->id : 0;
 }
 
+/* Each context has functions of its own on a GPU; here a function serves all, so the current context stands for that of the function. */
+static struct CUctx_st *context_of(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
+{
+    if (node->call.launch.kernel) return node->call.launch.context;
+    bool named = !parameters->func && sim_context_alive(parameters->ctx);
+    if (!named) return sim_current();
+    return parameters->ctx->green ? parameters->ctx->green->context : parameters->ctx;
+}
+
 CUresult sim_set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
     void *gathered[SIM_PARAMETERS];
@@ -23,7 +32,8 @@ CUresult sim_set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *paramet
                                 .grid = {parameters->gridDimX, parameters->gridDimY, parameters->gridDimZ},
                                 .block = {parameters->blockDimX, parameters->blockDimY, parameters->blockDimZ},
                                 .shared = parameters->sharedMemBytes,
-                                .green = green_of(node, parameters)};
+                                .green = green_of(node, parameters),
+                                .context = context_of(node, parameters)};
     launch.anywhere = !launch.green;
     SIM_REFUSE(!launch.kernel, CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_check_shape(launch.kernel, launch.grid, launch.block, launch.shared));
@@ -179,6 +189,8 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NOD
     parameters->blockDimZ = launch->block[2];
     parameters->sharedMemBytes = launch->shared;
     parameters->kernelParams = node->call.parameters;
+    parameters->kern = (CUkernel)launch->kernel; /* this and the context also if the program named none (seen on an H200) */
+    parameters->ctx = launch->context;
     return CUDA_SUCCESS;
 }
 

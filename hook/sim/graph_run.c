@@ -6,6 +6,7 @@
  * A graph has at most BRANCHES streams. Further branches share these streams, and so run one after the other. */
 #include <stdlib.h>
 
+#include "context.h"
 #include "copy.h"
 #include "graph.h"
 
@@ -25,10 +26,35 @@ struct place {
     struct sim_position end;
 };
 
+static struct sim_position position_of(struct CUstream_st *stream)
+{
+    sim_enter();
+    struct sim_position position = sim_stream_position(stream);
+    sim_leave();
+    return position;
+}
+
+/* A kernel of another context than the launch runs there, perhaps on another GPU, between what is before and behind it. */
+static CUresult run_kernel(struct CUstream_st *stream, const struct CUgraphNode_st *node)
+{
+    const struct sim_launch *launch = &node->call.launch;
+    struct CUstream_st *there;
+    if (launch->context == stream->context || !sim_context_alive(launch->context))
+        return sim_submit_kernel(stream, launch, node->call.parameters);
+    struct sim_position begin = position_of(stream);
+    SIM_TRY(sim_stream_new(launch->context, NULL, CU_STREAM_NON_BLOCKING, stream->priority, &there));
+    CUresult result = sim_submit_event_wait(there, &begin);
+    if (!result) result = sim_submit_kernel(there, launch, node->call.parameters);
+    struct sim_position end = position_of(there);
+    if (!result) result = sim_submit_event_wait(stream, &end);
+    sim_stream_forget(there);
+    return result;
+}
+
 static CUresult run_node(struct CUstream_st *stream, const struct CUgraphNode_st *node)
 {
     switch (node->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: return sim_submit_kernel(stream, &node->call.launch, node->call.parameters);
+    case CU_GRAPH_NODE_TYPE_KERNEL: return run_kernel(stream, node);
     case CU_GRAPH_NODE_TYPE_MEMCPY: return sim_copy_box(stream, &node->box);
     case CU_GRAPH_NODE_TYPE_MEMSET: return sim_memset(stream, &node->set);
     case CU_GRAPH_NODE_TYPE_HOST: return sim_submit_host_function(stream, node->host.fn, node->host.userData);
@@ -44,14 +70,6 @@ static CUresult run_node(struct CUstream_st *stream, const struct CUgraphNode_st
     }
     default: return CUDA_SUCCESS;
     }
-}
-
-static struct sim_position position_of(struct CUstream_st *stream)
-{
-    sim_enter();
-    struct sim_position position = sim_stream_position(stream);
-    sim_leave();
-    return position;
 }
 
 static bool add_branch(struct branches *branches)

@@ -56,14 +56,20 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
                                 unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
                                 void **extra)
 {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, 0};
+    struct sim_launch it = {.kernel = sim_kernel(function),
+                            .grid = {grid_x, grid_y, grid_z},
+                            .block = {block_x, block_y, block_z},
+                            .shared = shared};
     return launch(&it, stream, parameters, extra, NULL, 0);
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                            unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters)
 {
-    struct sim_launch it = {sim_kernel(function), {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, 0};
+    struct sim_launch it = {.kernel = sim_kernel(function),
+                            .grid = {grid_x, grid_y, grid_z},
+                            .block = {block_x, block_y, block_z},
+                            .shared = shared};
     return launch(&it, stream, parameters, NULL, NULL, 0);
 }
 
@@ -72,12 +78,10 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
 {
     SIM_READY();
     SIM_REFUSE(!config || (config->numAttrs && !config->attrs), CUDA_ERROR_INVALID_VALUE);
-    struct sim_launch it = {sim_kernel(function),
-                            {config->gridDimX, config->gridDimY, config->gridDimZ},
-                            {config->blockDimX, config->blockDimY, config->blockDimZ},
-                            config->sharedMemBytes,
-                            false,
-                            0};
+    struct sim_launch it = {.kernel = sim_kernel(function),
+                            .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                            .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                            .shared = config->sharedMemBytes};
     SIM_TRY(launch(&it, config->hStream, parameters, extra, config->attrs, config->numAttrs));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         CUevent event = NULL;

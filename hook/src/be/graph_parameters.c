@@ -44,10 +44,11 @@ static const void *buffer_of(void **extra, uint32_t bytes)
     return size >= bytes ? buffer : NULL;
 }
 
-/* A CUkernel without a context runs in the current one, which may be another one when the node gets its parameters. */
+/* A CUkernel without a context runs in the current one, which may be another one when the node gets its parameters. The driver ignores
+ * the context beside a CUfunction. */
 static CUcontext context_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
 {
-    CUcontext context = kernel->ctx;
+    CUcontext context = kernel->func == NULL ? kernel->ctx : NULL;
     if (kernel->func == NULL && context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return NULL;
     return context;
 }

@@ -33,14 +33,15 @@ static inline uint64_t orion_word_at(const void *of, size_t offset)
     return word;
 }
 
-/* The structure begins with the function, the grid and the block: four words without gaps. */
+/* The structure begins with the function, the grid and the block: four words without gaps. The driver reads kernel and context only
+ * where there is no function, but writes all three for a node (seen on an H200). */
 static inline bool orion_same_shape(const CUDA_KERNEL_NODE_PARAMS *a, const CUDA_KERNEL_NODE_PARAMS *b)
 {
     _Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes) == 32, "a function, and six numbers of four bytes");
     uint64_t differences = (orion_word_at(a, 0) ^ orion_word_at(b, 0)) | (orion_word_at(a, 8) ^ orion_word_at(b, 8)) |
                            (orion_word_at(a, 16) ^ orion_word_at(b, 16)) | (orion_word_at(a, 24) ^ orion_word_at(b, 24)) |
                            (a->sharedMemBytes ^ b->sharedMemBytes);
-    return differences == 0 && a->kern == b->kern;
+    return differences == 0 && (a->func != NULL || a->kern == b->kern);
 }
 
 /* Whether at most the arguments differ from those that are kept, and orion_keep_arguments can keep them. A CUkernel that names
@@ -50,7 +51,7 @@ static inline bool orion_only_arguments_differ(const struct orion_process *proce
 {
     if (kept == NULL || kept->epoch != atomic_load_explicit(&orion_kernels(process)->epoch, memory_order_acquire)) return false;
     const CUDA_KERNEL_NODE_PARAMS *before = orion_kept_kernel(kept);
-    return orion_same_shape(before, kernel) && before->ctx == kernel->ctx && (kernel->func != NULL || kernel->ctx != NULL) &&
+    return orion_same_shape(before, kernel) && (kernel->func != NULL || (kernel->ctx != NULL && before->ctx == kernel->ctx)) &&
            kernel->kernelParams != NULL && kept->layout->count > 0;
 }
 
