@@ -31,6 +31,32 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
     return orion_window_enter(process, stream_record, expected, ignores_window ? UINT64_MAX : limit);
 }
 
+/* -- Graphs with kernels on several GPUs ------------------------------------------------------------------------------- */
+
+/* A bit for each; 0 also for clients that are threads, whose GPUs are not those of the process. */
+static uint32_t other_gpus(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    if (work->launch.graph == NULL || gpu->client != 0 || orion_process_gpus(process) < 2) return 0;
+    return orion_graph_gpus(orion_graphs(process), work->launch.graph) & ~(1u << (gpu - process->gpus));
+}
+
+/* The valve of a GPU cannot hold what a graph in a stream of another one does there, so the graph begins when be may run on all of
+ * them. True: it has waited, so all conditions are to be looked at again. */
+static bool wait_for_other_gpus(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
+{
+    bool waited = false;
+    if (__builtin_expect(!(work->flags & ORION_ADMITTED_OTHER_GPUS), 1)) return false;
+    for (uint32_t others = other_gpus(process, gpu, work); others != 0; others &= others - 1) {
+        struct orion_gpu *other = &process->gpus[__builtin_ctz(others)];
+        if (atomic_load(&other->role) != ORION_ROLE_BE) continue;
+        for (; orion_gate_closed(other); waited = true) {
+            if (orion_policy_overlaps(other)) orion_gate_sleep(process, other, ORION_GATE_POLL_NS);
+            else orion_gate_wait(process, other);
+        }
+    }
+    return waited;
+}
+
 /* -- Work that must not be behind a wait ------------------------------------------------------------------------------- */
 
 /* A graph with branches should not be behind a wait: the driver's streams for the branches would wait for the held stream, as
@@ -44,8 +70,10 @@ static uint32_t kind_of_unheld(struct orion_process *process, const struct orion
                                bool is_new)
 {
     bool branches = work->launch.graph != NULL && orion_graph_has_branches(orion_graphs(process), work->launch.graph);
-    if ((!branches && !is_new) || work->stop != NULL || orion_now() <= atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS) return 0;
-    return ORION_ADMITTED_UNHELD | (branches ? ORION_ADMITTED_BRANCHES : 0);
+    uint32_t others = other_gpus(process, gpu, work) != 0 ? ORION_ADMITTED_OTHER_GPUS : 0;
+    if ((!branches && !is_new && !others) || work->stop != NULL) return 0;
+    if (orion_now() <= atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS) return others;
+    return ORION_ADMITTED_UNHELD | (branches ? ORION_ADMITTED_BRANCHES : 0) | others;
 }
 
 /* Whether this is the first launch of a kernel, where work may be held. To identify it can load its code, so the wait comes first. */
@@ -93,7 +121,9 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     uint64_t cost = cost_of(expected, ahead, share);
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);
-    uint64_t limit = ahead || !orion_stops_exist(gpu) ? ORION_RUN_AHEAD * share : held_room(gpu, work, past_valve);
+    if (wait_for_other_gpus(process, gpu, work)) return false;
+    bool is_free = !orion_stops_exist(gpu) && !(work->flags & ORION_ADMITTED_OTHER_GPUS);
+    uint64_t limit = ahead || is_free ? ORION_RUN_AHEAD * share : held_room(gpu, work, past_valve);
     if (!has_room(process, stream_record, work, stop, cost, limit)) {
         if (ahead && orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
         return false;
@@ -125,6 +155,7 @@ static bool enter_overlapping(struct orion_process *process, struct orion_stream
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_overlap_stop;
     uint64_t share = orion_window_share(gpu), cost = expected != 0 ? expected : ORION_WINDOW_ALONE;
+    if (wait_for_other_gpus(process, gpu, work)) return false;
     enum orion_go go = orion_stop_may_go(stop, process, stream_record, work, expected);
     if (go == ORION_GO_NOT_NOW) {
         stop->wait(process, stream_record, work, expected);

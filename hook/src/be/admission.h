@@ -21,7 +21,9 @@ enum {
     ORION_ADMITTED_SPINS = 1u << 10,    /* it may wait for other GPUs once it runs, so its time says nothing */
     ORION_ADMITTED_BRANCHES = 1u << 11, /* a graph whose nodes may run side by side */
     ORION_ADMITTED_BESIDE_HP = 1u << 12,
-    ORION_ADMITTED_UNHELD = 1u << 13 /* behind no wait, and no work in flight that can be held: branches, and new kernels */
+    ORION_ADMITTED_UNHELD = 1u
+        << 13, /* behind no wait, and no work in flight that can be held: branches, new kernels, other GPUs */
+    ORION_ADMITTED_OTHER_GPUS = 1u << 14 /* a graph with kernels on other GPUs than that of its stream */
 };
 
 /* Whether anything can make the GPU's be launches wait: the policy, or turns, which hold under the policy `none`, too. */

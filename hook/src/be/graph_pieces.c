@@ -107,10 +107,19 @@ static bool follow_last(struct orion_process *process, struct orion_graph_copy *
     return follows;
 }
 
-static bool hp_may_arrive(const struct orion_gpu *gpu)
+static bool hp_may_arrive_on(const struct orion_gpu *gpu)
 {
     return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && orion_policy_gates(orion_gpu_policy(gpu)) &&
            atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+}
+
+/* On the stream's GPU, or on another one on which the graph has kernels. */
+static bool hp_may_arrive(struct orion_process *process, const struct orion_gpu *gpu, CUgraphExec exec)
+{
+    uint32_t gpus = gpu->client == 0 ? orion_graph_gpus(orion_graphs(process), exec) : 0;
+    bool arrives = hp_may_arrive_on(gpu);
+    for (; gpus != 0 && !arrives; gpus &= gpus - 1) arrives = hp_may_arrive_on(&process->gpus[__builtin_ctz(gpus)]);
+    return arrives;
 }
 
 static void runs_whole(struct orion_process *process, CUgraphExec exec)
@@ -124,7 +133,7 @@ static void runs_whole(struct orion_process *process, CUgraphExec exec)
 static bool needs_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu,
                          uint64_t *whole_ns, uint64_t limit)
 {
-    if (copy->refused || copy->waits || !hp_may_arrive(gpu)) return false;
+    if (copy->refused || copy->waits || !hp_may_arrive(process, gpu, copy->exec)) return false;
     return orion_lengths_need_pieces(process, copy, whole_ns, limit);
 }
 
@@ -228,7 +237,7 @@ void orion_pieces_say_whole(struct orion_process *process, CUgraphExec exec, str
     char name[96] = "";
     struct orion_graph_facts facts;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
-    if (stream_record == NULL || !hp_may_arrive(stream_record->gpu)) return;
+    if (stream_record == NULL || !hp_may_arrive(process, stream_record->gpu, exec)) return;
     uint64_t limit = orion_window_narrowed(stream_record->gpu);
     if (orion_graph_facts(orion_graphs(process), exec, &facts) && facts.kernels <= 1) return; /* as long as a kernel */
     if (!orion_graph_is_long(orion_length_of(process, exec), limit)) return;

@@ -6,7 +6,9 @@
 #include "learning/durations.h"
 #include "learning/extent.h"
 #include "learning/kernels.h"
+#include "process/gpu.h"
 #include "process/process.h"
+#include "streams/stream_records.h"
 
 #define DEPTH_MOST 8u /* of child graphs in child graphs */
 #define NODES_MOST (1u << 20)
@@ -23,6 +25,8 @@ struct walker {
     struct orion_graph_walk *walk;
     struct orion_graph_list *list; /* NULL: the caller wants none */
     bool only_parts;               /* not the kernels' numbers of SMs and classes: SMs take a call of the driver for each kernel */
+    uint32_t gpus;
+    CUcontext primary[ORION_GPUS];
     struct occupancy occupancy[OCCUPANCIES];
 };
 
@@ -54,6 +58,21 @@ uint64_t orion_graph_kernel(struct orion_process *process, const CUDA_KERNEL_NOD
                                 kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
 }
 
+/* Not by making a context current, which may be a green one (streams/stream_records.h). */
+static void find_gpus(struct walker *walker)
+{
+    uint32_t gpus = orion_process_gpus(walker->process);
+    if (gpus < 2) return;
+    for (uint32_t i = 0; i < gpus; i++) walker->primary[i] = orion_primary_of(walker->process->gpus[i].device);
+    walker->gpus = gpus;
+}
+
+static void note_gpu(struct walker *walker, CUcontext context)
+{
+    for (uint32_t i = 0; i < walker->gpus && context != NULL; i++)
+        if (walker->primary[i] == context) walker->walk->gpus |= 1u << i;
+}
+
 static bool add_kernel(struct walker *walker, CUgraphNode node)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
@@ -68,6 +87,7 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     walk->sum += orion_graph_part(identity);
     walk->local |= orion_identity_is_local(identity);
     walk->collective |= orion_kernel_is_collective(orion_kernels(walker->process), function);
+    note_gpu(walker, kernel.ctx);
     if (walker->only_parts) return true;
     walk->kernels++;
     walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
@@ -179,6 +199,7 @@ static void walk_graph(struct walker *walker, CUgraph graph)
 void orion_graph_walk(struct orion_process *process, CUgraph graph, struct orion_graph_walk *walk, struct orion_graph_list *list)
 {
     struct walker walker = {.process = process, .walk = walk, .list = list};
+    find_gpus(&walker);
     walk_graph(&walker, graph);
 }
 

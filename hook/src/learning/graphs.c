@@ -54,6 +54,12 @@ bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec)
     return entry != NULL && atomic_load_explicit(&entry->branches, memory_order_relaxed);
 }
 
+uint32_t orion_graph_gpus(struct orion_graphs *graphs, const void *exec)
+{
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    return entry != NULL ? atomic_load_explicit(&entry->gpus, memory_order_relaxed) : 0;
+}
+
 /* -- Changes, under the lock ----------------------------------------------------------------------------------------- */
 
 static bool take_lock(struct orion_graphs *graphs)
@@ -112,6 +118,7 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     entry->collective = walk->collective;
     entry->branches = walk->branches || walk->child_branches;
     entry->child_branches = walk->child_branches;
+    entry->gpus = walk->gpus;
     entry->name = walk->name;
     entry->kernels = (uint32_t)walk->kernels;
     entry->sms = walk->kernels > 0 ? (uint32_t)((walk->needs + walk->kernels / 2) / walk->kernels) : 0;

@@ -39,6 +39,7 @@ struct orion_graph {
     bool local, whole; /* a node's identity is local; the nodes determine what will run */
     /* When the graph was made: it contained a collective; nodes may run side by side. Read on the launch path. */
     _Atomic bool collective, branches;
+    _Atomic uint32_t gpus;
     bool child_branches; /* those of child graphs */
 };
 
@@ -70,6 +71,10 @@ bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
  * has the levels of the graph's own nodes says how it is. */
 bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);
 void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own);
+
+/* On which of the process's GPUs kernels of the graph run, in the primary contexts: bit i for GPU i. 0: not known, as in a process that
+ * uses one GPU. */
+uint32_t orion_graph_gpus(struct orion_graphs *graphs, const void *exec);
 
 /* Whether the program may launch it from a kernel. Asks the driver. */
 bool orion_graph_device_may_launch(CUgraphExec exec);
