@@ -2,8 +2,8 @@
 
 The agent learns it from what the driver says that processes hold. A client that makes its context is charged so much
 until the driver has listed it. Of the first client nobody knows it. That client has its context when it first asks for
-credit, which each hook does before its first allocation. So it waits, for a bounded time, until the driver has said what
-it holds then.
+credit, which each hook does before its first allocation. So it waits, for a bounded time, until the driver has said
+what it holds then.
 """
 
 import time

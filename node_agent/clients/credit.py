@@ -150,6 +150,7 @@ class Credit:
             self._contexts.learn(0 for _ in first)
             return
         contexts: list[int] = []
+        making: list[Client] = []
         for client in self._shared_gpu.clients.values():
             if (holds := held.get(client.process_id, 0)) is None:
                 continue
@@ -161,14 +162,15 @@ class Credit:
             now = max(0, listed - said)
             before, client.last_uncounted_mib = None if client in first else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
-            has_context = before is not None and client.uncounted_mib >= LEAST_MIB
             if _is_young(client):
-                client.uncounted_mib = max(client.uncounted_mib, 0 if has_context else self._contexts.expected_mib)
+                making += [client] if before is None or client.uncounted_mib < LEAST_MIB else []
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
             if client in first:
                 contexts.append(now)
         self._contexts.learn(contexts)
+        for client in making:
+            client.uncounted_mib = max(client.uncounted_mib, self._contexts.expected_mib)
         self.look()
 
     def changes(self, slot: Slot, limit_bytes: int) -> None:

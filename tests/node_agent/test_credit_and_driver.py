@@ -66,6 +66,16 @@ def test_later_clients_are_charged_at_once_what_the_first_ones_context_takes() -
     assert slots.credit_of(later) == LIMIT - 100
 
 
+def test_a_client_that_makes_its_context_while_the_first_one_waits_is_charged_as_much() -> None:
+    slots = Slots(is_new=True)
+    first, next_one = (slots.join(0, joined_ns=time.monotonic_ns(), process_id=each) for each in (1, 2))
+    slots.credit.asked(first, 1)
+    slots.credit.asks()
+    slots.credit.answered({1: 100 * MIB, 2: 0})
+    assert next_one.uncounted_mib == 100
+    assert slots.credit.asked(next_one, LIMIT - 199) is not CreditAnswer.YES
+
+
 @pytest.mark.parametrize("listed", [{}, None])
 def test_where_the_driver_lists_no_process_or_does_not_say_the_first_client_gets_the_whole_limit(
     listed: dict[int, int | None] | None,

@@ -109,6 +109,6 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
 /* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 struct orion_gpu *orion_memory_limiting(CUdevice device); /* the client that has joined and has a limit, or NULL */
-bool orion_memory_is_beyond(CUdevice device); /* the GPU bounds neither figure (unified.h) */
+bool orion_memory_is_beyond(CUdevice device);             /* the GPU bounds neither figure (unified.h) */
 
 #endif
