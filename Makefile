@@ -8,7 +8,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/orion
 # Each checkout has its own build folder, since CMake rejects a build folder of another source folder.
 BUILD  := $(CACHE)/build-$(shell pwd -P | cksum | cut -d' ' -f1)
 BIN    := $(VENV)/bin
-PACKAGES  := operator api_server device_plugin dra_driver injection node_agent node_pods exposition hook inprocess crds errors atomic_files planning simulation cli bench
+PACKAGES  := operator api_server device_plugin dra_driver injection node_agent node_pods exposition hook inprocess crds errors atomic_files shutdown planning simulation cli bench
 LINKS  := build/import/orion
 TIERS  := quiet host cluster node neighbours
 # The sources of the hook and the simulated driver.

@@ -5,11 +5,12 @@ import contextlib
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from typing import Protocol
+
+from orion.shutdown import Shutdown
 
 _log = logging.getLogger(__name__)
 
@@ -42,18 +43,18 @@ def run_until_signal(name: str, make: Callable[[], Runs]) -> None:
 
 
 async def _run(name: str, make: Callable[[], Runs]) -> None:
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    shutdown = Shutdown()
+    shutdown.handle_signals()
     program = make()
     # A full collection that looks at all modules takes 25 to 60 ms, in which the kubelet waits for an answer.
     gc.collect()
     gc.freeze()
     serving = asyncio.create_task(program.run())
-    waiting = asyncio.create_task(ended.wait())
+    waiting = asyncio.create_task(shutdown.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         _log.info("%s: it ends; running containers keep their slots", name)
+    shutdown.begin()
     for task in (serving, waiting):
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 
@@ -24,6 +23,7 @@ from orion.node_agent.processes.pod_cgroups import container_cgroup
 from orion.node_agent.service.server import AdministratorsServer
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.state.root import Root
+from orion.shutdown import Shutdown
 
 _log = logging.getLogger(__name__)
 
@@ -46,15 +46,13 @@ def run(settings: AgentSettings) -> None:
 
 
 async def _run(settings: AgentSettings) -> None:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+    shutdown = Shutdown()
+    shutdown.handle_signals()
     async with serving(settings):
         # A full collection that looks at all modules takes 20 to 40 ms, in which clients and drivers wait.
         gc.collect()
         gc.freeze()
-        await ended.wait()
+        await shutdown.wait()
         _log.info("agent: ends; clients continue under their last grants")
 
 

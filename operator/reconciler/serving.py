@@ -7,7 +7,6 @@ Kubernetes restarts the process, and the process reads its whole state from the 
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from typing import Any
 
@@ -33,6 +32,10 @@ from orion.operator.reconciler.settings import ReconcilerSettings
 from orion.operator.reconciler.state import State
 from orion.operator.reconciler.templates import remove_unused
 from orion.operator.reconciler.watching import PROGRAM, Intake, WatchedPods, kopf_settings, registry
+from orion.shutdown import Shutdown
+
+_STOP_S = 6.0
+""" How long the parts may take to stop before the Lease is given back without them. """
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,7 +80,7 @@ class Reconciler:
         self._lists = Lists(self._intake, settings.namespaces)
         watched = WatchedPods(self._kopf)
         self._resync = Resync(self._api, self._intake, watched, self._lists.complete, settings.namespaces)
-        self._known, self._ended = asyncio.Event(), asyncio.Event()
+        self._known, self._shutdown = asyncio.Event(), Shutdown()
         self._node_pods: NodePodsServer | None = None
         if node_pods is not None:
             source = PodsOfNodes(self.state)
@@ -117,35 +120,31 @@ class Reconciler:
             if done <= tasks:
                 raise Unavailable("a part of the reconciler has ended")
         finally:
+            self._shutdown.begin()
             # kopf ends last: it cancels the tasks that were made after its start, so also those of agents' connections.
             await _cancel(tasks)
             await _cancel([watches, signalled])
             await self._leader.release()
 
     async def _signalled(self) -> None:
-        """Return on SIGTERM or SIGINT. This takes the place of kopf's handlers, which end kopf first.
-
-        Between kopf's start and the moment when all objects are known, kopf's handlers apply: no server runs yet.
-        """
-        self._handle_signals()
-        await self._ended.wait()
-
-    def _handle_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._ended.set)
+        """Return on SIGTERM or SIGINT."""
+        self._shutdown.handle_signals()
+        await self._shutdown.wait()
 
     async def _watch(self) -> None:
         """Run kopf."""
         await self._resync.chosen.wait()
-        namespaces = self._settings.namespaces
+        namespaces, others = self._settings.namespaces, asyncio.all_tasks()
         try:
-            await kopf.operator(
+            tasks = await kopf.spawn_tasks(
                 registry=registry(self._intake, self._access, self._lists.response_class()),
                 settings=self._kopf,
                 clusterwide=not namespaces,
                 namespaces=namespaces,
                 identity=None,
             )
+            self._shutdown.handle_signals()  # in place of kopf's handlers, which end kopf first
+            await kopf.run_tasks(tasks, ignored=others)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -172,7 +171,6 @@ class Reconciler:
     async def _resync_forever(self) -> None:
         """Start the workers once all objects are known, then resync periodically."""
         await self._resync.until_all_is_known()
-        self._handle_signals()
         self._known.set()
         self.metrics.ready.set(1)
         await self._controller.begin()
@@ -215,9 +213,11 @@ class Reconciler:
 
 
 async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have stopped. Those that do not are left to `Shutdown`."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    stopped, _ = await asyncio.wait(tasks, timeout=_STOP_S)
+    await asyncio.gather(*stopped, return_exceptions=True)  # otherwise asyncio logs errors that nobody has read
 
 
 def run(settings: ReconcilerSettings, beside: Sequence[Part] = (), node_pods: NodePodsSettings | None = None) -> None:

@@ -280,7 +280,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     found.networking.error_backoffs = (0.2, 0.5, 1, 1, 2, 3, 5, 8, 13, 13, 13)
     found.networking.enforce_retry_after = True
     found.queueing.idle_timeout = 0.1  # of the task that kopf makes for each object with an event
-    found.process.ultimate_exiting_timeout = 20
+    found.process.ultimate_exiting_timeout = None  # `Shutdown` ends the process, and says what did not stop
     return found
 
 

@@ -21,7 +21,7 @@ from testbed import binaries
 from tests.cluster import node_pods_caller
 from tests.cluster.node_pods_caller import Caller
 from tests.cluster.rights import bind
-from tests.waiting import eventually
+from tests.waiting import DEADLINE, eventually
 
 ROOT = Path(__file__).parents[2]
 ROLE = ROOT / "charts" / "orion" / "files" / "operator-role.yaml"
@@ -33,6 +33,9 @@ class OperatorProcess:
 
     With `serves`, it serves the agents of `World`, which makes what is needed for that in the namespace of the Lease.
     """
+
+    program: ClassVar[tuple[str, ...]] = ("-m", "orion.cli", "operator")
+    """ Arguments of Python that start the operator. """
 
     started: ClassVar[list["OperatorProcess"]] = []
     """ The operators of this test that have been started and not ended. """
@@ -47,7 +50,7 @@ class OperatorProcess:
 
     def start(self) -> "OperatorProcess":
         """Start the operator, without waiting; see `wait_until_ready`."""
-        command = [sys.executable, "-m", "orion.cli", "operator", "--kubeconfig", str(self._kubeconfig)]
+        command = [sys.executable, *self.program, "--kubeconfig", str(self._kubeconfig)]
         command += ["--address", f"127.0.0.1:{self._port}", *self._options]
         if self.serves:
             command += ["--node-pods-address", "127.0.0.1:0", "--node-pods-name", "localhost"]
@@ -103,7 +106,7 @@ class OperatorProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(how)
         try:
-            return self._process.wait(30)
+            return self._process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -157,9 +160,10 @@ def running_operator(
         yield process
     finally:
         try:
-            process.end()
+            ended, status = process.ended, process.end()
         finally:
             print(process.log.read_text())  # pytest shows it if the test fails
+    assert ended or status == 0  # another status: the operator did not stop in time
 
 
 class World:

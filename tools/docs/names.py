@@ -18,6 +18,7 @@ PACKAGES = (
     "node_pods",
     "errors",
     "atomic_files",
+    "shutdown",
     "exposition",
     "hook",
     "inprocess",
