@@ -56,12 +56,14 @@ class Shutdown:
     def _end_in_time(self) -> None:
         for _ in range(_STEPS):  # a machine that was suspended has passed one step, not the whole time
             time.sleep(self._seconds / _STEPS)
-        _log.critical(
-            "the process has not ended within %g s and ends itself; what did not stop: %s",
-            self._seconds,
-            "; ".join([*self._tasks(), *_threads()]),
-        )
-        os._exit(1)
+        try:
+            _log.critical(
+                "the process has not ended within %g s and ends itself; what did not stop: %s",
+                self._seconds,
+                "; ".join([*self._tasks(), *_threads()]),
+            )
+        finally:
+            os._exit(1)
 
     def _tasks(self) -> list[str]:
         return sorted(f"task {_name(task)}" for task in asyncio.all_tasks(self._loop))

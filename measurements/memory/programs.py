@@ -36,13 +36,14 @@ Held = Callable[[], Mapping[int, int | None]]
 
 @dataclass
 class Program:
-    """One program in its slot: what it is, and what was seen of it."""
+    """One program in its slot: what it is, and what was seen of it, for so many seconds."""
 
     name: str
     slot: str
     process: subprocess.Popen[bytes]
     output: Path
     began: float = field(default_factory=time.monotonic)
+    lasted: float = 0.0
     most_mib: int = 0
     changes: list[dict[str, float]] = field(default_factory=list)
 
@@ -62,10 +63,8 @@ class Program:
         self.process.wait()
         said = self.output.read_text(errors="replace").replace("\r", "\n").split("\n")
         last = [line.strip() for line in said if line.strip()][-3:]
-        took = round(time.monotonic() - self.began, 1)
-        return {"name": self.name, "status": status, "seconds": took, "most_mib": self.most_mib, "last": last} | {
-            "changes": self.changes
-        }
+        seen = {"seconds": round(self.lasted, 1), "most_mib": self.most_mib, "changes": self.changes, "last": last}
+        return {"name": self.name, "status": status, **seen}
 
 
 def with_children(process_id: int) -> set[int]:
@@ -88,6 +87,7 @@ def sampled(programs: list[Program], held: Held) -> Iterator[None]:
             listed = held()
             for program in programs:
                 if program.runs:
+                    program.lasted = time.monotonic() - program.began
                     mine = sum(listed.get(each) or 0 for each in with_children(program.process.pid))
                     program.most_mib = max(program.most_mib, -(-mine // MIB))
 

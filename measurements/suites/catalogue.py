@@ -74,7 +74,7 @@ SUITES = {
         packages=(),
     ),
     "numba-cuda": Suite(
-        title="numba-cuda: all tests in the package",
+        title="numba-cuda: the tests in the package",
         home="a folder that measurements.suites.installed made of numba.cuda.tests, with testing/conftest.py",
         files=("test_cudapy_*.py", "test_cudadrv_*.py", "test_*.py"),
         packages=("numba-cuda", "numba", "cuda-bindings", "numpy"),
