@@ -30,22 +30,22 @@ static bool find_room(CUdevice device, uint64_t bytes, enum orion_memory_kind ki
 
 /* The agent charges a process what its context takes, as the driver says. It learns when there is a context by the process's
  * first wish, which comes before the first allocation, even if the process has credit. */
-static void tell_first(CUdevice device, uint64_t bytes)
+static void tell_first(CUdevice device)
 {
     struct orion_gpu *gpu = orion_memory_limiting(device);
-    if (gpu != NULL) orion_credit_first(gpu, bytes);
+    if (gpu != NULL) orion_credit_first(gpu);
 }
 
 void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_bytes)
 {
-    if (free_bytes != NULL) tell_first(device, 1);
+    if (free_bytes != NULL) tell_first(device);
     orion_memory_info(device, free_bytes, total_bytes);
 }
 
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind)
 {
     struct orion_wish wish;
-    if (bytes != 0) tell_first(device, bytes);
+    if (bytes != 0) tell_first(device);
     if (find_room(device, bytes, kind, &wish)) return true;
     orion_memory_refused(wish.gpu);
     return false;
@@ -55,7 +55,7 @@ bool orion_pool_may_begin(struct orion_pooling *pooling)
 {
     struct orion_wish wish;
     if (!orion_pool_begin(pooling)) return true;
-    tell_first(pooling->device, pooling->growth);
+    tell_first(pooling->device);
     if (reserve_at_once(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, &wish)) {
         orion_pool_promised(pooling);
         return true;

@@ -51,10 +51,10 @@ enum orion_credit_answer orion_credit_request(const struct orion_gpu *gpu, uint6
     return answer;
 }
 
-void orion_credit_first(const struct orion_gpu *gpu, uint64_t bytes)
+void orion_credit_first(const struct orion_gpu *gpu)
 {
     struct orion_credit_request *request = &orion_credit_requests(orion_the_process)->of[gpu->device % (CUdevice)ORION_GPUS];
     if (atomic_load_explicit(&request->first, memory_order_relaxed) != 0 || atomic_exchange(&request->first, 1) != 0) return;
     struct orion_credit_wait wait = {orion_now() + FIRST_PATIENCE_NS, atomic_load(&request->begun), true};
-    while (orion_credit_request(gpu, bytes, &wait) == ORION_CREDIT_LATER) {}
+    while (orion_credit_request(gpu, 1, &wait) == ORION_CREDIT_LATER) {}
 }

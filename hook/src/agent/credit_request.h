@@ -20,8 +20,8 @@ struct orion_credit_wait {
  * no such room, or no agent has answered in time. Else the caller tries to reserve again. Keeps errno. */
 enum orion_credit_answer orion_credit_request(const struct orion_gpu *gpu, uint64_t bytes, struct orion_credit_wait *wait);
 
-/* The process's first request on the GPU; later calls return at once. Waits for the answer, for a bounded time: the credit
- * that the process has then may be less. */
-void orion_credit_first(const struct orion_gpu *gpu, uint64_t bytes);
+/* The process's first request on the GPU, for one byte; later calls return at once. Waits for the answer, for a bounded time: the
+ * credit that the process has then may be less. */
+void orion_credit_first(const struct orion_gpu *gpu);
 
 #endif

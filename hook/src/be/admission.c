@@ -33,11 +33,16 @@ static inline bool has_room(struct orion_process *process, struct orion_stream_r
 
 /* -- Graphs with kernels on several GPUs ------------------------------------------------------------------------------- */
 
-/* A bit for each; 0 also for clients that are threads, whose GPUs are not those of the process. */
+static bool may_be_held(struct orion_gpu *gpu) { return atomic_load(&gpu->role) == ORION_ROLE_BE && orion_stops_exist(gpu); }
+
+/* A bit for each on which be may be held; 0 also for clients that are threads, whose GPUs are not those of the process. */
 static uint32_t other_gpus(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
     if (work->launch.graph == NULL || gpu->client != 0 || orion_process_gpus(process) < 2) return 0;
-    return orion_graph_gpus(orion_graphs(process), work->launch.graph) & ~(1u << (gpu - process->gpus));
+    uint32_t others = orion_graph_gpus(orion_graphs(process), work->launch.graph) & ~(1u << (gpu - process->gpus)), found = 0;
+    for (; others != 0; others &= others - 1)
+        if (may_be_held(&process->gpus[__builtin_ctz(others)])) found |= others & -others;
+    return found;
 }
 
 /* The valve of a GPU cannot hold what a graph in a stream of another one does there, so the graph begins when be may run on all of
@@ -48,7 +53,6 @@ static bool wait_for_other_gpus(struct orion_process *process, const struct orio
     if (__builtin_expect(!(work->flags & ORION_ADMITTED_OTHER_GPUS), 1)) return false;
     for (uint32_t others = other_gpus(process, gpu, work); others != 0; others &= others - 1) {
         struct orion_gpu *other = &process->gpus[__builtin_ctz(others)];
-        if (atomic_load(&other->role) != ORION_ROLE_BE) continue;
         for (; orion_gate_closed(other); waited = true) {
             if (orion_policy_overlaps(other)) orion_gate_sleep(process, other, ORION_GATE_POLL_NS);
             else orion_gate_wait(process, other);
@@ -117,7 +121,7 @@ static bool enter_time_sliced(struct orion_process *process, struct orion_stream
     const struct orion_stop *stop = work->stop != NULL ? work->stop : &orion_valve_stop;
     uint64_t share = orion_window_share(gpu), past_valve = orion_window_narrowed(gpu);
     bool ahead = orion_valve_ready(process, stream_record) && (stop->ready == NULL || stop->ready(process, stream_record)) &&
-                 !(work->flags & ORION_ADMITTED_UNHELD) && !orion_quiet_is_wanted(gpu);
+                 !(work->flags & (ORION_ADMITTED_UNHELD | ORION_ADMITTED_OTHER_GPUS)) && !orion_quiet_is_wanted(gpu);
     uint64_t cost = cost_of(expected, ahead, share);
     if (!ahead && orion_stop_may_go(stop, process, stream_record, work, expected) == ORION_GO_NOT_NOW)
         stop->wait(process, stream_record, work, expected);

@@ -41,11 +41,14 @@ static bool is_blocking(const struct orion_stream_record *stream_record)
     return !(flags & CU_STREAM_NON_BLOCKING);
 }
 
-static bool are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other)
+/* Whether the driver orders the work of the caller's stream and of the one that another thread holds. That thread may destroy its
+ * stream meanwhile, so its record says whether it is a blocking one. */
+static bool are_ordered(const struct orion_stream_record *mine, const struct orion_stream_record *held)
 {
-    if (one == other) return true;
-    if (one->context != other->context || one->green != other->green) return false;
-    return is_legacy(one) ? !is_legacy(other) && is_blocking(other) : is_legacy(other) && is_blocking(one);
+    if (mine == held) return true;
+    if (mine->context != held->context || mine->green != held->green) return false;
+    if (!is_legacy(mine)) return is_legacy(held) && is_blocking(mine);
+    return !is_legacy(held) && atomic_load(&orion_be_stream_record(held)->is_blocking);
 }
 
 /* -- Waits ----------------------------------------------------------------------------------------------------------- */
@@ -61,6 +64,14 @@ static bool others_are_between(struct orion_process *process, const struct orion
     return false;
 }
 
+/* The pieces of a graph with kernels on several GPUs wait for the hp of each. */
+static bool may_wait_for_hp(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    for (uint32_t i = 0; gpu->client == 0 && i < orion_process_gpus(process); i++)
+        if (atomic_load(&process->gpus[i].role) == ORION_ROLE_BE && orion_gate_closed(&process->gpus[i])) return true;
+    return false;
+}
+
 /* False: they still are, but this was long enough. */
 static bool await_others(struct orion_process *process, struct orion_stream_record *stream_record)
 {
@@ -73,7 +84,7 @@ static bool await_others(struct orion_process *process, struct orion_stream_reco
             continue;
         }
         orion_sleep_precisely(POLL_NS);
-        waited += POLL_NS;
+        waited += may_wait_for_hp(process, gpu) ? 0 : POLL_NS;
     }
     return true;
 }
@@ -89,7 +100,9 @@ void orion_between_pieces_wait(struct orion_process *process, struct orion_strea
 static bool take(struct orion_stream_record *stream_record)
 {
     uintptr_t none = 0;
+    bool blocks = !is_legacy(stream_record) && is_blocking(stream_record);
     if (!atomic_compare_exchange_strong(&orion_be_stream_record(stream_record)->in_pieces, &none, (uintptr_t)&own)) return false;
+    atomic_store(&orion_be_stream_record(stream_record)->is_blocking, blocks);
     atomic_fetch_add(holders_on(stream_record), 1);
     return true;
 }

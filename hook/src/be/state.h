@@ -55,6 +55,7 @@ struct orion_be_stream_record {
     /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
     _Atomic uint32_t waited_epoch;
     _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
+    _Atomic bool is_blocking;    /* of a stream in which a thread does so: the driver orders it with the legacy stream */
     bool kept;                   /* the program has destroyed the stream, and the driver has not; see ends.c */
     uint32_t meeting;            /* see meetings.c; the launching thread writes it */
 };

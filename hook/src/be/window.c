@@ -104,13 +104,18 @@ static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gp
 }
 
 /* Returns whether the work may go after all: the thread that has the ledger may depend on it, as one that a signal handler which
- * launches has interrupted. */
-static bool wait_for_ledger(struct orion_gpu *gpu, uint64_t expected_ns, uint64_t now)
+ * launches has interrupted. As for STUCK_NS, the time while hp holds the work does not count. */
+static bool wait_for_ledger(struct orion_stream_record *stream_record, uint64_t expected_ns, uint64_t now)
 {
-    static _Thread_local uint64_t first_ns, last_ns; /* of the present wait of this thread */
-    if (now - last_ns > NEW_WAIT_NS || orion_gate_closed(gpu)) first_ns = now;
+    static _Thread_local uint64_t waited_ns, last_ns, begun; /* of the thread's present wait, in the stream's launches */
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t launches = atomic_load(&stream_record->begun);
+    if (begun != launches) waited_ns = 0;
+    else if (now - last_ns < NEW_WAIT_NS && !orion_gate_closed(gpu)) waited_ns += now - last_ns;
     last_ns = now;
-    if (now - first_ns > STUCK_NS) {
+    begun = launches;
+    if (waited_ns > STUCK_NS) {
+        waited_ns = 0;
         atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
         return true;
     }
@@ -124,7 +129,7 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t now = orion_now();
-    if (!orion_ledger_try_lock(gpu)) return wait_for_ledger(gpu, expected_ns, now);
+    if (!orion_ledger_try_lock(gpu)) return wait_for_ledger(stream_record, expected_ns, now);
     struct orion_relaxed relaxed = orion_capture_relax();
     unsigned retired = orion_in_flight_retire(process, gpu, now);
     if (retired == 0) orion_in_flight_close(process, stream_record);
