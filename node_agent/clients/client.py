@@ -53,7 +53,8 @@ class Client:
     awaits_driver: bool = False
     """ It has come back from an earlier agent, and the driver has not said yet what it holds. """
     wished_ns: int = 0
-    """ When it first asked for credit, if the agent did not know then what contexts take; 0: it has not. """
+    """ When it first asked for credit, if the agent did not know then what contexts take; 0: it has not; -1: the driver
+    has answered since. """
     uncounted_mib: int = 0
     """ What the process holds of the device beyond what its hook counts, in MiB: the driver's own memory. """
     said_mib: int = 0

@@ -3,7 +3,7 @@
 The agent learns it from what the driver says that processes hold. A client that makes its context is charged so much
 until the driver has listed it. Of the first client nobody knows it. That client has its context when it first asks for
 credit, which each hook does before its first allocation. So it waits, for a bounded time, until the driver has said
-what it holds then.
+what it holds then. A process that the driver does not list teaches nothing: it may have asked without a context.
 """
 
 import time
@@ -36,11 +36,15 @@ class ContextMemory:
             return False
         now = time.monotonic_ns()
         client.wished_ns = client.wished_ns or now
-        return now - client.wished_ns < _PATIENCE_NS
+        return client.wished_ns > 0 and now - client.wished_ns < _PATIENCE_NS
 
-    def first(self, clients: Iterable[Client], asked_ns: int) -> list[Client]:
-        """Return the clients that had their first context when the driver was asked, if nothing was known before."""
-        return [each for each in clients if 0 < each.wished_ns < asked_ns] if self._mib is None else []
+    @staticmethod
+    def answered(clients: Iterable[Client], asked_ns: int) -> list[Client]:
+        """Return the clients that waited when the driver was asked; they wait no longer."""
+        found = [each for each in clients if 0 < each.wished_ns < asked_ns]
+        for client in found:
+            client.wished_ns = -1
+        return found
 
     def learn(self, contexts_mib: Iterable[int]) -> None:
         """Note what the driver holds beyond what the hooks of some processes count."""

@@ -145,9 +145,8 @@ class Credit:
         self._listed = (held or {}).keys()
         for client in self._shared_gpu.clients.values():
             client.awaits_driver &= client.joined_ns >= self._asked_ns
-        first = self._contexts.first(self._shared_gpu.clients.values(), self._asked_ns)
+        waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
         if held is None:
-            self._contexts.learn(0 for _ in first)
             return
         contexts: list[int] = []
         making: list[Client] = []
@@ -160,13 +159,13 @@ class Credit:
             if client.before_lowering[1] < self._asked_ns:
                 client.before_lowering = 0, 0
             now = max(0, listed - said)
-            before, client.last_uncounted_mib = None if client in first else client.last_uncounted_mib, now
+            before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
             if _is_young(client):
                 making += [client] if before is None or client.uncounted_mib < LEAST_MIB else []
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
-            if client in first:
+            if client in waited and listed:
                 contexts.append(now)
         self._contexts.learn(contexts)
         for client in making:

@@ -18,6 +18,9 @@ from math import prod
 
 from orion.node_agent.pages.busy_periods import BusyPeriods
 
+_TOLERANCE_NS = 100_000
+""" The agent does not read busy time and periods at the same moment. """
+
 
 @dataclass(frozen=True, slots=True)
 class Busy:
@@ -37,7 +40,9 @@ def union_ns(slots: Iterable[Sequence[Busy]], since_ns: int, now_ns: int) -> int
         said += [min(each.busy_ns, elapsed_ns) for each in clients]
         sampled: list[Busy] = []
         for each in clients:
-            if each.periods.since_ns <= since_ns:
+            if length_ns(each.periods.periods) > each.busy_ns + _TOLERANCE_NS:
+                parts.append(each.busy_ns)
+            elif each.periods.since_ns <= since_ns:
                 known += each.periods.periods
             elif each.periods.periods:
                 sampled.append(each)

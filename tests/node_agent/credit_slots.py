@@ -48,8 +48,8 @@ class Slots:
             self._learn()
 
     def _learn(self) -> None:
-        self.credit.asked(self.join(0), 1)
-        says(self, 0)
+        self.credit.asked(self.join(1), 1)
+        says(self, 1)
         self.clients.clear()
 
     def of_slot(self, slot: object) -> list[Any]:

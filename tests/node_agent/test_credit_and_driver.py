@@ -76,6 +76,17 @@ def test_a_client_that_makes_its_context_while_the_first_one_waits_is_charged_as
     assert slots.credit.asked(next_one, LIMIT - 199) is not CreditAnswer.YES
 
 
+def test_a_process_that_the_driver_does_not_list_teaches_nothing_of_contexts() -> None:
+    slots = Slots(is_new=True)
+    first, liar = (slots.join(0, joined_ns=time.monotonic_ns(), process_id=each) for each in (1, 2))
+    for client in (first, liar):
+        slots.credit.asked(client, 1)
+    slots.credit.asks()
+    slots.credit.answered({1: 100 * MIB})
+    slots.clients.clear()
+    assert slots.join(0).uncounted_mib == 100
+
+
 @pytest.mark.parametrize("listed", [{}, None])
 def test_where_the_driver_lists_no_process_or_does_not_say_the_first_client_gets_the_whole_limit(
     listed: dict[int, int | None] | None,
