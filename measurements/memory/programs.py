@@ -14,13 +14,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from measurements.repeating import repeated
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
 from orion.bench.managed import ManagedGPU, machine
@@ -77,27 +77,14 @@ def with_children(process_id: int) -> set[int]:
     return found
 
 
-@contextlib.contextmanager
-def sampled(programs: list[Program], held: Held) -> Iterator[None]:
-    """Note the most that the driver lists for each program meanwhile."""
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(LOOK_SECONDS):
-            listed = held()
-            for program in programs:
-                if program.runs:
-                    program.lasted = time.monotonic() - program.began
-                    mine = sum(listed.get(each) or 0 for each in with_children(program.process.pid))
-                    program.most_mib = max(program.most_mib, -(-mine // MIB))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+def look(programs: list[Program], held: Held) -> None:
+    """Note what the driver lists for each program, if that is more than before."""
+    listed = held()
+    for program in programs:
+        if program.runs:
+            program.lasted = time.monotonic() - program.began
+            mine = sum(listed.get(each) or 0 for each in with_children(program.process.pid))
+            program.most_mib = max(program.most_mib, -(-mine // MIB))
 
 
 def change(gpu: ManagedGPU, programs: list[Program], away: bool) -> dict[str, float]:
@@ -129,7 +116,7 @@ def run(options: Any, gpu: ManagedGPU, held: Held, folder: Path) -> list[dict[st
                 start_new_session=True,
             )  # fmt: skip
         programs.append(Program(name, slot, process, output))
-    with sampled(programs, held):
+    with repeated(lambda: look(programs, held), LOOK_SECONDS):
         for turn in range(options.away):
             time.sleep(options.here_s)
             out = change(gpu, programs, True)
@@ -147,8 +134,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; exit status 0: all programs ended with 0, 1: one did not, or there is no GPU."""
     options = _parser().parse_args(arguments)
     try:
-        with machine(options.simulated) as base, ManagedGPU(base, options.simulated) as gpu, _folder() as folder:
-            found = run(options, gpu, _held(gpu, options.simulated), folder)
+        with (
+            machine(options.simulated) as base,
+            ManagedGPU(base, options.simulated) as gpu,
+            tempfile.TemporaryDirectory(prefix="orion-programs-") as folder,
+        ):
+            found = run(options, gpu, _held(gpu, options.simulated), Path(folder))
     except OrionError as error:
         print(f"measurements.memory.programs: {error}", file=sys.stderr)
         return 1
@@ -158,12 +149,6 @@ def main(arguments: list[str] | None = None) -> int:
     raw = {"limit_mib": options.limit_mib, "commands": dict(options.programs), "programs": found}
     raw_data.write(options.output, {**raw_data.header("measurements.memory.programs"), **raw})
     return 0 if all(each["status"] == 0 for each in found) else 1
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="orion-programs-") as folder:
-        yield Path(folder)
 
 
 def _held(gpu: ManagedGPU, simulated: bool) -> Held:

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from measurements.repeating import repeated
 from measurements.suites.catalogue import Suite
 from measurements.suites.files import OF_PROCESS, FileRun, Limits, run_file
 from orion.bench import managed
@@ -87,7 +88,7 @@ def run(settings: Settings, results: Results) -> None:
             role: shared if role == "none" else {**gpu.client_environment(role), **_own(settings, environment)}
             for role in ROLES
         }
-        with _watching(gpu, results.joined):
+        with repeated(lambda: _note_clients(gpu, results.joined), LOOK_SECONDS):
             for roles in (ROLES,) if settings.together else [(role,) for role in ROLES]:
                 _roles(settings, results, roles, environments)
             _again(settings, results, environments)
@@ -167,22 +168,9 @@ def _brief(done: FileRun) -> str:
     return ", ".join([*parts, *([] if done.state == "finished" else [done.state])]) or "no tests"
 
 
-@contextlib.contextmanager
-def _watching(gpu: managed.ManagedGPU, joined: dict[str, set[int]]) -> Iterator[None]:
+def _note_clients(gpu: managed.ManagedGPU, joined: dict[str, set[int]]) -> None:
     """Note the processes that the agent has as hp and as be: they show that the hook was active."""
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(LOOK_SECONDS):
-            with contextlib.suppress(Unavailable):
-                for slot in gpu.snapshot().slots:
-                    role = agent_pb2.Role.Name(slot.role).lower()
-                    joined[role].update(client.process_id for client in slot.clients)
-
-    thread = threading.Thread(target=look, name="orion-suites-watch")
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    with contextlib.suppress(Unavailable):
+        for slot in gpu.snapshot().slots:
+            role = agent_pb2.Role.Name(slot.role).lower()
+            joined[role].update(client.process_id for client in slot.clients)

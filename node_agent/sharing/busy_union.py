@@ -40,11 +40,10 @@ def union_ns(slots: Iterable[Sequence[Busy]], since_ns: int, now_ns: int) -> int
         said += [min(each.busy_ns, elapsed_ns) for each in clients]
         sampled: list[Busy] = []
         for each in clients:
-            if length_ns(each.periods.periods) > each.busy_ns + _TOLERANCE_NS:
-                parts.append(each.busy_ns)
-            elif each.periods.since_ns <= since_ns:
+            is_charged = length_ns(each.periods.periods) <= each.busy_ns + _TOLERANCE_NS
+            if is_charged and each.periods.since_ns <= since_ns:
                 known += each.periods.periods
-            elif each.periods.periods:
+            elif is_charged and each.periods.periods:
                 sampled.append(each)
             else:
                 parts.append(each.busy_ns)

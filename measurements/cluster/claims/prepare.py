@@ -12,7 +12,6 @@ Claims that the webhook made wait in `first` until the agent has the pod's grant
 
 import contextlib
 import datetime
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from measurements.cluster.claims.figures import Figure
 from measurements.cluster.claims.manifests import Manifest, as_usual, by_hand, share, shell, template
 from measurements.cluster.claims.seen import Seen
 from measurements.cluster.claims.world import DRA, World, world
+from measurements.repeating import repeated
 from orion.bench import raw_data
 from orion.bench.commandline import say
 from orion.dra_driver.kubelet.claims import api_pb2, api_pb2_grpc
@@ -170,22 +170,13 @@ def _driver(here: World) -> Iterator[Driver]:
         yield Driver(api_pb2_grpc.DRAPluginStub(channel))  # type: ignore[no-untyped-call]
 
 
-@contextlib.contextmanager
-def _alive(here: World) -> Iterator[None]:
+def _alive(here: World) -> contextlib.AbstractContextManager[None]:
     """Renew the lease of the node, which has no kubelet; else nothing would be scheduled there after 40 s."""
-    ended = threading.Event()
     path: Mapping[str, str] = {"group": "coordination.k8s.io", "version": "v1", "namespace": "kube-node-lease"}
 
     def renew() -> None:
-        while not ended.wait(RENEW_S):
-            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            body = {"spec": {"renewTime": now}}
-            here.objects.patch_namespaced_custom_object(**path, plural="leases", name=here.node.name, body=body)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        body = {"spec": {"renewTime": now}}
+        here.objects.patch_namespaced_custom_object(**path, plural="leases", name=here.node.name, body=body)
 
-    thread = threading.Thread(target=renew)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return repeated(renew, RENEW_S)
