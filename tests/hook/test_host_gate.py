@@ -261,7 +261,7 @@ def test_from_hp_idle_to_be_running(machine: Machine, waiting: int) -> None:
             be.must("sync")
     figure(f"from hp idle to the first of {waiting} be running", first, "us")
     figure(f"from hp idle to the last of {waiting} be running", last, "us")
-    assert percentile(first, 50) < 1000
+    assert percentile(first, 50) < 5000  # ten times what is normal on two cores
 
 
 def test_long_work_on_one_gpu_does_not_hide_the_end_of_work_on_another(c_build: Path) -> None:

@@ -1,13 +1,16 @@
 """Runs one tier of tests for `make test`, and writes one line with its outcome.
 
 Tests about time run first, then the others that need no cluster. The tiers with clusters run side by side after these,
-because a control plane would take CPU time from tests about time. If a machine cannot run a control plane (no binaries,
+because a control plane would take CPU time from tests about time. Tests about time, and tests of real clusters, whose
+waits have deadlines, can fail because others run beside them. Those that fail run once more, one after another. The
+tier fails if one fails again; else its outcome names them. If a machine cannot run a control plane (no binaries,
 no Go, no network) or a node (no root, no packages), the tier's outcome is "not run", with the reason; in CI it is a
 failure.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +24,8 @@ from testbed.errors import Failed, Missing
 from tools import image
 
 TESTS = Path("tests")
-NO_TEST_SELECTED = 5  # pytest's exit status
+CACHE = Path(".pytest_cache").resolve()
+TESTS_FAILED, NO_TEST_SELECTED = 1, 5  # exit statuses of pytest
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Tier:
     """ Distribution of pytest-xdist (--dist). """
     bring: Callable[[Say], None] = lambda say: None
     untested: Callable[[], str] = lambda: ""
+    again: bool = True
+    """ Whether tests that failed run once more, one after another. """
 
 
 def _bring_helm(say: Say) -> None:
@@ -64,13 +70,13 @@ def _other_mode() -> str:
 _OUTSIDE = "cluster or gpu or neighbours or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
-    "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm),
+    "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm, again=False),
     "cluster": Tier("cluster", 3, "worksteal", lambda say: go_modules.build_missing(say)),
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
     "node": Tier("node", 3, "loadscope", _bring_node, _other_mode),
     # Not part of `make test`: the controllers take too long to build. One worker, since they all share one cluster.
-    "neighbours": Tier("neighbours", 1, "loadscope", _bring_neighbours),
+    "neighbours": Tier("neighbours", 1, "loadscope", _bring_neighbours, again=False),
 }
 
 
@@ -84,11 +90,27 @@ def _files(name: str) -> list[str]:
     return [str(path) for path in sorted(TESTS.rglob("test_*.py")) if f"mark.{name}" in path.read_text()]
 
 
+def _test(tier: Tier, command: list[str], cache: Path, results: Path | None, say: Say) -> tuple[int, str]:
+    """Run tests, and those that failed again; return an exit status, and which passed only then.
+
+    `cache` is where pytest remembers what failed: tiers that run side by side need one each.
+    """
+    command = [*command, "-o", f"cache_dir={cache}"]
+    report = [f"--junitxml={results}"] if results is not None else []
+    status = subprocess.run([*command, *report, "-n", str(tier.workers), "--dist", tier.spread]).returncode
+    if status != TESTS_FAILED or not tier.again:
+        return status, ""
+    failed = ", ".join(sorted(json.loads((cache / "v/cache/lastfailed").read_text())))
+    say(f"what failed runs again, one test after another: {failed}")
+    again = subprocess.run([*command, "-n", "0", "--last-failed", "--exitfirst"]).returncode
+    return TESTS_FAILED if again else 0, f"; failed beside others, and passed when they ran again: {failed}"
+
+
 def run(name: str, arguments: list[str], results: Path | None = None, *, thorough: bool = False) -> tuple[int, str]:
     """Run a tier with arguments for pytest; return an exit status and the outcome.
 
-    If `results` names a file, pytest writes each test's outcome and duration there, as JUnit XML. Tests with the mark
-    `thorough` (further cases of a test that always runs; how the testbed itself ends) run only with `thorough`.
+    If `results` names a file, pytest writes each test's first outcome and duration there, as JUnit XML. Tests with the
+    mark `thorough` (further cases of a test that always runs; how the testbed itself ends) run only with `thorough`.
     """
     tier = TIERS[name]
     if "-m" in arguments and name != "host":  # only the host tier honours marks from the command line
@@ -106,16 +128,13 @@ def run(name: str, arguments: list[str], results: Path | None = None, *, thoroug
     except Failed as reason:
         say(str(reason))
         return 1, "failed (what its tests need could not be built)"
-    command = [sys.executable, "-m", "pytest", "-n", str(tier.workers), "--dist", tier.spread]
-    command += ["-m", tier.marks if thorough else f"({tier.marks}) and not thorough"]
-    if results is not None:
-        command.append(f"--junitxml={results}")
-    status = subprocess.run([*command, *(arguments or _files(name))]).returncode
+    command = [sys.executable, "-m", "pytest", "-m", tier.marks if thorough else f"({tier.marks}) and not thorough"]
+    status, again = _test(tier, [*command, *(arguments or _files(name))], CACHE / name, results, say)
     if status == NO_TEST_SELECTED:
         return 0, f"not run (none of its tests is in {' '.join(arguments)})"
     part = f" in part ({' '.join(arguments)})" if arguments else ""
     sample = "" if thorough else " without the thorough ones"
-    return status, f"passed{part}{sample}{tier.untested()}" if status == 0 else "failed"
+    return status, f"passed{part}{sample}{tier.untested()}{again}" if status == 0 else "failed"
 
 
 def main() -> int:
