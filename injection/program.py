@@ -1,7 +1,6 @@
 """Runs a program that gives slots to containers, the device plugin or the DRA driver, as a process of the node."""
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
@@ -43,19 +42,12 @@ def run_until_signal(name: str, make: Callable[[], Runs]) -> None:
 
 
 async def _run(name: str, make: Callable[[], Runs]) -> None:
-    shutdown = Shutdown()
-    shutdown.handle_signals()
+    await Shutdown().run(_serve(make), f"{name}: ends; running containers keep their slots")
+
+
+async def _serve(make: Callable[[], Runs]) -> None:
     program = make()
     # A full collection that looks at all modules takes 25 to 60 ms, in which the kubelet waits for an answer.
     gc.collect()
     gc.freeze()
-    serving = asyncio.create_task(program.run())
-    waiting = asyncio.create_task(shutdown.wait())
-    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done():
-        _log.info("%s: it ends; running containers keep their slots", name)
-    shutdown.begin()
-    for task in (serving, waiting):
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+    await program.run()

@@ -46,14 +46,15 @@ def run(settings: AgentSettings) -> None:
 
 
 async def _run(settings: AgentSettings) -> None:
-    shutdown = Shutdown()
-    shutdown.handle_signals()
+    await Shutdown().run(_serve(settings), "agent: ends; clients continue under their last grants")
+
+
+async def _serve(settings: AgentSettings) -> None:
     async with serving(settings):
         # A full collection that looks at all modules takes 20 to 40 ms, in which clients and drivers wait.
         gc.collect()
         gc.freeze()
-        await shutdown.wait()
-        _log.info("agent: ends; clients continue under their last grants")
+        await asyncio.Event().wait()  # until cancelled
 
 
 @contextlib.asynccontextmanager

@@ -95,11 +95,14 @@ class Reconciler:
             OSError: an address cannot be bound.
         """
         try:
-            await self._check_kinds()
-            async with self._exposed():
-                await self._run_parts()
+            await self._shutdown.run(self._run())
         finally:
             await self._api.close()
+
+    async def _run(self) -> None:
+        await self._check_kinds()
+        async with self._exposed():
+            await self._run_parts()
 
     async def _run_parts(self) -> None:
         parts = [
@@ -112,24 +115,17 @@ class Reconciler:
         ]
         tasks = {asyncio.create_task(part) for part in parts}
         watches = asyncio.create_task(self._watch(), name="watches")
-        signalled = asyncio.create_task(self._signalled(), name="signals")
         try:
-            done, _ = await asyncio.wait({*tasks, watches, signalled}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*tasks, watches}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            if done <= tasks:
-                raise Unavailable("a part of the reconciler has ended")
+            raise Unavailable("a part of the reconciler has ended")
         finally:
             self._shutdown.begin()
             # kopf ends last: it cancels the tasks that were made after its start, so also those of agents' connections.
             await _cancel(tasks)
-            await _cancel([watches, signalled])
+            await _cancel([watches])
             await self._leader.release()
-
-    async def _signalled(self) -> None:
-        """Return on SIGTERM or SIGINT."""
-        self._shutdown.handle_signals()
-        await self._shutdown.wait()
 
     async def _watch(self) -> None:
         """Run kopf."""

@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE, eventually
 VALUES = Path(__file__).parents[2] / "charts/orion/values.yaml"
 
 BEGINNING = """
-import asyncio, contextlib, functools, logging, sys, threading
+import asyncio, contextlib, functools, logging, os, sys, threading
 from orion.shutdown import Shutdown
 
 logging.basicConfig(stream=sys.stderr)
@@ -27,6 +27,16 @@ async def deaf():
 
 def never_returns():
     threading.Event().wait()
+
+async def blocks():
+    never_returns()
+
+def nobody_reads():
+    os.set_blocking(2, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(2, b"x" * 4096)
+    os.set_blocking(2, True)
 """
 SERVICE = """
 async def serve():
@@ -57,11 +67,30 @@ from orion.node_agent import serving
 @contextlib.asynccontextmanager
 async def deaf_agent(settings):
     print("serves", flush=True)
-    yield
-    await deaf()
+    try:
+        yield
+    finally:
+        await deaf()
 
 serving.Shutdown, serving.serving = functools.partial(Shutdown, 1), deaf_agent
 serving.run(None)
+"""
+FAILING = """
+async def serve():
+    shutdown = Shutdown(30)
+
+    async def fails():
+        try:
+            await asyncio.sleep(0)
+            raise ValueError("a part is broken")
+        finally:
+            {begin}
+            await asyncio.sleep(0.2)
+            print("has given back its lease", flush=True)
+
+    await shutdown.run(fails(), "ends by a signal")
+
+asyncio.run(serve())
 """
 
 
@@ -94,11 +123,12 @@ def ended(service: str, paused_s: float = 0) -> tuple[int, str]:
     [
         ("deaf()", "part.cancel(); await part", ["task deaf (deaf, <string>:", "task serve"]),
         ("deaf()", "pass", ["task deaf (deaf, <string>:"]),
+        ("blocks()", "pass", ["MainThread in wait, threading.py:", "task serve"]),
         ("deaf()", "never_returns()", ["MainThread in wait, threading.py:", "task serve"]),
         ("asyncio.to_thread(never_returns)", "pass", ["asyncio_0 in wait, threading.py:"]),
         ("asyncio.sleep(0)", "threading.Thread(target=never_returns, name='stuck').start()", ["stuck in wait"]),
     ],
-    ids=["deaf", "deaf-left-to-asyncio", "blocked-loop", "executor", "thread"],
+    ids=["deaf", "deaf-left-to-asyncio", "blocked-before-the-signal", "blocked-loop", "executor", "thread"],
 )
 def test_a_part_that_does_not_stop_is_named_and_the_process_ends(part: str, end: str, named: list[str]) -> None:
     status, said = ended(SERVICE.format(seconds=1, part=part, end=end))
@@ -116,6 +146,27 @@ def test_what_runs_on_a_node_ends_in_time(service: str) -> None:
 
 def test_a_service_that_stops_in_time_says_nothing() -> None:
     assert ended(SERVICE.format(seconds=DEADLINE, part="asyncio.sleep(0)", end="await asyncio.sleep(0.1)")) == (0, "")
+
+
+def test_a_service_whose_log_nobody_reads_ends() -> None:
+    service = BEGINNING + SERVICE.format(seconds=1, part="deaf()", end="nobody_reads(); never_returns()")
+    with subprocess.Popen([sys.executable, "-c", service], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"serves\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(DEADLINE) == 1
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("begin", ["pass", "shutdown.begin()"])
+def test_an_error_of_the_service_ends_the_process_once_all_is_given_back(begin: str) -> None:
+    command = [sys.executable, "-c", BEGINNING + FAILING.format(begin=begin)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert process.returncode == 1
+    assert process.stdout == "has given back its lease\n"
+    assert process.stderr.endswith("ValueError: a part is broken\n")
 
 
 def test_time_in_which_the_machine_stands_still_does_not_count() -> None:
