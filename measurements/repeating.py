@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def repeated(action: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Call `action` in a thread, so many seconds after its previous call, until the context ends."""
-    ended = threading.Event()
+    """Call `action` in a thread, so many seconds after its previous call, until the context ends.
+
+    Raises:
+        Exception: what `action` raised, at the end of the context: since then it was not called any more.
+    """
+    ended, failures = threading.Event(), list[Exception]()
 
     def again() -> None:
-        while not ended.wait(every_s):
-            action()
+        try:
+            while not ended.wait(every_s):
+                action()
+        except Exception as failure:
+            failures.append(failure)
 
     thread = threading.Thread(target=again)
     thread.start()
@@ -21,3 +28,5 @@ def repeated(action: Callable[[], None], every_s: float) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+    for failure in failures:
+        raise failure

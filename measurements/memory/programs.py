@@ -46,11 +46,20 @@ class Program:
     lasted: float = 0.0
     most_mib: int = 0
     changes: list[dict[str, float]] = field(default_factory=list)
+    killed: bool = False
 
     @property
     def runs(self) -> bool:
         """Whether the program has not ended."""
         return self.process.poll() is None
+
+    def kill(self) -> None:
+        """End the program and its children, once: later the number may be another's."""
+        if not self.killed:
+            self.killed = True
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def end(self, seconds: float) -> dict[str, Any]:
         """Wait for the program, and end it with its children if it takes longer; return what was seen."""
@@ -58,9 +67,7 @@ class Program:
             status: int | None = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             status = None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.kill()
         said = self.output.read_text(errors="replace").replace("\r", "\n").split("\n")
         last = [line.strip() for line in said if line.strip()][-3:]
         seen = {"seconds": round(self.lasted, 1), "most_mib": self.most_mib, "changes": self.changes, "last": last}
@@ -101,22 +108,28 @@ def change(gpu: ManagedGPU, programs: list[Program], away: bool) -> dict[str, fl
     return took
 
 
+def start(options: Any, gpu: ManagedGPU, output: Path, command: str) -> Program:
+    """Start a program in a slot of its own."""
+    shares = {"memory_parks": True, "memory_request_bytes": options.limit_mib * MIB // 4} if options.away else {}
+    before = {slot.name for slot in gpu.snapshot().slots}
+    environment = gpu.client_environment("be", memory={"memory_limit_bytes": options.limit_mib * MIB, **shares})
+    slot = next(slot.name for slot in gpu.snapshot().slots if slot.name not in before)
+    with output.open("wb") as said:
+        process = subprocess.Popen(
+            shlex.split(command), env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            start_new_session=True,
+        )  # fmt: skip
+    return Program(output.name, slot, process, output)
+
+
 def run(options: Any, gpu: ManagedGPU, held: Held, folder: Path) -> list[dict[str, Any]]:
     """Run all programs; return what was seen of each."""
-    shares = {"memory_parks": True, "memory_request_bytes": options.limit_mib * MIB // 4} if options.away else {}
-    programs = []
-    for name, command in options.programs:
-        before = {slot.name for slot in gpu.snapshot().slots}
-        environment = gpu.client_environment("be", memory={"memory_limit_bytes": options.limit_mib * MIB, **shares})
-        slot = next(slot.name for slot in gpu.snapshot().slots if slot.name not in before)
-        output = folder / name
-        with output.open("wb") as said:
-            process = subprocess.Popen(
-                shlex.split(command), env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                start_new_session=True,
-            )  # fmt: skip
-        programs.append(Program(name, slot, process, output))
-    with repeated(lambda: look(programs, held), LOOK_SECONDS):
+    programs: list[Program] = []
+    with contextlib.ExitStack() as stack:
+        for name, command in options.programs:
+            programs.append(start(options, gpu, folder / name, command))
+            stack.callback(programs[-1].kill)
+        stack.enter_context(repeated(lambda: look(programs, held), LOOK_SECONDS))
         for turn in range(options.away):
             time.sleep(options.here_s)
             out = change(gpu, programs, True)

@@ -8,6 +8,7 @@ import pytest
 
 from measurements.memory import programs
 from orion.bench import raw_data
+from orion.errors import Unavailable
 
 HOLDS = """
 import ctypes, sys, time
@@ -44,6 +45,20 @@ def test_programs_leave_and_come_back_and_their_figures_are_kept(
 def test_a_program_that_fails_makes_the_command_fail(tmp_path: Path) -> None:
     words = ["fails=false", "--limit-mib", "64", "--output", str(tmp_path / "raw.json"), "--simulated"]
     assert programs.main(words) == 1
+
+
+def test_a_measurement_that_fails_leaves_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[programs.Program] = []
+
+    def fails(_: object, running: list[programs.Program], __: bool) -> dict[str, float]:
+        started.extend(running)
+        raise Unavailable("the agent does not answer")
+
+    monkeypatch.setattr(programs, "change", fails)
+    words = ["one=sleep 600", "two=sleep 600", "--limit-mib", "64", "--away", "1", "--here-s", "0.1"]
+    assert programs.main([*words, "--simulated", "--output", str(tmp_path / "raw.json")]) == 1
+    assert len(started) == 2
+    assert not any(each.runs for each in started)
 
 
 def test_a_program_without_a_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
