@@ -10,8 +10,8 @@ these reports. A client that changes its own hook's words can hide work that run
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.last_second import SECOND_NS, LastSecond
 
 LONG_PIECE_NS = 2_000_000
@@ -46,30 +46,6 @@ _REMEMBERED = 0.97
 """ What handovers cost is a mean in which each check counts for this part of the next one. """
 _TURNS_LEAST = 5.0
 """ Before so many turns the mean says nothing. """
-
-
-class Demand(NamedTuple):
-    """A slot at one check.
-
-    Args:
-        request: the part of the time that the slot is sure to get; 0: none.
-        limit: the part of the time that hp leaves that it gets at most.
-        reported_ns: GPU time that its clients completed since the previous check.
-        piece_ns: the longest work of its clients that no stop can interrupt.
-        launched: whether its clients launched since the previous check.
-        waiting: whether work waits or is in flight now.
-        clients: how many it has.
-        ceiling: the part of all time that it gets at most.
-    """
-
-    request: float = 0.0
-    limit: float = 1.0
-    reported_ns: int = 0
-    piece_ns: int = 0
-    launched: bool = False
-    waiting: bool = False
-    clients: int = 1
-    ceiling: float = 1.0
 
 
 @dataclass

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from orion.node_agent.sharing.account import LONE_NS, LONG_PIECE_NS, Account, Demand
+from orion.node_agent.sharing.account import LONE_NS, LONG_PIECE_NS, Account
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
 from orion.planning.sharing.due import Claim, due
 

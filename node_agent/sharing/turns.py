@@ -17,10 +17,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, origin
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
 from orion.node_agent.sharing.turn_lengths import TurnLengths

@@ -18,8 +18,8 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.busy_periods import BusyPeriods
-from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.busy_union import Busy, union_ns
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.slots.slot import Slot
 
 _SMALLEST_SHARE_NS = 50_000

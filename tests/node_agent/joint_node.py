@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Agreement
 from orion.node_agent.sharing.turns import Turns
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from orion.node_agent.sharing.account import Account, Demand
+from orion.node_agent.sharing.account import Account
 from orion.node_agent.sharing.accounts import Accounts
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turn_lengths import next_lengths
 from orion.node_agent.sharing.turns import Turns
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from tests.node_agent.joint_node import MS, STEP_NS, Node
 
 

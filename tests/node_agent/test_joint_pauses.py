@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from tests.node_agent.joint_node import MS, STEP_NS, Node, begin, parts, shares, stop
 
 

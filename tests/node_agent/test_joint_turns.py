@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Agreement, Window
 from orion.node_agent.sharing.turns import Turns
 from orion.planning.sharing.due import due

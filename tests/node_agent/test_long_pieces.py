@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turns import Turns
 
 MS = 1_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.turns import Turns
 from tests.node_agent.modelled_gpu import MS, Tenant, means, run, shares

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orion.node_agent.sharing.account import Demand
 from orion.node_agent.sharing.cycles import PLAN_NS
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import LONG_PIECES_LOOK_NS, LOOK_NS, STEADY_LOOK_NS, Turns

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.moving import MOST_NS, TURN_NS, shortest_average_ns
 from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.slots.memory_sharing import MemorySharing

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orion.node_agent.sharing.account import Demand
+from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.usage import SlotUsage, Usage
 from orion.node_agent.sharing.windows import Look
