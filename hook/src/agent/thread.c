@@ -35,10 +35,8 @@
 static void count_launches(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     uint64_t launches = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu)
-            launches += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->launches, launches, memory_order_relaxed);
     /* release: a reader that sees this time sees this count. */
     atomic_store_explicit(&gpu->record->launches_counted_ns, now, memory_order_release);

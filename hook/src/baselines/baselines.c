@@ -191,11 +191,8 @@ void orion_baseline_synchronised(struct orion_process *process, struct orion_gpu
     if (gpu == NULL || atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_NONE) return;
     if (orion_gpu_policy(gpu)->kind != ORION_POLICY_TICKTOCK) return;
     uint64_t begun = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        const struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == gpu) begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
-    }
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
     if (atomic_exchange_explicit(&baseline_of(gpu)->iterated, begun, memory_order_relaxed) != begun)
         atomic_fetch_add_explicit(&gpu->busy->iterations, 1, memory_order_relaxed);
 }

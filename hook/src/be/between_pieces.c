@@ -55,10 +55,9 @@ static bool are_ordered(const struct orion_stream_record *mine, const struct ori
 
 static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = ORION_GPUS; i < used && atomic_load(holders_on(stream_record)) > 0; i++) {
-        const struct orion_stream_record *other = &orion_stream_records(process)->entry[i];
-        if (other->gpu != stream_record->gpu || holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
+    ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
+        if (atomic_load(holders_on(stream_record)) == 0) break;
+        if (holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
         if (are_ordered(stream_record, other)) return true;
     }
     return false;

@@ -17,10 +17,7 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
     uint64_t head = UINT64_MAX, since = now > orion_be(gpu)->looked_ns ? now - orion_be(gpu)->looked_ns : 0;
     bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
     orion_be(gpu)->looked_ns = now;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
         orion_chunks_list(process, stream_record, now);
         retired += orion_chunks_reap(process, stream_record);
@@ -48,19 +45,15 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
 
 void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu) orion_chunks_drop(&orion_stream_records(process)->entry[i]);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) orion_chunks_drop(stream_record);
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
     orion_be(gpu)->stuck_ns = 0;
 }
 
 void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != own->gpu || orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, own->gpu) {
+        if (orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
         bool usable = stream_record == own || (stream_record->context == own->context && atomic_load(&process->captures) == 0 &&
                                                orion_stream_record_has_handle(process, stream_record));
         if (usable) orion_chunks_close(process, stream_record);
@@ -70,10 +63,7 @@ void orion_in_flight_close(struct orion_process *process, struct orion_stream_re
 uint64_t orion_in_flight_longest(struct orion_process *process, const struct orion_gpu *gpu)
 {
     uint64_t longest = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
         if (chunks->open_ns > longest) longest = chunks->open_ns;
         for (uint32_t j = 0; j < chunks->count; j++) {

@@ -102,10 +102,9 @@ static void mark_context(struct orion_process *process, CUcontext context)
 {
     mark_count = 0;
     if (context == NULL && orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used && mark_count < MARKS; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == NULL || !orion_stream_record_is_in(stream_record, context)) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
+        if (mark_count == MARKS) break;
+        if (!orion_stream_record_is_in(stream_record, context)) continue;
         uint64_t returned = atomic_load(&stream_record->returned);
         if (returned == atomic_load(&stream_record->drained)) continue;
         marks[mark_count].stream_record = stream_record;

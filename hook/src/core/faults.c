@@ -9,12 +9,8 @@
 /* Marks all work of a lost context as complete, because no later call can prove it. */
 static void drain(struct orion_process *process, const struct orion_gpu *gpu, CUcontext context)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (atomic_load(&stream_record->gpu) == gpu && stream_record->context == context)
-            orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
-    }
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        if (stream_record->context == context) orion_stream_record_prove(stream_record, atomic_load(&stream_record->returned));
 }
 
 void orion_fault_seen(struct orion_process *process, struct orion_stream_record *stream_record, CUresult result)

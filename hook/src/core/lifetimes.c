@@ -31,16 +31,15 @@ void orion_context_creating(CUdevice device)
 /* Ends the stream records of a context (NULL: of a whole GPU). Their work has completed or is about to be cancelled. */
 static void end_stream_records(struct orion_process *process, CUcontext context, const struct orion_gpu *gpu)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        struct orion_gpu *owner = stream_record->gpu;
-        if (owner == NULL || (context != NULL ? stream_record->context != context : owner != gpu)) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
+        struct orion_gpu *owner = atomic_load(&stream_record->gpu); /* once the record has ended, another GPU may get it */
+        if (context != NULL && stream_record->context != context) continue;
         orion_ends_forget(stream_record, false);
         atomic_store(&stream_record->last, NULL);
         orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
         uint32_t ready = ORION_STREAM_RECORD_READY;
-        if (i >= ORION_GPUS) atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
+        if (!orion_stream_record_is_shared(process, stream_record))
+            atomic_compare_exchange_strong(&stream_record->state, &ready, ORION_STREAM_RECORD_ENDED);
         if (atomic_load(&owner->role) == ORION_ROLE_HP) orion_busy_try_close(process, owner);
     }
 }
@@ -115,12 +114,8 @@ void orion_primary_ending(CUdevice device)
     uint32_t gpus = atomic_load(&process->gpu_count);
     for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
         if (process->gpus[i].device == device) orion_partition_wait(&process->gpus[i]);
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        struct orion_gpu *gpu = stream_record->gpu;
-        if (gpu != NULL && gpu->device == device) orion_ends_forget(stream_record, true);
-    }
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
+        if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
     for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
         if (process->gpus[i].device != device) continue;
         orion_partition_end(&process->gpus[i]);
@@ -214,9 +209,7 @@ void orion_green_ending(CUgreenCtx green)
     begin_end(process, NULL);
     if (orion_driver.cuCtxFromGreenCtx == NULL || orion_driver.cuCtxFromGreenCtx(&named, green) != CUDA_SUCCESS) return;
     orion_capture_origins_end_in(process, named);
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = ORION_GPUS; i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
         uint32_t state = atomic_load(&stream_record->state);
         bool used_by_stream = state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING;
         if (used_by_stream && stream_record->green == named) end_stream_record(process, stream_record);
@@ -226,9 +219,8 @@ void orion_green_ending(CUgreenCtx green)
 static bool end_records_of(struct orion_process *process, CUstream stream)
 {
     bool kept = false;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = ORION_GPUS; i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
+        if (orion_stream_record_is_shared(process, stream_record)) continue;
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
         bool captured = orion_capture_records(process, stream_record->stream);

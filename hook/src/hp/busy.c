@@ -17,10 +17,8 @@
 static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
     uint64_t begun = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++)
-        if (orion_stream_records(process)->entry[i].gpu == gpu)
-            begun += atomic_load_explicit(&orion_stream_records(process)->entry[i].begun, memory_order_relaxed);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
     return begun;
 }
 
@@ -65,10 +63,7 @@ void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum
 
 static bool all_drained(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint32_t used = atomic_load_explicit(&orion_stream_records(process)->high_water, memory_order_seq_cst);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         uint64_t drained = atomic_load_explicit(&stream_record->drained, memory_order_seq_cst);
         if (drained != atomic_load_explicit(&stream_record->begun, memory_order_seq_cst)) return false;
     }

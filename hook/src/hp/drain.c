@@ -46,10 +46,7 @@ static bool mark_next_context(struct orion_process *process, struct orion_gpu *g
     marks->context = NULL;
     marks->one_stream = false;
     marks->count = 0;
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used && marks->count < MARKS; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu != gpu) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         uint64_t returned = atomic_load(&stream_record->returned);
         if (returned == atomic_load(&stream_record->drained)) continue;
         if (marks->context == NULL) marks->context = stream_record->context;
@@ -58,7 +55,7 @@ static bool mark_next_context(struct orion_process *process, struct orion_gpu *g
         if (one_stream && marks->count > 0) continue;
         marks->mark[marks->count++] = (struct mark){stream_record, returned};
         marks->one_stream = one_stream;
-        if (one_stream) break;
+        if (one_stream || marks->count == MARKS) break;
     }
     return marks->count > 0;
 }

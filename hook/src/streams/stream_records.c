@@ -96,11 +96,6 @@ bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *pl
     return place->context != NULL && (is_current || find_device(place->context, &place->device));
 }
 
-uint32_t orion_stream_records_begin(const struct orion_process *process)
-{
-    return atomic_load_explicit(&orion_stream_records(process)->overflowed, memory_order_seq_cst) ? 0 : ORION_GPUS;
-}
-
 static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
                                            struct orion_stream_name stream, const struct orion_place *place, struct orion_gpu *gpu)
 {

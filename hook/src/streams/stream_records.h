@@ -63,16 +63,31 @@ struct orion_process;
 struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream);
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
-/* Whether this is an overflow stream record. Its counters belong to several streams; its handle belongs to none of
- * them. */
 /* A new event of the stream's context, whichever context is current: a stream records events of its own context only.
  * NULL: the driver refuses. flags: as for cuEventCreate. */
 CUevent orion_stream_record_event(const struct orion_stream_record *stream_record, unsigned flags);
 
+/* Whether this is an overflow stream record. Its counters belong to several streams; its handle belongs to none of
+ * them. */
 bool orion_stream_record_is_shared(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
-/* The index at which a walk over the used stream records begins. The walk ends before high_water. */
-uint32_t orion_stream_records_begin(const struct orion_process *process);
+/* The first stream record behind `previous` (NULL: of all) that was used, and belongs to `gpu` (NULL: to any GPU). NULL: none. */
+static inline struct orion_stream_record *orion_stream_records_next(const struct orion_process *process,
+                                                                    const struct orion_gpu *gpu,
+                                                                    struct orion_stream_record *previous)
+{
+    struct orion_stream_records *records = orion_stream_records(process);
+    uint32_t first = atomic_load(&records->overflowed) ? 0 : ORION_GPUS, used = atomic_load(&records->high_water);
+    struct orion_stream_record *next = previous != NULL ? previous + 1 : &records->entry[first];
+    for (; next < &records->entry[used]; next++) {
+        struct orion_gpu *owner = atomic_load(&next->gpu);
+        if (owner != NULL && (gpu == NULL || owner == gpu)) return next;
+    }
+    return NULL;
+}
+
+#define ORION_EACH_STREAM_RECORD(name, process, gpu) \
+    for (struct orion_stream_record *name = NULL; (name = orion_stream_records_next(process, gpu, name)) != NULL;)
 
 /* The handle of the stream record's stream. The handle is valid in every thread, unless the stream is a per-thread
  * default stream. */

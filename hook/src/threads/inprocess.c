@@ -195,11 +195,8 @@ static CUresult wait_for(const struct orion_process *process, const struct orion
 /* Waits for the work of all clients, in the context of each stream. */
 static void drain(struct orion_process *process)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        struct orion_gpu *gpu = stream_record->gpu;
-        if (gpu == NULL || gpu->client == 0) continue;
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
+        if (atomic_load(&stream_record->gpu)->client == 0) continue;
         stream_record->begun_before = atomic_load(&stream_record->begun); /* the next scheduler counts from here */
         uint32_t state = atomic_load(&stream_record->state);
         if (state == ORION_STREAM_RECORD_ENDING) orion_ends_forget(stream_record, true);

@@ -12,13 +12,9 @@
 
 static bool has_begun(struct orion_process *process, int client)
 {
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
+    ORION_EACH_STREAM_RECORD(stream_record, process, orion_inprocess(process)->gpus[client]) {
         uint32_t state = atomic_load(&stream_record->state);
-        if (stream_record->gpu == orion_inprocess(process)->gpus[client] &&
-            (state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING))
-            return true;
+        if (state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING) return true;
     }
     return false;
 }
@@ -57,12 +53,8 @@ static uint64_t launches_of(struct orion_process *process, const struct orion_gp
 {
     /* The record page has the launches on stream records that now belong to other streams. */
     uint64_t launches = atomic_load(&gpu->record->launches);
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (stream_record->gpu == gpu)
-            launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
-    }
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
     return launches;
 }
 

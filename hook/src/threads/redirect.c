@@ -131,11 +131,9 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     if (context == NULL) context = orion_binding.context;
     const struct orion_gpu *gpu = orion_inprocess(process)->gpus[orion_binding.client - 1];
     *result = synchronise(process, own);
-    uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
-    for (uint32_t i = orion_stream_records_begin(process); i < used && *result == CUDA_SUCCESS; i++) {
-        struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || stream_record->gpu != gpu ||
-            !orion_stream_record_is_in(stream_record, context))
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
+        if (*result != CUDA_SUCCESS) break;
+        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || !orion_stream_record_is_in(stream_record, context))
             continue;
         /* Some streams have no record of their own, or no handle in this context: synchronise the whole context. */
         if (orion_stream_record_is_shared(process, stream_record)) return false;
