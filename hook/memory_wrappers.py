@@ -81,9 +81,11 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     if kind == "frees":
         releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
         return [releasing, *before, *calling(function, [*after, "orion_memory_released(&release, result);"])]
-    if kind in ("maps", "unmaps", "retains"):
-        changed = {"maps": "mapped", "unmaps": "unmapped", "retains": "retained"}[kind]
+    if kind in ("maps", "unmaps"):
+        changed = {"maps": "mapped", "unmaps": "unmapped"}[kind]
         return calling(function, [f"orion_memory_{changed}({arguments}, result);"])
+    if kind == "retains":
+        return calling(function, on_success(f"orion_memory_retained({arguments})"))
     if kind == "shares":
         return calling(function, on_success("orion_memory_shared()"))
     if kind != "allocates":

@@ -81,7 +81,8 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
     before = [f"struct orion_work work = {{{details}}};"]
     proves = declaration.options.get("proves")
     blocks = declaration.options.get("blocks")
-    begin = ["orion_work_begin(&work);", *elsewhere]
+    records = ["orion_launch_records(config);"] if by_attribute else []
+    begin = [*records, "orion_work_begin(&work);", *elsewhere]
     if blocks is not None:
         begin += [f"if (orion_work_is_admitted(&work) && {blocks}) orion_work_blocks(&work);"]
     if proves is None:
@@ -197,7 +198,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"if (orion_stream_ending({handle})) return CUDA_SUCCESS;"], []),
         "ends_event": ([f"orion_event_ending({handle});"], []),
-        "records_event": ([f"orion_event_in_graph({handle});"], []),
+        "records_event": ([f"orion_event_elsewhere({handle});"], []),
         "sets_parameters": ([], on_success(f"orion_event_in_node({handle})")),
         "ends_module": (["orion_module_ending();"], []),
         "ends_library": (["orion_library_ending();"], []),

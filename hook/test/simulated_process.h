@@ -33,6 +33,20 @@ static CUmodule begin_process(const char *image)
     return module;
 }
 
+/* The same as an hp client. Returns a kernel of 20 us. */
+static inline CUfunction begin_hp_process(void)
+{
+    static struct orion_policy_page policy;
+    static struct orion_grant_page grant;
+    CUfunction function;
+    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=20\n");
+    gpu->policy = &policy;
+    gpu->grant = &grant;
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    MUST(cuModuleGetFunction(&function, module, "one"));
+    return function;
+}
+
 /* Only the test says how long work takes. An idle hp client, which has been busy during all work, makes samples worthless. */
 static inline void learn_nothing(void)
 {

@@ -1,5 +1,5 @@
-/* An event that a node of a graph records, on the simulated driver, through the hook's wrappers: the hook does not see such a
- * recording, so a wait on the event proves nothing of the work before an earlier one. */
+/* An event that something else than a call for a stream records, such as a node of a graph, on the simulated driver, through the hook's
+ * wrappers: a wait on the event proves nothing of the work before an earlier recording. */
 #include "simulated_process.h"
 
 #include "streams/stream_records.h"
@@ -69,7 +69,34 @@ static void captured(CUevent event)
     MUST(cuGraphDestroy(other));
 }
 
-/* Whether a wait on an event proves the work before its recording, once a graph may have got the event. */
+static void recorded_for_the_context(CUevent event) { MUST(cuCtxRecordEvent(NULL, event)); }
+static void launched_by(CUlaunchAttribute attribute)
+{
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 64,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    MUST(cuLaunchKernelEx(&config, function, NULL, NULL));
+}
+static void recorded_by_a_launch(CUevent event)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT};
+    attribute.value.programmaticEvent.event = event;
+    launched_by(attribute);
+}
+static void recorded_by_the_begin_of_a_launch(CUevent event)
+{
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    attribute.value.launchCompletionEvent.event = event;
+    launched_by(attribute);
+}
+
+/* Whether a wait on an event proves the work before its recording, once something else may record the event. */
 static bool proves(void (*put_in_graph)(CUevent event))
 {
     CUevent event;
@@ -90,18 +117,19 @@ static bool proves(void (*put_in_graph)(CUevent event))
 
 int main(void)
 {
-    static struct orion_policy_page policy;
-    static struct orion_grant_page grant;
-    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=20\n");
-    gpu->policy = &policy;
-    gpu->grant = &grant;
-    atomic_store(&gpu->role, ORION_ROLE_HP);
-    MUST(cuModuleGetFunction(&function, module, "one"));
+    function = begin_hp_process();
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
-    void (*const ways[])(
-        CUevent) = {added,   added_by_parameters, set, set_by_parameters, set_in_executable, set_in_executable_by_parameters,
-                    captured};
+    void (*const ways[])(CUevent) = {added,
+                                     added_by_parameters,
+                                     set,
+                                     set_by_parameters,
+                                     set_in_executable,
+                                     set_in_executable_by_parameters,
+                                     captured,
+                                     recorded_for_the_context,
+                                     recorded_by_a_launch,
+                                     recorded_by_the_begin_of_a_launch};
     for (unsigned i = 0; i < sizeof ways / sizeof *ways; i++) {
         CHECK(!proves(ways[i]));
         CHECK(proves(in_no_graph)); /* an event that may have the same handle */

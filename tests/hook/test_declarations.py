@@ -127,7 +127,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuLaunchKernelEx", "if (!config) return real(config, f, kernelParams, extra);"),
         ("cuMemcpyHtoD_v2", ".stream = {NULL, false}, .identity = orion_identity_bytes(ORION_WORK_COPY_IN, ByteCount)"),
         ("cuMemcpyDtoH_v2_ptds", ".of_itself = true, .stream = {NULL, true}}"),
-        ("cuMemcpy2D_v2", "if (pCopy->dstMemoryType == CU_MEMORYTYPE_HOST) orion_proof_end(&proof, result);"),
+        ("cuMemcpy2D_v2", "if (orion_copy_of_box_proves(pCopy, 1)) orion_proof_end(&proof, result);"),
         ("cuEventRecord", ".event = hEvent, .stream = {hStream, false}"),
         ("cuStreamQuery", ".blocks = false"),
         ("cuStreamEndCapture", "orion_capture_changed(ORION_CAPTURE_ENDED, "),

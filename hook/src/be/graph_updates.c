@@ -171,7 +171,8 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
 {
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || parameters == NULL) return;
-    if (type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) orion_recordings_in_graph(orion_recordings(process), *(const CUevent *)parameters);
+    if (type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+        orion_recordings_elsewhere(orion_recordings(process), *(const CUevent *)parameters);
     struct orion_graph_copy *copy = following(process, exec);
     struct orion_copy_node *found = copy != NULL ? node_of(copy, node) : NULL;
     if (found != NULL && found->type == type) {

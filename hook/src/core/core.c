@@ -238,7 +238,7 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result)
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL || result != CUDA_SUCCESS) return;
     if (recording->stream_record == NULL && recording->external)
-        orion_recordings_in_graph(orion_recordings(process), recording->event);
+        orion_recordings_elsewhere(orion_recordings(process), recording->event);
     else if (recording->stream_record == NULL) orion_recordings_forget(orion_recordings(process), recording->event);
     else
         orion_recordings_set(orion_recordings(process), recording->event,
@@ -261,15 +261,15 @@ void orion_event_ending(CUevent event)
     if (process != NULL) orion_recordings_end(orion_recordings(process), event);
 }
 
-void orion_event_in_graph(CUevent event)
+void orion_event_elsewhere(CUevent event)
 {
     struct orion_process *process = orion_process_if_managed();
-    if (process != NULL) orion_recordings_in_graph(orion_recordings(process), event);
+    if (process != NULL) orion_recordings_elsewhere(orion_recordings(process), event);
 }
 
 void orion_event_in_node(const CUgraphNodeParams *parameters)
 {
-    if (parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) orion_event_in_graph(parameters->eventRecord.event);
+    if (parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) orion_event_elsewhere(parameters->eventRecord.event);
 }
 
 /* Programs look functions up before they have joined, so the GPUs' threads tell the agent: see membership.c. */

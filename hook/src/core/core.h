@@ -63,8 +63,8 @@ void orion_event_recording(struct orion_recording *recording);                 /
 void orion_event_recorded(struct orion_recording *recording, CUresult result); /* after the driver's call */
 void orion_event_awaited(CUevent event, struct orion_stream_name stream);      /* before the driver's cuStreamWaitEvent */
 void orion_event_ending(CUevent event);                                        /* before cuEventDestroy */
-void orion_event_in_graph(CUevent event);                                      /* a node of a graph records the event */
-void orion_event_in_node(const CUgraphNodeParams *parameters);                 /* perhaps of such a node */
+void orion_event_elsewhere(CUevent event); /* something else than a call for a stream records the event: recordings.h */
+void orion_event_in_node(const CUgraphNodeParams *parameters); /* perhaps of a node that records an event */
 
 /* -- Look-ups. ------------------------------------------------------------------------------------------------------ */
 /* Called when the program looks up a function of the driver, or a version of it, that the hook does not know. */

@@ -21,6 +21,7 @@
 #include "streams/capture_origins.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
+#include "streams/recordings.h"
 
 void orion_context_creating(CUdevice device)
 {
@@ -145,6 +146,7 @@ void orion_context_ended(void)
             orion_ends_context(&process->gpus[i], NULL, false);
         }
     }
+    orion_recordings_clear(orion_recordings(process));
     /* The epochs grow again, because another thread may have cached a context that has since ended. */
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->stream_record_epoch, 1);

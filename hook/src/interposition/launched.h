@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include "core/core.h"
+
 /* Every part of the SMs that the driver makes can run clusters of this many blocks, which each GPU with clusters can run.
  * Larger ones need particular SMs, and the driver may refuse their launch (CUDA_ERROR_INVALID_CLUSTER_SIZE). */
 #define ORION_CLUSTER_PORTABLE 8u
@@ -21,6 +23,17 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
             return false;
     }
     return true;
+}
+
+/* Notes the events that a launch records. */
+static inline void orion_launch_records(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++) {
+        const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) orion_event_elsewhere(value->programmaticEvent.event);
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            orion_event_elsewhere(value->launchCompletionEvent.event);
+    }
 }
 
 /* The parameters of a kernel node as the newer ABI passes them. */

@@ -35,6 +35,11 @@ static inline bool orion_copy_in_blocks(size_t bytes) { return bytes > ORION_COP
     ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST && \
      (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) > ORION_COPY_AT_ONCE)
 
+/* Whether the driver waits for the end of a blocking copy. */
+#define orion_copy_of_box_proves(copy, depth) \
+    ((copy)->dstMemoryType == CU_MEMORYTYPE_HOST && (copy)->srcMemoryType != CU_MEMORYTYPE_HOST && \
+     (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) != 0)
+
 static inline bool orion_is_on_device(CUdeviceptr address)
 {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
@@ -78,17 +83,6 @@ static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts
 
 /* The driver chooses the pitch; so far it aligns rows to 512 bytes. */
 static inline uint64_t orion_bytes_of_rows(size_t width, size_t height) { return ((width + 511) & ~(size_t)511) * height; }
-
-/* -1: the memory is not on a device. cuMemCreate can also allocate host memory, which does not count for the slot. */
-static inline CUdevice orion_device_of(const CUmemAllocationProp *properties)
-{
-    return properties != NULL && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : -1;
-}
-
-static inline uint64_t orion_bytes_on_device(const CUmemAllocationProp *properties, size_t size)
-{
-    return orion_device_of(properties) >= 0 ? size : 0;
-}
 
 static inline uint64_t orion_bytes_of_element(CUarray_format format, unsigned channels)
 {

@@ -220,10 +220,10 @@ void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result)
 }
 
 /* The address may be inside a mapping, so this function looks at all entries. Programs rarely call it. */
-void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result)
+void orion_memory_retained(uint64_t handle, uintptr_t address)
 {
     struct orion_process *process = orion_the_process;
-    if (process == NULL || result != CUDA_SUCCESS) return;
+    if (process == NULL) return;
     struct orion_memory *memory = orion_memory(process);
     orion_account_lock(memory);
     for (uint32_t i = 0; i < memory->tables * ORION_ALLOCATIONS; i++) {

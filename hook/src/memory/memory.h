@@ -89,10 +89,10 @@ struct orion_release {
 struct orion_release orion_memory_releasing(uint64_t key);
 void orion_memory_released(const struct orion_release *release, CUresult result);
 
-/* After cuMemMap, cuMemUnmap and cuMemRetainAllocationHandle. Mappings of imported memory do not count. */
+/* After cuMemMap and cuMemUnmap, and after a cuMemRetainAllocationHandle that succeeded. Mappings of imported memory do not count. */
 void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult result);
 void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
-void orion_memory_retained(uint64_t handle, uintptr_t address, CUresult result);
+void orion_memory_retained(uint64_t handle, uintptr_t address);
 
 /* Some kinds of memory keep the process on the GPU (parking/steps.h): managed memory, and shared memory. After a call by which
  * processes share memory: */
@@ -110,5 +110,22 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 struct orion_gpu *orion_memory_limiting(CUdevice device); /* the client that has joined and has a limit, or NULL */
 bool orion_memory_is_beyond(CUdevice device);             /* the GPU bounds neither figure (unified.h) */
+
+/* -1: the memory is not on a device. cuMemCreate can also allocate host memory, which does not count for the slot. */
+static inline CUdevice orion_device_at(const CUmemLocation *location)
+{
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return location->id;
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN ? location->localized.deviceId : -1;
+}
+
+static inline CUdevice orion_device_of(const CUmemAllocationProp *properties)
+{
+    return properties != NULL ? orion_device_at(&properties->location) : -1;
+}
+
+static inline uint64_t orion_bytes_on_device(const CUmemAllocationProp *properties, size_t size)
+{
+    return orion_device_of(properties) >= 0 ? size : 0;
+}
 
 #endif

@@ -161,13 +161,12 @@ void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL || properties == NULL) return;
-    bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     struct orion_pools *pools = orion_pools(process);
     orion_lock(&pools->lock);
     struct orion_pool *before = orion_pool_find(pools, handle); /* the hook has not seen its end */
     if (before != NULL && before->device >= 0) orion_pool_move(process, before->device, before->counted, 0);
     if (before != NULL) before->handle = NULL;
-    orion_pool_enter(pools, handle, on_device ? properties->location.id : -1, false);
+    orion_pool_enter(pools, handle, orion_device_at(&properties->location), false);
     orion_unlock(&pools->lock);
 }
 

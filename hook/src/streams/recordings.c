@@ -8,7 +8,7 @@
 #define GIVEN_UP 1u
 #define COUNT_BITS 48u
 #define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
-#define IN_GRAPH UINT64_MAX /* a word that no recording has */
+#define ELSEWHERE UINT64_MAX /* a word that no recording in a stream has */
 
 static struct orion_recording_entry *find(struct orion_recordings *recordings, uint64_t event, bool claim)
 {
@@ -33,20 +33,21 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
 static uint64_t word_of(const struct orion_recording_entry *entry)
 {
     uint64_t word = entry != NULL ? atomic_load_explicit(&entry->word, memory_order_seq_cst) : 0;
-    return word != IN_GRAPH ? word : 0;
+    return word != ELSEWHERE ? word : 0;
 }
 
-void orion_recordings_in_graph(struct orion_recordings *recordings, CUevent event)
+void orion_recordings_elsewhere(struct orion_recordings *recordings, CUevent event)
 {
+    if (event == NULL) return; /* the driver refuses it */
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
-    if (entry != NULL) atomic_store_explicit(&entry->word, IN_GRAPH, memory_order_seq_cst);
+    if (entry != NULL) atomic_store_explicit(&entry->word, ELSEWHERE, memory_order_seq_cst);
 }
 
 void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
                           uint32_t number)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
-    if (entry == NULL || atomic_load(&entry->word) == IN_GRAPH) return;
+    if (entry == NULL || atomic_load(&entry->word) == ELSEWHERE) return;
     uint64_t word = ((uint64_t)(stream_record_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
     atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)stream_record_index << 32 | number : 0, memory_order_relaxed);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
@@ -77,6 +78,14 @@ void orion_recordings_forget(struct orion_recordings *recordings, CUevent event)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
     if (word_of(entry) != 0) atomic_store_explicit(&entry->word, 0, memory_order_seq_cst);
+}
+
+void orion_recordings_clear(struct orion_recordings *recordings)
+{
+    for (uint32_t i = 0; i < ORION_RECORDINGS; i++) {
+        uint64_t word = atomic_load_explicit(&recordings->entry[i].word, memory_order_relaxed);
+        if (word != 0 && word != ELSEWHERE) atomic_compare_exchange_strong(&recordings->entry[i].word, &word, 0);
+    }
 }
 
 void orion_recordings_end(struct orion_recordings *recordings, CUevent event)

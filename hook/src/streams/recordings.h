@@ -35,9 +35,12 @@ bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, ui
 bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number);
 void orion_recordings_forget(struct orion_recordings *recordings, CUevent event); /* before it is recorded again */
 void orion_recordings_end(struct orion_recordings *recordings, CUevent event);    /* before it is destroyed */
+/* When a context ends: its events end without a call that names them. A wait on an event that was recorded before proves nothing. What
+ * else may record an event stays known, because the event may be of another context. */
+void orion_recordings_clear(struct orion_recordings *recordings);
 
-/* A node of a graph may record the event from now on, in any stream and without a call that names it. So a wait on the event proves
- * nothing until it is destroyed. */
-void orion_recordings_in_graph(struct orion_recordings *recordings, CUevent event);
+/* From now on something else may record the event behind work that the table does not know: a node of a graph, a whole context, a
+ * launch. So a wait on the event proves nothing until it is destroyed. */
+void orion_recordings_elsewhere(struct orion_recordings *recordings, CUevent event);
 
 #endif
