@@ -30,6 +30,7 @@ void orion_futex_wait(const _Atomic uint32_t *word, uint32_t value, uint64_t tim
 static struct orion_process *process;
 static struct orion_gpu *gpu;
 static CUstream captured; /* a stream that is being captured */
+static CUstream gone;     /* a stream that has been destroyed */
 static enum { NONE, PENDING, COMPLETE } events[EVENTS];
 static uintptr_t made;
 static unsigned recorded, alive, destroyed; /* events, and streams */
@@ -51,7 +52,7 @@ static CUresult CUDAAPI destroy_event(CUevent event)
 }
 static CUresult CUDAAPI record_event(CUevent event, CUstream stream)
 {
-    CHECK(stream != captured);
+    CHECK(stream != captured && stream != gone);
     events[(uintptr_t)event] = PENDING;
     recorded++;
     return CUDA_SUCCESS;

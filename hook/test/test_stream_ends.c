@@ -1,6 +1,9 @@
 /* A be stream may be destroyed while work is queued in it. The work goes on, so it counts as in flight until it is complete. */
 #include "ending_streams.h"
 
+#include "be/chunks.h"
+#include "be/in_flight.h"
+#include "streams/capture.h"
 #include "streams/capture_origins.h"
 
 static void queued_work_counts_until_it_is_complete(void)
@@ -84,6 +87,52 @@ static void a_stream_that_is_captured_gets_no_event(void)
     CHECK(recorded == before && in_flight() == 0 && is_free(stream_record));
 }
 
+static void close_all(struct orion_stream_record *own)
+{
+    CHECK(orion_ledger_try_lock(gpu));
+    orion_in_flight_close(process, own);
+    orion_ledger_unlock(gpu);
+}
+
+/* A thread with the ledger may be held in a driver call for longer than the end of a stream waits for it. */
+static void a_stream_that_ends_while_the_ledger_is_busy_is_not_used_any_more(void)
+{
+    CHECK(orion_ledger_try_lock(gpu));
+    struct orion_stream_record *ended = launch(0, 1);
+    orion_stream_ending(stream_of(0));
+    orion_ledger_unlock(gpu);
+    gone = stream_of(0);
+    CHECK(!is_free(ended) && record_of(0) != ended && in_flight() == COST);
+    struct orion_stream_record *other = launch(1, 1);
+    orion_window_reap(process, gpu); /* the work of the stream is now in its open chunk */
+    close_all(other);
+    complete_all();
+    now += ORION_SECOND; /* no event is behind its work, which is complete by its expected time */
+    orion_window_reap(process, gpu);
+    orion_window_reap(process, gpu);
+    CHECK(in_flight() == 0 && is_free(ended));
+    gone = NULL;
+    for (uintptr_t i = 0; i < 2; i++) orion_stream_ending(stream_of(i));
+}
+
+static void while_a_capture_begins_only_the_own_stream_gets_an_event(void)
+{
+    struct orion_stream_record *other = launch(1, 1), *own = launch(0, 1);
+    unsigned before = recorded;
+    orion_capture_changing(); /* of the other stream; the driver may have begun it, and no call has said so yet */
+    captured = stream_of(1);
+    close_all(own);
+    CHECK(recorded == before + 1);
+    captured = NULL;
+    orion_capture_changed(ORION_CAPTURE_BEGUN, (struct orion_stream_name){stream_of(1), false}, CUDA_ERROR_UNKNOWN);
+    close_all(own);
+    CHECK(recorded == before + 2 && orion_be_stream_record(other)->chunks.open_ns == 0);
+    complete_all();
+    for (uintptr_t i = 0; i < 2; i++) orion_stream_ending(stream_of(i));
+    orion_window_reap(process, gpu);
+    CHECK(in_flight() == 0);
+}
+
 static void work_that_is_stuck_is_forgotten(void)
 {
     struct orion_stream_record *stream_record = launch(0, 1), *other = record_of(1);
@@ -143,6 +192,8 @@ int main(void)
     proven_work_needs_no_event();
     a_wait_for_the_context_proves_the_work_of_all_destroyed_streams();
     a_stream_that_is_captured_gets_no_event();
+    a_stream_that_ends_while_the_ledger_is_busy_is_not_used_any_more();
+    while_a_capture_begins_only_the_own_stream_gets_an_event();
     work_that_is_stuck_is_forgotten();
     contexts_end();
     records_run_out_for_as_long_as_the_work_runs();

@@ -83,6 +83,7 @@ void orion_ends_free(struct orion_stream_record *stream_record)
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (chunks->count > 0 || chunks->open_ns > 0) return;
     orion_chunks_forget(stream_record, true);
+    orion_partition_forget(stream_record, true);
     end_kept(stream_record, true);
     make_free(stream_record);
 }
@@ -93,8 +94,8 @@ bool orion_ends_stream(struct orion_process *process, struct orion_stream_record
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     bool drained = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
     forget_waits(stream_record);
-    if (!lock_ledger(gpu)) {
-        make_free(stream_record);
+    if (!lock_ledger(gpu)) { /* its holder may be using the record, so a later holder frees it */
+        atomic_store(&stream_record->state, ORION_STREAM_RECORD_ENDING);
         return false;
     }
     struct orion_relaxed relaxed = orion_capture_relax();

@@ -8,6 +8,7 @@
 #include "be/window.h"
 #include "process/gpu.h"
 #include "process/process.h"
+#include "streams/capture.h"
 #include "streams/stream_records.h"
 
 unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
@@ -50,14 +51,22 @@ void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu
     orion_be(gpu)->stuck_ns = 0;
 }
 
+/* Whether a stream of another thread may get an event. That thread may destroy the stream meanwhile, or begin to capture it. */
+static bool may_close(struct orion_process *process, const struct orion_stream_record *stream_record, CUcontext context)
+{
+    return stream_record->context == context && atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY &&
+           orion_stream_record_has_handle(process, stream_record);
+}
+
 void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own)
 {
+    bool touches = orion_touch(process);
     ORION_EACH_STREAM_RECORD(stream_record, process, own->gpu) {
         if (orion_be_stream_record(stream_record)->chunks.open_ns == 0) continue;
-        bool usable = stream_record == own || (stream_record->context == own->context && atomic_load(&process->captures) == 0 &&
-                                               orion_stream_record_has_handle(process, stream_record));
-        if (usable) orion_chunks_close(process, stream_record);
+        if (stream_record == own || (touches && may_close(process, stream_record, own->context)))
+            orion_chunks_close(process, stream_record);
     }
+    if (touches) orion_touched(process);
 }
 
 uint64_t orion_in_flight_longest(struct orion_process *process, const struct orion_gpu *gpu)

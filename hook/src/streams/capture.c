@@ -7,7 +7,7 @@
 #include "streams/capture_origins.h"
 #include "system/system.h"
 
-#define TOUCH_SPINS 100000u /* the drain thread uses a context for about a microsecond */
+#define TOUCH_SPINS 100000u /* a thread of the hook uses a context for about a microsecond, unless the driver holds it */
 
 bool orion_capture_has(struct orion_stream_name stream)
 {

@@ -4,9 +4,9 @@
  * A capture spreads to other streams through event waits, so only the driver knows whether a stream is captured. The
  * hook asks the driver only while the process has a capture. The hook makes its own calls in relaxed capture mode: in
  * global mode an event query of another thread invalidates a capture (seen: error 900, and 901 at the end of the
- * capture). An event record for a whole context invalidates a capture in every mode. The drain thread, which finds out
- * when hp's work is complete, makes such event records (hp/drain.h). So it uses no context while a capture begins or is
- * open, and no context that is about to end (orion_touch). */
+ * capture). An event record for a whole context invalidates a capture in every mode, and an event in a captured stream is
+ * never complete. So threads of the hook that find out when work is complete (hp/drain.h, be/in_flight.h) use no context
+ * while a capture begins or is open, and none that is about to end (orion_touch). */
 #ifndef ORION_CAPTURE_H
 #define ORION_CAPTURE_H
 
@@ -38,13 +38,13 @@ struct orion_relaxed {
 struct orion_relaxed orion_capture_relax(void);
 void orion_capture_unrelax(struct orion_relaxed *relaxed);
 
-/* The drain thread calls these around its use of a context. True: no capture begins and no context ends before
- * orion_touched. False: the drain thread must not use a context now. */
+/* A thread calls these around its use of contexts for the hook. True: no capture begins and no context ends before orion_touched,
+ * unless the driver holds the thread for long. False: it must not use a context now. */
 bool orion_touch(struct orion_process *process);
 void orion_touched(struct orion_process *process);
 
-/* Called before and after a change during which no drain thread may use a context. orion_forbid_touch waits, for a
- * bounded time, until no drain thread uses one. */
+/* Called before and after a change during which no thread may use a context for the hook. orion_forbid_touch waits, for a
+ * bounded time, until none does. */
 void orion_forbid_touch(struct orion_process *process);
 void orion_allow_touch(struct orion_process *process);
 
