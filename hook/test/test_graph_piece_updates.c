@@ -31,6 +31,42 @@ static void updates_of_single_nodes_reach_the_pieces(void)
     end(exec);
 }
 
+/* A chain whose first kernel has a grid of its own, and clusters of so many blocks; 0: none. */
+static CUgraph with_clusters(unsigned offset, unsigned grid, unsigned blocks)
+{
+    size_t roots = 1;
+    CUgraphNode first;
+    CUgraph graph = chain(offset, NULL);
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+    parameters.gridDimX = grid;
+    MUST(cuGraphGetRootNodes(graph, &first, &roots));
+    MUST(cuGraphKernelNodeSetParams(first, &parameters));
+    CUlaunchAttributeValue value = {.clusterDim = {blocks, 1, 1}};
+    if (blocks > 0) MUST(cuGraphKernelNodeSetAttribute(first, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value));
+    return graph;
+}
+
+static unsigned pieces_after_an_update_with_clusters(CUgraphExec exec, unsigned grid, unsigned blocks)
+{
+    CUgraphExecUpdateResultInfo info;
+    CUgraph next = with_clusters(0, grid, blocks);
+    MUST(cuGraphExecUpdate(exec, next, &info));
+    MUST(cuGraphDestroy(next));
+    takes(exec, 6);
+    return launch(exec, stream, 0);
+}
+
+static void a_kernel_with_clusters_of_another_shape_ends_the_pieces_until_an_update(void)
+{
+    CUgraphExec exec = instantiated(with_clusters(0, 4, 2));
+    CHECK(launch(exec, stream, 0) == 6);
+    CHECK(pieces_after_an_update_with_clusters(exec, 8, 2) == 6);
+    for (unsigned i = 0; i < 3; i++) CHECK(pieces_after_an_update_with_clusters(exec, 16, 4) == 1);
+    CHECK(pieces_after_an_update_with_clusters(exec, 32, 0) == 1);
+    CHECK(pieces_after_an_update_with_clusters(exec, 8, 2) == 6);
+    end(exec);
+}
+
 static CUresult CUDAAPI refuses(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host)
 {
     (void)node, (void)host;
@@ -183,6 +219,7 @@ int main(void)
     an_update_of_the_whole_graph_reaches_the_pieces();
     updates_of_single_nodes_reach_the_pieces();
     a_node_that_could_not_be_set_ends_the_pieces_until_an_update();
+    a_kernel_with_clusters_of_another_shape_ends_the_pieces_until_an_update();
     a_changed_child_graph_reaches_the_pieces();
     a_long_child_graph_is_cut_too();
     a_disabled_node_stays_disabled();

@@ -6,7 +6,8 @@
  * A kernel's arguments are copied by their sizes (argument_layout.h). Where these are unknown, and for batches of memory
  * operations, the piece's node gets the parameters at once.
  *
- * Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them, and none changes results. */
+ * Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them. Of the others only the shape of clusters changes results:
+ * an update that changes it together with the kernel or its grid is refused, so the graph runs whole. */
 #ifndef ORION_GRAPH_PARAMETERS_H
 #define ORION_GRAPH_PARAMETERS_H
 
