@@ -171,6 +171,7 @@ class Agent:
             shared_gpu, self.counters, self._jobs, self._agreement, self._pending_max, self.save, self._changed,
             TurnLengths.of(self.settings.shortest_turn_ms, self.settings.longest_turn_ms), self.parking.room,
         )  # fmt: skip
+        served.joining.credit.on_wait = self.driver_memory.wake
         self.gpus[gpu.uuid] = served
         knowledge.sweep(self.root.knowledge(gpu.uuid), SLOTS_MAX)
         for each in before.slots if before else []:

@@ -18,18 +18,20 @@ The earlier agent knew that of clients which come back, and the next one does no
 credit until the driver has answered; a driver that does not answer is not waited for longer than an allocation waits.
 
 A process that dies holds its memory until the kernel has closed its files, which comes after the death of its threads.
-So what it held is free when it is a zombie or gone, and the driver lists it no longer.
+So what it held is free when it is a zombie or gone, and the driver lists it no longer. A client that needs it waits
+while the driver has not been asked since the process ended.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client, held_mib, says_what_it_holds
 from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
 from orion.node_agent.clients.former_clients import FormerClients
 from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.clients.spare_credit import lower, promised_mib, spare_mib
 from orion.node_agent.processes.liveness import Program, has_ended
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
@@ -57,6 +59,12 @@ class Credit:
         """ The processes that the driver has last said to hold memory. """
         self._asked_ns = 0
         """ When the driver was last asked. """
+        self._listed_ns = 0
+        """ When it was asked for `_listed`. """
+        self._is_awaited = False
+        """ A client waits until the driver is asked. """
+        self.on_wait: Callable[[], None] = lambda: None
+        """ Called when a client begins to wait so. """
 
     def joined(self, client: Client) -> None:
         """Give a client its first credit. Call this before it can have the slot's page."""
@@ -70,8 +78,9 @@ class Credit:
         """Take back a client's credit, less what its process may still hold."""
         client.slot.page.set_credit(client.key[0], 0)
         held = held_mib(client)  # after its credit, so that it has not grown since
-        if held and client.program is not None and not self._is_free(client.program):
-            self._remember(client.slot, client.program, held)
+        program = client.program
+        if held and program is not None and (not has_ended(program) or self._is_listed(program)):
+            self._remember(client.slot, program, held)
         self.look_at(client.slot)
 
     def gave_up(self, remembered: RememberedClient) -> None:
@@ -79,7 +88,7 @@ class Credit:
         slot, program = self._shared_gpu.slots.get(remembered.slot), _living(remembered)
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
             clients = self._shared_gpu.of_slot(slot)
-            rest = self._most(slot, clients) - sum(map(_held, clients))
+            rest = self._most(slot, clients) - sum(map(promised_mib, clients))
             self._remember(slot, program, max(0, rest))
 
     def _remember(self, slot: Slot, program: Program, mib: int) -> None:
@@ -90,6 +99,7 @@ class Credit:
     def forget(self, slot: Slot) -> None:
         """Forget the processes that have left a slot: another container gets it."""
         self._past.pop(slot.name, None)
+        self._is_awaited = False
 
     def asked(self, client: Client, mib: int) -> CreditAnswer:
         """Give a client credit to hold so much in all, if there is so much."""
@@ -103,16 +113,26 @@ class Credit:
             return CreditAnswer.LATER
         self._forget_past(slot, clients)
         most = self._most(slot, clients)
-        spare = {each: _spare(each) for each in others}
-        rest = most - sum(map(_held, others))
-        if rest + sum(spare.values()) < mib:
-            return CreditAnswer.NO
-        _lower(spare, mib - rest, mib + EXTRA_MIB - rest)
-        rest = most - sum(map(_held, others))  # others may have spent some just before their credit was lowered
+        spare = {each: spare_mib(each) for each in others}
+        rest = most - sum(map(promised_mib, others))
+        if (lacks := mib - rest - sum(spare.values())) > 0:
+            return self._refused(slot, lacks)
+        lower(spare, mib - rest, mib + EXTRA_MIB - rest)
+        rest = most - sum(map(promised_mib, others))  # others may have spent some just before their credit was lowered
         if rest < mib:
             return CreditAnswer.LATER
         slot.page.set_credit(client.key[0], min(rest, max(mib + EXTRA_MIB, slot.page.credit(client.key[0]))))
         return CreditAnswer.YES
+
+    def _refused(self, slot: Slot, lacks_mib: int) -> CreditAnswer:
+        """Answer a client that lacks so much: it waits if processes that have ended since the last question held it."""
+        past = self._past.get(slot.name)
+        if past is None or past.ended_mib(self._listed_ns) < lacks_mib:
+            return CreditAnswer.NO
+        if not self._is_awaited:
+            self._is_awaited = True
+            self.on_wait()
+        return CreditAnswer.LATER
 
     @property
     def has_clients(self) -> bool:
@@ -125,9 +145,10 @@ class Credit:
         return any(map(_needs_driver, self._shared_gpu.slots.values()))
 
     @property
-    def has_young(self) -> bool:
-        """Whether a client of such a slot may be making its context."""
-        return any(_is_young(each) and _needs_driver(each.slot) for each in self._shared_gpu.clients.values())
+    def hurries(self) -> bool:
+        """Whether a client of such a slot may be making its context, or waits until the driver is asked."""
+        clients = self._shared_gpu.clients.values()
+        return self._is_awaited or any(_is_young(each) and _needs_driver(each.slot) for each in clients)
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
@@ -142,7 +163,7 @@ class Credit:
         Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
         the smaller one of two answers.
         """
-        self._listed = (held or {}).keys()
+        self._listed, self._listed_ns, self._is_awaited = (held or {}).keys(), self._asked_ns, False
         for client in self._shared_gpu.clients.values():
             client.awaits_driver &= client.joined_ns >= self._asked_ns
         waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
@@ -209,9 +230,9 @@ class Credit:
             if slot.page.credit(alone.key[0]) != whole:
                 slot.page.set_credit(alone.key[0], whole)
             return
-        excess = sum(map(_held, clients)) - self._most(slot, clients)
+        excess = sum(map(promised_mib, clients)) - self._most(slot, clients)
         if excess > 0:  # the limit was lowered, or a client of an earlier hook has grown
-            _lower({each: _spare(each) for each in clients}, excess, excess)
+            lower({each: spare_mib(each) for each in clients}, excess, excess)
 
     def _forget_past(self, slot: Slot, clients: Iterable[Client]) -> None:
         """Forget processes that have ended, and those that have joined again and said what they hold."""
@@ -221,15 +242,13 @@ class Credit:
         for client in clients:
             if client.record.credit_epoch == slot.page.epoch:
                 past.forget_process(client.process_id)
-        past.look(self._is_free)
+        past.look(has_ended, self._is_listed)
         if not past:
             del self._past[slot.name]
 
-    def _is_free(self, program: Program) -> bool:
-        """Return whether a program holds nothing. If another one has its process id, the driver lists that one."""
-        if not has_ended(program):
-            return False
-        return program.process_id not in self._listed or Program.of(program.process_id) is not None
+    def _is_listed(self, program: Program) -> bool:
+        """Return whether the driver lists a program that has ended. If another one has its process id, that one is."""
+        return program.process_id in self._listed and Program.of(program.process_id) is None
 
     def _most(self, slot: Slot, clients: Collection[Client]) -> int:
         """Return how much all credits of a slot may be together, in MiB."""
@@ -264,32 +283,3 @@ def _needs_driver(slot: Slot) -> bool:
 
 def _limit(slot: Slot) -> int:
     return slot.grant.memory_limit_bytes // _MIB
-
-
-def _held(client: Client) -> int:
-    """Return what nobody else may have, in MiB: a client's credit, or what it holds if that is more."""
-    credit = client.slot.page.credit(client.key[0]) if client.keeps_credit else 0
-    return max(credit, client.record.memory_mib)
-
-
-def _spare(client: Client) -> int:
-    """Return what a client has not used of its credit, in MiB."""
-    return max(0, client.slot.page.credit(client.key[0]) - client.record.memory_mib) if client.keeps_credit else 0
-
-
-def _lower(spare: dict[Client, int], needed: int, wanted: int) -> None:
-    """Take credit back from clients: all of their spare credit until `needed`, then half of it until `wanted`.
-
-    A client may have spent some of it just before. It keeps that; the caller looks again at what all hold.
-    """
-    for client in sorted(spare, key=lambda each: spare[each], reverse=True):
-        taken = min(spare[client], max(0, needed))
-        taken += min(max(0, wanted - max(0, needed)), (spare[client] - taken) // 2)
-        if taken <= 0:
-            return
-        needed, wanted = needed - taken, wanted - taken
-        page, index = client.slot.page, client.key[0]
-        before = page.credit(index)
-        page.set_credit(index, before - taken)
-        if (held := client.record.memory_mib) > before - taken:
-            page.set_credit(index, min(before, held))

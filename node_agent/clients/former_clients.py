@@ -4,6 +4,7 @@ A tenant may let any number of clients leave whose processes live on, and wish f
 looks at a few of them only, and what all hold is a running sum.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
@@ -24,6 +25,8 @@ class FormerClients:
         """ What each may hold; the one that waits longest for a look comes first. """
         self._of_process: dict[int, set[Program]] = {}
         """ By process id; several if the process has executed another program. """
+        self._ended_ns: dict[Program, int] = {}
+        """ When those that have ended, but that the driver lists, were first seen to have ended. """
 
     def __len__(self) -> int:
         return len(self._mib)
@@ -37,16 +40,28 @@ class FormerClients:
     def forget_process(self, process_id: int) -> None:
         """Forget what a process held: it is a client again."""
         for program in self._of_process.pop(process_id, ()):
-            self.sum_mib -= self._mib.pop(program)
+            self._drop(program)
 
-    def look(self, is_free: Callable[[Program], bool]) -> None:
-        """Look at those that wait longest, and forget which of them hold nothing any more."""
+    def ended_mib(self, since_ns: int) -> int:
+        """Return what those may hold that have ended since then, or shortly before."""
+        return sum(self._mib[program] for program, ended_ns in self._ended_ns.items() if ended_ns >= since_ns)
+
+    def look(self, has_ended: Callable[[Program], bool], is_listed: Callable[[Program], bool]) -> None:
+        """Look at those that wait longest, and forget which of them have ended and are not listed any more."""
         for program in list(islice(self._mib, _LOOKS)):
-            if not is_free(program):
+            if not has_ended(program):
                 self._mib.move_to_end(program)
                 continue
-            self.sum_mib -= self._mib.pop(program)
+            if is_listed(program):
+                self._ended_ns.setdefault(program, time.monotonic_ns())
+                self._mib.move_to_end(program)
+                continue
+            self._drop(program)
             of_process = self._of_process[program.process_id]
             of_process.remove(program)
             if not of_process:
                 del self._of_process[program.process_id]
+
+    def _drop(self, program: Program) -> None:
+        self.sum_mib -= self._mib.pop(program)
+        self._ended_ns.pop(program, None)

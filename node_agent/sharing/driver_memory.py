@@ -2,8 +2,9 @@
 
 The driver is asked in a thread for each GPU, once a second where a slot has a limit or may be parked, and ten times a
 second while a client is young: it makes its contexts and loads its code, hundreds of MiB that its hook does not count.
-Others of its slot must not spend them, and the client needs room for them when it comes back. Elsewhere people only
-look at the answers, so the driver is asked seldom: an answer takes locks of the driver, for which programs may wait.
+Others of its slot must not spend them, and the client needs room for them when it comes back. A client also hurries
+that waits for what a process held that has just ended. Elsewhere people only look at the answers, so the driver is
+asked seldom: an answer takes locks of the driver, for which programs may wait.
 If answers about a GPU take much time, the agent asks about it less often.
 """
 
@@ -18,13 +19,13 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 1.0
-_LOOK_AT_YOUNG_SECONDS = 0.1
+_LOOK_IN_A_HURRY_SECONDS = 0.1
 _SELDOM_SECONDS = 10.0
 """ Between two looks at a GPU on which no slot has a limit or may be parked. """
 _LOOKING_MAX, _WAITING_MAX = 0.005, 0.05
 """ The maximum part of a CPU core that all questions may use, and of the time that those about one GPU may take. """
-_YOUNG_MORE = 4.0
-""" So many times as much while a client is young. """
+_HURRIED_MORE = 4.0
+""" So many times as much while a client hurries. """
 _ANSWER_SECONDS = 0.2
 """ A driver that takes longer is not waited for. """
 
@@ -53,7 +54,7 @@ class DriverMemory:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Look sooner if a client is young: clients have joined."""
+        """Look sooner if a client hurries: it has joined, or waits."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -65,12 +66,12 @@ class DriverMemory:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Wait until it is time for the next look, which is earlier if a client joins meanwhile."""
+        """Wait until it is time for the next look, which is earlier if a client hurries meanwhile."""
         began = time.monotonic()
         while True:
             self._woken.clear()
-            young = any(served.joining.credit.has_young for served in self._gpus.values())
-            left = began + (_LOOK_AT_YOUNG_SECONDS if young else _LOOK_SECONDS) - time.monotonic()
+            hurries = any(served.joining.credit.hurries for served in self._gpus.values())
+            left = began + (_LOOK_IN_A_HURRY_SECONDS if hurries else _LOOK_SECONDS) - time.monotonic()
             if left <= 0:
                 return
             with contextlib.suppress(TimeoutError):
@@ -89,7 +90,7 @@ class DriverMemory:
         credit = served.joining.credit
         if uuid in self._open or not credit.has_clients:
             return False
-        pause = self._pauses.get(uuid, 0.0) / (_YOUNG_MORE if credit.has_young else 1.0)
+        pause = self._pauses.get(uuid, 0.0) / (_HURRIED_MORE if credit.hurries else 1.0)
         least = 0.0 if credit.needs_driver else _SELDOM_SECONDS
         return time.monotonic() - self._asked.get(uuid, float("-inf")) >= max(pause, least)
 

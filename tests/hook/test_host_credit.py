@@ -54,7 +54,9 @@ def test_a_dead_process_gives_back_what_it_held(tenants: LimitedTenants) -> None
     assert allocate(one, 300)
     assert allocate(two, 200)
     one.kill()
-    assert eventually(lambda: allocate(two, 300), "the memory of the dead process is there again")
+    one.reap()
+    tenants.machine.until(one, "")
+    assert allocate(two, 300), "it waits until the driver has been asked since the end"
 
 
 def test_a_stopped_process_keeps_what_it_holds_and_no_more(tenants: LimitedTenants) -> None:

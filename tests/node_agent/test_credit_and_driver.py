@@ -176,19 +176,46 @@ def test_a_driver_that_does_not_answer_changes_nothing() -> None:
     assert slots.credit_of(client) == LIMIT - 30
 
 
-def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -> None:
-    slots = Slots()
+def end_of_a_client(slots: Slots, mib: int) -> int:
+    """Let a client that the driver lists end, and be reaped; return its process id."""
     process = subprocess.Popen(["sleep", "60"])
-    dead, two = slots.join(300), slots.join(0)
-    dead.process_id, dead.program = process.pid, Program.of(process.pid)
-    slots.credit.answered({process.pid: 300 * MIB})
+    dead = slots.join(mib, process_id=process.pid)
+    slots.credit.asks()
+    slots.credit.answered({process.pid: mib * MIB})
     process.kill()
     process.wait()
-    del slots.clients[0]
+    del slots.clients[dead.key[0]]
     slots.credit.left(dead)
+    return process.pid
+
+
+def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -> None:
+    slots = Slots()
+    two = slots.join(0)
+    dead = end_of_a_client(slots, 300)
+    slots.credit.asks()
+    slots.credit.answered({dead: 300 * MIB})
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
     slots.credit.answered({})
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+def test_who_needs_what_a_dead_process_held_waits_until_the_driver_is_asked_after_its_end() -> None:
+    slots, wakes = Slots(), list[bool]()
+    slots.credit.on_wait = lambda: wakes.append(slots.credit.hurries)
+    two = slots.join(0)
+    dead = end_of_a_client(slots, 300)
+    assert slots.credit.asked(two, LIMIT + 1) is CreditAnswer.NO
+    assert not slots.credit.hurries
+    for _ in range(2):
+        assert slots.credit.asked(two, 300) is slots.credit.asked(two, 300) is CreditAnswer.LATER
+        assert slots.credit.hurries
+        slots.credit.answered({dead: 300 * MIB})  # to the question from before its end
+    assert wakes == [True, True], "the driver is asked soon"
+    slots.credit.asks()
+    slots.credit.answered({dead: 300 * MIB})
+    assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    assert not slots.credit.hurries
 
 
 FIRST_THREAD_ENDS = """
@@ -235,6 +262,7 @@ def test_a_process_of_which_the_driver_says_nothing_hides_no_other_one() -> None
     process.wait()
     del slots.clients[0]
     slots.credit.left(dead)
+    slots.credit.asks()
     slots.credit.answered({process.pid: None, os.getpid(): 130 * MIB})  # it still ends
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
 

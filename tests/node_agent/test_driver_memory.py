@@ -37,7 +37,7 @@ def gpu(uuid: str) -> tuple[Any, Any]:
     credit = SimpleNamespace(
         has_clients=True,
         needs_driver=True,
-        has_young=False,
+        hurries=False,
         asks=lambda: None,
         answered=answers.append,
         answers=answers,
@@ -48,7 +48,7 @@ def gpu(uuid: str) -> tuple[Any, Any]:
 
 def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_memory, "_LOOK_SECONDS", 1e6)
-    monkeypatch.setattr(driver_memory, "_LOOK_AT_YOUNG_SECONDS", 0.001)
+    monkeypatch.setattr(driver_memory, "_LOOK_IN_A_HURRY_SECONDS", 0.001)
     monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1.0)
     credit, served = gpu(GPU)
     source: Any = Source()
@@ -63,7 +63,7 @@ def test_a_client_that_joins_is_looked_at_at_once_and_often(monkeypatch: pytest.
                     await asyncio.sleep(0)
 
         await until(1)
-        credit.has_young = True
+        credit.hurries = True
         memory.wake()
         await until(5)
         running.cancel()
@@ -110,4 +110,4 @@ def test_the_driver_matters_soon_where_a_slot_has_a_limit_or_parks(limit: int, p
     client = SimpleNamespace(slot=slot, joined_ns=time.monotonic_ns())
     shared_gpu: Any = SimpleNamespace(slots={"be-0": slot}, clients={0: client})
     credit = Credit(shared_gpu)
-    assert (credit.needs_driver, credit.has_young) == (bool(limit) or parks,) * 2
+    assert (credit.needs_driver, credit.hurries) == (bool(limit) or parks,) * 2

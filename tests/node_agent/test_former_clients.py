@@ -20,8 +20,8 @@ STEPS = st.lists(
 )
 
 
-class Free:
-    """Says which processes hold nothing any more, and notes at which programs it has looked."""
+class Ended:
+    """Says which processes have ended, and notes at which programs it has looked."""
 
     def __init__(self, process_ids: set[int]) -> None:
         self.process_ids, self.seen = process_ids, list[Program]()
@@ -34,8 +34,9 @@ class Free:
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.integers(1, 4))
 def test_the_running_sum_is_the_sum_of_what_each_former_client_holds(steps: list[Step], one_of: int) -> None:
-    free = set(range(0, 100, one_of))
-    former, plain = FormerClients(), dict[Program, int]()
+    ended = set(range(0, 100, one_of))
+    listed = set(range(0, 100, 3))
+    former, plain, waits = FormerClients(), dict[Program, int](), set[Program]()
     for what, first, stack, mib in steps:
         if what == "leave":  # many at once, so that a look does not reach all
             programs = [Program(process_id, 1, stack) for process_id in range(first, 2 * first + 1)]
@@ -46,11 +47,14 @@ def test_the_running_sum_is_the_sum_of_what_each_former_client_holds(steps: list
             former.forget_process(first)
             plain = {each: held for each, held in plain.items() if each.process_id != first}
         else:
-            is_free = Free(free)
-            former.look(is_free)
-            assert is_free.seen == list(plain)[:16]
-            looked_at = [(each, plain.pop(each)) for each in is_free.seen]
-            plain |= {each: held for each, held in looked_at if each.process_id not in free}
+            has_ended = Ended(ended)
+            former.look(has_ended, lambda program: program.process_id in listed)
+            assert has_ended.seen == list(plain)[:16]
+            looked_at = [(each, plain.pop(each)) for each in has_ended.seen]
+            plain |= {each: held for each, held in looked_at if each.process_id not in ended - listed}
+            waits |= {each for each, _ in looked_at if each.process_id in ended & listed}
+        waits &= plain.keys()
+        assert former.ended_mib(0) == sum(plain[each] for each in waits)
         assert (former.sum_mib, len(former)) == (sum(plain.values()), len(plain))
         assert former._of_process.keys() == {each.process_id for each in plain}
 
