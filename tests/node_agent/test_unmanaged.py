@@ -1,6 +1,8 @@
 """Processes on a GPU without the hook: whose they are, when they count, and which Events are posted."""
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +38,16 @@ def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
     assert found == [Process(7, 22, "a) R (b?", POD), Process(11, 22, "a", ""), Process(12, 22, "a", "")]
     assert [each and each.is_stopped for each in found] == [False, True, True]
     assert [look_up(number, tmp_path) for number in (8, 9, 10)] == [None, None, None]
+
+
+@pytest.mark.parametrize("state", ["R", "D"])
+def test_a_process_that_the_kernel_still_takes_down_has_ended(tmp_path: Path, state: str) -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        ended = Path(f"/proc/{process.pid}/stat").read_text()
+    assert ") Z " in ended
+    _process(tmp_path, process.pid, ended.replace(") Z ", f") {state} "))
+    assert look_up(process.pid, tmp_path) is None
 
 
 class World:

@@ -9,6 +9,9 @@ from orion.node_agent.slots.holders import Holder
 
 PROC = Path("/proc")
 _COMMAND_MAX = 64
+_EXITING = 0x4
+""" The kernel's PF_EXITING: a process ends. The driver may list it for seconds more while it frees its memory, and its
+state is that of a living one meanwhile. """
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Process:
 
 
 def look_up(process_id: int, proc: Path = PROC) -> Process | None:
-    """Return what /proc says of a process; None: it has ended, or is not visible here."""
+    """Return what /proc says of a process; None: it has ended, is ending, or is not visible here."""
     folder = proc / str(process_id)
     try:
         head, _, tail = (folder / "stat").read_text(errors="replace").rpartition(")")
@@ -35,7 +38,7 @@ def look_up(process_id: int, proc: Path = PROC) -> Process | None:
     except OSError:
         return None
     fields = tail.split()
-    if len(fields) < 20 or fields[0] in "ZX":
+    if len(fields) < 20 or fields[0] in "ZX" or int(fields[6]) & _EXITING:
         return None
     uid = pod_uid(groups, own_cgroups(proc))
     return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), uid, fields[0] in "Tt")
