@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +25,7 @@ from orion.node_agent.slots.memory_sharing import MemorySharing
 SOCKET = "agent.sock"
 
 _SMALLEST_INTERVAL_SECONDS = 0.1
+_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -40,7 +42,15 @@ def _answering(method: Method[Answer]) -> Method[Answer]:
         except OrionError as error:
             await context.abort(grpc.StatusCode[error.grpc_code], str(error))
         except OSError as error:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"the agent's node has no resources left: {error}")
+            if error.errno in _OF_RESOURCES:
+                await context.abort(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED, f"the agent's node has no resources left: {error}"
+                )
+            await context.abort(
+                grpc.StatusCode.INTERNAL,
+                f"the agent cannot do {method.__name__}: {error}; make sure that it can write to its folder "
+                f"{self._agent.root.path}, and try again",
+            )
         raise AssertionError("abort does not return")
 
     return answer
