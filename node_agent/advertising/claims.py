@@ -83,6 +83,7 @@ class Claims:
             if not had_it:
                 self._agent.slots.prepare(uuid, name, saves=False)  # `_changed` saves
             _log.info("slot: %s %s is now held by %s", uuid, name, claim.title)
+        claim = claim.after(slot.claim)
         if slot.claim != claim:
             slot.claim = claim
             self._grant(slot, claim)

@@ -182,7 +182,7 @@ class GpuRoom:
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""
         slots = [slot for slot in self._shared_gpu.slots.values() if slot.role is layout.Role.HP]
-        return [slot for slot in slots if slot.job or slot.claim is not None or self._shared_gpu.of_slot(slot)]
+        return [slot for slot in slots if slot.job or self._shared_gpu.of_slot(slot)]
 
     def _hp_may_take(self, slots: Iterable[Slot]) -> int:
         """Return how much hp may still take, in bytes; without a limit half of the GPU."""

@@ -206,7 +206,7 @@ def _scaled(shared_gpu: SharedGpu) -> dict[str, str]:
     claims = {
         name: due.Claim(slot.grant.request_milli / 1_000, (slot.grant.limit_milli or 1_000) / 1_000)
         for name, slot in shared_gpu.slots.items()
-        if slot.role is layout.Role.BE and (slot.job or slot.claim is not None or shared_gpu.of_slot(slot))
+        if slot.role is layout.Role.BE and (slot.job or shared_gpu.of_slot(slot))
     }
     asked = sum(claim.request for claim in claims.values())
     if asked <= due.SCALED_ABOVE:

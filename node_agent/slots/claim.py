@@ -35,6 +35,8 @@ class Claim(BaseModel):
     """ The memory that the claim reserves; 0: none. """
     time_milli: int = Field(default=0, ge=0, le=1_000)
     """ The part of the GPU's time that the claim reserves, in thousandths; 0: none. """
+    first_pod: str = Field(default="", max_length=128)
+    """ The uid of the pod that was named first; empty: an earlier version saved the claim, or no pod was named. """
     released: bool = False
     """ The claim has given the slot back, but processes in it still live. """
 
@@ -42,6 +44,19 @@ class Claim(BaseModel):
     def title(self) -> str:
         """The claim, for sentences."""
         return f"claim {self.namespace}/{self.name}"
+
+    @property
+    def job(self) -> str:
+        """To which job the claim's slots belong: that of its first pod, also after that pod has ended.
+
+        Processes of the other pods may run on, and those of one pod belong together, whatever claims it uses.
+        """
+        return f"pod with uid {self.first_pod}" if self.first_pod else f"claim with uid {self.uid}"
+
+    def after(self, before: "Claim | None") -> "Claim":
+        """Return the claim with the first pod that it had before, if it was known before."""
+        first = before.first_pod if before else next((each.uid for each in self.pods), "")
+        return self.model_copy(update={"first_pod": first})
 
     def is_share(self, other: "Claim") -> bool:
         """Return whether both are the same share of the same claim."""

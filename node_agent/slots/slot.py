@@ -85,7 +85,9 @@ class Slot:
 
     @property
     def job(self) -> str:
-        """For whom the slot was made, a pod or a process; empty: not known. Slots with the same job belong together."""
+        """For whom the slot is, a claim, pod or process; empty: not known. Slots with the same job belong together."""
+        if self.claim is not None:
+            return self.claim.job
         owner = self.owner and f"process {self.owner.process_id}, started at {self.owner.started}"
         return f"pod {self.holder}" if self.holder else owner or ""
 

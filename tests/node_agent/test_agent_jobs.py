@@ -12,14 +12,11 @@ import pytest
 from orion.hook import join, layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
-from tests.node_agent.agent_in_cluster import Node, grant
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
-from tests.node_agent.protocol_client import Page, ProtocolClient, connect_as_another_process
-from tests.waiting import DEADLINE
+from tests.node_agent.job_ranks import TIED, rank, receives_no_job, same_memory, words_of
+from tests.node_agent.protocol_client import Page, ProtocolClient
 
 SECOND = GPU[:-1] + "1"
-TIED = layout.offset(layout.JobPage, "rank")
-""" The offset of the first rank's first word. """
 
 
 @pytest.fixture
@@ -41,24 +38,6 @@ def slots_of_one_process(node: AgentProcess, role: agent_pb2.Role = agent_pb2.BE
     with AgentClient(node.root) as administrator:
         first, second = (administrator.open_slot(gpu, role, owner_process_id=os.getpid()) for gpu in (GPU, SECOND))
     return Path(first.directory), Path(second.directory)
-
-
-def rank(stack: contextlib.ExitStack, directory: Path) -> ProtocolClient:
-    return stack.enter_context(ProtocolClient(directory, connect_as_another_process).join())
-
-
-def same_memory(one: Page, other: Page) -> bool:
-    return os.fstat(one.fd).st_ino == os.fstat(other.fd).st_ino
-
-
-def receives_no_job(client: ProtocolClient) -> bool:
-    client.sock.settimeout(0.2)
-    before = len(client.jobs)
-    with contextlib.suppress(TimeoutError):
-        while True:
-            client.receive_message()
-    client.sock.settimeout(DEADLINE)  # what is received later may take longer
-    return len(client.jobs) == before
 
 
 def test_processes_of_one_job_on_two_gpus_get_one_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
@@ -172,11 +151,6 @@ def restart(node: AgentProcess, *returning: ProtocolClient) -> None:
         client.return_to_agent()
 
 
-def words_of(page: Page, rank: int) -> memoryview:
-    begin = TIED + rank * sizeof(layout.Rank)
-    return memoryview(page.memory)[begin : begin + sizeof(layout.Rank)]
-
-
 def test_the_next_agent_takes_over_the_page(node: AgentProcess, stack: contextlib.ExitStack) -> None:
     first, second = slots_of_one_process(node)
     one, other = rank(stack, first), rank(stack, second)
@@ -276,23 +250,3 @@ def test_more_clients_than_a_page_has_ranks_do_no_harm(node: AgentProcess, stack
     ranks = {client.receive_job()[0] for client in [one, *crowd]}
     assert ranks == set(range(layout.RANKS_MAX))
     assert receives_no_job(last)
-
-
-def test_clients_of_one_pod_get_one_page_even_if_the_pod_is_known_late(
-    node: AgentProcess, stack: contextlib.ExitStack, socket_folder: Path
-) -> None:
-    node.kill()
-    cluster = Node(node, socket_folder)
-    stack.callback(cluster.stop)
-    cluster.start()
-    clients = [rank(stack, node.slot("be-0", gpu)) for gpu in (GPU, SECOND)]
-    outside = rank(stack, node.slot("be-1"))
-    assert all(receives_no_job(client) for client in clients)
-    cluster.pods.put("a", grant())
-    cluster.pods.put("b", grant())
-    cluster.kubelet.give("a", (GPU, "be-0"), (SECOND, "be-0"))
-    cluster.kubelet.give("b", (GPU, "be-1"))
-    cluster.prepare_once("be-5")  # the agent asks the kubelet about all slots
-    pages = [client.receive_job()[1] for client in clients]
-    assert same_memory(*pages)
-    assert receives_no_job(outside)
