@@ -1,6 +1,7 @@
 """The sockets of a GPU's slots, and the connections to them that have not sent their first message yet."""
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +10,7 @@ from orion.node_agent.clients.connections import Connection, OnEvent, OnMessage
 from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.messages import Notice
 from orion.node_agent.clients.notices import Notices
+from orion.node_agent.clients.rights import Closer
 from orion.node_agent.slots.slot import SOCKET, Slot
 
 _HELLO_SECONDS = 5.0
@@ -51,9 +53,11 @@ class Arrivals:
         Raises:
             OSError: the socket cannot be opened.
         """
-        notices = Notices(slot.directory, partial(self._on_notice, slot))
+        closer = Closer(partial(self._go_on, slot))
+        notices = Notices(slot.directory, partial(self._on_notice, slot), closer)
         try:
-            entrance = Entrance(slot.directory, SOCKET, self._pending_max, partial(self._connect, slot))
+            on_arrival = partial(self._connect, slot, closer)
+            entrance = Entrance(slot.directory, SOCKET, self._pending_max, on_arrival, closer)
         except BaseException:
             notices.close()
             raise
@@ -64,10 +68,16 @@ class Arrivals:
         self._entrances.pop(slot.name).close()
         self._notices.pop(slot.name).close()
 
-    def refill(self, slot: Slot) -> None:
-        """Reset the rate limits of a slot's sockets for a new container."""
-        self._entrances[slot.name].refill()
-        self._notices[slot.name].refill()
+    def renew(self, slot: Slot) -> None:
+        """Give a slot new sockets for a new container, which nothing delays that the last one has sent.
+
+        If the system has no more descriptors, the old sockets stay.
+        """
+        before = self._entrances[slot.name], self._notices[slot.name]
+        with contextlib.suppress(OSError):
+            self.open(slot)
+            for sock in before:
+                sock.close()
 
     def gone(self) -> str | None:
         """Return the name of a slot whose socket file is gone; None: all exist."""
@@ -95,11 +105,16 @@ class Arrivals:
         for connection in list(self._undecided):
             self._end(connection)
 
-    def _connect(self, slot: Slot, sock: socket.socket) -> None:
+    def _go_on(self, slot: Slot) -> None:
+        if slot.name in self._entrances:
+            self._entrances[slot.name].go_on()
+            self._notices[slot.name].go_on()
+
+    def _connect(self, slot: Slot, closer: Closer, sock: socket.socket) -> None:
         try:
-            connection = Connection(sock, self._on_message, self._on_end, self._on_writable)
+            connection = Connection(sock, closer, self._on_message, self._on_end, self._on_writable)
         except OSError:
-            sock.close()
+            closer.close_socket(sock)
             self._entrances[slot.name].settled()
             return
         self._undecided[connection] = slot, None

@@ -1,8 +1,8 @@
 """One client's connection: receives and sends whole messages with descriptors, and never blocks.
 
 asyncio has no transport for SEQPACKET sockets, so this module uses ``add_reader`` and ``add_writer``. A tenant can
-affect only the tenant's own connection: reading is rate-limited, the queue of outgoing messages is short, and the
-kernel discards unexpected descriptors before they reach the agent.
+affect only the tenant's own connection: reading is rate-limited, the queue of outgoing messages is short, and a
+message with unexpected descriptors ends the connection unread.
 """
 
 import array
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from orion.hook import join
-from orion.node_agent.clients import messages
+from orion.node_agent.clients import messages, rights
 from orion.node_agent.pacing.token_bucket import TokenBucket
 from orion.node_agent.pages import descriptors
 
@@ -27,7 +27,6 @@ _OUTBOX_MAX = 4
 _MESSAGES_BURST, _MESSAGES_PER_SECOND = 32, 10.0
 _RETRY_SECONDS = 0.02
 _CREDENTIALS = struct.Struct("iII")
-_RETURNED_PAGES = 3
 
 OnMessage = Callable[["Connection", bytes, list[int]], None]
 OnEvent = Callable[["Connection"], None]
@@ -38,13 +37,21 @@ class Connection:
 
     Args:
         sock: connected; owned by this object.
-        on_message: called with each message and its descriptors (only the pages of a returning client); the
-            receiver owns them.
+        closer: of the slot.
+        on_message: called with each message and its descriptors (only the pages of a returning client), which are
+            closed afterwards.
         on_end: called once when the peer has closed the connection or violated the protocol; not called after `close`.
         on_writable: called when a full connection can send again.
     """
 
-    def __init__(self, sock: socket.socket, on_message: OnMessage, on_end: OnEvent, on_writable: OnEvent) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        closer: rights.Closer,
+        on_message: OnMessage,
+        on_end: OnEvent,
+        on_writable: OnEvent,
+    ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -52,7 +59,7 @@ class Connection:
         """ The process that connected, in the agent's pid namespace; 0: it is not visible there. """
         self.stuck_since: float | None = None
         """ Time of the event loop since which messages wait because the client does not read; None: none waits. """
-        self._sock = sock
+        self._sock, self._closer = sock, closer
         self._loop = asyncio.get_running_loop()
         self._on_message, self._on_end, self._on_writable = on_message, on_end, on_writable
         self._outbox: deque[tuple[bytes, list[int]]] = deque()
@@ -103,7 +110,7 @@ class Connection:
             self._loop.remove_reader(self._sock.fileno())
         if self._blocked:
             self._loop.remove_writer(self._sock.fileno())
-        self._sock.close()
+        self._closer.close_socket(self._sock)
         for _, fds in self._outbox:
             descriptors.close(fds)
         self._outbox.clear()
@@ -126,10 +133,12 @@ class Connection:
             self._end()
             return
         if not data:
-            descriptors.close_foreign(fds)
             self._end()
             return
-        self._on_message(self, data, fds)
+        try:
+            self._on_message(self, data, fds)
+        finally:
+            self._closer.close(fds)
         wait = self._pace.take()
         if wait and not self.closed:
             self._paused = True
@@ -138,21 +147,19 @@ class Connection:
             self._later(wait, self._watch)
 
     def _receive(self) -> tuple[bytes, list[int]]:
-        """Read one message. If the call has no buffer for descriptors, the kernel drops the message's descriptors."""
+        """Read one message.
+
+        Raises:
+            OSError: there is none, or it has descriptors that it should not have, or that would be closed too late.
+        """
         size = join.MESSAGE_MAX + 1
-        if self._greeted:
+        data, _, flags, _ = self._sock.recvmsg(size, 0, socket.MSG_PEEK)
+        is_first, self._greeted = not self._greeted, True
+        if not flags & socket.MSG_CTRUNC:
             return self._sock.recv(size), []
-        first = self._sock.recv(size, socket.MSG_PEEK)
-        self._greeted = True
-        if not messages.returns(first):
-            return self._sock.recv(size), []
-        ancillary_size = socket.CMSG_LEN(_RETURNED_PAGES * array.array("i").itemsize)
-        data, ancillary, _, _ = self._sock.recvmsg(size, ancillary_size, socket.MSG_CMSG_CLOEXEC)
-        fds = array.array("i")
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-        return data, fds.tolist()
+        if self._closer.busy or not (is_first and messages.returns(data)):
+            raise OSError(errno.EPROTO, "the message has descriptors")
+        return rights.receive(self._sock, size)
 
     def _flush(self) -> None:
         while self._outbox and not self.closed and self._sent(*self._outbox[0]):

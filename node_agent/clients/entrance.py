@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orion.node_agent.clients import connections
 from orion.node_agent.clients.paced_socket import RETRY_SECONDS, PacedSocket
+from orion.node_agent.clients.rights import Closer
 
 _BACKLOG = 1024
 
@@ -24,18 +25,19 @@ class Entrance(PacedSocket):
         pending_max: maximum number of connections that have not sent their first message.
         on_arrival: called with each accepted socket. It must cause a call of `settled` when the connection has sent its
             first message or is closed.
+        closer: of the slot.
     """
 
     def __init__(
-        self, directory: Path, name: str, pending_max: int, on_arrival: Callable[[socket.socket], None]
+        self, directory: Path, name: str, pending_max: int, on_arrival: Callable[[socket.socket], None], closer: Closer
     ) -> None:
-        super().__init__(directory, name, socket.SOCK_SEQPACKET)
+        super().__init__(directory, name, socket.SOCK_SEQPACKET, closer)
         self._sock.listen(_BACKLOG)
         self._path = directory / name
         self._identity = connections.identity(self._path)
         self._pending, self._pending_max = 0, pending_max
         self._on_arrival = on_arrival
-        self._go_on()
+        self.go_on()
 
     @property
     def is_there(self) -> bool:
@@ -45,7 +47,7 @@ class Entrance(PacedSocket):
     def settled(self) -> None:
         """Note that one of the accepted connections has sent its first message or is closed."""
         self._pending -= 1
-        self._go_on()
+        self.go_on()
 
     def _readable(self) -> None:
         """Accept one connection."""

@@ -17,7 +17,7 @@ from orion.node_agent.clients.jobs import Jobs
 from orion.node_agent.clients.neighbours import Neighbours
 from orion.node_agent.clients.requests import Requests
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.pages import client_pages, descriptors
+from orion.node_agent.pages import client_pages
 from orion.node_agent.processes import liveness
 from orion.node_agent.slots.knowledge import GPU_ENTRIES
 from orion.node_agent.slots.slot import Slot
@@ -71,8 +71,13 @@ class Joining:
 
     def close(self, slot: Slot) -> None:
         """Close a slot's socket and connections; remove its clients."""
-        self.forget_all(slot)
+        self._forget_all(slot)
         self._arrivals.close(slot)
+
+    def reset(self, slot: Slot) -> None:
+        """Remove a slot's clients; the next ones are those of another container."""
+        self._forget_all(slot)
+        self._arrivals.renew(slot)
 
     def held_by(self, slot: Slot, pod: str) -> None:
         """Note which pod holds a slot. Clients that have joined before belong to the pod's job from now on."""
@@ -85,7 +90,7 @@ class Joining:
         """Return the name of a slot whose socket file is gone; None: all exist."""
         return self._arrivals.gone()
 
-    def forget_all(self, slot: Slot) -> None:
+    def _forget_all(self, slot: Slot) -> None:
         """Remove every client of a slot, including those of the previous agent."""
         self._arrivals.end_all(slot)
         for client in self._shared_gpu.of_slot(slot):
@@ -95,7 +100,6 @@ class Joining:
             self._shared_gpu.free_index(slot.name, client_index)
         self.credit.forget(slot)
         slot.joins.fill()
-        self._arrivals.refill(slot)
 
     def forget(self, client: Client, why: str) -> None:
         """Remove a client, free its index and notify its neighbours."""
@@ -175,8 +179,6 @@ class Joining:
                 self._counters.refusals[refusal.code.name.lower()] += 1
             connection.send(messages.refused(refusal.code, str(refusal), refusal.retry_ms))
             connection.close()
-        finally:
-            descriptors.close_foreign(fds)
 
     def _welcome(self, slot: Slot, connection: Connection, hello: join.Hello, version: int) -> None:
         command = client_pages.printable(hello.command, 16)

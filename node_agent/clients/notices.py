@@ -4,18 +4,21 @@ As messages on connections, which are accepted and closed, they would cost the a
 tenant that sends too many delays only its own slot: reading is rate-limited, and then the kernel refuses all but a few.
 """
 
+import contextlib
 import socket
 from collections.abc import Callable
 from ctypes import sizeof
 from pathlib import Path
 
 from orion.hook import join
-from orion.node_agent.clients import messages
+from orion.node_agent.clients import messages, rights
 from orion.node_agent.clients.paced_socket import PacedSocket
 from orion.node_agent.slots.slot import NOTICES
 
 _SIZE = sizeof(join.Turn) + 1
 """ A longer datagram is cut to this size, which no notice has. """
+
+_SO_PASSRIGHTS = 83
 
 
 class Notices(PacedSocket):
@@ -24,23 +27,28 @@ class Notices(PacedSocket):
     Args:
         directory: the socket's directory.
         on_notice: called with each notice.
+        closer: of the slot.
 
     Raises:
         OSError: the socket cannot be opened.
     """
 
-    def __init__(self, directory: Path, on_notice: Callable[[messages.Notice], None]) -> None:
-        super().__init__(directory, NOTICES, socket.SOCK_DGRAM)
+    def __init__(self, directory: Path, on_notice: Callable[[messages.Notice], None], closer: rights.Closer) -> None:
+        super().__init__(directory, NOTICES, socket.SOCK_DGRAM, closer)
+        with contextlib.suppress(OSError):  # since Linux 6.16, the kernel can refuse descriptors to their sender
+            self._sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
         self._on_notice = on_notice
-        self._go_on()
+        self.go_on()
 
     def _readable(self) -> None:
-        """Read one message. Descriptors with it are dropped."""
+        """Read one message."""
         if not self._may_read():
             return
         try:
-            notice = messages.notice(self._sock.recv(_SIZE))
+            data, fds = rights.receive(self._sock, _SIZE)
         except (BlockingIOError, InterruptedError):
             return
+        self._closer.close(fds)
+        notice = messages.notice(data)
         if notice is not None:
             self._on_notice(notice)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from orion.node_agent.clients import connections
+from orion.node_agent.clients.rights import Closer
 from orion.node_agent.pacing.token_bucket import TokenBucket
 
 _BURST, _PER_SECOND = 1024, 200.0
@@ -18,20 +19,22 @@ RETRY_SECONDS = 0.1
 
 
 class PacedSocket(ABC):
-    """A bound socket; `_go_on` begins to read it.
+    """A bound socket; `go_on` begins to read it.
 
     Args:
         directory: the socket's directory.
         name: the name of the socket's file. Its mode is 0666, because containers get the directory, not only the file.
         kind: of the socket.
+        closer: of the slot. While it is busy, the socket is not read; then `go_on` must be called.
 
     Raises:
         OSError: the socket cannot be opened.
     """
 
-    def __init__(self, directory: Path, name: str, kind: socket.SocketKind) -> None:
+    def __init__(self, directory: Path, name: str, kind: socket.SocketKind, closer: Closer) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = connections.bind(directory, name, 0o666, kind)
+        self._closer = closer
         self._pace = TokenBucket(_BURST, _PER_SECOND)
         self._resume: asyncio.TimerHandle | None = None
         self._reads = False
@@ -45,27 +48,26 @@ class PacedSocket(ABC):
         if self._resume is not None:
             self._resume.cancel()
         self._loop.remove_reader(self._sock)
-        self._sock.close()
-
-    def refill(self) -> None:
-        """Reset the rate limit for a new container."""
-        self._pace.fill()
+        self._closer.close_socket(self._sock)
 
     def _may_read(self) -> bool:
-        """Return whether the rate allows to read once now; if not, rest until it does."""
+        """Return whether the closer and the rate allow to read once now; if not, rest until they do."""
+        if self._closer.busy:
+            self._rest(None)
+            return False
         wait = self._pace.take()
         if wait:
             self._rest(wait)
         return not wait
 
     def _rest(self, seconds: float | None) -> None:
-        """Read nothing for some seconds; None: until `_go_on` is called."""
+        """Read nothing for some seconds; None: until `go_on` is called."""
         self._reads = False
         self._loop.remove_reader(self._sock)
         if seconds is not None:
             self._resume = self._loop.call_later(seconds, self._listen)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Read, unless it rests for some seconds, or is closed."""
         if self._resume is None:
             self._listen()

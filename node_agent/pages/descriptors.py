@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import os
 import resource
-import threading
 from collections.abc import Iterable
 from mmap import MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 
@@ -122,22 +121,6 @@ def close(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
-
-
-def close_foreign(descriptors: Iterable[int]) -> None:
-    """Close descriptors that a tenant sent, without waiting.
-
-    Closing flushes, and a flush calls the file system. If the tenant serves that file system, it may never answer. So
-    everything except a file in memory is closed in its own thread.
-    """
-    slow = []
-    for descriptor in descriptors:
-        if seals(descriptor) is None:
-            slow.append(descriptor)
-        else:
-            close([descriptor])
-    if slow:
-        threading.Thread(target=close, args=(slow,), daemon=True, name="close").start()
 
 
 def raise_limit() -> int:

@@ -175,7 +175,7 @@ class SlotOperations:
         """
         gpu = self._saved.find(uuid)
         slot = gpu.shared_gpu.slot(name)
-        gpu.joining.forget_all(slot)
+        gpu.joining.reset(slot)
         slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
         slot.begin_again()
         self._parking.wake()

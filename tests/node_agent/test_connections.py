@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from orion.node_agent.clients.connections import Connection
+from orion.node_agent.clients.rights import Closer
 from tests.waiting import DEADLINE
 
 
@@ -54,7 +55,7 @@ async def test_a_client_is_read_on_after_an_answer_that_had_to_be_sent_again(
             heard.set()
 
     client.send(b"hello")
-    connection = Connection(agent, on_message, lambda _: ended.set(), lambda _: None)
+    connection = Connection(agent, Closer(lambda: None), on_message, lambda _: ended.set(), lambda _: None)
     connection.begin()
     assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 100), DEADLINE) == b"welcome"
     client.send(b"ready")
@@ -76,10 +77,10 @@ async def test_a_connection_that_was_never_watched_leaves_nothing_in_the_event_l
         connection.close()
 
     client.send(b"hello")
-    Connection(agent, refuse, lambda _: None, lambda _: None).begin()
+    Connection(agent, Closer(lambda: None), refuse, lambda _: None, lambda _: None).begin()
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with there:
         assert here.fileno() == number  # the kernel gives the smallest free number
-        following = Connection(here, lambda *_: None, lambda _: None, lambda _: None)
+        following = Connection(here, Closer(lambda: None), lambda *_: None, lambda _: None, lambda _: None)
         following.begin()
         following.close()
