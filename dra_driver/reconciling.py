@@ -78,12 +78,16 @@ class Reconciling:
                 _log.error("claims: the agent does not take over %s/%s: %s", record.namespace, record.name, error)
         return knows_all
 
-    async def name_pods(self, users: Mapping[str, tuple[str, ...]]) -> None:
+    async def name_pods(self, users: Mapping[str, tuple[str, ...]]) -> bool:
         """Read the claims again that other pods use than were named, and tell the agent; once for the same pods.
 
         Args:
             users: by claim, the names of its pods, as the kubelet lists them.
+
+        Returns:
+            Whether all were named; if not, the call must be repeated.
         """
+        knows_all = True
         self._named = {uid: pods for uid, pods in self._named.items() if uid in users}
         for uid, pods in users.items():
             if self._named.get(uid) == pods or (record := self._records.of(uid)) is None:
@@ -101,6 +105,8 @@ class Reconciling:
             except OrionError as error:
                 _log.warning("claims: the pods of %s/%s are not known: %s", record.namespace, record.name, error)
                 del self._named[uid]
+                knows_all = False
+        return knows_all
 
     async def remove_gone(self) -> None:
         """Unprepare the claims that have not existed for two calls: a kubelet that has lost its records never will."""

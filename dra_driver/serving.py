@@ -194,12 +194,18 @@ class Driver:
     async def _renew_for_ever(self) -> None:
         """Name further pods of claims, and hold the restarts of other pods, when configuration or agent say so."""
         changed = self.current.changed.next
+        pause: float | None = None
         while True:
-            await changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await changed.wait()
             changed = self.current.changed.next
-            if self.current.snapshot is not None:
-                await self._reconciling.name_pods(self.current.snapshot.other_users)
+            await self._preparer.renew()  # now, because the naming may wait for the API server
+            if self.current.snapshot is None:
+                continue
+            knows_all = await self._reconciling.name_pods(self.current.snapshot.other_users)
             await self._preparer.renew()
+            pause = None if knows_all else min(2 * pause if pause else _AGAIN_SECONDS, _AGAIN_MOST_SECONDS)
 
     def _configured(self, change: Change) -> None:
         self.metrics.configurations.labels(change.value).inc()

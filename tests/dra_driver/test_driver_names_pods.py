@@ -2,16 +2,20 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from orion.dra_driver import serving
 from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.claims import Pod
 from orion.dra_driver.reconciling import Reconciling
 from orion.dra_driver.records import GivenShare, Record, Records
 from orion.errors import Conflict, Unavailable
+from orion.injection.current import CurrentSnapshot
 from tests.dra_driver.stand_in_api_server import claim, result
+from tests.waiting import eventually_async
 
 GPU = "GPU-0"
 
@@ -51,7 +55,7 @@ class Node:
         self.reader, self.giving, self.records = Reader(), Giving(), Records(folder)
         self.records.load()
         reader, giving, unused = cast("Any", self.reader), cast("Any", self.giving), cast("Any", None)
-        self._reconciling = Reconciling(reader, unused, giving, self.records, unused, ClaimLocks())
+        self.reconciling = Reconciling(reader, unused, giving, self.records, unused, ClaimLocks())
 
     def prepared(self, uid: str, *pods: str, released: bool = False) -> None:
         """A claim that was prepared for its first pod, and that more pods use now."""
@@ -68,7 +72,7 @@ class Node:
         self.reader.claims[f"claim-{uid}"] = claim(uid, result(GPU), pods=pods)
 
     def users(self, **users: tuple[str, ...]) -> None:
-        asyncio.run(self._reconciling.name_pods(users))
+        asyncio.run(self.reconciling.name_pods(users))
 
     def recorded(self, uid: str) -> list[str]:
         self.records.refresh()
@@ -140,3 +144,32 @@ def test_claims_without_a_record_and_claims_that_were_given_back_are_left(driver
     driver.users(one=("first", "later"), unknown=("a-pod",))
     assert driver.recorded("one") == ["first"]
     assert driver.giving.heard == []
+
+
+class Preparer:
+    def __init__(self, driver: Node) -> None:
+        self._driver = driver
+        self.seen: list[tuple[int, list[str]]] = []
+
+    async def renew(self) -> None:
+        """Note how often the API server was asked before, and which pods are recorded."""
+        self.seen.append((self._driver.reader.reads, self._driver.recorded("one")))
+
+
+async def test_the_driver_tries_again_by_itself(driver: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It also looks which restarts are to be held before it waits for the API server, and after it knows the pods."""
+    monkeypatch.setattr(serving, "_AGAIN_SECONDS", 0.01)
+    driver.prepared("one", "first", "later")
+    driver.reader.answers = False
+    current, preparer = CurrentSnapshot(), Preparer(driver)
+    parts = SimpleNamespace(current=current, _reconciling=driver.reconciling, _preparer=preparer)
+    task = asyncio.create_task(serving.Driver._renew_for_ever(cast("Any", parts)))
+    await asyncio.sleep(0)
+    current.take(cast("Any", SimpleNamespace(other_users={"one": ("first", "later")})))
+    await eventually_async(lambda: driver.reader.reads >= 3, "the API server is asked again")
+    driver.reader.answers = True
+    await eventually_async(lambda: driver.giving.heard, "the agent learns the pods")
+    await eventually_async(lambda: preparer.seen[-1][1] == ["first", "later"], "restarts may be held for these pods")
+    assert preparer.seen[0][0] == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
