@@ -2,7 +2,8 @@
 
 A container's cgroup is known from the first of its processes that joins. It then has the limit until the slot is given
 to somebody else, even while none of its processes runs. A limit of a container that ended while no agent ran goes with
-its cgroup: the driver keeps nothing back for it.
+its cgroup: the driver keeps nothing back for it. A limit that was taken off while no agent ran is removed when the
+container is seen: the agent cannot ask the driver which limits it has.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ class _Limited(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A slot with a limit that a pod holds."""
+    """A slot that a pod holds; limit 0: it has none."""
 
     gpu: str
     slot: str
@@ -48,6 +49,8 @@ class _Containers:
     cgroups: set[Path] = field(default_factory=set)
     known: dict[int, Path | None] = field(default_factory=dict)
     """ The cgroup of each process that has joined and lives; None: it was not found. """
+    limited: bool = False
+    """ Whether the slot has a limit. """
 
 
 class DriverLimits:
@@ -71,6 +74,7 @@ class DriverLimits:
         self._containers: dict[tuple[str, str], _Containers] = {}
         """ By GPU and slot. """
         self._set: dict[_Limited, int] = {}
+        """ 0: any limit of an earlier agent was removed. """
         self._refused: dict[_Limited, tuple[int, float, str]] = {}
         """ The limit that was refused, when, and why. """
         self._thread = AskingThread("driver-limits")
@@ -94,14 +98,13 @@ class DriverLimits:
         self._thread.close()
 
     def _held(self) -> list[_Held]:
-        """Return the slots with a limit that pods hold."""
+        """Return the slots that pods hold."""
         return [
             _Held(uuid, slot.name, holder, slot.grant.memory_limit_bytes,
                   frozenset(client.process_id for client in served.shared_gpu.of_slot(slot)))
             for uuid, served in self._gpus.items()
             for slot in served.shared_gpu.slots.values()
             if (holder := slot.claim.uid if slot.claim is not None else slot.holder)
-            and slot.grant.memory_limit_bytes
         ]  # fmt: skip
 
     def _apply(self, held: list[_Held]) -> None:
@@ -114,7 +117,7 @@ class DriverLimits:
                 self._put(limited, limit_bytes)
 
     def _wanted(self, held: list[_Held]) -> dict[_Limited, int]:
-        """Return the limit of each container. One with several slots of a GPU gets the sum of their limits."""
+        """Return the limit of each container; 0: none. One with several slots of a GPU gets the sum of their limits."""
         before, self._containers = self._containers, {}
         wanted: dict[_Limited, int] = {}
         for each in held:
@@ -122,6 +125,7 @@ class DriverLimits:
             if found is None or found.holder != each.holder:
                 found = _Containers(each.holder)
             self._containers[each.gpu, each.slot] = found
+            found.limited = bool(each.limit_bytes)
             new = each.process_ids - found.known.keys()
             found.known = {process: cgroup for process, cgroup in found.known.items() if process in each.process_ids}
             found.known |= {process: self._cgroup_of(process) for process in new}
@@ -134,17 +138,20 @@ class DriverLimits:
 
     def _lacking(self, gpu: str) -> Iterator[str]:
         """Yield why containers have no limit on a GPU, one sentence for each."""
-        yield from (why for limited, (_, _, why) in self._refused.items() if limited.gpu == gpu)
+        yield from (why for limited, (limit, _, why) in self._refused.items() if limited.gpu == gpu and limit)
         for (uuid, slot), found in self._containers.items():
-            if uuid == gpu and None in found.known.values():
+            if uuid == gpu and found.limited and None in found.known.values():
                 yield f"the cgroup of a process in slot {slot} was not found; it must be of cgroup v2 and visible here"
 
     def _put(self, limited: _Limited, limit_bytes: int) -> None:
-        refused, tried, _ = self._refused.get(limited, (0, 0.0, ""))
+        refused, tried, _ = self._refused.get(limited, (-1, 0.0, ""))
         if refused == limit_bytes and self._clock() - tried < _AGAIN_SECONDS:
             return
         try:
-            self._driver.set(limited.gpu, limited.cgroup, limit_bytes)
+            if limit_bytes:
+                self._driver.set(limited.gpu, limited.cgroup, limit_bytes)
+            else:
+                self._driver.remove(limited.gpu, limited.cgroup)
         except Unavailable as error:
             self._refused[limited] = limit_bytes, self._clock(), str(error)
         else:
@@ -154,7 +161,7 @@ class DriverLimits:
     def _remove(self, limited: _Limited) -> None:
         """Remove a limit; one that the driver keeps is tried again with the next look, while its cgroup exists."""
         try:
-            if limited.cgroup.is_dir():
+            if self._set[limited] and limited.cgroup.is_dir():
                 self._driver.remove(limited.gpu, limited.cgroup)
         except Unavailable:
             return

@@ -111,6 +111,27 @@ async def test_a_limit_that_is_taken_off_the_share_is_removed(world: World) -> N
     assert await world.look() == {}
 
 
+async def test_a_limit_that_was_taken_off_while_no_agent_ran_is_removed_once(world: World) -> None:
+    slot = world.slot("be-0", "n/p", 0)
+    world.joins(slot, 7, "a")
+    world.driver.limits[GPU, "a"] = 2 * GIB  # by the agent before
+    assert await world.look() == {}
+    assert await world.look() == {}
+    assert world.driver.calls == 1
+    slot.grant.memory_limit_bytes = GIB
+    assert await world.look() == {"a": GIB}
+
+
+async def test_a_container_without_a_limit_lacks_none(world: World) -> None:
+    slot = world.slot("be-0", "n/p", 0)
+    world.joins(slot, 7, "a")
+    world.joins(slot, 8)
+    world.driver.refuses = "this driver has no memory limits"
+    await world.look()
+    await world.look()
+    assert (world.conditions.driver_limits, world.driver.calls) == ("", 1)
+
+
 async def test_slots_of_no_pod_have_no_cgroup_of_their_own(world: World) -> None:
     world.joins(world.slot("be-0", "", 2 * GIB), 7, "a")
     assert await world.look() == {}
