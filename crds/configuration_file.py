@@ -71,12 +71,12 @@ class ConfigurationFile:
             if self.waits:
                 self.problem = f"{self._path} has settings for labels of nodes, and this node's are not known yet"
                 return None
-            self.settings, self.problem = configuration.for_labels(json.loads(read[1] or "{}")), ""
+            self.settings, self.problem = configuration.for_labels(_parsed(read[1], self._labels)), ""
         except Unreadable as error:
             self.problem = str(error)
         except (OSError, ValueError) as error:
             self._read = None
-            self.problem = f"{self._path} cannot be read: {error}"
+            self.problem = f"{getattr(error, 'filename', None) or self._path} cannot be read: {error}"
         if self.problem and self.problem != problem:
             effect = "nothing is advertised yet" if before is None else "the last valid settings stay in force"
             _log.error("configuration: %s; %s", self.problem, effect)
@@ -88,20 +88,33 @@ class ConfigurationFile:
 
 
 def read_labels(path: Path | None) -> str:
-    """Return the text of the file with a node's labels; empty: there is none."""
+    """Return the text of the file with a node's labels; empty: there is none. Bytes that are no text are replaced."""
     if path is not None:
         with contextlib.suppress(FileNotFoundError):
-            return path.read_text()
+            return path.read_text(errors="replace")
     return ""
+
+
+def _parsed(text: str, path: Path | None) -> dict[str, str]:
+    try:
+        labels = json.loads(text or "{}")
+    except ValueError as error:
+        raise Unreadable(f"{path} cannot be read: {error}") from None
+    if not isinstance(labels, dict):
+        raise Unreadable(f"{path} cannot be read: it has no labels")
+    return labels
 
 
 def write_labels(path: Path, labels: Mapping[str, str]) -> None:
     """Write the file with a node's labels, unless it is the same already. A reader never finds a part of it.
 
+    A file that cannot be read is replaced.
+
     Raises:
         OSError: the file cannot be written.
     """
     text = json.dumps(labels, sort_keys=True)
-    if read_labels(path) == text:
-        return
+    with contextlib.suppress(OSError):
+        if read_labels(path) == text:
+            return
     replace_file(path, text.encode())

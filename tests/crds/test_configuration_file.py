@@ -107,4 +107,26 @@ def test_labels_that_cannot_be_read_leave_the_last_settings(tmp_path: Path) -> N
     file = ConfigurationFile(path, labels)
     labels.write_text("{")
     assert file.look() is Change.REFUSED
+    assert file.problem.startswith(f"{labels} cannot be read: ")
     assert hp(file) == 2
+
+
+@pytest.mark.parametrize("corrupt", [b"\xff", b"{", b"[]"])
+def test_labels_that_are_corrupt_at_the_start_are_written_again(tmp_path: Path, corrupt: bytes) -> None:
+    path, labels = tmp_path / "nodes.yaml", tmp_path / LABELS_FILE
+    path.write_text("{version: v1, nodes: [{matchLabels: {pool: a}, slots: {hp: 2}}]}")
+    labels.write_bytes(corrupt)
+    file = ConfigurationFile(path, labels)
+    assert file.settings is None
+    assert file.problem.startswith(f"{labels} cannot be read: ")
+    assert file.needs_labels, "the agent asks for the labels"
+    write_labels(labels, {"pool": "a"})
+    assert file.look() is Change.TAKEN
+    assert hp(file) == 2
+
+
+def test_labels_whose_file_cannot_be_opened_are_named(tmp_path: Path) -> None:
+    path, labels = tmp_path / "nodes.yaml", tmp_path / LABELS_FILE
+    path.write_text("{version: v1, slots: {hp: 2}}")
+    labels.mkdir()
+    assert ConfigurationFile(path, labels).problem.startswith(f"{labels} cannot be read: ")
