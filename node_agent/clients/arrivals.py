@@ -1,7 +1,7 @@
 """The sockets of a GPU's slots, and the connections to them that have not sent their first message yet."""
 
 import asyncio
-import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +12,8 @@ from orion.node_agent.clients.messages import Notice
 from orion.node_agent.clients.notices import Notices
 from orion.node_agent.clients.rights import Closer
 from orion.node_agent.slots.slot import SOCKET, Slot
+
+_log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
 """ How long a connection may take for its first message. """
@@ -74,10 +76,13 @@ class Arrivals:
         If the system has no more descriptors, the old sockets stay.
         """
         before = self._entrances[slot.name], self._notices[slot.name]
-        with contextlib.suppress(OSError):
+        try:
             self.open(slot)
-            for sock in before:
-                sock.close()
+        except OSError as error:
+            _log.warning("slot: %s keeps the sockets of its last container: %s", slot.name, error)
+            return
+        for sock in before:
+            sock.close()
 
     def gone(self) -> str | None:
         """Return the name of a slot whose socket file is gone; None: all exist."""

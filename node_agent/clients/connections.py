@@ -170,9 +170,9 @@ class Connection:
 
     def _sent(self, data: bytes, fds: Sequence[int]) -> bool:
         """Try to send; return whether the message was sent. If the socket is full, `_flush` tries again later."""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
-            self._sock.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._sock.sendmsg([data], ancillary, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             return True
         except OSError as error:
             code = error.errno

@@ -41,8 +41,8 @@ def receive(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
 class Closer:
     """Closes a slot's sockets and the descriptors that its tenant sent.
 
-    What may make a close wait is closed in turn by one thread. While it is busy, the slot's sockets must not be read,
-    so a tenant stops only its own slot and fills neither the agent's threads nor its descriptors.
+    What may make a close wait is closed in turn by one thread. While it is busy, the slot's own sockets must not be
+    read, so a tenant stops only its own slot. Each container of a slot has a closer of its own.
 
     Args:
         on_idle: called when the thread has closed everything.
@@ -98,8 +98,12 @@ class Closer:
 
 
 def _is_page(descriptor: int) -> bool:
-    """Return whether this is a file in memory no larger than a page: it takes long to free a large one."""
-    return descriptors.seals(descriptor) is not None and os.fstat(descriptor).st_blocks * _BLOCK <= layout.PAGE_SIZE
+    """Return whether this is a file in memory no larger than a page: it takes long to free a large one.
+
+    A file of a file system in memory, which may be the tenant's own and end with it, cannot have these seals.
+    """
+    sealed = (descriptors.seals(descriptor) or 0) & descriptors.SEALS_OF_SIZE == descriptors.SEALS_OF_SIZE
+    return sealed and os.fstat(descriptor).st_blocks * _BLOCK <= layout.PAGE_SIZE
 
 
 def _may_have_unread(sock: socket.socket) -> bool:

@@ -145,7 +145,8 @@ class DriverLimits:
 
     def _put(self, limited: _Limited, limit_bytes: int) -> None:
         refused, tried, _ = self._refused.get(limited, (-1, 0.0, ""))
-        if refused == limit_bytes and self._clock() - tried < _AGAIN_SECONDS:
+        may_wait = limit_bytes or limited not in self._set  # a limit that this agent has set must go at once
+        if refused == limit_bytes and may_wait and self._clock() - tried < _AGAIN_SECONDS:
             return
         try:
             if limit_bytes:

@@ -117,7 +117,7 @@ def map_to_write(writable: int) -> memoryview:
 
 
 def close(descriptors: Iterable[int]) -> None:
-    """Close the agent's own descriptors."""
+    """Close descriptors. What a tenant sent goes through clients/rights.py, because its close may wait."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -48,8 +48,8 @@ def _answering(method: Method[Answer]) -> Method[Answer]:
                 )
             await context.abort(
                 grpc.StatusCode.INTERNAL,
-                f"the agent cannot do {method.__name__}: {error}; make sure that it can write to its folder "
-                f"{self._agent.root.path}, and try again",
+                f"the agent cannot do {method.__name__}: {error}; if that is a file, make sure that the agent can "
+                f"write to its folder {self._agent.root.path}, and try again",
             )
         raise AssertionError("abort does not return")
 

@@ -36,7 +36,7 @@ class Claim(BaseModel):
     time_milli: int = Field(default=0, ge=0, le=1_000)
     """ The part of the GPU's time that the claim reserves, in thousandths; 0: none. """
     first_pod: str = Field(default="", max_length=128)
-    """ The uid of the pod that was named first; empty: an earlier version saved the claim, or no pod was named. """
+    """ The uid of the pod that was named first; empty: no pod was named. """
     released: bool = False
     """ The claim has given the slot back, but processes in it still live. """
 
@@ -66,7 +66,9 @@ class Claim(BaseModel):
 def remembered_claim(text: str) -> Claim | None:
     """Return the claim that the previous agent saved; None: there is none, or a later version wrote it."""
     try:
-        return Claim.model_validate_json(text) if text else None
+        claim = Claim.model_validate_json(text) if text else None
     except ValidationError as error:
         _log.warning("slot: a saved claim cannot be read, the driver names it again: %s", error.errors()[0]["msg"])
         return None
+    # An earlier version saved no first pod: its jobs were those of the pods that it named first.
+    return claim if claim is None or claim.first_pod else claim.after(None)

@@ -1,6 +1,7 @@
 """Clients in slots of one pod, or of a claim whose pods share it, belong to one job."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from ctypes import sizeof
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from orion.hook import layout
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
+from orion.node_agent.slots.claim import remembered_claim
 from tests.node_agent.agent_in_cluster import Node, grant
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.job_ranks import rank, receives_no_job, same_memory, words_of
@@ -86,3 +88,9 @@ def test_a_pod_with_a_claim_for_each_gpu_is_one_job(cluster: Node, stack: contex
     pages = [rank(stack, cluster.agent.slot("be-0", gpu)) for gpu in (GPU, SECOND)]
     assert same_memory(*(client.receive_job()[1] for client in pages))
     assert all(receives_no_job(client) for client in outside)
+
+
+def test_claims_that_an_earlier_version_saved_stay_one_job() -> None:
+    earlier = {"share": "be", "namespace": "team", "name": "c", "pods": [{"name": "a", "uid": "uid-a"}]}
+    claims = [remembered_claim(json.dumps(earlier | {"uid": uid})) for uid in ("one", "other")]
+    assert [each.job for each in claims if each] == ["pod with uid uid-a"] * 2

@@ -48,6 +48,6 @@ async def test_another_error_names_the_request_the_file_and_the_agents_folder(nu
     code, details = await refusal_after(number)
     assert code is grpc.StatusCode.INTERNAL
     assert details == (
-        f"the agent cannot do ParkSlot: [Errno {number}] {os.strerror(number)}: '/a/file'; make sure that it can write "
-        "to its folder /the/root, and try again"
+        f"the agent cannot do ParkSlot: [Errno {number}] {os.strerror(number)}: '/a/file'; if that is a file, make "
+        "sure that the agent can write to its folder /the/root, and try again"
     )
