@@ -38,7 +38,8 @@ _FRUITLESS_PIECES, _FRUITLESS_TURNS, _MOST_FRUITLESS_NS = 4, 2, 4_000_000_000
 """ If its pieces are long, this number of pieces, up to this time, is not without progress. Where its memory moves, nor
 is this number of turns. """
 _SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
-""" How long it gets none: the first value doubles each time, up to the second. """
+""" How long it gets none: the first value doubles each time, up to the second. A slot that asks waits for the first one
+only: a process that was stopped and continues may have nothing to report that shows progress. """
 _CORRECTION_MOST_NS, _CORRECTION_MOST_PART = 200_000, 0.01
 """ By so much, and by this part of a cycle, a slot's handovers may cost more or less than usual. So a client that
 reports nothing gains a point at most. """
@@ -67,7 +68,9 @@ class Account:
     fruitless_ns: float = 0.0
     """ The time that it was charged since it last made progress. """
     shut_until_ns: int = 0
+    reopens_ns: int = 0
     shut_ns: int = _SHUT_NS
+    """ Until when it gets no turns; since when it gets some if it asks; for how long it gets none the next time. """
     turns_ns: int = 0
     turns: int = 0
     """ The time and the number of its turns since the last check. """
@@ -259,6 +262,13 @@ class Account:
         elif not in_window:
             self.fruitless_ns += held_ns
 
+    def may_ask(self, now_ns: int) -> bool:
+        """Return whether the slot gets turns if it asks; if so, it is no longer shut."""
+        if now_ns < min(self.shut_until_ns, self.reopens_ns):
+            return False
+        self.shut_until_ns = 0
+        return True
+
     def note(self, demand: Demand, now_ns: int, in_turn: bool, average_ns: int = 0) -> None:
         """Update what the slot wants.
 
@@ -274,7 +284,7 @@ class Account:
         bearable_ns = max(_FRUITLESS_PIECES * demand.piece_ns, _FRUITLESS_TURNS * average_ns)
         if self.fruitless_ns > max(_FRUITLESS_NS, min(bearable_ns, _MOST_FRUITLESS_NS)):
             self.fruitless_ns = 0.0
-            self.shut_until_ns = now_ns + self.shut_ns
+            self.shut_until_ns, self.reopens_ns = now_ns + self.shut_ns, now_ns + _SHUT_NS
             self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)
         launches = demand.launched and in_turn and now_ns - self.handed_back_ns > _PUBLISHED_NS
         if demand.waiting or launches:

@@ -68,6 +68,23 @@ def test_a_stopped_slot_costs_little() -> None:
     assert found[0] > 0.95
 
 
+def test_a_slot_that_was_stopped_long_gets_turns_soon_after_it_asks() -> None:
+    """Nothing shows its progress if all that it did before was reported before."""
+    turns, now = Turns(), 1_000 * MS
+    demands = {"works": Demand(launched=True, waiting=True), "stopped": Demand(waiting=True)}
+    shut: list[int] = []
+    while len(shut) < 3:
+        now += turns.look_ns
+        turns.look(now, 1.0, demands)
+        until = turns.accounts["stopped"].shut_until_ns
+        if until > now and until not in shut:
+            shut.append(until)
+    assert shut[-1] - now > 3_900 * MS
+    for passed, gets in ((10, False), (900, False), (1_001, True)):
+        assert turns.ask("stopped", now + passed * MS) is gets
+    assert turns.plans["stopped"].time(now + 1_001 * MS, now + 1_100 * MS) > 0
+
+
 @pytest.mark.parametrize("jump_ns", [0, 300 * MS, 5_000 * MS, 86_400_000 * MS], ids=["none", "300 ms", "5 s", "a day"])
 def test_shares_recover_after_a_check_that_is_late(jump_ns: int) -> None:
     """CLOCK_MONOTONIC stands still in a machine that is suspended; in a paused virtual machine it may jump."""
