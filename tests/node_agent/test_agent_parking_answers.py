@@ -19,7 +19,7 @@ def test_who_refuses_is_passed_over_with_its_reason_and_asked_again_later(cards:
     eventually(lambda: refuses.park == 1)
     refuses.answer(ParkingState.REFUSED, ParkingReason.MANAGED, result=801)
     assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
-    assert leaves.state is ParkingState.PARKED
+    leaves.reaches(ParkingState.PARKED)
     assert refuses.park == 2
     assert "managed memory" in cards.conditions("be-0")["ParkRefused"]
     assert "CUDA error 801" in cards.conditions("be-0")["ParkRefused"]

@@ -51,7 +51,7 @@ def test_who_does_not_fit_into_host_memory_is_passed_over_and_looked_at_again(ca
     tree.allows(6000)
     short.obey()
     eventually(lambda: ask_for_room(hp, 3000 * MIB) is CreditAnswer.YES)
-    assert short.state is ParkingState.PARKED
+    short.reaches(ParkingState.PARKED)
     eventually(lambda: not cards.conditions("be-0"))
 
 
@@ -91,7 +91,7 @@ def test_a_process_that_joins_a_leaving_slot_stays_if_it_does_not_fit_and_the_ot
     tree.allows(6000)
     hp, first = cards.hp(3000), cards.be("be-0", 4000).obey()
     assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
-    assert first.state is ParkingState.PARKED
+    first.reaches(ParkingState.PARKED)
     tree.allows(6000, used=4000)
     late = cards.joins(first, 3000)
     assert (late.stays, late.park) == (True, 0)
