@@ -11,8 +11,6 @@ from typing import Protocol
 
 from orion.shutdown import Shutdown
 
-_log = logging.getLogger(__name__)
-
 
 class Runs(Protocol):
     """All parts of a program."""

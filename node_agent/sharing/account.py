@@ -262,8 +262,8 @@ class Account:
         elif not in_window:
             self.fruitless_ns += held_ns
 
-    def may_ask(self, now_ns: int) -> bool:
-        """Return whether the slot gets turns if it asks; if so, it is no longer shut."""
+    def asks(self, now_ns: int) -> bool:
+        """Note that the slot asks for turns; return whether it gets some. Then it is no longer shut."""
         if now_ns < min(self.shut_until_ns, self.reopens_ns):
             return False
         self.shut_until_ns = 0

@@ -154,7 +154,7 @@ class Turns:
     def ask(self, name: str, now_ns: int) -> bool:
         """Note that a slot without a turn has work; return whether turns have changed."""
         account = self._accounts.get(name)
-        if account is None or not self.plans or account.wants or not account.may_ask(now_ns):
+        if account is None or not self.plans or account.wants or not account.asks(now_ns):
             return False
         self._settle(now_ns)
         if not self.competing:
