@@ -21,6 +21,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tools.tiers.scenes import scene
+
 # The same examples in every run, and no time limit for one: two busy cores can make any of them take seconds.
 settings.register_profile(
     "orion", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -40,14 +42,11 @@ TIERS = (*OUTSIDE_TIERS, "quiet")
 class Scenes(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """With --dist loadscope: one worker gets all tests of a scene, in order, so it makes their shared state once.
 
-    A scene is a file, or a whole folder named on_cluster, whose files share a release. Rejected: --dist loadgroup,
-    which marks node ids in a way that this pytest does not show.
+    Rejected: --dist loadgroup, which marks node ids in a way that this pytest does not show.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        folder = file.rpartition("/")[0]
-        return folder if folder.endswith("/on_cluster") else file
+        return scene(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

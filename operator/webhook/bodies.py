@@ -15,8 +15,9 @@ from orion.operator.webhook.bounds import BYTES, Account, Peer, Peers
 
 LARGE = 64 * 2**10
 """ Bytes. Larger bodies get a tenth of the loop's time: while one is parsed, for up to 0.1 s, nothing else runs. """
-BODY_S = 2.0
-""" How long a body may take to arrive. The API server sends it at once. """
+BODY_S = 30.0
+""" How long a body may take to arrive. The API server sends it at once, but on a busy machine both sides are late. It
+gives up after 30 s at most by itself, and would refuse the pod if the webhook closed the connection before. """
 TURN_S = 2.0
 """ How long a large body may wait for its turn. """
 _MOST = {b":": 30_000, b"{": 30_000, b"[": 30_000, b",": 120_000}

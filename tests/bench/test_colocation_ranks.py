@@ -14,7 +14,6 @@ OPTIONS = {"kernel_us": 100, "kernels": 10, "ranks": 2, "queued": True}
 RANKS = {**BE, "options": OPTIONS}
 
 
-@pytest.mark.timeout(200)
 def test_a_job_of_two_ranks_is_measured_as_one_be(tmp_path: Path) -> None:
     written = scenario(tmp_path, ["alone", "timeslice", "orion"], be=[RANKS])
     assert measured(written, tmp_path / "out") == 0

@@ -31,7 +31,6 @@ def read(path: Path) -> dict[str, Any]:
     return run
 
 
-@pytest.mark.timeout(200)
 def test_the_smoke_scenario_completes_and_makes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     assert measured(SMOKE, tmp_path / "out", as_json=True) == 0
@@ -56,7 +55,6 @@ def test_the_smoke_scenario_completes_and_makes_a_report(tmp_path: Path, capsys:
     assert "hostname" not in json.loads((tmp_path / "out" / "machine.json").read_text())
 
 
-@pytest.mark.timeout(200)
 def test_a_failed_run_is_listed_and_retried_and_the_others_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,7 +76,6 @@ def test_a_failed_run_is_listed_and_retried_and_the_others_are_kept(
     assert (again["runs"], again["reused"], again["failed"]) == (1, 4, {})
 
 
-@pytest.mark.timeout(200)
 def test_without_mps_only_the_runs_that_need_it_fail_each_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +97,6 @@ def test_without_mps_only_the_runs_that_need_it_fail_each_with_a_sentence(
     assert "MPS needs no-mps-control-here" in (tmp_path / "out" / "report.md").read_text()
 
 
-@pytest.mark.timeout(200)
 def test_no_run_starts_that_would_end_too_late_and_the_same_command_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +120,6 @@ def test_no_run_starts_that_would_end_too_late_and_the_same_command_resumes(
     assert (outcome["runs"], outcome["reused"], outcome["left"]) == (2, 2, 0)
 
 
-@pytest.mark.timeout(200)
 def test_without_time_for_hps_closed_loop_the_runs_that_need_it_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +137,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
     assert said == "orion bench: --output /proc/no/out cannot be written: No such file or directory\n"
 
 
-@pytest.mark.timeout(200)
 def test_a_disk_that_fills_up_ends_the_measurement_in_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +155,6 @@ def test_a_disk_that_fills_up_ends_the_measurement_in_a_sentence(
     assert "Traceback" not in said
 
 
-@pytest.mark.timeout(200)
 def test_a_process_that_hangs_fails_only_its_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,7 +175,6 @@ def test_a_process_that_hangs_fails_only_its_run(
     assert "1 runs failed" in said
 
 
-@pytest.mark.timeout(200)
 def test_be_slots_with_requests_a_training_hp_and_threads_can_be_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +193,6 @@ def test_be_slots_with_requests_a_training_hp_and_threads_can_be_measured(
         assert len(run["ends"]) == len(run["starts"]) >= 20
 
 
-@pytest.mark.timeout(200)
 def test_two_gpus_share_the_hp_workloads(tmp_path: Path) -> None:
     path = scenario(tmp_path, ["timeslice"], requests=20)
     fields = yaml.safe_load(path.read_text())
@@ -215,7 +206,6 @@ def test_two_gpus_share_the_hp_workloads(tmp_path: Path) -> None:
     assert sorted(devices.values()) == [0, 1]
 
 
-@pytest.mark.timeout(200)
 def test_no_gpu_measures_while_a_process_of_another_gpu_starts_or_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +262,6 @@ def folders(process_id: int) -> set[Path]:
     return {Path(word) for word in named}
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "TERM"])
 def test_an_interrupted_measurement_ends_everything_and_can_be_resumed(number: signal.Signals, tmp_path: Path) -> None:
     path, output = scenario(tmp_path, ["gate"], requests=2000), tmp_path / "out"

@@ -8,8 +8,6 @@ import pytest
 from orion.bench import raw_data
 from orion.bench.memory import report, runs, scenario
 
-pytestmark = pytest.mark.timeout(400)  # the tenants wait for each other, and each wait is longer on a busy machine
-
 SMOKE = scenario.read(scenario.SHIPPED.with_name("memory-smoke.yaml"))
 
 

@@ -169,7 +169,6 @@ def test_an_unknown_program_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "there is no program 'jax'; there are jax-training" in capsys.readouterr().err
 
 
-@pytest.mark.timeout(200)
 def test_the_command_runs_a_program_in_both_roles_and_prints_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,7 +189,6 @@ def test_the_command_runs_a_program_in_both_roles_and_prints_a_table(
     assert [row["role"] for row in outcome["summary"]["programs"]] == ["hp", "be"]
 
 
-@pytest.mark.timeout(100)
 def test_ctrl_c_ends_the_command_and_says_how_to_continue(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "orion.cli", "bench", "programs", "cupy-fft", "--simulated"]
     out = tmp_path / "out"

@@ -86,7 +86,6 @@ def gets_what_it_is_due(name: str, work: list[float], gpu_time: list[float]) -> 
     return min(max(map(abs, work)), max(map(abs, gpu_time))) < points(name)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", [setting.name for setting in SHIPPED.settings])
 def test_each_slot_gets_what_it_is_due(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other load disturbs single rounds, and takes GPU time from a slot with a limit, as its client is late to begin its

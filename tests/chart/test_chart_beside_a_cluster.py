@@ -24,7 +24,7 @@ from tests.cluster import api_types
 from tests.cluster.conftest import client_for, own_control_plane, programs  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
+pytestmark = pytest.mark.cluster
 
 SECRET = "orion-webhook-certificate"
 DEFINITION = "gpushares.orion.gpu"

@@ -2,12 +2,8 @@
 
 import base64
 
-import pytest
-
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import PEM, Object
-
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def certificate_volume(found: list[Object]) -> Object:

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
-
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def hooks(found: list[Object], moment: str) -> dict[tuple[str, str], Object]:

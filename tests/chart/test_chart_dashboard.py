@@ -4,12 +4,8 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from testbed import helm
 from tests.chart import rendered_chart as chart
-
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 DOCUMENTS = Path(helm.CHART, "../../docs").resolve()
 

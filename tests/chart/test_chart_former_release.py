@@ -11,7 +11,7 @@ from tests.chart.test_chart_beside_a_cluster import Installation, installation  
 from tests.cluster.conftest import own_control_plane, programs  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
+pytestmark = pytest.mark.cluster
 
 
 def test_a_release_that_was_deleted_with_its_namespace_can_be_removed(installation: Installation) -> None:  # noqa: F811

@@ -14,8 +14,6 @@ import yaml
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import Object
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 GOLDEN = Path(__file__).parent / "golden"
 LEFT_OUT = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration")
 MONITORED: dict[str, Any] = {"serviceMonitor": {"enabled": True}}

@@ -63,7 +63,6 @@ def test_helm_knows_its_version_and_the_kubernetes_of_the_clusters() -> None:
     assert f"chartutil.k8sVersionMinor={minor}" in flags
 
 
-@pytest.mark.timeout(900)  # it builds Helm if it is missing
 def test_the_packed_chart_is_complete(tmp_path: Path) -> None:
     helm.run("package", str(helm.CHART), "--destination", str(tmp_path))
     (packed,) = tmp_path.glob("orion-*.tgz")

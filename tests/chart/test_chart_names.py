@@ -10,8 +10,6 @@ from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 OURS = {"name": "orion", "instance": "orion", "part-of": "orion", "managed-by": "Helm"}
 
 

@@ -1,11 +1,7 @@
 """Network policies: which peers reach which port, and which addresses Orion's pods reach."""
 
-import pytest
-
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import EVERYTHING, Object
-
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
 
 
 def test_every_metrics_port_is_scraped_and_only_by_allowed_peers(everything: list[Object]) -> None:

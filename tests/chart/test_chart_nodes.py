@@ -7,8 +7,6 @@ import pytest
 from orion.crds.annotations import STARTUP_TAINT
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 
 def test_simulated_gpus_need_no_label_and_real_ones_do() -> None:
     real, simulated = chart.pod_specs(chart.objects()), chart.pod_specs(chart.objects({"simulatedGPUs": 2}))

@@ -10,8 +10,6 @@ import yaml
 from testbed import helm
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 SHOWING = '{"kind": "Notes", "text": {{ include (print $.Template.BasePath "/NOTES.txt") . | toJson }}}'
 
 

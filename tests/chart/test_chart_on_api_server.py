@@ -25,7 +25,7 @@ from tests.cluster.conftest import (  # noqa: F401 - fixtures
 )
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]  # the first test builds Helm if it is missing
+pytestmark = pytest.mark.cluster
 
 OF_OTHERS = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 ENFORCED = "pod-security.kubernetes.io/enforce"

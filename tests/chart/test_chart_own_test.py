@@ -7,8 +7,6 @@ import pytest
 from orion.crds.share import GPUShare
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 
 @pytest.mark.parametrize(
     ("slots", "priority"), [({}, "be"), ({"be": 0}, "hp"), ({"hp": 0}, "be"), ({"hp": 4, "be": 1}, "be")]

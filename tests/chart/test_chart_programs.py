@@ -38,8 +38,6 @@ PARKING_FIELDS = {
     "retrySeconds": "parking_retry_seconds",
 }
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 
 def test_the_opt_in_label_can_be_removed() -> None:
     values = {"node": {"nodeSelector": {"orion/enabled": None, "gpu": "shared"}}}

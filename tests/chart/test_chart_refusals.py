@@ -8,8 +8,6 @@ from testbed import helm
 from testbed.errors import Failed
 from tests.chart import rendered_chart as chart
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
 
 

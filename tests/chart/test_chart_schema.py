@@ -10,8 +10,6 @@ from testbed.errors import Failed
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import DEFAULTS, FREE_MAPS, LEAVES, MPS, SCHEMA, set_at
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the target of a reference."""

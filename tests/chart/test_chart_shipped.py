@@ -8,9 +8,6 @@ from testbed import helm
 from tests.chart import rendered_chart as chart
 from tests.chart.rendered_chart import FILES, PEM, Object, shipped
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
-
 ACCOUNTS = {
     "operator-role": "orion-operator",
     "certificates-role": "orion-operator",

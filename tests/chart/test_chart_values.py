@@ -8,9 +8,6 @@ import pytest
 from tests.chart import rendered_chart as chart
 from tests.chart.chart_values import DRA, LEAVES, MPS, VALUES, set_at
 
-pytestmark = pytest.mark.timeout(900)  # the first test builds Helm if it is missing
-
-
 SIMULATED = {"simulatedGPUs": 1}
 SERVICE_MONITOR: dict[str, Any] = {
     "monitoring": {"serviceMonitor": {"enabled": True}},

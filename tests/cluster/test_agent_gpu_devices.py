@@ -17,7 +17,7 @@ from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.serving_operator import ServingOperator
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

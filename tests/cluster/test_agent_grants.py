@@ -18,7 +18,7 @@ from tests.cluster.conftest import FakeNode
 from tests.cluster.serving_operator import ServingOperator, serving_operator
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2

@@ -14,7 +14,7 @@ from tests.cluster.serving_operator import ServingOperator
 from tests.hook.scripted_client import Client
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.cluster.conftest import client_for
 from tests.cluster.serving_operator import ServingOperator, serving_operator
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 USER = "system:serviceaccount:default:orion-agent"
 NODE = "a-node"

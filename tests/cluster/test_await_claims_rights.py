@@ -14,7 +14,7 @@ from tests.cluster.audited_plane import audited_plane, granted
 from tests.cluster.rights import bind
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 ROLE = helm.CHART / "files/dra/await-claims-role.yaml"
 USER = "system:serviceaccount:default:orion-await-claims"

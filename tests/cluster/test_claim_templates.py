@@ -19,7 +19,7 @@ from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
 from tests.cluster.rights import bind
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 USER = "system:serviceaccount:default:orion-operator"
 TEMPLATES = ROLE.parent / "dra" / "operator-role.yaml"

@@ -14,7 +14,7 @@ from tests.cluster.rights import bind
 from tests.dra_driver.driver_node import DriverNode
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 ROLE = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra" / "driver-role.yaml"
 USER = "system:serviceaccount:default:orion-dra-driver"

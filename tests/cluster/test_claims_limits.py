@@ -17,7 +17,7 @@ from tests.cluster.claiming_cluster import HP, RESOURCES, Cluster, be, gpu, pod_
 from tests.cluster.refusals import refusal
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 UNPLACED = "cannot allocate all claims"
 TRIED = "preemption:"

@@ -16,7 +16,7 @@ from tests.cluster.conftest import client_for
 from tests.cluster.refusals import refusal
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 FILES = Path(__file__).parents[2] / "charts" / "orion" / "files" / "dra"
 GROUP: dict[str, str] = {"group": "resource.k8s.io", "version": "v1"}

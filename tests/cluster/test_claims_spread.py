@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.claiming_cluster import HP, Cluster, be, gpu
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 
 def burst(cluster: Cluster) -> None:

@@ -22,7 +22,7 @@ from tests.cluster.operator_process import apply
 from tests.cluster.rights import bind
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 FILES = helm.CHART / "files"
 ROLE = FILES / "cleanup-role.yaml"

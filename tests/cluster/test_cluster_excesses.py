@@ -11,7 +11,7 @@ from tests.cluster.admitted_pods import pod, refusal, share
 from tests.cluster.refusals import refusal as said
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 SHARES = 400
 LONG_SECONDS = 10.0

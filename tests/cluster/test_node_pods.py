@@ -11,7 +11,7 @@ from tests.cluster.node_pods_caller import Caller, certificates, refusal, token
 from tests.cluster.operator_process import OperatorProcess, World
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

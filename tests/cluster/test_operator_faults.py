@@ -15,7 +15,7 @@ from tests.cluster.cut_proxy import CutProxy
 from tests.cluster.operator_process import OperatorProcess, World, running_operator
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 GI = 2**30
 NAMESPACE = "default"

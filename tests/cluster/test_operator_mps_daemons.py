@@ -14,7 +14,7 @@ from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
 from tests.cluster.rights import bind
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 USER = "system:serviceaccount:default:orion-operator"
 MPS_ROLE = ROLE.with_name("mps-role.yaml")

@@ -16,7 +16,7 @@ from tests.cluster.refusals import refusal
 from tests.cluster.rights import bind
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 FILES = Path(__file__).parents[2] / "charts" / "orion" / "files"
 GROUP, VERSION, DEVICES = "orion.gpu", "v1alpha1", "gpudevices"

@@ -18,7 +18,7 @@ from tests.cluster.node_pods_caller import CONFIG_MAP, certificates
 from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 USER = "system:serviceaccount:default:orion-operator"
 ASKED_BY_POLICY = {("orion.gpu", "gpudevices", "release")}

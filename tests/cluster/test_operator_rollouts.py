@@ -9,7 +9,7 @@ from tests.cluster.operator_process import OperatorProcess, World
 from tests.cluster.rolling_deployment import HP, RollingDeployment, api, control_plane  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 
 def test_the_old_pods_node_is_open_until_the_new_pod_has_its_slot(

@@ -13,7 +13,7 @@ from tests.cluster import api_types
 from tests.cluster.conftest import client_for
 from tests.cluster.operator_process import OperatorProcess, running_operator
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 NAMESPACE = "default"
 LEASE = ("--lease-namespace", NAMESPACE)

@@ -22,7 +22,7 @@ from tests.cluster.operator_process import OperatorProcess, World, grant_rights,
 from tests.cluster.rolling_deployment import HP, RollingDeployment, api, control_plane  # noqa: F401 - fixtures
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 ABSENCE_S = float(os.environ.get("ORION_TEST_ABSENCE", "3"))
 PATIENCE_S = 240.0

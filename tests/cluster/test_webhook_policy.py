@@ -23,7 +23,7 @@ from tests.cluster.refusals import refusal
 from tests.operator.certificate_samples import made
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 FILES = Path(__file__).parents[2] / "charts" / "orion" / "files"
 ACCOUNT = "orion-operator"

@@ -128,8 +128,13 @@ class NewApiServer:
             self.refused.append(str(error))
 
 
+MOST_UNANSWERED = 100
+
+
 class Creations:
     """Creates pods at a steady rate, each in its own thread: no creation waits for another.
+
+    On a machine that is too slow for the rate, no further one begins while `MOST_UNANSWERED` have no answer.
 
     The creations are dry runs, which pass admission like any creation. A thousand stored pods that no node takes would
     keep the scheduler busy, and later the deletion of their namespace.
@@ -153,13 +158,16 @@ class Creations:
         self._end.set()
         self._clock.join(30)
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
         self.seconds = time.monotonic() - self.began
 
     def _run(self) -> None:
         for number in itertools.count():
             if self._end.wait(max(0.0, self.began + number * self._period - time.monotonic())):
                 return
+            self._threads = [each for each in self._threads if each.is_alive()]
+            if len(self._threads) >= MOST_UNANSWERED:
+                continue
             thread = threading.Thread(target=self._make, args=(f"pod-{number}",), daemon=True)
             thread.start()
             self._threads.append(thread)

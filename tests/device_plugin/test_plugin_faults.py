@@ -166,7 +166,7 @@ class Faults(RuleBasedStateMachine):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-TestFaults = pytest.mark.timeout(600)(Faults.TestCase)
+TestFaults = Faults.TestCase
 TestFaults.settings = settings(
     max_examples=3, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

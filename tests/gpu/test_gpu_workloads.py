@@ -77,7 +77,6 @@ print(json.dumps([(time.monotonic() - begin) / 4 * 1e3, workload.gpu, workload.d
 """
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize(("kind", "options"), PROGRAMS, ids=lambda value: value if isinstance(value, str) else None)
 def test_every_program_runs_in_a_process_of_its_own(kind: str, options: dict[str, Any]) -> None:
     if skipped := why_skipped(kind):
@@ -95,7 +94,6 @@ def test_every_program_runs_in_a_process_of_its_own(kind: str, options: dict[str
         assert 15 < details["step_ms"] < 60
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("loads", [REAL, OTHERS, COMPILED], ids=["defaults", "options", "compiled"])
 def test_every_workload_is_set_up_and_warm(loads: list[Load]) -> None:
     done = subprocess.run(

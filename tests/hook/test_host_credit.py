@@ -105,7 +105,6 @@ def test_the_next_agent_gives_no_credit_twice(tenants: LimitedTenants) -> None:
     assert not allocate(two, 2)
 
 
-@pytest.mark.timeout(120)
 def test_a_stopped_process_that_does_not_return_keeps_its_part(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
@@ -175,7 +174,6 @@ class Sampler:
 BY_EVERY_WAY = 1
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("processes", "threads", "seconds"), [(4, 4, 8.0), pytest.param(8, 8, 60.0, marks=pytest.mark.thorough)]
 )

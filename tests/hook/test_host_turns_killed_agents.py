@@ -32,7 +32,6 @@ def _between_kills(machine: Machine, chance: random.Random, clients: list[Client
     time.sleep(chance.uniform(0, 0.4))  # a moment that varies
 
 
-@pytest.mark.timeout(200)
 def test_shares_survive_fifty_kills_of_the_agent(machine: Machine) -> None:
     started = {slot: start_traced(machine, slot) for slot in REQUESTS}
     clients = [client for client, _ in started.values()]

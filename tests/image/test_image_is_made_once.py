@@ -9,7 +9,7 @@ from tools.image.editions import Edition, Sources
 from tools.image.making import state
 
 # A build takes half a minute on two cores, and other programs may be using these.
-pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.node
 
 
 def test_equal_sources_are_not_built_again(image: Archive) -> None:

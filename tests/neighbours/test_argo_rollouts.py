@@ -8,7 +8,7 @@ from tests.neighbours.workloads import Workloads, share, template
 from tests.node.gpu_tenants import Manifest
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.neighbours, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.neighbours
 
 HASH = "rollouts-pod-template-hash"
 

@@ -7,7 +7,7 @@ from tests.neighbours.conftest import Install
 from tests.neighbours.workloads import Workloads, share, template
 from tests.node.gpu_tenants import Manifest
 
-pytestmark = [pytest.mark.neighbours, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.neighbours
 
 OWN_COMMAND = {"ray.io/overwrite-container-cmd": "true"}
 

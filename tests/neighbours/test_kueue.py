@@ -12,7 +12,7 @@ from tests.neighbours.workloads import Workloads, share, template
 from tests.node.gpu_tenants import Manifest
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.neighbours, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.neighbours
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -13,7 +13,7 @@ from tests.node.claimed_gpus import Claims, claiming, held, until_nothing_is_lef
 from tests.node.gpu_tenants import GpuNode, Tenants, share, training
 from tests.waiting import DEADLINE, eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 SLICES_GO_SECONDS = 30.0

@@ -16,7 +16,7 @@ from tests.node.shell_pods import shell_pod
 from tests.node.test_hostile_pod import HOSTILE, hostile_pod, wait_for
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 MANY = 16

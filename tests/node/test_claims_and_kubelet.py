@@ -10,7 +10,7 @@ from tests.node.claimed_gpus import DRA, Claims, claiming, held, until_nothing_i
 from tests.node.gpu_tenants import GpuNode, Tenants, training
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 SYNC_SECONDS, RESOLUTION_SECONDS = 10.0, 1.0

@@ -10,7 +10,7 @@ from tests.node.claimed_gpus import CDI, Claims, claiming, files, held, until_no
 from tests.node.gpu_tenants import GpuNode, Tenants, serving, training
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 

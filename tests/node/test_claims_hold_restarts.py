@@ -14,7 +14,7 @@ from tests.node.claimed_gpus import CDI, Claims, claiming, files, held, until_no
 from tests.node.gpu_tenants import GpuNode, Tenants, share, training
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 BACK_SECONDS = 2.0 * 10  # the target is two seconds; test machines are shared

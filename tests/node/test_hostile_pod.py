@@ -24,7 +24,7 @@ from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, advertising, serv
 from tests.node.slot_bookkeeping import SlotBookkeeping
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.node
 
 ATTACKS_SECONDS = 6
 HOSTILE = "hostile"

@@ -182,7 +182,6 @@ class Impossible:
         assert all(count <= FAILED_AT_MOST for count in self.failed().values()), self.failed()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.thorough)])
 def test_no_impossible_deployment_makes_failed_pods_in_a_loop(
     one_open_gpu: None, tenants: Tenants, node: Node, seconds: float

@@ -156,7 +156,6 @@ def a_cluster_with_a_pod(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)  # starts a whole cluster beside the test run's own
 def test_nothing_stays_of_a_cluster_that_is_ended(folder: Path) -> None:
     number = a_cluster_with_a_pod(folder)
     assert left_of(folder, number)
@@ -166,7 +165,6 @@ def test_nothing_stays_of_a_cluster_that_is_ended(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 def test_no_process_mount_or_interface_stays_of_a_cluster_whose_supervisor_is_killed(folder: Path) -> None:
     number = a_cluster_with_a_pod(folder, "--no-orion")
     os.kill(int(lock_path(folder).read_text()), signal.SIGKILL)

@@ -17,7 +17,7 @@ from tests.node.gpu_tenants import GROUP, GpuNode, Tenants, deployed, serving, s
 from tests.node.rolling_server import MINUTES, Rollout, server
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600), pytest.mark.usefixtures("claiming_webhook", "claims")]
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("claiming_webhook", "claims")]
 
 MIB = 1 << 20
 

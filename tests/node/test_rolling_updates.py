@@ -89,7 +89,6 @@ def test_a_pod_that_passes_the_scheduler_by_does_not_start_in_the_slot_of_a_roll
     tenants.delete("outsider")
 
 
-@pytest.mark.timeout(600)
 def test_a_new_pod_without_room_for_its_memory_waits_with_an_event(
     rollout: Rollout, tenants: Tenants, gpus: GpuNode
 ) -> None:

@@ -15,7 +15,7 @@ from testbed.orion import Orion
 from tests.node.gpu_tenants import GROUP, GpuNode, Manifest, Tenants, main_container, share, training
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.node
 
 MIB = 1 << 20
 

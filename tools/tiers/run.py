@@ -2,19 +2,21 @@
 
 Tests about time run first, then the others that need no cluster. The tiers with clusters run side by side after these,
 because a control plane would take CPU time from tests about time. Tests about time, and tests of real clusters, whose
-waits have deadlines, can fail because others run beside them. Those that fail run once more, one after another. The
-tier fails if one fails again; else its outcome names them. If a machine cannot run a control plane (no binaries,
+waits have deadlines, can fail because others run beside them. Those that fail run once more, one after another and with
+no other tier beside them; of tests that depend on each other, the whole scene does. The tier fails if one fails again;
+else its outcome names them. If a machine cannot run a control plane (no binaries,
 no Go, no network) or a node (no root, no packages), the tier's outcome is "not run", with the reason; in CI it is a
 failure.
 """
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from testbed import cgroups, go_modules, neighbours, packages
 from testbed.binaries import HELM, Say
 from testbed.errors import Failed, Missing
 from tools import image
+from tools.tiers.scenes import scene
 
 TESTS = Path("tests")
 CACHE = Path(".pytest_cache").resolve()
@@ -40,7 +43,7 @@ class Tier:
     bring: Callable[[Say], None] = lambda say: None
     untested: Callable[[], str] = lambda: ""
     again: bool = True
-    """ Whether tests that failed run once more, one after another. """
+    """ Whether tests that failed run once more, alone. """
 
 
 def _bring_helm(say: Say) -> None:
@@ -71,10 +74,10 @@ _OUTSIDE = "cluster or gpu or neighbours or node"
 TIERS = {
     "quiet": Tier(f"quiet and not ({_OUTSIDE})", 2, "worksteal"),
     "host": Tier(f"not (quiet or {_OUTSIDE})", 4, "worksteal", _bring_helm, again=False),
-    "cluster": Tier("cluster", 3, "worksteal", lambda say: go_modules.build_missing(say)),
+    "cluster": Tier("cluster", 2, "worksteal", lambda say: go_modules.build_missing(say)),
     # Each worker has its own cluster and runs its tests one by one, because they count what is on the node and restart
     # programs there. Tests of a file stay together (Scenes in tests/conftest.py).
-    "node": Tier("node", 3, "loadscope", _bring_node, _other_mode),
+    "node": Tier("node", 2, "loadscope", _bring_node, _other_mode),
     # Not part of `make test`: the controllers take too long to build. One worker, since they all share one cluster.
     "neighbours": Tier("neighbours", 1, "loadscope", _bring_neighbours, again=False),
 }
@@ -90,20 +93,35 @@ def _files(name: str) -> list[str]:
     return [str(path) for path in sorted(TESTS.rglob("test_*.py")) if f"mark.{name}" in path.read_text()]
 
 
-def _test(tier: Tier, command: list[str], cache: Path, results: Path | None, say: Say) -> tuple[int, str]:
+@contextlib.contextmanager
+def _running(cache: Path, *, alone: bool) -> Iterator[None]:
+    """Let no tier run tests beside others that must be alone."""
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with open(cache.parent / "tiers", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
+def _test(
+    tier: Tier, command: list[str], tests: list[str], cache: Path, results: Path | None, say: Say
+) -> tuple[int, str]:
     """Run tests, and those that failed again; return an exit status, and which passed only then.
 
-    `cache` is where pytest remembers what failed: tiers that run side by side need one each.
+    `cache` is where pytest remembers what failed: tiers that run side by side need one each, in one folder.
     """
     command = [*command, "-o", f"cache_dir={cache}"]
     report = [f"--junitxml={results}"] if results is not None else []
-    status = subprocess.run([*command, *report, "-n", str(tier.workers), "--dist", tier.spread]).returncode
+    with _running(cache, alone=False):
+        first = [*command, *tests, *report, "-n", str(tier.workers), "--dist", tier.spread]
+        status = subprocess.run(first).returncode
     if status != TESTS_FAILED or not tier.again:
         return status, ""
-    failed = ", ".join(sorted(json.loads((cache / "v/cache/lastfailed").read_text())))
-    say(f"what failed runs again, one test after another: {failed}")
-    again = subprocess.run([*command, "-n", "0", "--last-failed", "--exitfirst"]).returncode
-    return TESTS_FAILED if again else 0, f"; failed beside others, and passed when they ran again: {failed}"
+    failed = sorted(json.loads((cache / "v/cache/lastfailed").read_text()))
+    say(f"what failed runs again, alone and one test after another: {', '.join(failed)}")
+    again = sorted({scene(test) for test in failed}) if tier.spread == "loadscope" else [*tests, "--last-failed"]
+    with _running(cache, alone=True):
+        status = subprocess.run([*command, *again, "-n", "0", "--exitfirst"]).returncode
+    return TESTS_FAILED if status else 0, f"; failed beside others, and passed alone: {', '.join(failed)}"
 
 
 def run(name: str, arguments: list[str], results: Path | None = None, *, thorough: bool = False) -> tuple[int, str]:
@@ -129,7 +147,7 @@ def run(name: str, arguments: list[str], results: Path | None = None, *, thoroug
         say(str(reason))
         return 1, "failed (what its tests need could not be built)"
     command = [sys.executable, "-m", "pytest", "-m", tier.marks if thorough else f"({tier.marks}) and not thorough"]
-    status, again = _test(tier, [*command, *(arguments or _files(name))], CACHE / name, results, say)
+    status, again = _test(tier, command, arguments or _files(name), CACHE / name, results, say)
     if status == NO_TEST_SELECTED:
         return 0, f"not run (none of its tests is in {' '.join(arguments)})"
     part = f" in part ({' '.join(arguments)})" if arguments else ""

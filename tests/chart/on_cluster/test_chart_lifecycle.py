@@ -31,7 +31,9 @@ SIMULATED = {"simulatedGPUs": 2, "webhook.terminationGracePeriodSeconds": 30}
 """ A webhook's pod ends within 30 s, even if an API server still has connections to it. """
 PATIENT = {"node.agent.recoverySeconds": 1, "node.agent.extraArgs[0]": "--claim-seconds=1"}
 """ Shorter than the defaults (10 s, 60 s), so that Orion soon advertises a GPU that another plugin releases. """
-VALUES = {**SIMULATED, **PATIENT, "mps.enabled": True}
+WAITING = {"webhook.timeoutSeconds": 30}
+""" The longest that an API server waits for the webhook, so that a busy machine refuses no pod. """
+VALUES = {**SIMULATED, **PATIENT, **WAITING, "mps.enabled": True}
 SLOTS = dict(zip(RESOURCES, (2, 16), strict=True))
 PROFILE = """
 apiVersion: orion.gpu/v1alpha1

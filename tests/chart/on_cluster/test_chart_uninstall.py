@@ -24,7 +24,7 @@ from tests.chart.on_cluster.remains import left, marks_of_nodes, nothing_is_clai
 from tests.cluster.conftest import Kubectl
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]  # the time for which Helm waits on a busy machine
+pytestmark = pytest.mark.node
 
 DEADLINE = 12
 SIMULATED: dict[str, Any] = {

@@ -14,7 +14,7 @@ from tests.cluster.conftest import Kubectl
 from tests.node.gpu_tenants import GpuNode, Tenants, serving, share, training
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.node
 
 SIMULATED = {"simulatedGPUs": 2, "webhook.terminationGracePeriodSeconds": 30}
 CLAIMS = {**SIMULATED, "allocation": "dra"}
