@@ -15,14 +15,16 @@
 
 static CUfunction function, other;
 
-static void begin(void)
+static CUmodule begin(void)
 {
-    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n");
+    CUmodule module = begin_process("orion-sim 1\nkernel one duration_us=5\nkernel two duration_us=9 params=8\n"
+                                    "kernel ncclDevKernel_AllReduce duration_us=5\n");
     MUST(cuModuleGetFunction(&function, module, "one"));
     MUST(cuModuleGetFunction(&other, module, "two"));
 #if defined(__SANITIZE_ADDRESS__)
     __lsan_register_root_region(process, sizeof(struct orion_mapping)); /* it holds the copies of executables that stay */
 #endif
+    return module;
 }
 
 static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction which, unsigned grid)

@@ -81,6 +81,33 @@ static void graphs_that_cannot_be_copied_run_whole(void)
     end(exec);
 }
 
+static void add_write(CUgraph graph, CUgraphNode before)
+{
+    static uint32_t word;
+    CUgraphNode node;
+    CUstreamBatchMemOpParams op = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.count = 1, .paramArray = &op};
+    MUST(cuCtxGetCurrent(&batch.ctx));
+    op.writeValue.address = (CUdeviceptr)(uintptr_t)&word;
+    MUST(cuGraphAddBatchMemOpNode(&node, graph, &before, before != NULL, &batch));
+}
+
+/* A kernel that spins on a word, and the node of another branch that writes the word, must not get into different pieces. */
+static void branches_that_words_may_order_run_whole(void)
+{
+    CUgraphNode hosts[STEPS];
+    CUgraph graph = chain(0, hosts);
+    add_write(graph, hosts[STEPS - 1]);
+    CUgraphExec exec = instantiated(graph);
+    CHECK(orion_graph_copy_of(process, exec) != NULL); /* a chain is in order by itself */
+    end(exec);
+    graph = chain(0, hosts);
+    add_write(graph, NULL);
+    exec = instantiated(graph);
+    CHECK(orion_graph_copy_of(process, exec) == NULL && launch(exec, stream, 0) == 1);
+    end(exec);
+}
+
 static void a_handle_that_is_used_again_gets_a_new_copy(void)
 {
     CUgraph graph = chain(0, NULL), other = chain(40, NULL);
@@ -217,6 +244,7 @@ int main(void)
     a_long_graph_runs_in_pieces();
     without_hp_the_programs_executable_runs();
     graphs_that_cannot_be_copied_run_whole();
+    branches_that_words_may_order_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
     a_very_long_graph_is_cut_in_several_launches();
     if_the_first_piece_fails_the_graph_runs_whole();

@@ -6,6 +6,8 @@
 #include "learning/durations.h"
 #include "learning/facts.h"
 
+static CUfunction collective;
+
 static void set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
     orion_graph_node_set(exec, node, orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_KERNEL, parameters));
@@ -136,6 +138,32 @@ static void a_graph_with_a_conditional_node_is_identified_by_its_handle(void)
     CHECK(orion_duration_expect(orion_durations(process), of(exec), &sample) == 0);
 }
 
+static bool is_collective(CUgraphExec exec) { return orion_graph_is_collective(orion_graphs(process), exec); }
+
+/* A graph whose one kernel is a collective; `before`: NULL, or the node before it. */
+static CUgraph with_collective(CUgraph graph, CUgraphNode before)
+{
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel(collective, 1);
+    if (graph == NULL) MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&node, graph, &before, before != NULL, &parameters));
+    return graph;
+}
+
+static void a_collective_is_found_behind_a_conditional_node(void)
+{
+    CUgraph graph = chain(3, NULL);
+    CUgraphNode condition;
+    CUgraphNodeParams node = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CUcontext context;
+    MUST(cuCtxGetCurrent(&context));
+    node.conditional.type = CU_GRAPH_COND_TYPE_IF, node.conditional.size = 1, node.conditional.ctx = context;
+    MUST(cuGraphConditionalHandleCreate(&node.conditional.handle, graph, context, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    MUST(cuGraphAddNode(&condition, graph, NULL, NULL, 0, &node));
+    CUgraphExec exec = instantiated(with_collective(graph, condition));
+    CHECK(is_collective(exec) && orion_identity_is_local(of(exec)));
+}
+
 static void facts_are_the_mean_over_kernels(void)
 {
     struct orion_kernel_facts facts;
@@ -147,27 +175,33 @@ static void facts_are_the_mean_over_kernels(void)
     CHECK(orion_kernel_name(process, of(exec), text, sizeof text) && text[0] == 'o');
 }
 
-/* When the table is full, a new graph replaces the oldest one. */
+/* When the table is full, a new graph replaces the oldest one, but none with a collective. */
 static void a_full_table_replaces_graphs(void)
 {
     CUgraph graph = chain(1, NULL);
+    CUgraphExec kept = instantiated(with_collective(NULL, NULL));
     for (uintptr_t i = 1; i < 4 * ORION_GRAPHS; i++) {
         orion_graph_made((CUgraphExec)(i * 64), graph);
         CHECK(!orion_identity_is_local(of((CUgraphExec)(i * 64))));
     }
+    CHECK(is_collective(kept));
+    orion_graph_ending(kept);
+    CHECK(!is_collective(kept));
     for (uintptr_t i = 1; i < 4 * ORION_GRAPHS; i++) orion_graph_ending((CUgraphExec)(i * 64));
     CHECK(orion_identity_is_local(of((CUgraphExec)64)));
 }
 
 int main(void)
 {
-    begin();
+    CUmodule module = begin();
+    MUST(cuModuleGetFunction(&collective, module, "ncclDevKernel_AllReduce"));
     graphs_with_the_same_nodes_have_the_same_identity();
     a_node_that_is_changed_back_restores_the_identity();
     children_count_as_their_nodes();
     graphs_with_branches_are_known();
     copies_are_identified_by_size_class();
     a_graph_with_a_conditional_node_is_identified_by_its_handle();
+    a_collective_is_found_behind_a_conditional_node();
     facts_are_the_mean_over_kernels();
     a_full_table_replaces_graphs();
     puts("graphs: ok");

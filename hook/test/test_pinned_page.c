@@ -126,6 +126,24 @@ static void other_pages_recover_too(void)
     MUST(cuCtxSetCurrent(context));
 }
 
+/* Numbers wrap: for half of all numbers a comparison says that an old one is still to come. */
+static void only_numbers_to_come_are_waited_for(void)
+{
+    CUstream stream;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const struct orion_stream_record *source = orion_stream_record_of(process, (struct orion_stream_name){stream, false});
+    CHECK(source != NULL && words_are_ready());
+    _Atomic uint32_t *word = &orion_event_words(process)->page.words[orion_stream_record_index(process, source)];
+    atomic_store(word, 5);
+    calls = 0;
+    const uint32_t past[] = {5, 4, 1, 5u - (1u << 30), 5u - (1u << 31), 5u - (1u << 31) - 1, 5u + (1u << 30) + 1};
+    for (unsigned i = 0; i < sizeof past / sizeof *past; i++) orion_event_word_wait(process, record, source, past[i]);
+    CHECK(calls == 0);
+    orion_event_word_wait(process, record, source, 6);
+    CHECK(calls == 1);
+    atomic_store(word, 6);
+}
+
 static void without_support_it_is_disabled_for_good(void)
 {
     unpin();
@@ -164,6 +182,7 @@ int main(void)
     a_failure_that_passes_disables_it_for_a_while(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     a_wait_that_fails_disables_it_for_a_while();
     other_pages_recover_too();
+    only_numbers_to_come_are_waited_for();
     without_support_it_is_disabled_for_good();
     return 0;
 }

@@ -4,6 +4,8 @@
 #include "generated/driver.h"
 #include "process/process.h"
 
+#define IN_FLIGHT_MOST (1u << 30) /* so many writes of a stream are never in flight */
+
 _Static_assert(ORION_STREAM_RECORDS * sizeof(uint32_t) <= 4096, "a pinned page has too few words");
 
 static bool try_lock(struct orion_event_words *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
@@ -59,7 +61,11 @@ void orion_event_word_wait(struct orion_process *process, struct orion_stream_re
     if (source == stream_record || source->context != stream_record->context || !needs_words(process, stream_record)) return;
     if (atomic_load_explicit(&all->crossed, memory_order_relaxed) == 0) atomic_store(&all->crossed, 1);
     if (number == 0 || !is_ready(process, stream_record)) return;
-    CUdeviceptr word = all->page.address + orion_stream_record_index(process, source) * sizeof(uint32_t);
+    uint32_t index = orion_stream_record_index(process, source);
+    /* Numbers wrap. A number that is far ahead of the word is old: a wait would last until the word has come round to it. */
+    uint32_t ahead = number - atomic_load_explicit(&all->page.words[index], memory_order_relaxed);
+    if (ahead == 0 || ahead > IN_FLIGHT_MOST) return;
+    CUdeviceptr word = all->page.address + index * sizeof(uint32_t);
     CUresult result =
         orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, word, number, CU_STREAM_WAIT_VALUE_GEQ);
     if (result != CUDA_SUCCESS) orion_pinned_page_failed(&all->page, result, &all->refused);

@@ -164,6 +164,13 @@ static bool may_be_cut(const struct orion_graph_list *list)
            (list->count > 1 || (list->count == 1 && list->type[0] == CU_GRAPH_NODE_TYPE_GRAPH));
 }
 
+/* Nodes that write words or wait for them may order branches that the edges leave free. A cut could put a node that waits, or a
+ * kernel that spins, before the node that ends this. */
+static bool words_order_branches(const struct orion_graph_copy *copy, const struct orion_graph_list *list)
+{
+    return (list->types & 1u << CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) != 0 && orion_graph_run_branches(copy->level, 0, copy->nodes);
+}
+
 /* list: of the graph's nodes. */
 static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph_list *list, CUgraphExec exec,
                                          unsigned long long flags)
@@ -171,8 +178,12 @@ static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph
     CUgraph clone;
     if (!may_be_cut(list) || orion_driver.cuGraphClone(&clone, graph) != CUDA_SUCCESS) return NULL;
     struct orion_graph_copy *copy = new_copy(list, graph, clone, false);
-    if (copy == NULL) orion_driver.cuGraphDestroy(clone);
-    else copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
+    if (copy == NULL || words_order_branches(copy, list)) {
+        if (copy != NULL) free_memory(copy);
+        orion_driver.cuGraphDestroy(clone);
+        return NULL;
+    }
+    copy->exec = exec, copy->flags = flags & KEPT_FLAGS;
     return copy;
 }
 

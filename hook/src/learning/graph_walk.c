@@ -126,7 +126,7 @@ static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth, CU
             return false;
         add_graph(walker, child, depth + 1);
         return true;
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return false;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return false; /* the driver does not list its bodies */
     }
     walker->walk->sum += orion_graph_part((uint64_t)type + 2);
     return true;
@@ -164,7 +164,7 @@ static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
     if (nodes == NULL || (count > 0 && orion_driver.cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS))
         walk->whole = false, count = 0;
     bool listed = walk->whole && list != NULL && begin_list(list, nodes, count);
-    for (size_t i = 0; i < count && walk->whole; i++) {
+    for (size_t i = 0; i < count; i++) { /* all of them, because a collective may come behind a node that cannot be read */
         CUgraphNodeType type;
         uint64_t before = walk->sum;
         if (!add_node(walker, nodes[i], depth, &type)) walk->whole = false;

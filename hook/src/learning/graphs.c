@@ -84,7 +84,15 @@ bool orion_graph_facts(struct orion_graphs *graphs, const void *exec, struct ori
     return known;
 }
 
-/* The graph's own entry; else a free entry; else the oldest of the entries where the graph may be. */
+/* Whether one entry is replaced rather than another one. The hook learns durations again, but not which graphs have collectives
+ * or run on which GPUs: these go last. Else the older one goes. */
+static bool goes_before(const struct orion_graphs *graphs, const struct orion_graph *one, const struct orion_graph *other)
+{
+    bool keeps_one = one->collective || one->gpus != 0, keeps_other = other->collective || other->gpus != 0;
+    return keeps_one == keeps_other ? graphs->clock - one->made > graphs->clock - other->made : keeps_other;
+}
+
+/* The graph's own entry; else a free entry; else one of the entries where the graph may be. */
 static struct orion_graph *entry_for(struct orion_graphs *graphs, uint64_t exec)
 {
     struct orion_graph *found = find(graphs, exec);
@@ -96,7 +104,7 @@ static struct orion_graph *entry_for(struct orion_graphs *graphs, uint64_t exec)
     if (found != NULL) return found;
     for (uint32_t i = 0; i < NEIGHBOURHOOD; i++) {
         struct orion_graph *entry = &graphs->entry[(home + i) & (ORION_GRAPHS - 1)];
-        if (found == NULL || graphs->clock - entry->made > graphs->clock - found->made) found = entry;
+        if (found == NULL || goes_before(graphs, entry, found)) found = entry;
     }
     return found;
 }

@@ -12,7 +12,8 @@
  * hook learnt of that identity.
  *
  * The tables have a fixed size. A graph can be in a few entries only, and a launch searches these entries. If all of
- * them are in use, a new graph replaces the oldest one. The replaced graph's identity is then made from its handle. */
+ * them are in use, a new graph replaces the oldest one, and one with a collective last of all. The replaced graph's
+ * identity is then made from its handle. */
 #ifndef ORION_GRAPHS_H
 #define ORION_GRAPHS_H
 
