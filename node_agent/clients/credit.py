@@ -32,7 +32,7 @@ from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
 from orion.node_agent.clients.former_clients import FormerClients
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.clients.spare_credit import lower, promised_mib, spare_mib
-from orion.node_agent.processes.liveness import Program, has_ended
+from orion.node_agent.processes.liveness import Program, ends, has_ended
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
@@ -79,7 +79,7 @@ class Credit:
         client.slot.page.set_credit(client.key[0], 0)
         held = held_mib(client)  # after its credit, so that it has not grown since
         program = client.program
-        if held and program is not None and (not has_ended(program) or self._is_listed(program)):
+        if held and program is not None and self._holds(program):
             self._remember(client.slot, program, held)
         self.look_at(client.slot)
 
@@ -125,7 +125,7 @@ class Credit:
         return CreditAnswer.YES
 
     def _refused(self, slot: Slot, lacks_mib: int) -> CreditAnswer:
-        """Answer a client that lacks so much: it waits if processes that have ended since the last question held it."""
+        """Answer a client that lacks so much: it waits if processes that end since the last question held it."""
         past = self._past.get(slot.name)
         if past is None or past.ended_mib(self._listed_ns) < lacks_mib:
             return CreditAnswer.NO
@@ -242,13 +242,17 @@ class Credit:
         for client in clients:
             if client.record.credit_epoch == slot.page.epoch:
                 past.forget_process(client.process_id)
-        past.look(has_ended, self._is_listed)
+        past.look(ends, self._holds)
         if not past:
             del self._past[slot.name]
 
-    def _is_listed(self, program: Program) -> bool:
-        """Return whether the driver lists a program that has ended. If another one has its process id, that one is."""
-        return program.process_id in self._listed and Program.of(program.process_id) is None
+    def _holds(self, program: Program) -> bool:
+        """Return whether a program may still hold memory: it has its files, or the driver lists it.
+
+        If it has ended and another one has its process id, the driver lists that one.
+        """
+        is_listed = program.process_id in self._listed and Program.of(program.process_id) is None
+        return is_listed or not has_ended(program)
 
     def _most(self, slot: Slot, clients: Collection[Client]) -> int:
         """Return how much all credits of a slot may be together, in MiB."""

@@ -26,7 +26,7 @@ class FormerClients:
         self._of_process: dict[int, set[Program]] = {}
         """ By process id; several if the process has executed another program. """
         self._ended_ns: dict[Program, int] = {}
-        """ When those that have ended, but that the driver lists, were first seen to have ended. """
+        """ When those that end, but may still hold memory, were first seen to end. """
 
     def __len__(self) -> int:
         return len(self._mib)
@@ -43,16 +43,21 @@ class FormerClients:
             self._drop(program)
 
     def ended_mib(self, since_ns: int) -> int:
-        """Return what those may hold that have ended since then, or shortly before."""
+        """Return what those may hold that end, and did not yet do so at that time, or only shortly before."""
         return sum(self._mib[program] for program, ended_ns in self._ended_ns.items() if ended_ns >= since_ns)
 
-    def look(self, has_ended: Callable[[Program], bool], is_listed: Callable[[Program], bool]) -> None:
-        """Look at those that wait longest, and forget which of them have ended and are not listed any more."""
+    def look(self, ends: Callable[[Program], bool], holds: Callable[[Program], bool]) -> None:
+        """Look at those that wait longest, and forget which of them have ended and hold nothing any more.
+
+        Args:
+            ends: whether a program runs no more.
+            holds: whether one that ends may still hold memory.
+        """
         for program in list(islice(self._mib, _LOOKS)):
-            if not has_ended(program):
+            if not ends(program):
                 self._mib.move_to_end(program)
                 continue
-            if is_listed(program):
+            if holds(program):
                 self._ended_ns.setdefault(program, time.monotonic_ns())
                 self._mib.move_to_end(program)
                 continue

@@ -10,24 +10,74 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from orion.node_agent.processes.cgroup_folders import PROC
+
 _STOPPED = frozenset("Tt")
 _ENDED = frozenset("ZX")
-_STATE, _THREADS, _START_TIME, _STACK = 0, 17, 19, 25
+_EXITING, _KILLED = 0x4, 1 << 8
+""" The kernel's PF_EXITING among the flags; the bit of SIGKILL among the pending signals. """
+_STATE, _FLAGS, _THREADS, _START_TIME, _STACK, _PENDING = 0, 6, 17, 19, 25, 28
 """ Positions in /proc/PID/stat after the command, which ends with the last ')'. """
 
 
-def _stat(process_id: int) -> list[str]:
-    if process_id <= 0:
-        return []
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].decode("ascii", "replace").split()
-    return []
+@dataclass(frozen=True)
+class Stat:
+    """What the file `stat` in the folder of a process or a thread says; not all fields are there if it has gone."""
+
+    command: str
+    fields: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Stat":
+        """Read a folder in /proc."""
+        with contextlib.suppress(OSError):
+            head, _, tail = (folder / "stat").read_bytes().decode("ascii", "replace").rpartition(")")
+            return cls(head.partition("(")[2], tuple(tail.split()))
+        return cls("", ())
+
+    @property
+    def started(self) -> int | None:
+        """When it started, in clock ticks since boot; None: it has gone."""
+        return int(self.fields[_START_TIME]) if len(self.fields) > _START_TIME else None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is stopped by a signal or a tracer."""
+        return bool(self.fields) and self.fields[_STATE] in _STOPPED
+
+    @property
+    def stack(self) -> int | None:
+        """Where the program's stack begins, if the kernel says it; None: all threads have ended."""
+        if len(self.fields) <= _STACK or (self.fields[_STATE] in _ENDED and int(self.fields[_THREADS]) <= 1):
+            return None  # a process whose first thread alone has ended looks like a zombie, too
+        return int(self.fields[_STACK])
+
+    @property
+    def is_doomed(self) -> bool:
+        """Whether the thread, or the process's first one, runs no more of its program."""
+        if len(self.fields) <= _PENDING or self.fields[_STATE] in _ENDED:
+            return True
+        return bool(int(self.fields[_FLAGS]) & _EXITING or int(self.fields[_PENDING]) & _KILLED)
 
 
 def start_time(process_id: int) -> int | None:
     """Return when the process started, in clock ticks since boot; None: there is no such process."""
-    fields = _stat(process_id)
-    return int(fields[_START_TIME]) if len(fields) > _START_TIME else None
+    return Stat.of(PROC / str(process_id)).started
+
+
+def is_ending(folder: Path) -> bool:
+    """Return whether no thread of a process runs on: the kernel takes it down, or has done so.
+
+    That takes seconds where the driver frees much memory. The first thread may end long before the others.
+
+    Args:
+        folder: of the process, in /proc.
+    """
+    if not Stat.of(folder).is_doomed:
+        return False
+    with contextlib.suppress(OSError):
+        return all(Stat.of(thread).is_doomed for thread in (folder / "task").iterdir())
+    return True
 
 
 @dataclass(frozen=True)
@@ -57,10 +107,10 @@ class Program:
     @classmethod
     def of(cls, process_id: int) -> "Program | None":
         """Return what runs in a process; None: there is no such process, or it has ended."""
-        fields = _stat(process_id)
-        if len(fields) <= _STACK or _is_zombie(fields):
+        stat = Stat.of(PROC / str(process_id))
+        if stat.started is None or stat.stack is None:
             return None
-        return cls(process_id, int(fields[_START_TIME]), int(fields[_STACK]))
+        return cls(process_id, stat.started, stat.stack)
 
 
 def has_ended(program: Program) -> bool:
@@ -72,18 +122,16 @@ def has_ended(program: Program) -> bool:
     return now is None or now.started != program.started or now.stack not in (0, program.stack)
 
 
-def _is_zombie(fields: list[str]) -> bool:
-    """Return whether all threads have ended: a process whose first thread alone has ended looks like a zombie, too."""
-    return fields[_STATE] in _ENDED and int(fields[_THREADS]) <= 1
+def ends(program: Program) -> bool:
+    """Return whether a program has ended, or no thread of it runs on."""
+    return has_ended(program) or is_ending(PROC / str(program.process_id))
 
 
 def is_stopped(process_id: int) -> bool:
     """Return whether the process is stopped by a signal or a tracer, or is dumping core."""
-    fields = _stat(process_id)
-    if not fields:
-        return False
-    if fields[_STATE] in _STOPPED:
+    folder = PROC / str(process_id)
+    if Stat.of(folder).is_stopped:
         return True
     with contextlib.suppress(OSError):
-        return b"\nCoreDumping:\t1\n" in Path(f"/proc/{process_id}/status").read_bytes()
+        return b"\nCoreDumping:\t1\n" in (folder / "status").read_bytes()
     return False

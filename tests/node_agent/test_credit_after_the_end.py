@@ -6,7 +6,10 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from orion.hook.join import CreditAnswer
+from orion.node_agent.clients import credit
 from orion.node_agent.processes.liveness import Program
 from tests.node_agent.credit_slots import LIMIT, MIB, Slots
 from tests.waiting import eventually
@@ -52,6 +55,20 @@ def test_who_needs_what_a_dead_process_held_waits_until_the_driver_is_asked_afte
     slots.credit.answered({dead: 300 * MIB})
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
     assert not slots.credit.hurries
+
+
+def test_who_needs_what_a_process_holds_that_the_kernel_takes_down_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        dead, two = slots.join(300, process_id=process.pid), slots.join(0)
+        del slots.clients[dead.key[0]]
+        slots.credit.left(dead)  # its socket is closed before the driver has freed its memory
+        assert slots.credit.asked(two, 300) is CreditAnswer.NO
+        monkeypatch.setattr(credit, "ends", lambda program: True)
+        assert slots.credit.asked(two, 300) is CreditAnswer.LATER
+        process.kill()
+    slots.credit.answered({})
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
 
 FIRST_THREAD_ENDS = """

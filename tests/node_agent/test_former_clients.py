@@ -81,7 +81,8 @@ class Figure(int):
 
 def looks_with(former: int, step: Callable[[Slots, Any], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often a step looks at so many former clients whose processes live on."""
-    monkeypatch.setattr(credit, "has_ended", lambda program: program.process_id < 0)
+    for what in ("has_ended", "ends"):
+        monkeypatch.setattr(credit, what, lambda program: program.process_id < 0)
     slots = Slots()
     asker = slots.join(0)
     for process_id in range(former):

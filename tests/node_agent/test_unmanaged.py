@@ -1,7 +1,9 @@
 """Processes on a GPU without the hook: whose they are, when they count, and which Events are posted."""
 
 import asyncio
+import itertools
 import os
+import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +23,11 @@ UUID = "GPU-00000000-0000-4000-8000-000000000000"
 POD = "5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
 
 
-def _process(proc: Path, number: int, stat: str, cgroup: str = "0::/\n") -> None:
-    (proc / str(number)).mkdir()
+def _process(proc: Path, number: int, stat: str, cgroup: str = "0::/\n", thread: str = "") -> None:
+    (proc / str(number) / "task" / "1").mkdir(parents=True)
     (proc / str(number) / "stat").write_text(stat)
     (proc / str(number) / "cgroup").write_text(cgroup)
+    (proc / str(number) / "task" / "1" / "stat").write_text(thread)
 
 
 def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
@@ -40,14 +43,28 @@ def test_a_process_is_read_whatever_its_name(tmp_path: Path) -> None:
     assert [look_up(number, tmp_path) for number in (8, 9, 10)] == [None, None, None]
 
 
-@pytest.mark.parametrize("state", ["R", "D"])
-def test_a_process_that_the_kernel_still_takes_down_has_ended(tmp_path: Path, state: str) -> None:
+def _stat(state: str, flags: int = 0, pending: int = 0) -> str:
+    fields = [state, *map(str, range(4, 50))]
+    fields[6], fields[28] = str(flags), str(pending)
+    return f"7 (a) {' '.join(fields)}"
+
+
+def test_a_process_that_the_kernel_still_takes_down_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         ended = Path(f"/proc/{process.pid}/stat").read_text()
     assert ") Z " in ended
-    _process(tmp_path, process.pid, ended.replace(") Z ", f") {state} "))
-    assert look_up(process.pid, tmp_path) is None
+    killed = 1 << (signal.SIGKILL - 1)
+    threads = [_stat("D", pending=killed), _stat("D", 0x4), _stat("Z"), ""]
+    for number, (first, other) in enumerate(itertools.product([ended.replace(") Z ", ") D "), *threads[:3]], threads)):
+        _process(tmp_path, number, first, thread=other)
+        assert look_up(number, tmp_path) is None
+
+
+@pytest.mark.parametrize("first", [_stat("Z"), _stat("S", 0x4)])
+def test_a_process_whose_first_thread_alone_has_ended_runs_on(tmp_path: Path, first: str) -> None:
+    _process(tmp_path, 7, first, thread=_stat("S"))
+    assert look_up(7, tmp_path) is not None
 
 
 class World:

@@ -4,14 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orion.node_agent.cluster.state import HolderState
+from orion.node_agent.processes.cgroup_folders import PROC
+from orion.node_agent.processes.liveness import Stat, is_ending
 from orion.node_agent.processes.pod_cgroups import own_cgroups, pod_uid
 from orion.node_agent.slots.holders import Holder
 
-PROC = Path("/proc")
 _COMMAND_MAX = 64
-_EXITING = 0x4
-""" The kernel's PF_EXITING: a process ends. The driver may list it for seconds more while it frees its memory, and its
-state is that of a living one meanwhile. """
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,15 @@ class Process:
 def look_up(process_id: int, proc: Path = PROC) -> Process | None:
     """Return what /proc says of a process; None: it has ended, is ending, or is not visible here."""
     folder = proc / str(process_id)
+    stat = Stat.of(folder)
     try:
-        head, _, tail = (folder / "stat").read_text(errors="replace").rpartition(")")
         groups = (folder / "cgroup").read_text(errors="replace")
     except OSError:
         return None
-    fields = tail.split()
-    if len(fields) < 20 or fields[0] in "ZX" or int(fields[6]) & _EXITING:
+    if stat.started is None or is_ending(folder):
         return None
     uid = pod_uid(groups, own_cgroups(proc))
-    return Process(process_id, int(fields[19]), _printable(head.partition("(")[2]), uid, fields[0] in "Tt")
+    return Process(process_id, stat.started, _printable(stat.command), uid, stat.is_stopped)
 
 
 def holder_of(process_id: int, slot: HolderState) -> Holder | None:

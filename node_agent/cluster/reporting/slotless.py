@@ -14,10 +14,10 @@ from pathlib import Path
 
 from orion.node_agent.cluster.pod_resources import SlotKey
 from orion.node_agent.cluster.reporting.events import Events, pod
-from orion.node_agent.cluster.reporting.process_pods import PROC
 from orion.node_agent.cluster.state import ClusterState
 from orion.node_agent.gpus.asking import AskingThread
 from orion.node_agent.pacing.tolerating import periodically
+from orion.node_agent.processes.cgroup_folders import PROC
 from orion.node_agent.processes.pod_cgroups import own_cgroups, pod_uid
 from orion.node_agent.slots.holders import Holder
 
