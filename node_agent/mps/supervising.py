@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from orion.node_agent.mps.control import SEVERAL_USERS, ControlDaemon, empty, ki
 from orion.node_agent.mps.folder import MpsFolder, Phase, State, Wanted
 from orion.node_agent.mps.refreshing import Refresher
 from orion.node_agent.processes import undumpable
+from orion.shutdown import Shutdown
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ _WELL_SECONDS = 60.0
 """ A daemon that has run for this time starts again with the shortest pause. """
 _TAKE_SECONDS = 30.0
 """ How long to wait for the previous MPS daemon, whose pod is ending. """
+_SHUTDOWN_S = 40.0
+""" How long the end may take; stopping a control daemon that does not answer takes 30 s. """
 
 
 @dataclass(frozen=True)
@@ -231,12 +233,7 @@ def run(root: Path, options: Options) -> None:
 
 
 async def _run(folder: MpsFolder, options: Options) -> None:
-    """Serve until a signal. The handlers are set first, because a signal can arrive as soon as the process runs."""
-    serving = asyncio.create_task(_serve(folder, options))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
+    await Shutdown(_SHUTDOWN_S).run(_serve(folder, options))
 
 
 async def _serve(folder: MpsFolder, options: Options) -> None:
