@@ -11,6 +11,7 @@ again and again uses only a limited part of the agent's time and of the be clien
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterable
 
 from orion.hook import join, layout
@@ -20,7 +21,7 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 
 _GATHER_SECONDS = 0.02
 _DUTY = 10
-""" Updates take at most 1/_DUTY of the agent's time. """
+""" Updates take at most 1/_DUTY of a CPU core. """
 
 
 class Neighbours:
@@ -73,11 +74,10 @@ class Neighbours:
 
     def _update_all(self) -> None:
         self._timer = None
-        began = self._loop.time()
+        began = time.thread_time()  # not the time of day: an agent that was stopped meanwhile has used none
         for client in self._shared_gpu.of_role(layout.Role.BE):
             self.update(client)
-        now = self._loop.time()
-        self._not_before = now + _DUTY * (now - began)
+        self._not_before = self._loop.time() + _DUTY * (time.thread_time() - began)
 
 
 def _chunks(keys: Iterable[ClientKey]) -> Iterable[list[ClientKey]]:

@@ -5,7 +5,8 @@ second while a client is young: it makes its contexts and loads its code, hundre
 Others of its slot must not spend them, and the client needs room for them when it comes back. A client also hurries
 that waits for what a process held that has just ended. Elsewhere people only look at the answers, so the driver is
 asked seldom: an answer takes locks of the driver, for which programs may wait.
-If answers about a GPU take much time, the agent asks about it less often.
+If answers about a GPU take much time, the agent asks about it less often, but not less than every ten seconds: one
+answer may be late that says nothing about the next one.
 """
 
 import asyncio
@@ -112,5 +113,6 @@ class DriverMemory:
         before, began = time.thread_time(), time.monotonic()
         answer = self._source.memory_of_processes(gpu)
         used, took = time.thread_time() - before, time.monotonic() - began
-        self._pauses[gpu.uuid] = max(used * len(self._gpus) / _LOOKING_MAX, took / _WAITING_MAX)
+        pause = max(used * len(self._gpus) / _LOOKING_MAX, took / _WAITING_MAX)
+        self._pauses[gpu.uuid] = min(pause, _SELDOM_SECONDS)
         return answer

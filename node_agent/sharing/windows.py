@@ -18,6 +18,7 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.busy_periods import BusyPeriods
+from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.busy_union import Busy, union_ns
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.slots.slot import Slot
@@ -43,6 +44,8 @@ class Look:
     """ The busy time of each hp slot that has clients. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
+    be_waits: bool = True
+    """ be waits for hp, so that hp takes its busy time from be. """
     together: bool = True
     """ The contexts of all be clients run together (MPS); one that lies changes nothing for the others. """
     anything: bool = False
@@ -54,6 +57,8 @@ class Look:
     @property
     def left(self) -> float:
         """The part of the time that hp left to be."""
+        if not self.be_waits:
+            return 1.0
         return 0.0 if self.hp_lingers or not self.elapsed_ns else 1.0 - self.hp_busy_ns / self.elapsed_ns
 
 
@@ -70,7 +75,7 @@ class Activity:
     def look(self) -> Look:
         """Read the clients' records."""
         now = time.monotonic_ns()
-        look = Look(now, now - self._looked_ns)
+        look = Look(now, now - self._looked_ns, be_waits=policies.gates(self._shared_gpu.policy))
         self._looked_ns = now
         busy: defaultdict[str, list[tuple[Client, int]]] = defaultdict(list)
         for client in self._shared_gpu.clients.values():
@@ -94,12 +99,13 @@ class Activity:
         self._rate(look.elapsed_ns, look.hp_busy_ns)
         return look
 
-    @staticmethod
-    def _look_at_hp(client: Client, look: Look) -> int:
+    def _look_at_hp(self, client: Client, look: Look) -> int:
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)
         client.last_busy_ns = total
         look.hp_used_ns[client.slot.name] += 0
+        if client in self._shared_gpu.stopped:  # be does not wait for it, and its page stays as it was
+            return 0
         look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
         return busy
 
@@ -146,6 +152,8 @@ class Activity:
 
     def _of_what_hp_leaves(self, limit: float) -> float:
         """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
+        if not policies.gates(self._shared_gpu.policy):
+            return limit
         return limit / max(limit, 1.0 - self._shared_gpu.hp_busy_ratio)
 
     def share_out(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.slots.slot import Slot
 
+_AGAIN_SECONDS = 1.0
+
 
 class Owners:
     """Detects the end of each owner by its pidfd. This needs no polling, and a reused process id does no harm.
@@ -19,7 +21,8 @@ class Owners:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._living: dict[tuple[Slot, Owner], int | None] = {}
-        """ The pidfd of each owner whose end was not reported yet; None: it has none, because it has ended. """
+        """ The pidfd of each owner whose end was not reported yet; None: it has none, because it has ended, or because
+        none could be opened yet. """
 
     def set(self, slot: Slot, owner: Owner | None) -> None:
         """Set the process that owns a slot alone; None: no process."""
@@ -44,14 +47,21 @@ class Owners:
         self._living[slot, owner] = None
         try:
             pidfd = os.pidfd_open(owner.process_id)
-        except OSError:
+        except ProcessLookupError:
             self._loop.call_soon(self._ended, slot, owner)
+            return
+        except OSError:  # the agent or the machine has no descriptor left
+            self._loop.call_later(_AGAIN_SECONDS, self._watch_again, slot, owner)
             return
         self._living[slot, owner] = pidfd
         if Owner.of(owner.process_id) == owner:
             self._loop.add_reader(pidfd, self._ended, slot, owner)
         else:
             self._loop.call_soon(self._ended, slot, owner)
+
+    def _watch_again(self, slot: Slot, owner: Owner) -> None:
+        if (slot, owner) in self._living and self._living[slot, owner] is None:
+            self._watch(slot, owner)
 
     def _forget(self, slot: Slot, owner: Owner) -> None:
         pidfd = self._living.pop((slot, owner), None)

@@ -104,6 +104,30 @@ def test_a_driver_that_hangs_for_one_gpu_still_answers_about_the_others(monkeypa
     asyncio.run(run())
 
 
+def test_an_answer_that_is_late_once_does_not_end_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def memory_of_processes(about: object) -> dict[int, int | None]:
+        nonlocal now
+        now += 600 if not credit.answers else 0
+        return {}
+
+    clock = SimpleNamespace(monotonic=lambda: now, thread_time=lambda: 0.0)
+    monkeypatch.setattr(driver_memory, "time", clock)
+    credit, served = gpu(GPU)
+    source: Any = SimpleNamespace(memory_of_processes=memory_of_processes)
+    memory = DriverMemory(source, {GPU: served}, AskingThreads("a test asks"))
+
+    async def run() -> None:
+        nonlocal now
+        for seconds in (0, 10):
+            now += seconds
+            await memory.look()
+
+    asyncio.run(run())
+    assert len(credit.answers) == 2
+
+
 @pytest.mark.parametrize(("limit", "parks"), [(0, False), (1, False), (0, True)])
 def test_the_driver_matters_soon_where_a_slot_has_a_limit_or_parks(limit: int, parks: bool) -> None:
     slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=limit), memory_sharing=MemorySharing(parks=parks))

@@ -1,6 +1,7 @@
 """What several hp processes use: a time in which two of them are busy counts once, for the GPU and for each slot."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,27 @@ def test_a_client_that_is_busy_alone_is_not_asked_when(gpu: LookedAt, monkeypatc
     monkeypatch.delattr(RecordPage, "busy_periods")
     assert look_after(gpu, clients[:1], (0.1, 0.6)).hp_busy_ns == pytest.approx(0.5 * LOOK_NS)
     assert look_after(gpu, [], (0.1, 0.6)).hp_used_ns == {"hp-0": 0}
+
+
+@pytest.mark.parametrize(("kind", "part"), [(layout.PolicyKind.NONE, 1.0), (layout.PolicyKind.GATE, 0.5)])
+def test_hp_takes_time_from_be_only_where_be_waits(gpu: LookedAt, kind: layout.PolicyKind, part: float) -> None:
+    gpu.shared_gpu.set_policy(replace(gpu.shared_gpu.policy, kind=kind))
+    gpu.slot("be-0", layout.Role.BE).set(limit_milli=200)
+    clients = [gpu.client()]
+    for _ in range(50):
+        look = look_after(gpu, clients, (0.1, 0.6))
+    assert look.left == pytest.approx(part)
+    assert gpu.activity.limited(look)["be-0"].limit == pytest.approx(0.2 / part)
+
+
+def test_an_hp_that_was_stopped_while_it_was_busy_takes_no_time_from_be(gpu: LookedAt) -> None:
+    hp = gpu.client()
+    hp.open(gpu.now)
+    gpu.look(gpu.now + LOOK_NS)
+    gpu.shared_gpu.mark_stopped(hp.client, True)
+    for _ in range(50):
+        look = gpu.look(gpu.now + LOOK_NS)
+    assert (look.left, look.hp_used_ns) == (1.0, {"hp-0": 0})
+    gpu.shared_gpu.mark_stopped(hp.client, False)
+    look = gpu.look(gpu.now + LOOK_NS)
+    assert (look.left, look.hp_used_ns) == (0.0, {"hp-0": LOOK_NS})

@@ -33,3 +33,15 @@ def test_an_agent_that_begins_while_another_container_starts_writes_the_limit_of
     node.kubelet.give("b", (GPU, "be-3"))
     node.start()
     eventually(lambda: limit.exists() and limit.read_text() == f"{32 * MIB}\n", "the limit is that of the new holder")
+
+
+def test_a_container_that_starts_again_after_the_agent_did_knows_its_limit(stopped_node: Node) -> None:
+    node = stopped_node
+    node.start()
+    node.run("a", "be-3", grant(memoryLimitBytes=64 * MIB))
+    limit = node.agent.slot("be-3") / KNOWN_LIMIT
+    node.agent.kill()
+    node.start()
+    eventually(lambda: "be-3" in node.held(), "the agent knows the holder that the previous one has saved")
+    node.prepare("be-3")
+    eventually(lambda: limit.exists() and limit.read_text() == f"{64 * MIB}\n", "the limit is written again")

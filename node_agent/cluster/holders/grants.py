@@ -68,7 +68,7 @@ class Grants:
         started: Mapping[SlotKey, str] = MappingProxyType({}),
         remembered: Mapping[SlotKey, Holder] = MappingProxyType({}),
     ) -> None:
-        self._agent, self._remembered = agent, remembered
+        self._agent, self._remembered = agent, dict(remembered)
         self.started: Mapping[SlotKey, str] = dict(started)
         """ By hp slot, the uid of the pod that was last allowed to start in it. """
         self._granted: Mapping[SlotKey, GrantedHolder] = {}
@@ -152,7 +152,7 @@ class Grants:
             limits = limits_of(grant, resolved)
             time = request_of(slot, limits), limits.compute_limit_milli or 0
             # Another container may have got the slot meanwhile, which must not know the limit of this one.
-            is_remembered = before is None and self._remembered.get(key) == resolved.holder
+            is_remembered = before is None and self._remembered.pop(key, None) == resolved.holder
             limit_bytes, sharing = limits.memory_limit_bytes or 0, sharing_of(slot, limits)
             self._agent.slots.set_grant(*key, limit_bytes, *time, sharing, known_again=not is_remembered)
         if grant is not None and grant.priority != Priority(slot.role.name.lower()):
