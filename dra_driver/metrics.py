@@ -17,7 +17,7 @@ class Metrics:
         )
         self.requests = Histogram(
             "orion_dra_driver_request_seconds",
-            "Duration of the kubelet's requests, by claim.",
+            "Duration of the kubelet's requests, by method and result.",
             ["method", "result"],
             buckets=_BUCKETS,
             registry=self.registry,
