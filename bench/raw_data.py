@@ -25,8 +25,10 @@ def header(experiment: str) -> dict[str, Any]:
     }
 
 
-def write(path: Path, raw: dict[str, Any]) -> None:
-    """Write a file atomically; compress it if its name ends with .gz."""
+def write(path: Path | None, raw: dict[str, Any]) -> None:
+    """Write a file atomically, if there is a path; compress it if its name ends with .gz."""
+    if path is None:
+        return
     data = json.dumps(raw).encode() + b"\n"
     replace_file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data, alone=True)
 

@@ -220,8 +220,7 @@ def main() -> int:
     with _cluster_with_images() as cluster:
         measure(cluster, options.rounds, raw)
     say("\n" + summary(raw))
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     return 0
 
 

@@ -155,8 +155,7 @@ async def measure(options: argparse.Namespace, plane: ControlPlane, folder: Path
                 await _until(lambda: _all_notified(agents, options.nodes))
                 async for part, figures in Bench(world, operator, options).run():
                     raw["parts"][part] = figures
-                    if options.out is not None:
-                        raw_data.write(options.out, raw)
+                    raw_data.write(options.out, raw)
                     say(f"{part}: {figures}")
     finally:
         if operator.process is not None and operator.process.returncode is None:

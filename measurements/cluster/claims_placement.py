@@ -172,8 +172,7 @@ async def measure(options: argparse.Namespace, plane: ControlPlane, raw: Run) ->
                         for limit in options.limits:
                             turn.append(await bench.run(WAYS[name], tenants, limit))
                             say(f"{nodes} nodes, {tenants} tenants, round {number + 1}: {_sentence(turn[-1])}")
-                            if options.out is not None:
-                                raw_data.write(options.out, raw)
+                            raw_data.write(options.out, raw)
     finally:
         await server.close()
 
@@ -252,8 +251,7 @@ def main() -> int:
     ):
         asyncio.run(measure(options, plane, raw))
     say(f"\n{table(raw)}")
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     return 0
 
 

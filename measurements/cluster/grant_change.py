@@ -29,7 +29,7 @@ from typing import Any
 import grpc.aio
 
 from measurements.cluster.webhook_in_cluster import Cluster
-from measurements.cluster.webhook_load import conditions, process
+from measurements.cluster.webhook_load import conditions, free_port, process
 from orion.api_server.credentials import find_access
 from orion.api_server.paths import DEVICES
 from orion.api_server.requests import ApiServer
@@ -81,13 +81,6 @@ def joined(directory: Path) -> Any:
         page = mmap.mmap(descriptors[1], layout.PAGE_SIZE, mmap.MAP_SHARED, mmap.PROT_READ)
         stack.callback(page.close)
         yield page
-
-
-def free_port() -> int:
-    """Return a port of loopback that no process listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def limit(page: mmap.mmap) -> int:
@@ -203,8 +196,7 @@ def main() -> int:
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     say(f"{len(seconds)} changes: p50 {1e3 * cuts[49]:.1f} ms, p99 {1e3 * cuts[98]:.1f} ms, "
         f"max {1e3 * max(seconds):.1f} ms")  # fmt: skip
-    if options.out is not None:
-        raw_data.write(options.out, raw | {"seconds": raw_data.rounded(seconds), "load_after": os.getloadavg()[0]})
+    raw_data.write(options.out, raw | {"seconds": raw_data.rounded(seconds), "load_after": os.getloadavg()[0]})
     return 0
 
 

@@ -208,8 +208,7 @@ def main() -> int:
     raw["command"] = raw["command"].replace(str(options.kubeconfig), "KUBECONFIG")
     asyncio.run(measure(options, raw))
     say(table(raw))
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     return 0
 
 

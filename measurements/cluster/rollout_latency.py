@@ -283,8 +283,7 @@ def main() -> int:
         orion.start()
         measure(orion, options, raw)
     say("\n" + table(raw))
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     return 0
 
 

@@ -98,8 +98,7 @@ def main() -> int:
         found = [each["summary"]["p99_ms"] for each in raw["rounds"] if each["name"] == name]
         missed |= statistics.median(found) > limit
         say(f"{name:<7}p99 {' '.join(f'{each:.1f}' for each in found)} ms; limit {limit:g} ms")
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     wrong = [problem for each in raw["rounds"] for problem in each["problems"]]
     if wrong:
         say(f"wrong answers: {wrong[0]}")

@@ -163,8 +163,7 @@ def main() -> int:
     say(f"mean {1e3 * counts['_sum'] / total:.2f} ms over {total:.0f} reviews")
     for bound in sorted((key for key in counts if key[0].isdigit()), key=float):
         say(f"within {1e3 * float(bound):>6g} ms  {100 * counts[bound] / total:6.2f} %")
-    if options.out is not None:
-        raw_data.write(options.out, raw | seen | {"load_after": os.getloadavg()[0]})
+    raw_data.write(options.out, raw | seen | {"load_after": os.getloadavg()[0]})
     return 0
 
 

@@ -219,8 +219,7 @@ def main() -> int:
     for name, value in raw["summary"].items():
         say(f"{name:<20}{value:g}")
     say(f"load of the machine: {raw['load_before']:.1f} before, {raw['load_after']:.1f} after")
-    if options.out is not None:
-        raw_data.write(options.out, raw)
+    raw_data.write(options.out, raw)
     if raw["problems"]:
         say(f"wrong answers: {raw['problems'][0]}")
     return 1 if raw["problems"] or raw["summary"]["p99_ms"] > LIMIT_MS else 0

@@ -50,11 +50,6 @@ class Certificate:
         """SHA-256 of the certificate in hexadecimal digits. It identifies the certificate."""
         return self.parsed.fingerprint(hashes.SHA256()).hex()
 
-    @functools.cached_property
-    def der(self) -> bytes:
-        """The certificate as DER, the format in which TLS sends it."""
-        return self.parsed.public_bytes(serialization.Encoding.DER)
-
     @property
     def begins(self) -> datetime:
         """The time from which the certificate is valid."""

@@ -127,7 +127,6 @@ class PodMetadata(Part):
     """The metadata of a pod."""
 
     name: str | None = None
-    generate_name: str | None = None
     namespace: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 
 from kubernetes import client
 
+from measurements.cluster.webhook_load import free_port
 from orion.node_pods.node_pods_pb2 import Pod
 from testbed import binaries
 from tests.cluster import node_pods_caller
@@ -338,9 +338,3 @@ def apply(kubeconfig: Path, path: Path) -> None:
 def grant_rights(api: client.ApiClient, user: str, namespace: str) -> None:
     """Give a user exactly the rights of the chart's role; the Lease is in `namespace`."""
     bind(api, ROLE, user, namespace)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -203,10 +203,6 @@ class Tenant(ProtocolClient):
             self.ended.clear()
             self.thread = None
 
-    def come_back_to_agent(self) -> None:
-        self.sock.close()
-        self.return_to_agent()
-
     def reaches(self, *states: ParkingState) -> None:
         eventually(lambda: self.state in states, f"the tenant reaches {states}")
 
