@@ -62,8 +62,8 @@ static void clear(struct orion_memory *memory, struct orion_allocation *allocati
     *allocation = (struct orion_allocation){0};
 }
 
-/* Returns a free entry for memory that the driver has just given. An older entry of the same key is of memory that ended
- * with its context. The caller has the lock. */
+/* Returns a free entry for memory that the driver has just given, or has mapped. An older entry of the same key is of memory
+ * that ended with its context. The caller has the lock. */
 static struct orion_allocation *enter(struct orion_process *process, uint64_t key)
 {
     struct orion_memory *memory = orion_memory(process);
@@ -190,7 +190,7 @@ void orion_memory_mapped(CUdeviceptr at, size_t bytes, uint64_t handle, CUresult
     if (process == NULL || result != CUDA_SUCCESS) return;
     struct orion_memory *memory = orion_memory(process);
     orion_account_lock(memory);
-    struct orion_allocation *mapped = find(memory, handle), *mapping = mapped == NULL ? NULL : find_free(memory, at);
+    struct orion_allocation *mapped = find(memory, handle), *mapping = mapped == NULL ? NULL : enter(process, at);
     if (mapping != NULL) {
         *mapping = (struct orion_allocation){.key = at, .bytes = bytes, .mapped = mapped};
         mapped->mappings++;
