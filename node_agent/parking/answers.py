@@ -96,7 +96,7 @@ def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
 _REASONS = {
     ParkingReason.NO_DRIVER: "the driver cannot move a program's memory; install driver 580 or later",
     ParkingReason.MANAGED: "it has managed memory (cudaMallocManaged), which the driver does not move",
-    ParkingReason.IMPORTED: "it shares GPU memory with another process; run it with oversubscribe none",
+    ParkingReason.IMPORTED: "it shares GPU memory with another process or network card; run it with oversubscribe none",
     ParkingReason.TOGETHER: "it runs under MPS; set the GPU's mode to timeslice",
     ParkingReason.IS_HP: "it is hp on another GPU; run the two in processes of their own",
     ParkingReason.BUSY: "its work on the GPU did not end in time; launch shorter kernels",

@@ -135,6 +135,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuMemAlloc_v2", "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;"),
         ("cuMemAllocAsync_ptsz", "{.pool = NULL, .stream = {hStream, true}, .bytes = bytesize};"),
         ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
+        ("cuMemGetHandleForAddressRange", "if (result == CUDA_SUCCESS) orion_memory_shared();"),
         ("cuGraphInstantiateWithFlags", "if (result == CUDA_SUCCESS) orion_graph_copy_made(*phGraphExec, hGraph);"),
         (
             "cuGraphExecMemcpyNodeSetParams",

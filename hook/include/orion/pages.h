@@ -276,7 +276,7 @@ enum orion_parking_reason {
     ORION_PARKING_REASON_NONE = 0,
     ORION_PARKING_REASON_NO_DRIVER = 1,  /* the driver has no such calls */
     ORION_PARKING_REASON_MANAGED = 2,    /* the process has managed memory */
-    ORION_PARKING_REASON_IMPORTED = 3,   /* it has memory of another process, or another one may have its memory */
+    ORION_PARKING_REASON_IMPORTED = 3,   /* it has memory of another process, or another one or a device may have its memory */
     ORION_PARKING_REASON_TOGETHER = 4,   /* contexts run together (MPS) */
     ORION_PARKING_REASON_IS_HP = 5,      /* it is hp on another GPU */
     ORION_PARKING_REASON_BUSY = 6,       /* its work did not end in time */

@@ -40,7 +40,7 @@ struct orion_memory {
     _Atomic uint32_t lock;
     uint32_t tables;              /* that have entries */
     _Atomic uint32_t managed;     /* allocations of managed memory */
-    _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given another one a handle of its memory */
+    _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
     uint64_t used[ORION_GPUS];    /* by device */
     uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
@@ -95,7 +95,7 @@ void orion_memory_unmapped(CUdeviceptr at, size_t bytes, CUresult result);
 void orion_memory_retained(uint64_t handle, uintptr_t address);
 
 /* Some kinds of memory keep the process on the GPU (parking/steps.h): managed memory, and shared memory. After a call by which
- * processes share memory: */
+ * processes or devices share memory: */
 void orion_memory_shared(void);
 static inline bool orion_memory_is_managed(const struct orion_process *process)
 {
