@@ -247,10 +247,11 @@ def _of_module(declaration: Declaration) -> str:
 def _quiet(function: Function, declaration: Declaration) -> list[str]:
     of_library = declaration.calls.get("once_in_library")
     looked_up = f"ORION_CODE_OF_LIBRARY, {of_library}" if of_library else _of_module(declaration)
+    managed = on_success("orion_memory_managed()") if "managed" in declaration.words else []
     return [
         "struct orion_quiet quiet;",
         f"orion_quiet_begin(&quiet, {looked_up});",
-        *calling(function, ["orion_quiet_end(&quiet, result);"]),
+        *calling(function, ["orion_quiet_end(&quiet, result);", *managed]),
     ]
 
 

@@ -10,6 +10,7 @@
 #include "core/core.h"
 #include "fake_driver.h"
 #include "memory/memory.h"
+#include "memory/pools.h"
 #include "parking/parking.h"
 #include "parking/room.h"
 #include "parking/steps.h"
@@ -274,6 +275,16 @@ static void shared_memory_keeps_it(void)
     CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_IMPORTED);
 }
 
+static void a_pool_of_managed_memory_keeps_it(void)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    orion_pool_made((CUmemoryPool)0x50, &properties);
+    CHECK(!orion_memory_is_managed(process));
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+    orion_pool_made((CUmemoryPool)0x60, &properties);
+    CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_MANAGED);
+}
+
 int main(void)
 {
     gpu = fake_gpu(ORION_ROLE_BE);
@@ -296,5 +307,6 @@ int main(void)
     it_stays_until_it_is_asked(7);
     it_is_lost(9);
     shared_memory_keeps_it();
+    a_pool_of_managed_memory_keeps_it();
     return 0;
 }

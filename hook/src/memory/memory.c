@@ -149,6 +149,12 @@ void orion_memory_shared(void)
     if (process != NULL) atomic_store_explicit(&orion_memory(process)->shared, 1, memory_order_relaxed);
 }
 
+void orion_memory_managed(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) atomic_store_explicit(&orion_memory(process)->has_managed, 1, memory_order_relaxed);
+}
+
 struct orion_release orion_memory_releasing(uint64_t key)
 {
     struct orion_process *process = orion_the_process;

@@ -40,6 +40,7 @@ struct orion_memory {
     _Atomic uint32_t lock;
     uint32_t tables;              /* that have entries */
     _Atomic uint32_t managed;     /* allocations of managed memory */
+    _Atomic uint32_t has_managed; /* 1: has got managed memory in another way */
     _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
     uint64_t used[ORION_GPUS];    /* by device */
     uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
@@ -97,9 +98,12 @@ void orion_memory_retained(uint64_t handle, uintptr_t address);
 /* Some kinds of memory keep the process on the GPU (parking/steps.h): managed memory, and shared memory. After a call by which
  * processes or devices share memory: */
 void orion_memory_shared(void);
+/* After the process has got a pool or a variable of managed memory. For good: memory outlives its pool. */
+void orion_memory_managed(void);
 static inline bool orion_memory_is_managed(const struct orion_process *process)
 {
-    return atomic_load_explicit(&orion_memory(process)->managed, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&orion_memory(process)->managed, memory_order_relaxed) != 0 ||
+           atomic_load_explicit(&orion_memory(process)->has_managed, memory_order_relaxed) != 0;
 }
 static inline bool orion_memory_is_shared(const struct orion_process *process)
 {

@@ -161,6 +161,7 @@ void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL || properties == NULL) return;
+    if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();
     struct orion_pools *pools = orion_pools(process);
     orion_lock(&pools->lock);
     struct orion_pool *before = orion_pool_find(pools, handle); /* the hook has not seen its end */
