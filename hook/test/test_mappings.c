@@ -1,7 +1,9 @@
-/* Memory of cuMemCreate counts until its last handle and mapping are gone, whatever was at their addresses before. */
+/* Memory of cuMemCreate counts until its last handle and mapping are gone, whatever was at their addresses before. An array
+ * into which such memory is mapped counts nothing itself. */
 #include "check.h"
 
 #include "fake_driver.h"
+#include "learning/extent.h"
 #include "memory/memory.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -38,10 +40,21 @@ static void a_mapping_where_an_allocation_ended_with_its_context(void)
     CHECK(counted() == 0);
 }
 
+static void an_array_without_memory_of_its_own(void)
+{
+    CUDA_ARRAY3D_DESCRIPTOR array = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1};
+    CHECK(orion_bytes_of_array_3d(&array, 1) == MIB);
+    array.Flags = CUDA_ARRAY3D_SPARSE;
+    CHECK(orion_bytes_of_array_3d(&array, 1) == 0 && orion_bytes_of_array_3d(&array, 8) == 0);
+    array.Flags = CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_LAYERED;
+    CHECK(orion_bytes_of_array_3d(&array, 1) == 0);
+}
+
 int main(void)
 {
     gpu = fake_gpu(ORION_ROLE_BE);
     a_mapping_where_an_allocation_ended_with_its_context();
+    an_array_without_memory_of_its_own();
     puts("mappings: ok");
     return 0;
 }

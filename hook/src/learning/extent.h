@@ -103,10 +103,10 @@ static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *arra
 }
 
 /* Each level has a quarter of the bytes of the level before, so all further levels together have a third of the first
- * level's bytes. */
+ * level's bytes. The memory of a sparse or deferred array is of cuMemCreate, which counts it. */
 static inline uint64_t orion_bytes_of_array_3d(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
-    if (array == NULL) return 0;
+    if (array == NULL || array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
     uint64_t bytes = (uint64_t)array->Width * (array->Height ? array->Height : 1) * (array->Depth ? array->Depth : 1) *
                      orion_bytes_of_element(array->Format, array->NumChannels);
     return levels > 1 ? bytes + bytes / 3 : bytes;
