@@ -251,8 +251,7 @@ class Credit:
 
         If it has ended and another one has its process id, the driver lists that one.
         """
-        is_listed = program.process_id in self._listed and Program.of(program.process_id) is None
-        return is_listed or not has_ended(program)
+        return not has_ended(program) or (program.process_id in self._listed and Program.of(program.process_id) is None)
 
     def _most(self, slot: Slot, clients: Collection[Client]) -> int:
         """Return how much all credits of a slot may be together, in MiB."""

@@ -133,7 +133,7 @@ class Activity:
         others = look.demands.get(slot.name, _NONE)
         look.demands[slot.name] = Demand(
             request=slot.grant.request_milli / 1_000,
-            limit=self._of_what_hp_leaves(limit),
+            limit=self._of_what_hp_leaves(limit, look),
             ceiling=limit,
             reported_ns=reported + others.reported_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
@@ -145,14 +145,14 @@ class Activity:
     def limited(self, look: Look) -> dict[str, Demand]:
         """Return the be slots that have a limit and no clients: a client that joins may not use more than the limit."""
         return {
-            slot.name: Demand(limit=self._of_what_hp_leaves(_limit(slot)), ceiling=_limit(slot), clients=0)
+            slot.name: Demand(limit=self._of_what_hp_leaves(_limit(slot), look), ceiling=_limit(slot), clients=0)
             for slot in self._shared_gpu.slots.values()
             if slot.role is layout.Role.BE and slot.grant.limit_milli and slot.name not in look.demands
         }
 
-    def _of_what_hp_leaves(self, limit: float) -> float:
+    def _of_what_hp_leaves(self, limit: float, look: Look) -> float:
         """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
-        if not policies.gates(self._shared_gpu.policy):
+        if not look.be_waits:
             return limit
         return limit / max(limit, 1.0 - self._shared_gpu.hp_busy_ratio)
 

@@ -60,7 +60,7 @@ class Owners:
             self._loop.call_soon(self._ended, slot, owner)
 
     def _watch_again(self, slot: Slot, owner: Owner) -> None:
-        if (slot, owner) in self._living and self._living[slot, owner] is None:
+        if self._living.get((slot, owner), 0) is None:  # not if nobody waits for its end any more
             self._watch(slot, owner)
 
     def _forget(self, slot: Slot, owner: Owner) -> None:
