@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "../sim/orion_sim.h"
+#include "system/system.h"
 
 static void streams_take_turns(void)
 {
@@ -86,6 +87,62 @@ static void streams_of_two_contexts_take_turns(void)
     end(exec);
 }
 
+static _Atomic bool may_go_on;
+
+static void CUDA_CB wait_for_the_test(void *data)
+{
+    (void)data;
+    for (uint64_t end = orion_now() + 60 * ORION_SECOND; !atomic_load(&may_go_on);) CHECK(orion_now() < end);
+}
+
+/* The end of an unrelated context leaves the streams of the others in their order. */
+static void streams_take_turns_after_another_context_has_ended(void)
+{
+    CUcontext other, before;
+    CUstream second;
+    CUresult (*CUDAAPI driver_wait)(CUstream, CUevent, unsigned) = orion_driver.cuStreamWaitEvent;
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuCtxGetCurrent(&before));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuCtxSetCurrent(before));
+    MUST(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    log_count = 0;
+    MUST(cuLaunchHostFunc(stream, wait_for_the_test, NULL));
+    CHECK(launch_in(exec, stream) == 6);
+    CUevent event = orion_graph_copy_of(process, exec)->event;
+    MUST(cuCtxDestroy(other));
+    orion_driver.cuStreamWaitEvent = note_wait;
+    MUST(cuGraphLaunch(exec, second)); /* in pieces, or whole if the pieces have proved short */
+    orion_driver.cuStreamWaitEvent = driver_wait;
+    CHECK(awaited == event);
+    atomic_store(&may_go_on, true);
+    MUST(cuStreamSynchronize(second));
+    never_mixed(2);
+    end(exec);
+}
+
+/* The event behind the last launch has ended with its context. */
+static void a_launch_after_the_end_of_the_last_ones_context(void)
+{
+    CUcontext other, before;
+    CUstream ends;
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    MUST(cuCtxGetCurrent(&before));
+    MUST(cuCtxCreate(&other, NULL, 0, 0));
+    MUST(cuStreamCreate(&ends, CU_STREAM_NON_BLOCKING));
+    MUST(cuCtxSetCurrent(before));
+    log_count = 0;
+    CHECK(launch_in(exec, ends) == 6);
+    MUST(cuStreamSynchronize(ends));
+    CUevent event = orion_graph_copy_of(process, exec)->event;
+    MUST(cuCtxDestroy(other));
+    MUST(cuGraphLaunch(exec, stream));
+    CHECK(orion_graph_copy_of(process, exec)->event != event && orion_graph_copy_of(process, exec)->spare != event);
+    MUST(cuStreamSynchronize(stream));
+    never_mixed(2);
+    end(exec);
+}
+
 int main(void)
 {
     begin();
@@ -93,6 +150,8 @@ int main(void)
     threads_take_turns();
     streams_that_take_turns_get_pieces();
     streams_of_two_contexts_take_turns();
+    streams_take_turns_after_another_context_has_ended();
+    a_launch_after_the_end_of_the_last_ones_context();
     puts("graph_piece_turns: ok");
     return 0;
 }

@@ -92,6 +92,7 @@ struct orion_graph_copy {
 
     /* The last launch, for launches in several streams: see graph_pieces.c. */
     const struct orion_stream_record *stream_record; /* NULL: never launched */
+    uint64_t returned;                               /* of that record, after a launch in pieces */
     uint32_t stream_epoch, context_epoch;
     CUevent event; /* behind the last launch; NULL: none, and the last launch was of the program's executable */
     bool turns;    /* pieces could not follow the last launch, so an event must be behind this one */

@@ -87,6 +87,20 @@ static void note_stream(struct orion_process *process, struct orion_graph_copy *
 {
     copy->stream_record = stream_record;
     copy->stream_epoch = atomic_load(&process->stream_record_epoch);
+    copy->returned = stream_record != NULL ? atomic_load(&stream_record->returned) : 0;
+}
+
+/* After a context has ended, its events are gone, and the work of its streams counts as complete. So an event behind work that is
+ * not complete is of another context. True: there is none, as the last launch, which was in pieces, is complete. */
+static bool drop_ended_event(const struct orion_process *process, struct orion_graph_copy *copy)
+{
+    uint32_t epoch = atomic_load(&process->context_epoch);
+    if (copy->context_epoch == epoch) return false;
+    copy->context_epoch = epoch;
+    bool in_pieces = copy->event != NULL && copy->stream_record != NULL;
+    if (in_pieces && atomic_load(&copy->stream_record->drained) < copy->returned) return false;
+    copy->event = copy->spare = NULL;
+    return in_pieces;
 }
 
 /* The launch waits for the last one, if that was in pieces and in another stream. False: the last launch was of the
@@ -96,8 +110,8 @@ static bool follow_last(struct orion_process *process, struct orion_graph_copy *
 {
     bool same = copy->stream_record == stream_record && copy->stream_epoch == atomic_load(&process->stream_record_epoch) &&
                 !orion_stream_record_is_shared(process, stream_record);
-    if (copy->event != NULL && atomic_load(&process->context_epoch) != copy->context_epoch) copy->event = copy->spare = NULL;
-    if (same || copy->stream_record == NULL) return true;
+    bool complete = drop_ended_event(process, copy);
+    if (same || complete || copy->stream_record == NULL) return true;
     if (copy->event == NULL) return false;
     struct orion_relaxed relaxed = orion_capture_relax();
     CUresult (*CUDAAPI wait)(CUstream, CUevent, unsigned) =
