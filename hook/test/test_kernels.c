@@ -44,9 +44,13 @@ static CUresult CUDAAPI kernel_function(CUfunction *function, CUkernel kernel)
     *function = (CUfunction)((uintptr_t)kernel - KERNELS + FUNCTIONS);
     return CUDA_SUCCESS;
 }
+static int cluster_width = 1;
 static CUresult CUDAAPI attribute(int *value, CUfunction_attribute which, CUfunction function)
 {
-    *value = (int)which + ((uintptr_t)function % 128 == 64 ? 7 : 0); /* odd kernels have other code */
+    if ((uintptr_t)function >= KERNELS) return CUDA_ERROR_INVALID_HANDLE;
+    bool of_clusters = which >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH && which <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH;
+    if (of_clusters) *value = which == CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH ? cluster_width : 1;
+    else *value = (int)which + ((uintptr_t)function % 128 == 64 ? 7 : 0); /* odd kernels have other code */
     return CUDA_SUCCESS;
 }
 static CUresult CUDAAPI device_attribute(int *value, CUdevice_attribute which, CUdevice device)
@@ -244,6 +248,24 @@ static void large_clusters_and_cooperative_launches_stay(void)
     CHECK(!orion_may_move(&config));
 }
 
+/* The same for clusters that a kernel was compiled for, which no attribute of its launch names. */
+static bool may_move(const void *of, int width)
+{
+    struct orion_kernel_facts facts;
+    struct orion_launch launch =
+        {.function = of, .grid_x = 100000, .grid_y = 1, .grid_z = 1, .block_x = 1024, .block_y = 1, .block_z = 1};
+    cluster_width = width;
+    orion_kernel_note(process, identity_of(&launch), &launch);
+    orion_kernel_facts(orion_durations(process), identity_of(&launch), &facts);
+    return facts.may_move;
+}
+
+static void kernels_with_large_clusters_of_their_own_stay(void)
+{
+    CHECK(may_move(function(20), 0) && may_move(function(21), 8) && may_move(library_kernel(22), 8));
+    CHECK(!may_move(function(23), 16) && !may_move(library_kernel(24), 16));
+}
+
 int main(void)
 {
     fake_gpu(ORION_ROLE_BE);
@@ -262,6 +284,7 @@ int main(void)
     many_kernels_are_bounded_and_right();
     facts_come_before_the_first_sample();
     a_profile_is_used_until_measured();
+    kernels_with_large_clusters_of_their_own_stay();
     a_grid_exceeds_the_gpu_or_not();
     large_clusters_and_cooperative_launches_stay();
     threads_do_no_harm();

@@ -159,7 +159,7 @@ static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, 
     atomic_store(&hp->state, ORION_BUSY);
     orion_duration_learn(orion_durations(orion_the_process), identity, long_ns, ORION_SAMPLE_CLEAN);
     orion_facts_set_flags(orion_duration_find(orion_durations(orion_the_process), identity),
-                          ORION_FACTS_NOTED | ORION_FACTS_EXCEEDS_GPU);
+                          ORION_FACTS_NOTED | ORION_FACTS_MAY_MOVE);
     struct orion_work work = {.identity = identity, .movable = true};
     waits_fail = 1;
     orion_admit(orion_the_process, stream_record, &work);

@@ -44,7 +44,7 @@ bool orion_overlap_may_move(struct orion_process *process, const struct orion_wo
     struct orion_kernel_facts facts;
     if (!work->movable || work->launch.graph != NULL) return false;
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
-    return facts.exceeds_gpu;
+    return facts.may_move;
 }
 
 bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,

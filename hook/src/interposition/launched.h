@@ -7,10 +7,7 @@
 #include <stdbool.h>
 
 #include "core/core.h"
-
-/* Every part of the SMs that the driver makes can run clusters of this many blocks, which each GPU with clusters can run.
- * Larger ones need particular SMs, and the driver may refuse their launch (CUDA_ERROR_INVALID_CLUSTER_SIZE). */
-#define ORION_CLUSTER_PORTABLE 8u
+#include "learning/kernels.h"
 
 /* Whether a launch by attributes can run on fewer SMs. A cooperative launch cannot: its blocks must all run at once. */
 static inline bool orion_may_move(const CUlaunchConfig *config)

@@ -112,7 +112,7 @@ bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, st
     out->sms = orion_facts_sms(facts);
     out->kernel_class = kernel_class <= ORION_CLASS_MEMORY ? (enum orion_kernel_class)kernel_class : ORION_CLASS_UNKNOWN;
     out->samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
-    out->exceeds_gpu = (orion_facts_flags(facts) & ORION_FACTS_EXCEEDS_GPU) != 0;
+    out->may_move = (orion_facts_flags(facts) & ORION_FACTS_MAY_MOVE) != 0;
     out->has_pieces = (orion_facts_flags(facts) & ORION_FACTS_HAS_PIECES) != 0;
     uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)

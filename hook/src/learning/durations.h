@@ -26,12 +26,12 @@
 
 /* Flags in orion_duration.facts. */
 enum {
-    ORION_FACTS_NOTED = 1u,        /* orion_kernel_note has run for this entry */
-    ORION_FACTS_CLASS_GIVEN = 2u,  /* the class comes from a profile, and ends with the profile */
-    ORION_FACTS_ESTIMATE = 4u,     /* this process has not measured the duration */
-    ORION_FACTS_PROFILE = 8u,      /* a row of a profile, under its plain identity */
-    ORION_FACTS_EXCEEDS_GPU = 16u, /* a kernel whose blocks cannot all run at once: see orion_kernel_exceeds_gpu */
-    ORION_FACTS_HAS_PIECES = 32u,  /* a graph that can be launched in pieces: see be/graph_pieces.h */
+    ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has run for this entry */
+    ORION_FACTS_CLASS_GIVEN = 2u, /* the class comes from a profile, and ends with the profile */
+    ORION_FACTS_ESTIMATE = 4u,    /* this process has not measured the duration */
+    ORION_FACTS_PROFILE = 8u,     /* a row of a profile, under its plain identity */
+    ORION_FACTS_MAY_MOVE = 16u,   /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
+    ORION_FACTS_HAS_PIECES = 32u, /* a graph that can be launched in pieces: see be/graph_pieces.h */
 };
 
 struct orion_duration {
@@ -79,8 +79,8 @@ struct orion_kernel_facts {
     uint32_t sms;         /* 0: unknown; for a graph: the mean over its kernels */
     enum orion_kernel_class kernel_class;
     uint32_t samples;
-    bool exceeds_gpu; /* a kernel whose blocks cannot all run at once */
-    bool has_pieces;  /* a graph that can be launched in pieces */
+    bool may_move;   /* to fewer SMs */
+    bool has_pieces; /* a graph that can be launched in pieces */
 };
 
 /* Fills *facts with what the table knows; unknown facts become 0. False: orion_kernel_note has not run for this

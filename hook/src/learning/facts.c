@@ -38,8 +38,9 @@ static bool note_kernel(struct orion_process *process, struct orion_duration *en
     uint32_t threads = launch->block_x * launch->block_y * launch->block_z;
     uint32_t need = orion_kernel_need(launch->function, blocks, threads, launch->shared_bytes);
     if (need != 0) orion_facts_set_sms(entry, need);
-    if (orion_kernel_exceeds_gpu(launch->function, blocks, threads, launch->shared_bytes))
-        orion_facts_set_flags(entry, ORION_FACTS_EXCEEDS_GPU);
+    if (orion_kernel_exceeds_gpu(launch->function, blocks, threads, launch->shared_bytes) &&
+        !orion_kernel_has_large_clusters(launch->function))
+        orion_facts_set_flags(entry, ORION_FACTS_MAY_MOVE);
     return apply_profile(orion_durations(process), entry, identity ^ key.mark);
 }
 

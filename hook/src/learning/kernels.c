@@ -227,3 +227,18 @@ bool orion_kernel_exceeds_gpu(const void *function, uint64_t blocks, uint32_t th
     uint32_t most = most_multiprocessors(), each = most != 0 ? blocks_on_sm(function, threads, shared_bytes) : 0;
     return each != 0 && blocks > (uint64_t)each * most;
 }
+
+bool orion_kernel_has_large_clusters(const void *handle)
+{
+    static const CUfunction_attribute sides[] = {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                                 CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+                                                 CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH};
+    CUfunction function;
+    uint64_t blocks = 1;
+    name_of(handle, &function); /* finds the function */
+    for (unsigned i = 0; i < sizeof sides / sizeof *sides && orion_driver.cuFuncGetAttribute != NULL; i++) {
+        int side = 0;
+        if (orion_driver.cuFuncGetAttribute(&side, sides[i], function) == CUDA_SUCCESS && side > 0) blocks *= (uint64_t)side;
+    }
+    return blocks > ORION_CLUSTER_PORTABLE;
+}

@@ -134,4 +134,10 @@ uint32_t orion_kernel_need(const void *function, uint64_t blocks, uint32_t threa
  * launch with clusters, too. */
 bool orion_kernel_exceeds_gpu(const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes);
 
+/* Every part of the SMs that the driver makes can run clusters of this many blocks, which each GPU with clusters can run.
+ * Larger ones need particular SMs, and the driver may refuse their launch (CUDA_ERROR_INVALID_CLUSTER_SIZE). */
+#define ORION_CLUSTER_PORTABLE 8u
+/* Whether the kernel was compiled for larger clusters. A launch can also ask for them: interposition/launched.h. */
+bool orion_kernel_has_large_clusters(const void *function);
+
 #endif
