@@ -31,14 +31,27 @@ static void updates_of_single_nodes_reach_the_pieces(void)
     end(exec);
 }
 
-/* A chain whose first kernel has a grid of its own, and clusters of so many blocks; 0: none. */
+static CUfunction function_of(const char *image, const char *name)
+{
+    CUmodule module;
+    CUfunction found;
+    MUST(cuModuleLoadData(&module, image));
+    MUST(cuModuleGetFunction(&found, module, name));
+    return found;
+}
+
+/* A chain whose first kernel has a grid and an argument of its own, and clusters of so many blocks; 0: none. */
 static CUgraph with_clusters(unsigned offset, unsigned grid, unsigned blocks)
 {
+    static CUfunction takes_argument;
+    static uint64_t argument;
     size_t roots = 1;
     CUgraphNode first;
     CUgraph graph = chain(offset, NULL);
     CUDA_KERNEL_NODE_PARAMS parameters = kernel();
-    parameters.gridDimX = grid;
+    if (takes_argument == NULL) takes_argument = function_of("orion-sim 1\nkernel two duration_us=20 params=8\n", "two");
+    argument++;
+    parameters.func = takes_argument, parameters.gridDimX = grid, parameters.kernelParams = (void *[]){&argument};
     MUST(cuGraphGetRootNodes(graph, &first, &roots));
     MUST(cuGraphKernelNodeSetParams(first, &parameters));
     CUlaunchAttributeValue value = {.clusterDim = {blocks, 1, 1}};
@@ -60,7 +73,8 @@ static void a_kernel_with_clusters_of_another_shape_ends_the_pieces_until_an_upd
 {
     CUgraphExec exec = instantiated(with_clusters(0, 4, 2));
     CHECK(launch(exec, stream, 0) == 6);
-    CHECK(pieces_after_an_update_with_clusters(exec, 8, 2) == 6);
+    for (unsigned i = 0; i < 3; i++) CHECK(pieces_after_an_update_with_clusters(exec, 8, 2) == 6);
+    CHECK(pieces_after_an_update_with_clusters(exec, 8, 4) == 1); /* with other arguments only */
     for (unsigned i = 0; i < 3; i++) CHECK(pieces_after_an_update_with_clusters(exec, 16, 4) == 1);
     CHECK(pieces_after_an_update_with_clusters(exec, 32, 0) == 1);
     CHECK(pieces_after_an_update_with_clusters(exec, 8, 2) == 6);

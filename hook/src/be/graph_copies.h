@@ -43,6 +43,7 @@ struct orion_copy_node {
     bool disabled;                  /* by the program, in its executable */
     bool behind;                    /* `own` has not got the parameters that are kept, or a node of `child` has not */
     bool due;                       /* and nor has the piece's executable, but it can get them alone, as the node is a kernel */
+    bool no_clusters;               /* a kernel whose blocks were in no clusters at an update; false: not known */
     uint64_t part;                  /* of the graph's identity: see learning/graphs.h */
     struct orion_kept *kept;        /* NULL: the program has not set the node's parameters, or they cannot be kept */
     struct orion_graph_copy *child; /* of a child graph that the program has set: its nodes. NULL: none */

@@ -210,15 +210,17 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
 }
 
 /* A kernel that an update puts into a node may need clusters of another shape. */
-static bool are_clusters_alike(CUgraphNode own, CUgraphNode from)
+static bool are_clusters_alike(struct orion_copy_node *node, CUgraphNode from)
 {
     const CUlaunchAttributeID shapes[] = {CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION};
+    node->no_clusters = true;
     for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CUlaunchAttributeValue mine = {0}, other = {0}; /* both shapes have the same place */
-        if (CALLED(cuGraphKernelNodeGetAttribute, own, shapes[i], &mine) !=
+        if (CALLED(cuGraphKernelNodeGetAttribute, node->own, shapes[i], &mine) !=
                 CALLED(cuGraphKernelNodeGetAttribute, from, shapes[i], &other) ||
             memcmp(&mine.clusterDim, &other.clusterDim, sizeof mine.clusterDim) != 0)
-            return false;
+            return node->no_clusters = false;
+        if ((uint64_t)mine.clusterDim.x * mine.clusterDim.y * mine.clusterDim.z > 1) node->no_clusters = false;
     }
     return true;
 }
@@ -230,7 +232,6 @@ struct orion_setting orion_parameters_follow(struct orion_process *process, stru
     if (!read(node->type, from, &parameters)) return (struct orion_setting){.failed = true};
     if (node->type == CU_GRAPH_NODE_TYPE_EMPTY) return (struct orion_setting){0};
     /* Before the parameters are kept: a later update with the same ones must not pass as one of arguments only. */
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL && !are_clusters_alike(node->own, from))
-        return (struct orion_setting){.failed = true};
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL && !are_clusters_alike(node, from)) return (struct orion_setting){.failed = true};
     return orion_parameters_set(process, layouts, node, &parameters);
 }

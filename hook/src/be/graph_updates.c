@@ -89,14 +89,15 @@ static bool is_alike(const struct orion_graph_copy *copy, CUgraph graph, CUgraph
 }
 
 /* Follows the nodes from number `i` on, up to one of which more may differ than the arguments of a kernel. Returns its number;
- * the number of nodes if there is none. */
+ * the number of nodes if there is none. A kernel without clusters is taken to get none with its old grid: to ask costs two calls
+ * of the driver for each node. */
 static uint32_t follow_arguments(const struct orion_process *process, struct orion_graph_copy *copy, const CUgraphNode *from,
                                  uint32_t i, bool *differs)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
     for (; i < copy->nodes; i++) {
         struct orion_copy_node *node = &copy->node[copy->rank[i]];
-        if (node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->kept == NULL ||
+        if (node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->kept == NULL || !node->no_clusters ||
             orion_driver.cuGraphKernelNodeGetParams_v2(from[i], &kernel) != CUDA_SUCCESS ||
             !keep_arguments(process, copy, node, &kernel, differs))
             break;
