@@ -61,6 +61,8 @@ class Client:
     """ What the hook counted before the driver was last asked. """
     last_uncounted_mib: int | None = None
     """ The same by the driver's last answer alone; None: there was none. """
+    is_listed: bool = False
+    """ The driver's last answer listed the process, or may have done so when the earlier agent asked. """
     listed_mib: int = 0
     """ What the driver has listed for the process, in MiB, when it last listed anything: not while it is parked. """
     before_lowering: tuple[int, int] = 0, 0

@@ -160,21 +160,22 @@ class Credit:
         """Take the driver's answer: how many bytes each process holds, by its id; None: it does not say.
 
         A process for which alone it does not say, such as one that ends, changes nothing for others.
+        An answer may lack a process, so only the second one in a row that lacks it says that it holds nothing.
         Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
         the smaller one of two answers.
         """
         self._listed, self._listed_ns, self._is_awaited = (held or {}).keys(), self._asked_ns, False
-        for client in self._shared_gpu.clients.values():
-            client.awaits_driver &= client.joined_ns >= self._asked_ns
         waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
         if held is None:
             return
         contexts: list[int] = []
         making: list[Client] = []
         for client in self._shared_gpu.clients.values():
-            if (holds := held.get(client.process_id, 0)) is None:
+            if not _says_something(held, client):
                 continue
-            said, listed = max(client.said_mib, client.record.memory_mib), -(-holds // _MIB)
+            client.awaits_driver &= client.joined_ns >= self._asked_ns
+            said, holds = max(client.said_mib, client.record.memory_mib), held.get(client.process_id) or 0
+            listed = -(-holds // _MIB)
             if listed:
                 client.listed_mib = listed
             if client.before_lowering[1] < self._asked_ns:
@@ -274,6 +275,12 @@ def _living(remembered: RememberedClient) -> Program | None:
     program = Program.of(remembered.process_id)
     is_its = program is not None and remembered.started in (None, program.started)
     return program if is_its else None
+
+
+def _says_something(held: Mapping[int, int | None], client: Client) -> bool:
+    """Return whether an answer of the driver says what a client's process holds; note whether it lists the process."""
+    was_listed, client.is_listed = client.is_listed, client.process_id in held
+    return held[client.process_id] is not None if client.is_listed else not was_listed
 
 
 def _is_young(client: Client) -> bool:

@@ -229,10 +229,11 @@ class Joining:
             client.returned, client.joined_ns = before.returned, before.joined_ns
             client.awaits_driver, client.stays = before.awaits_driver, before.stays
             client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
-            client.listed_mib, client.before_lowering = before.listed_mib, before.before_lowering
+            client.is_listed, client.listed_mib = before.is_listed, before.listed_mib
+            client.before_lowering = before.before_lowering
         else:
             self._shared_gpu.awaited.pop(hello.client_index)
-            client.returned = client.awaits_driver = True
+            client.returned = client.awaits_driver = client.is_listed = True
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._shared_gpu.add(client)
         self._clients[connection] = client

@@ -61,7 +61,7 @@ class Slots:
         client = StandIn(
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
             keeps_credit=True, returned=False, awaits_driver=False, wished_ns=0, joined_ns=0, uncounted_mib=0,
-            said_mib=0, last_uncounted_mib=None, listed_mib=0, before_lowering=(0, 0),
+            said_mib=0, last_uncounted_mib=None, is_listed=False, listed_mib=0, before_lowering=(0, 0),
         )  # fmt: skip
         vars(client).update(given)
         self.clients[index] = client
@@ -71,7 +71,9 @@ class Slots:
     def come_back(self, held: int) -> Any:
         """Add a client of an earlier agent; its process is another one than that of the others, and lives."""
         now = time.monotonic_ns()
-        client = self.join(held, returned=True, awaits_driver=True, joined_ns=now, process_id=os.getppid())
+        client = self.join(
+            held, returned=True, awaits_driver=True, is_listed=True, joined_ns=now, process_id=os.getppid()
+        )
         client.record.credit_epoch = self.slot.page.epoch
         return client
 

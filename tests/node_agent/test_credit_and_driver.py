@@ -185,6 +185,16 @@ def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_re
     assert slots.join(0).uncounted_mib == 30
 
 
+def test_a_process_that_one_answer_lacks_is_charged_as_before() -> None:
+    slots = Slots()
+    client = slots.join(100)
+    for _ in range(2):
+        says(slots, 130)
+        slots.credit.asks()
+        slots.credit.answered({})
+        assert (client.uncounted_mib, slots.used(), slots.credit_of(client)) == (30, 130, LIMIT - 30)
+
+
 def test_what_was_held_before_the_limit_was_lowered_counts_until_the_driver_has_said_what_is_held_since() -> None:
     slots = Slots()
     client = slots.join(100)
@@ -233,13 +243,37 @@ def test_the_answer_to_a_question_from_before_its_return_says_nothing_of_a_clien
     assert slots.credit.asked(new, 100) is CreditAnswer.LATER
 
 
+@pytest.mark.parametrize("unknown", [None, {os.getppid(): None}, {}])
+def test_an_answer_that_does_not_say_what_a_client_that_comes_back_holds_gives_no_credit(
+    unknown: dict[int, int | None] | None,
+) -> None:
+    slots = Slots()
+    back, new = slots.come_back(300), slots.join(0)
+    slots.credit.asks()
+    slots.credit.answered(unknown)
+    slots.credit.look()
+    assert slots.credit.asked(new, LIMIT - 300) is slots.credit.asked(back, LIMIT) is CreditAnswer.LATER
+    slots.credit.asks()
+    slots.credit.answered({os.getppid(): 330 * MIB})
+    assert slots.credit.asked(new, LIMIT - 300) is CreditAnswer.NO
+    assert slots.credit.asked(new, LIMIT - 330) is CreditAnswer.YES
+
+
+def test_a_client_that_comes_back_without_a_context_is_settled_by_the_second_answer() -> None:
+    slots = Slots()
+    back = slots.come_back(0)
+    for awaits in (True, False):
+        slots.credit.asks()
+        slots.credit.answered({})
+        assert back.awaits_driver == awaits
+
+
 def test_a_driver_that_does_not_say_or_answer_keeps_no_credit_back_for_ever() -> None:
     slots = Slots()
     back, new = slots.come_back(300), slots.join(0)
     slots.credit.asks()
     slots.credit.answered(None)
-    assert slots.credit.asked(new, 100) is CreditAnswer.YES
-    back.awaits_driver, back.joined_ns = True, time.monotonic_ns() - 4_000_000_000
+    back.joined_ns = time.monotonic_ns() - 4_000_000_000
     slots.credit.look()
     assert slots.credit.asked(new, 200) is CreditAnswer.YES
 
