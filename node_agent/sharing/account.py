@@ -292,6 +292,7 @@ class Account:
         self.wants &= now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
 
     def rest(self) -> None:
-        """Forget what is owed."""
-        self.balance_ns = self.arrears_ns = self.due_ns = self.lost_ns = 0.0
+        """Forget what it is owed, but not its debt."""
+        self.balance_ns = min(0.0, self.balance_ns)
+        self.arrears_ns = self.due_ns = self.lost_ns = 0.0
         self.turns_ns = self.turns = 0

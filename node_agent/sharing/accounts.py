@@ -100,7 +100,20 @@ class Accounts(dict[str, Account]):
     def begin_to_compete(self) -> None:
         """Let reports of work from before count for nothing: nobody else wanted that time."""
         for account in self.values():
-            account.arrears_ns = float("inf")
+            if account.wants:
+                account.arrears_ns = float("inf")
+
+    def pay(self, time_ns: float) -> None:
+        """Lower the debts of slots that do not want the GPU by what they would be due if they wanted it.
+
+        So a slot has its turns again neither sooner nor later if it pauses meanwhile.
+
+        Args:
+            time_ns: what hp has left to be since the last check.
+        """
+        for name in [name for name, account in self.items() if account.balance_ns < 0 and not account.wants]:
+            claims = self.claims() | {name: Claim(self[name].request, self[name].limit)}
+            self[name].balance_ns = min(0.0, self[name].balance_ns + due(claims)[name] * time_ns)
 
     def charge(
         self, now_ns: int, part: float, demands: Mapping[str, Demand], elapsed_ns: float, learn_ns: int = 0

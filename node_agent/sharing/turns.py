@@ -87,9 +87,10 @@ class Turns:
             joint_ns: the length of joint cycles.
             average_ns: how long turns are at least on average.
         """
-        between = min(now_ns - self._looked_ns, PLAN_NS) if self.competing else 0
-        self._looked_ns = now_ns
+        elapsed, self._looked_ns = now_ns - self._looked_ns, now_ns
+        between = min(elapsed, PLAN_NS) if self.competing else 0
         self._accounts.keep(demands)
+        self._accounts.pay(elapsed * part)
         self._order = self._ordered()
         self._settle(now_ns)
         if not self.plans and self._accounts.are_idle(demands):
@@ -167,16 +168,21 @@ class Turns:
         return True
 
     def _wait(self, now_ns: int) -> None:
-        """Plan nothing but that slots with a limit ask before they launch."""
-        self.rest()
-        limited = [name for name, account in self._accounts.items() if account.ceiling < 1]
-        length = self._planned.length_ns
-        self._planned = replace(
-            self._planned, plans={name: Plan((0, 0), (0, 0), length, now_ns + PLAN_NS) for name in limited}
-        )
+        """Plan nothing but that slots with a limit, and those that come back with a debt, ask before they launch."""
+        self._end()
+        plan = Plan((0, 0), (0, 0), self._planned.length_ns, now_ns + PLAN_NS)
+        asking = [
+            name for name, each in self._accounts.items() if each.ceiling < 1 or (each.debt_ns and not each.wants)
+        ]
+        self._planned = replace(self._planned, plans=dict.fromkeys(asking, plan))
 
     def rest(self) -> None:
         """End the turns; nobody waits, and nothing is owed."""
+        self._end()
+        for account in self._accounts.values():
+            account.balance_ns = 0.0
+
+    def _end(self) -> None:
         self._planned, self.competing = replace(self._planned, plans={}), False
         for account in self._accounts.values():
             account.rest()

@@ -26,6 +26,39 @@ def test_work_that_runs_on_is_a_debt_of_two_seconds_at_most() -> None:
         assert account.debt_ns == debt * MS
 
 
+def test_a_slot_that_wants_nothing_pays_its_debt_at_the_rate_of_its_share() -> None:
+    accounts = Accounts()
+    accounts.keep({"a": Demand(), "b": Demand()})
+    for name, request in (("a", 0.1), ("b", 0.9)):
+        accounts[name].request, accounts[name].clients, accounts[name].balance_ns = request, 1, -1_000.0 * MS
+    accounts["b"].wants = True
+    accounts.pay(2_000.0 * MS)
+    assert [accounts[name].debt_ns for name in "ab"] == pytest.approx([800 * MS, 1_000 * MS])
+    accounts["b"].wants = False
+    accounts.pay(700.0 * MS)  # nobody wants the GPU, so all of it would be due to each
+    assert [accounts[name].debt_ns for name in "ab"] == pytest.approx([100 * MS, 300 * MS])
+    accounts.pay(700.0 * MS)
+    assert [accounts[name].balance_ns for name in "ab"] == [0.0, 0.0]
+
+
+def test_a_slot_with_a_debt_that_comes_back_has_the_gpu_at_once_if_nobody_else_wants_it() -> None:
+    turns, now = Turns(), 1_000 * MS
+    both = {name: Demand(launched=True, waiting=True, reported_ns=MS) for name in "ab"}
+    for at in (now, now + 70 * MS):
+        turns.look(at, 1.0, both)
+    turns.accounts["a"].balance_ns = -2_000.0 * MS
+    for later in range(140, 1_400, 70):
+        turns.look(now + later * MS, 1.0, {"a": Demand(), "b": Demand()})
+    assert not turns.competing
+    assert turns.accounts["a"].debt_ns > 500 * MS
+    now += 1_400 * MS
+    assert turns.ask("a", now)
+    assert turns.plans["a"].time(now, now + 70 * MS) > 0
+    turns.look(now + 70 * MS, 1.0, both | {"b": Demand()})
+    assert turns.accounts["a"].debt_ns == 0
+    assert not turns.plans
+
+
 @pytest.mark.parametrize("limited", [0.3, 0.7])
 def test_work_from_before_slots_competed_is_no_debt(limited: float) -> None:
     """A slot with long pieces had the GPU alone, until a slot that has a limit asks for it."""

@@ -29,18 +29,26 @@ class Tenant:
     kernel_ns: int
     honesty: float = 1.0
     """ The part of its GPU time that it reports. """
+    request: float = 0.0
+    limit: float = 1.0
+    pause_ns: int = 0
+    """ For so long it has no work after each kernel. """
+    pauses_until_ns: int = 0
     left_ns: int = 0
     reported_ns: int = 0
     used: list[int] = field(default_factory=lambda: [0])
 
-    def demand(self) -> Demand:
-        reported, self.reported_ns = self.reported_ns, 0
-        return Demand(reported_ns=round(reported * self.honesty), piece_ns=self.kernel_ns, launched=True, waiting=True)
+    def demand(self, now: int) -> Demand:
+        reported, self.reported_ns = round(self.reported_ns * self.honesty), 0
+        works = now >= self.pauses_until_ns
+        return Demand(self.request, self.limit, reported, self.kernel_ns, works, works, ceiling=self.limit)
 
     def works(self, plan: Plan | None, now: int) -> bool:
         """Return whether it has work on the GPU; begin a kernel if its valve is open (hook/src/be/turns.c)."""
         if self.left_ns > 0:
             return True
+        if now < self.pauses_until_ns:
+            return False
         if plan is not None and (not plan.has_turn(now) or plan.begun(now - HANDOVER_NS, now + 1)):
             return False
         if plan is not None and not plan.has_turn(now + min(self.kernel_ns // 2, turn_ns(plan, now) * 3 // 4)):
@@ -48,11 +56,12 @@ class Tenant:
         self.left_ns = self.kernel_ns or STEP_NS
         return True
 
-    def compute(self, time_ns: int) -> None:
+    def compute(self, time_ns: int, now: int) -> None:
         self.used.append(self.used[-1] + time_ns)
         self.left_ns -= time_ns
         if time_ns and self.left_ns <= 0:
             self.reported_ns += self.kernel_ns or STEP_NS
+            self.pauses_until_ns = now + self.pause_ns
 
 
 def run(tenants: dict[str, Tenant], seconds: int) -> None:
@@ -62,15 +71,28 @@ def run(tenants: dict[str, Tenant], seconds: int) -> None:
     holder, since = "", 0
     for _ in range(seconds * SECOND):
         if now >= next_look:
-            turns.look(now, 1.0, {name: each.demand() for name, each in tenants.items()})
+            turns.look(now, 1.0, {name: each.demand(now) for name, each in tenants.items()})
             next_look = now + 25 * MS + dice.randrange(3 * MS)
+        for name, each in tenants.items():
+            _tell(turns, name, each, now)
         working = [name for name, each in tenants.items() if each.works(turns.plans.get(name), now)]
         if working and (holder not in working or now - since >= SLICE_NS):
             after = working.index(holder) + 1 if holder in working else 0
             holder, since = working[after % len(working)], now
         for name, each in tenants.items():
-            each.compute(STEP_NS if working and name == holder else 0)
+            each.compute(STEP_NS if working and name == holder else 0, now)
         now += STEP_NS
+
+
+def _tell(turns: Turns, name: str, tenant: Tenant, now: int) -> None:
+    """Let a slot that pauses hand back its turn, and ask for one when it has work again."""
+    plan = turns.plans.get(name)
+    if plan is None or not tenant.pause_ns or tenant.left_ns > 0:
+        return
+    if now < tenant.pauses_until_ns:
+        turns.hand_back(name, now)
+    elif not plan.has_turn(now):
+        turns.ask(name, now)
 
 
 @pytest.mark.parametrize(
@@ -116,3 +138,23 @@ def test_wrong_reports_of_pieces_that_fit_into_turns_move_no_share(kernels_ms: t
         return [100 * each / sum(used) for each in used]
 
     assert shares(honesty) == pytest.approx(shares(1.0), abs=1.0)
+
+
+@pytest.mark.parametrize("pause_ms", [900, 1_050, 1_500])
+@pytest.mark.parametrize("kernel_ms", [500, 1_000])
+def test_a_slot_gains_nothing_by_pauses_after_kernels_that_ran_on(kernel_ms: int, pause_ms: int) -> None:
+    def used(pause_ms: int) -> float:
+        tenants = {"a": Tenant(kernel_ms * MS, request=0.1, pause_ns=pause_ms * MS), "b": Tenant(0, request=0.9)}
+        run(tenants, 20)
+        return tenants["a"].used[-1] / (20_000 * MS)
+
+    assert used(pause_ms) < used(0) + 0.03
+
+
+@pytest.mark.parametrize(("kernel_ms", "pause_ms"), [(500, 1_050), (1_000, 1_050), (1_000, 1_500)])
+def test_a_limit_holds_on_average_beside_no_other_slot_if_long_kernels_come_after_pauses(
+    kernel_ms: int, pause_ms: int
+) -> None:
+    tenant = Tenant(kernel_ms * MS, limit=0.2, pause_ns=pause_ms * MS)
+    run({"a": tenant}, 20)
+    assert 0.1 < tenant.used[-1] / (20_000 * MS) < 0.2 + kernel_ms / 20_000
