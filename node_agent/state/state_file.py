@@ -1,9 +1,11 @@
 """The state file for the next agent: `state.json`, written before a client may join.
 
 The next agent must know a client that has received its index. So the agent writes the file before it sends the client
-the index (the message WELCOME). It may write later that a client has left, because the next agent removes a client that
-does not return anyway. A rename replaces the file, so a reader finds the old or the new file. The file is not flushed
-to disk, because no client survives a reboot. The boot id in the file marks a file of an earlier boot as invalid.
+the index (the message WELCOME). If the disk is full, the agent sends it all the same: programs must start, and a client
+that the next agent does not know joins that agent as a new one. The agent may write later that a client has left,
+because the next agent removes a client that does not return anyway. A rename replaces the file, so a reader finds the
+old or the new file. The file is not flushed to disk, because no client survives a reboot. The boot id in the file marks
+a file of an earlier boot as invalid.
 
 The agent makes each client's line only once and keeps it. So even with many clients, a write only concatenates lines.
 """
