@@ -10,31 +10,24 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orion.errors import Unavailable
 from orion.node_agent.driver_limits.interface import LimitsMemory
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import Questions
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = _ANSWER_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 """ After this time a refused limit is tried again. """
-
-
-class _Limited(NamedTuple):
-    """A GPU and the cgroup of a container that has a slot of it."""
-
-    gpu: str
-    cgroup: Path
 
 
 class _Held(NamedTuple):
     """A slot that a pod holds; limit 0: it has none."""
 
-    gpu: str
     slot: str
     holder: str
     limit_bytes: int
@@ -71,13 +64,9 @@ class DriverLimits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver, self._gpus, self._cgroup_of, self._clock = driver, gpus, cgroup_of, clock
-        self._containers: dict[tuple[str, str], _Containers] = {}
-        """ By GPU and slot. """
-        self._set: dict[_Limited, int] = {}
-        """ 0: any limit of an earlier agent was removed. """
-        self._refused: dict[_Limited, tuple[int, float, str]] = {}
-        """ The limit that was refused, when, and why. """
-        self._thread = AskingThread("driver-limits")
+        self._limits: dict[str, _Limits] = {}
+        """ By GPU. """
+        self._questions = Questions[str]("the driver's limits of memory", _ANSWER_SECONDS)
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -88,43 +77,67 @@ class DriverLimits:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Set, change and remove the limits once. A driver that hangs blocks only this call."""
-        await asyncio.wrap_future(self._thread.submit(self._apply, self._held()))
-        for uuid, served in self._gpus.items():
-            served.conditions.driver_limits = _sentence(list(self._lacking(uuid)))
+        """Set, change and remove the limits once."""
+        for uuid in self._gpus.keys() - self._limits.keys():
+            self._limits[uuid] = _Limits(self._driver, uuid, self._cgroup_of, self._clock)
+        asked = {uuid: partial(self._limits[uuid].apply, _held(served)) for uuid, served in self._gpus.items()}
+        for uuid, sentence in (await self._questions.ask(asked)).items():
+            self._gpus[uuid].conditions.driver_limits = sentence
 
     def close(self) -> None:
-        """End the thread. The limits stay: containers run on without an agent."""
-        self._thread.close()
+        """End the threads. The limits stay: containers run on without an agent."""
+        self._questions.close()
 
-    def _held(self) -> list[_Held]:
-        """Return the slots that pods hold."""
-        return [
-            _Held(uuid, slot.name, holder, slot.grant.memory_limit_bytes,
-                  frozenset(client.process_id for client in served.shared_gpu.of_slot(slot)))
-            for uuid, served in self._gpus.items()
-            for slot in served.shared_gpu.slots.values()
-            if (holder := slot.claim.uid if slot.claim is not None else slot.holder)
-        ]  # fmt: skip
 
-    def _apply(self, held: list[_Held]) -> None:
+def _held(served: ServedGpu) -> list[_Held]:
+    """Return the slots that pods hold."""
+    shared_gpu = served.shared_gpu
+    return [
+        _Held(slot.name, holder, slot.grant.memory_limit_bytes,
+              frozenset(client.process_id for client in shared_gpu.of_slot(slot)))
+        for slot in shared_gpu.slots.values()
+        if (holder := slot.claim.uid if slot.claim is not None else slot.holder)
+    ]  # fmt: skip
+
+
+class _Limits:
+    """The driver's limits on one GPU; used in the thread that asks about it."""
+
+    def __init__(
+        self,
+        driver: LimitsMemory,
+        gpu: str,
+        cgroup_of: Callable[[int], Path | None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._driver, self._gpu, self._cgroup_of, self._clock = driver, gpu, cgroup_of, clock
+        self._containers: dict[str, _Containers] = {}
+        """ By slot. """
+        self._set: dict[Path, int] = {}
+        """ By cgroup. 0: any limit of an earlier agent was removed. """
+        self._refused: dict[Path, tuple[int, float, str]] = {}
+        """ The limit that was refused, when, and why. """
+
+    def apply(self, held: list[_Held]) -> str:
+        """Set, change and remove the limits once; return what people should know, as sentences."""
         wanted = self._wanted(held)
-        for limited in self._set.keys() - wanted.keys():
-            self._remove(limited)
-        self._refused = {limited: why for limited, why in self._refused.items() if limited in wanted}
-        for limited, limit_bytes in wanted.items():
-            if self._set.get(limited) != limit_bytes:
-                self._put(limited, limit_bytes)
+        for cgroup in self._set.keys() - wanted.keys():
+            self._remove(cgroup)
+        self._refused = {each: why for each, why in self._refused.items() if each in wanted}
+        for cgroup, limit_bytes in wanted.items():
+            if self._set.get(cgroup) != limit_bytes:
+                self._put(cgroup, limit_bytes)
+        return _sentence(list(self._lacking()))
 
-    def _wanted(self, held: list[_Held]) -> dict[_Limited, int]:
-        """Return the limit of each container; 0: none. One with several slots of a GPU gets the sum of their limits."""
+    def _wanted(self, held: list[_Held]) -> dict[Path, int]:
+        """Return the limit of each container; 0: none. One with several slots of the GPU gets their sum."""
         before, self._containers = self._containers, {}
-        wanted: dict[_Limited, int] = {}
+        wanted: dict[Path, int] = {}
         for each in held:
-            found = before.get((each.gpu, each.slot))
+            found = before.get(each.slot)
             if found is None or found.holder != each.holder:
                 found = _Containers(each.holder)
-            self._containers[each.gpu, each.slot] = found
+            self._containers[each.slot] = found
             found.limited = bool(each.limit_bytes)
             new = each.process_ids - found.known.keys()
             found.known = {process: cgroup for process, cgroup in found.known.items() if process in each.process_ids}
@@ -132,41 +145,40 @@ class DriverLimits:
             named = found.cgroups | {cgroup for cgroup in found.known.values() if cgroup is not None}
             found.cgroups = {cgroup for cgroup in named if cgroup.is_dir()}
             for cgroup in found.cgroups:
-                limited = _Limited(each.gpu, cgroup)
-                wanted[limited] = wanted.get(limited, 0) + each.limit_bytes
+                wanted[cgroup] = wanted.get(cgroup, 0) + each.limit_bytes
         return wanted
 
-    def _lacking(self, gpu: str) -> Iterator[str]:
-        """Yield why containers have no limit on a GPU, one sentence for each."""
-        yield from (why for limited, (limit, _, why) in self._refused.items() if limited.gpu == gpu and limit)
-        for (uuid, slot), found in self._containers.items():
-            if uuid == gpu and found.limited and None in found.known.values():
+    def _lacking(self) -> Iterator[str]:
+        """Yield why containers have no limit, one sentence for each."""
+        yield from (why for limit, _, why in self._refused.values() if limit)
+        for slot, found in self._containers.items():
+            if found.limited and None in found.known.values():
                 yield f"the cgroup of a process in slot {slot} was not found; it must be of cgroup v2 and visible here"
 
-    def _put(self, limited: _Limited, limit_bytes: int) -> None:
-        refused, tried, _ = self._refused.get(limited, (-1, 0.0, ""))
-        may_wait = limit_bytes or limited not in self._set  # a limit that this agent has set must go at once
+    def _put(self, cgroup: Path, limit_bytes: int) -> None:
+        refused, tried, _ = self._refused.get(cgroup, (-1, 0.0, ""))
+        may_wait = limit_bytes or cgroup not in self._set  # a limit that this agent has set must go at once
         if refused == limit_bytes and may_wait and self._clock() - tried < _AGAIN_SECONDS:
             return
         try:
             if limit_bytes:
-                self._driver.set(limited.gpu, limited.cgroup, limit_bytes)
+                self._driver.set(self._gpu, cgroup, limit_bytes)
             else:
-                self._driver.remove(limited.gpu, limited.cgroup)
+                self._driver.remove(self._gpu, cgroup)
         except Unavailable as error:
-            self._refused[limited] = limit_bytes, self._clock(), str(error)
+            self._refused[cgroup] = limit_bytes, self._clock(), str(error)
         else:
-            self._refused.pop(limited, None)
-            self._set[limited] = limit_bytes
+            self._refused.pop(cgroup, None)
+            self._set[cgroup] = limit_bytes
 
-    def _remove(self, limited: _Limited) -> None:
+    def _remove(self, cgroup: Path) -> None:
         """Remove a limit; one that the driver keeps is tried again with the next look, while its cgroup exists."""
         try:
-            if self._set[limited] and limited.cgroup.is_dir():
-                self._driver.remove(limited.gpu, limited.cgroup)
+            if self._set[cgroup] and cgroup.is_dir():
+                self._driver.remove(self._gpu, cgroup)
         except Unavailable:
             return
-        del self._set[limited]
+        del self._set[cgroup]
 
 
 def _sentence(why: list[str]) -> str:

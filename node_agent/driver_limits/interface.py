@@ -7,7 +7,8 @@ from typing import Protocol
 class LimitsMemory(Protocol):
     """A driver that limits how much of a GPU's memory the processes of a cgroup may hold together.
 
-    Calls can take long when a driver is in trouble, so they run outside the event loop, one after the other.
+    Calls can take long when a driver is in trouble, so they run outside the event loop: those about one GPU one
+    after the other, those about several GPUs at the same time.
     """
 
     def set(self, gpu: str, cgroup: Path, limit_bytes: int) -> None:

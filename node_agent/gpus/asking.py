@@ -4,11 +4,14 @@ The module does not use the pool of concurrent.futures: Python joins the pool's 
 would block the exit.
 """
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from orion.node_agent.pacing.tolerating import Tolerating
 
 Answer = TypeVar("Answer")
 
@@ -69,3 +72,39 @@ class AskingThreads:
         """End the threads after the queued calls; does not wait."""
         for thread in self._threads.values():
             thread.close()
+
+
+class Questions(Generic[Answer]):
+    """Questions about each GPU, asked in turn. One that hangs, or fails, delays none about another GPU.
+
+    Args:
+        name: what is asked for, as the threads and the log say it.
+        seconds: how long to wait for answers.
+    """
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self._name, self._seconds = name, seconds
+        self._threads = AskingThreads(name)
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+        """ The questions to which nobody has taken the answer yet, by GPU. """
+        self._tolerating: dict[str, Tolerating] = {}
+
+    async def ask(self, questions: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
+        """Ask about each GPU about which no question is open; return the answers that have come, by GPU."""
+        new = {
+            uuid: asyncio.wrap_future(self._threads.of(uuid).submit(ask))
+            for uuid, ask in questions.items()
+            if uuid not in self._open
+        }
+        self._open |= new
+        if new:  # an answer that is late already is not waited for again
+            await asyncio.wait(new.values(), timeout=self._seconds)
+        answers = {}
+        for uuid in [uuid for uuid, answer in self._open.items() if answer.done()]:
+            with self._tolerating.setdefault(uuid, Tolerating(f"{uuid}: asking for {self._name}")):
+                answers[uuid] = self._open.pop(uuid).result()
+        return answers
+
+    def close(self) -> None:
+        """End the threads after the queued calls; does not wait."""
+        self._threads.close()

@@ -92,7 +92,7 @@ class DriverMemory:
         if uuid in self._open or not credit.has_clients:
             return False
         pause = self._pauses.get(uuid, 0.0) / (_HURRIED_MORE if credit.hurries else 1.0)
-        least = 0.0 if credit.needs_driver else _SELDOM_SECONDS
+        least = 0.0 if credit.hurries else _LOOK_SECONDS if credit.needs_driver else _SELDOM_SECONDS
         return time.monotonic() - self._asked.get(uuid, float("-inf")) >= max(pause, least)
 
     def _ask(self, uuid: str, served: ServedGpu) -> asyncio.Future[_Held]:

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any
 
 
-class Answer(Future[None]):
+class Answer(Future[Any]):
     """Counts who waits for it."""
 
     waiting = 0
@@ -22,10 +22,9 @@ class Thread:
         self.hangs = False
         self.answers: list[Answer] = []
 
-    def submit(self, ask: Callable[..., None], *arguments: Any) -> Answer:
+    def submit(self, ask: Callable[..., object], *arguments: Any) -> Answer:
         answer = Answer()
         self.answers.append(answer)
         if not self.hangs:
-            ask(*arguments)
-            answer.set_result(None)
+            answer.set_result(ask(*arguments))
         return answer

@@ -1,5 +1,7 @@
 """The driver's limits of containers follow the limits of slots. No driver here has them: `FakeDriver` stands in."""
 
+import asyncio
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +11,10 @@ from typing import Any
 import pytest
 
 from orion.errors import Unavailable
+from orion.node_agent.driver_limits import applying
 from orion.node_agent.driver_limits.applying import DriverLimits
 from orion.node_agent.driver_limits.nvml import NvmlLimits
+from tests.waiting import DEADLINE
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
 GIB = 1 << 30
@@ -52,7 +56,8 @@ class World:
         )
         self.conditions = SimpleNamespace(driver_limits="")
         gpus: Any = {GPU: SimpleNamespace(shared_gpu=shared, conditions=self.conditions)}
-        self.limits = DriverLimits(self.driver, gpus, self._of_process.get, lambda: self.now)
+        self.cgroup_of = self._of_process.get
+        self.limits = DriverLimits(self.driver, gpus, self.cgroup_of, lambda: self.now)
 
     def slot(self, name: str, holder: str, limit: int) -> Any:
         grant = SimpleNamespace(memory_limit_bytes=limit)
@@ -180,6 +185,33 @@ async def test_a_limit_that_the_driver_keeps_is_removed_later(world: World) -> N
     assert await world.look() == {"a": 2 * GIB}
     world.driver.refuses = ""
     assert await world.look() == {}
+
+
+async def test_a_driver_that_hangs_for_one_gpu_holds_the_limits_of_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "_ANSWER_SECONDS", 0.05)
+    answers, hold = threading.Event(), world.driver.set
+
+    def hang(gpu: str, cgroup: Path, limit_bytes: int) -> None:
+        assert gpu == GPU or answers.wait(DEADLINE)
+        hold(gpu, cgroup, limit_bytes)
+
+    monkeypatch.setattr(world.driver, "set", hang)
+    world.joins(world.slot("be-0", "n/p", 2 * GIB), 7, "a")
+    served: Any = world.limits._gpus[GPU]
+    limits = DriverLimits(world.driver, {"GPU-hangs": served, GPU: served}, world.cgroup_of)
+
+    async def until_limited(gpu: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while (gpu, "a") not in world.driver.limits:
+                await limits.look()
+                await asyncio.sleep(0)
+
+    await until_limited(GPU)
+    answers.set()
+    await until_limited("GPU-hangs")
+    limits.close()
 
 
 async def test_a_container_whose_cgroup_is_not_found_is_named(world: World) -> None:

@@ -77,6 +77,7 @@ def test_a_driver_that_hangs_for_one_gpu_still_answers_about_the_others(monkeypa
     monkeypatch.setattr(driver_memory, "_ANSWER_SECONDS", 0.05)
     monkeypatch.setattr(driver_memory, "_LOOKING_MAX", 1e6)
     monkeypatch.setattr(driver_memory, "_WAITING_MAX", 1e6)
+    monkeypatch.setattr(driver_memory, "_LOOK_SECONDS", 0.0)
     (hanging, first), (healthy, second) = gpu("GPU-0"), gpu(GPU)
     answers = threading.Event()
 
@@ -102,6 +103,26 @@ def test_a_driver_that_hangs_for_one_gpu_still_answers_about_the_others(monkeypa
         await until(lambda: bool(hanging.answers))
 
     asyncio.run(run())
+
+
+def test_a_client_that_hurries_on_one_gpu_lets_nobody_ask_more_often_about_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, thread_time=lambda: 0.0)
+    monkeypatch.setattr(driver_memory, "time", clock)
+    (hurried, first), (calm, second) = gpu("GPU-0"), gpu(GPU)
+    hurried.hurries = True
+    memory = DriverMemory(Source(), {"GPU-0": first, GPU: second}, AskingThreads("a test asks"))  # type: ignore[arg-type]
+
+    async def run() -> None:
+        nonlocal now
+        for _ in range(21):
+            await memory.look()
+            now += 0.125
+
+    asyncio.run(run())
+    assert (len(hurried.answers), len(calm.answers)) == (21, 3)
 
 
 def test_an_answer_that_is_late_once_does_not_end_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ def test_a_driver_that_hangs_costs_no_memory(monkeypatch: pytest.MonkeyPatch) ->
     source: Any = SimpleNamespace(memory_used_bytes=lambda gpu: 5)
     usage, thread = MemoryUsage(source), Thread()
     usage.close()
-    monkeypatch.setattr(usage, "_thread", thread)
+    monkeypatch.setattr(usage._questions, "_threads", SimpleNamespace(of=lambda uuid: thread))
 
     async def run() -> None:
         await usage.refresh([GPU])

@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from orion.node_agent.cluster.reporting.unmanaged import UnmanagedProcesses, row
 from orion.node_agent.gpus.interface import Gpu
 from orion.node_agent.mps.folder import Phase, State
 from orion.node_agent.slots.holders import Holder
+from tests.waiting import DEADLINE
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 POD = "5e4f6a2c-0d1b-4c3a-9f8e-7b6a5d4c3b2a"
@@ -167,6 +169,41 @@ async def test_a_process_that_is_stopped_since_the_agents_start_has_time_to_join
     assert await reported() == []
     monkeypatch.setattr(unmanaged, "_GRACE_SECONDS", 0.0)
     assert await reported(p5=True, p6=True) == [5, 6]
+
+
+async def test_a_driver_that_hangs_for_one_gpu_says_what_is_on_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unmanaged, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(unmanaged, "_GRACE_SECONDS", 0.0)
+    answers, hangs = threading.Event(), "GPU-hangs"
+    answers.set()
+    second = SimpleNamespace(gpu=Gpu(hangs, 1, "NVIDIA H200", 1), clients={})
+    world.gpus = {hangs: SimpleNamespace(shared_gpu=second), **world.gpus}
+
+    def process_ids(gpu: Gpu) -> list[int]:
+        assert gpu.uuid == UUID or answers.wait(DEADLINE)
+        return list(world.here)
+
+    world.source.process_ids = process_ids
+    made: Any = world
+    found = UnmanagedProcesses(made, made, made, "a-node", world.changed)
+    found._begun -= unmanaged._RETURN_SECONDS
+
+    async def until(uuid: str, *expected: int) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while [row.process_id for row in rows(found.of(uuid))] != list(expected):
+                await found.look()
+                await asyncio.sleep(0)
+
+    world.here[5] = Process(5, 1, "python", "", is_stopped=False)
+    await until(hangs, 5)
+    answers.clear()
+    world.here[6] = Process(6, 1, "python", "")
+    await until(UUID, 5, 6)
+    assert [row.process_id for row in rows(found.of(hangs))] == [5]
+    answers.set()
+    await until(hangs, 5, 6)
 
 
 @pytest.mark.parametrize("name", ["nvidia-cuda-mps", "orion-switching"])

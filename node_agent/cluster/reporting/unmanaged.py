@@ -10,10 +10,10 @@ A client of one GPU can be an unmanaged process on another GPU, because the hook
 child process that has its own context joins separately too, so a child of a client can also be unmanaged.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from orion.crds.clients import PodReference
@@ -23,14 +23,14 @@ from orion.node_agent.cluster.reporting import process_pods
 from orion.node_agent.cluster.reporting.events import Events, node, pod
 from orion.node_agent.cluster.reporting.process_pods import Process
 from orion.node_agent.cluster.state import ClusterState
-from orion.node_agent.gpus.asking import AskingThread
+from orion.node_agent.gpus.asking import Questions
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.mps.modes import Modes
 from orion.node_agent.pacing.tolerating import periodically
 from orion.node_agent.sharing.served import ServesGpus
 from orion.node_agent.slots.holders import Holder
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = _ANSWER_SECONDS = 1.0
 _GRACE_SECONDS = 3.0
 _NAME_SECONDS = 15.0
 """ A pod outside Orion has no name here until the operator has read its uid in the GPU's status. """
@@ -84,7 +84,7 @@ class UnmanagedProcesses:
         self._stopped: set[tuple[str, int, int]] = set()
         """ The processes that have been stopped since the clients of the previous agent could return. """
         self._begun = time.monotonic()
-        self._thread = AskingThread("processes")
+        self._questions = Questions[list[Process]]("processes", _ANSWER_SECONDS)
 
     def of(self, uuid: str) -> tuple[Found, ...]:
         """Return the unmanaged processes on a GPU, sorted by process id."""
@@ -95,19 +95,21 @@ class UnmanagedProcesses:
         await periodically("unmanaged: a check", _LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Check every GPU once. A driver that hangs blocks only this call."""
+        """Check every GPU once; while the driver does not answer about one, what was found there stays."""
         gpus = [served.shared_gpu.gpu for served in self._agent.gpus.values()]
-        processes = await asyncio.wrap_future(self._thread.submit(_processes, self._agent.source, gpus))
+        processes = await self._questions.ask({gpu.uuid: partial(_processes, self._agent.source, gpu) for gpu in gpus})
         present = {(uuid, each.process_id, each.started): each for uuid, listed in processes.items() for each in listed}
-        self._since = {key: since for key, since in self._since.items() if key in present}
+        self._since = {key: since for key, since in self._since.items() if key in present or key[0] not in processes}
         stopped = {key for key, each in present.items() if each.is_stopped}
-        self._stopped = self._stopped & stopped if time.monotonic() >= self._begun + _RETURN_SECONDS else stopped
+        if time.monotonic() >= self._begun + _RETURN_SECONDS:
+            stopped &= self._stopped
+        self._stopped = stopped | {key for key in self._stopped if key[0] not in processes}
         # The agent knows by now which processes joined while the driver was queried.
-        found = {uuid: self._unmanaged(uuid, listed) for uuid, listed in processes.items() if uuid in self._agent.gpus}
-        if found != self._found:
-            self._found = found
+        new = {uuid: self._unmanaged(uuid, listed) for uuid, listed in processes.items() if uuid in self._agent.gpus}
+        if new.items() - self._found.items():
+            self._found |= new
             self._changed()
-        for uuid, unmanaged in found.items():
+        for uuid, unmanaged in new.items():
             self._name(uuid, unmanaged)
 
     def _unmanaged(self, uuid: str, listed: list[Process]) -> tuple[Found, ...]:
@@ -169,9 +171,6 @@ def _reference(holder: Holder | None) -> PodReference | None:
     return PodReference(namespace=holder.namespace, name=holder.pod, uid=holder.uid or None) if holder else None
 
 
-def _processes(source: GpuSource, gpus: list[Gpu]) -> dict[str, list[Process]]:
-    """Return the processes on each GPU that are visible here."""
-    return {
-        gpu.uuid: [found for each in set(source.process_ids(gpu)) if (found := process_pods.look_up(each)) is not None]
-        for gpu in gpus
-    }
+def _processes(source: GpuSource, gpu: Gpu) -> list[Process]:
+    """Return the processes on a GPU that are visible here."""
+    return [found for each in set(source.process_ids(gpu)) if (found := process_pods.look_up(each)) is not None]

@@ -1,0 +1,58 @@
+"""Questions to the driver about several GPUs, while it hangs or fails for one of them."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from orion.node_agent.gpus.asking import Questions
+from tests.waiting import DEADLINE
+
+
+@pytest.fixture
+def ends() -> Iterator[threading.Event]:
+    """Set when the driver no longer hangs."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_a_question_that_hangs_delays_none_about_another_gpu(ends: threading.Event) -> None:
+    questions = Questions[int]("a test", 0.05)
+    asked = 0
+
+    def hangs() -> int:
+        nonlocal asked
+        asked += 1
+        assert ends.wait(DEADLINE)
+        return 7
+
+    async def until_answered(uuid: str) -> int:
+        async with asyncio.timeout(DEADLINE):
+            while uuid not in (answers := await questions.ask({"a": hangs, "b": lambda: 5})):
+                await asyncio.sleep(0)
+            return answers[uuid]
+
+    for _ in range(3):
+        assert await until_answered("b") == 5
+    assert asked == 1
+    ends.set()
+    assert await until_answered("a") == 7
+    questions.close()
+
+
+async def test_a_question_that_fails_takes_no_answer_about_another_gpu(caplog: pytest.LogCaptureFixture) -> None:
+    questions = Questions[int]("a test", DEADLINE)
+
+    def fails() -> int:
+        raise OSError("broken")
+
+    for ask, answers in ((fails, {"b": 5}), (fails, {"b": 5}), (lambda: 7, {"a": 7, "b": 5})):
+        asked: dict[str, Callable[[], int]] = {"a": ask, "b": lambda: 5}
+        assert await questions.ask(asked) == answers
+    logged = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert logged == ["a: asking for a test failed; the agent tries again", "a: asking for a test works again"]
+    assert await questions.ask({}) == {}
+    questions.close()
