@@ -123,11 +123,13 @@ class _Limits:
         wanted = self._wanted(held)
         for cgroup in self._set.keys() - wanted.keys():
             self._remove(cgroup)
-        self._refused = {each: why for each, why in self._refused.items() if each in wanted}
+        self._refused = {each: why for each, why in self._refused.items() if each in wanted or each in self._set}
         for cgroup, limit_bytes in wanted.items():
             if self._set.get(cgroup) != limit_bytes:
                 self._put(cgroup, limit_bytes)
-        return _sentence(list(self._lacking()))
+        only_hook = "the driver holds no limit for a container{}, so only the hook's limit holds: {}"
+        kept = "the driver keeps the limit of a container{} that shall have none: {}"
+        return "; ".join(filter(None, (_sentence(only_hook, [*self._lacking()]), _sentence(kept, [*self._kept()]))))
 
     def _wanted(self, held: list[_Held]) -> dict[Path, int]:
         """Return the limit of each container; 0: none. One with several slots of the GPU gets their sum."""
@@ -155,6 +157,12 @@ class _Limits:
             if found.limited and None in found.known.values():
                 yield f"the cgroup of a process in slot {slot} was not found; it must be of cgroup v2 and visible here"
 
+    def _kept(self) -> Iterator[str]:
+        """Yield which limits of this agent the driver did not remove, and why."""
+        for cgroup, (limit, _, why) in self._refused.items():
+            if not limit and self._set.get(cgroup):
+                yield f"{cgroup.name}: {why}"
+
     def _put(self, cgroup: Path, limit_bytes: int) -> None:
         refused, tried, _ = self._refused.get(cgroup, (-1, 0.0, ""))
         may_wait = limit_bytes or cgroup not in self._set  # a limit that this agent has set must go at once
@@ -172,17 +180,13 @@ class _Limits:
             self._set[cgroup] = limit_bytes
 
     def _remove(self, cgroup: Path) -> None:
-        """Remove a limit; one that the driver keeps is tried again with the next look, while its cgroup exists."""
-        try:
-            if self._set[cgroup] and cgroup.is_dir():
-                self._driver.remove(self._gpu, cgroup)
-        except Unavailable:
-            return
-        del self._set[cgroup]
+        """Remove the limit of a container without a slot; one that is kept is tried again while its cgroup exists."""
+        if self._set[cgroup] and cgroup.is_dir():
+            self._put(cgroup, 0)
+        if not (self._set[cgroup] and cgroup.is_dir()):
+            del self._set[cgroup]
 
 
-def _sentence(why: list[str]) -> str:
-    if not why:
-        return ""
-    others = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
-    return f"the driver holds no limit for a container{others}, so only the hook's limit holds: {why[0]}"
+def _sentence(text: str, why: list[str]) -> str:
+    """Return a text with the number of containers beyond the first one, and why; empty: it is about none."""
+    return text.format(f" (and {len(why) - 1} more)" if len(why) > 1 else "", why[0]) if why else ""
