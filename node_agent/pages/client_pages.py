@@ -29,15 +29,21 @@ class BusyPage:
 
     _state: ClassVar[int] = layout.offset(layout.BusyPage, "state") // 4
     _alive: ClassVar[int] = layout.offset(layout.BusyPage, "alive") // 4
+    _drained: ClassVar[int] = layout.offset(layout.BusyPage, "drained_ns") // 8
 
     def __init__(self, memory: memoryview) -> None:
-        self._words = memory.cast("I")
+        self._words, self._longs = memory.cast("I"), memory.cast("Q")
 
     @property
     def state(self) -> layout.BusyState:
         """The state. An undefined value counts as busy; be clients read it in the same way."""
         value = self._words[self._state]
         return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
+
+    @property
+    def drained_ns(self) -> int:
+        """When the client's work was last complete, monotonic."""
+        return self._longs[self._drained]
 
     @property
     def owner_died(self) -> bool:

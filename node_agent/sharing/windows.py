@@ -18,6 +18,7 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.busy_periods import BusyPeriods
+from orion.node_agent.pages.client_pages import BusyPage
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.busy_union import Busy, union_ns
 from orion.node_agent.sharing.demand import Demand
@@ -106,8 +107,14 @@ class Activity:
         look.hp_used_ns[client.slot.name] += 0
         if client in self._shared_gpu.stopped:  # be does not wait for it, and its page stays as it was
             return 0
-        look.hp_lingers |= client.busy.state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
+        look.hp_lingers |= self._lingers(client.busy, look.now_ns)
         return busy
+
+    def _lingers(self, page: BusyPage, now_ns: int) -> bool:
+        """Return whether be waits for hp that is not busy; not for long if hp is frozen and never ends its linger."""
+        if page.state is layout.BusyState.LINGER:
+            return now_ns - page.drained_ns < self._shared_gpu.policy.stall_ns
+        return page.state is layout.BusyState.CLOSING
 
     @staticmethod
     def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look) -> None:

@@ -27,8 +27,8 @@ class HpClient:
     """
 
     def __init__(self, slot: Slot, number: int, writes_periods: bool) -> None:
-        self._memory = bytearray(layout.PAGE_SIZE)
-        self.record = layout.RecordPage.from_buffer(self._memory)
+        self._memory, busy = bytearray(layout.PAGE_SIZE), bytearray(layout.PAGE_SIZE)
+        self.record, self.busy = layout.RecordPage.from_buffer(self._memory), layout.BusyPage.from_buffer(busy)
         self._writes_periods = writes_periods
         self.client = Client(
             slot=slot,
@@ -37,7 +37,7 @@ class HpClient:
             command="",
             busy_id=(0, 0),
             record_id=(0, 0),
-            busy=BusyPage(memoryview(bytes(layout.PAGE_SIZE))),
+            busy=BusyPage(memoryview(busy)),
             record=RecordPage(memoryview(self._memory)),
             connection=cast("Connection", None),
         )

@@ -66,6 +66,16 @@ def test_each_slot_uses_the_union_of_its_own_clients(gpu: LookedAt) -> None:
     assert idle.record.busy_ns == 0
 
 
+def test_hp_that_is_frozen_while_it_lingers_takes_no_time_from_be_once_be_waits_no_more(gpu: LookedAt) -> None:
+    client, begin = gpu.client(), gpu.now
+    client.busy.state, client.busy.drained_ns = layout.BusyState.LINGER, begin
+    stall_ns = gpu.shared_gpu.policy.stall_ns
+    assert gpu.look(begin + stall_ns - MS).left == 0
+    assert gpu.look(begin + stall_ns + MS).left == 1
+    client.busy.state = layout.BusyState.CLOSING
+    assert gpu.look(begin + stall_ns + 2 * MS).left == 0
+
+
 def test_a_period_counts_at_each_look_the_time_since_the_look_before(gpu: LookedAt) -> None:
     clients, begin = [gpu.client(), gpu.client()], gpu.now
     for client in clients:
