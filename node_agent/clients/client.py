@@ -72,6 +72,8 @@ class Client:
     """ be: it has joined since its slot was asked to leave the GPU's memory, and stays for now. """
     is_parked: bool = False
     """ be: its memory is not on the GPU, so it wants no GPU time. """
+    left_mib: int | None = None
+    """ be: what it held of the GPU when its tenant was last asked to leave, in MiB; None: not known. """
     park_problem: tuple[str, str] | None = None
     """ be: why it did not leave the GPU's memory, or did not come back: a reason and a sentence. """
     condition: str = ""
@@ -105,12 +107,18 @@ class Client:
                 "busy": self.busy_id,
                 "record": self.record_id,
                 "job": self.job,
+                "left_mib": self.left_mib,
             }
         )
 
     def place(self, job_page: tuple[int, int], rank: int) -> None:
         """Note the client's rank in the page of its job."""
         self.job = job_page, rank
+        self.__dict__.pop("text", None)
+
+    def shall_leave(self) -> None:
+        """Note what the client holds before it leaves the GPU's memory."""
+        self.left_mib = held_mib(self)
         self.__dict__.pop("text", None)
 
     def seal(self) -> None:

@@ -49,6 +49,7 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
             record=client_pages.RecordPage(descriptors.map_to_read(readable[1])),
             connection=connection,
             job=remembered.job,
+            left_mib=remembered.left_mib,
         )
         client.job_descriptor = _job_page(remembered, fds)
     except OSError as error:

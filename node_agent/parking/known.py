@@ -71,8 +71,6 @@ class Known:
     """ How long it had been here then. """
     moves_bytes: int = 0
     """ What it held when it was asked to leave: that much moves. """
-    left: dict[Client, int] = field(default_factory=dict)
-    """ What each client held when it was asked to leave, if this agent asked it. """
     silent: dict[Client, tuple[object, ...]] = field(default_factory=dict)
     """ Clients that have not answered, each with the words in its record by which it will show life. """
     lacks: dict[str, int] = field(default_factory=dict)

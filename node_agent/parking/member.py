@@ -1,6 +1,6 @@
 """One slot of what leaves and comes back as a whole, and what its processes hold."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
 from orion.node_agent.clients.client import Client, held_mib, proven_mib
@@ -29,18 +29,17 @@ class Member(NamedTuple):
         said, most = min(self.shared_gpu.gpu.memory_bytes, sum(held(each) for each in self.clients)), self.most
         return said if said <= most else max(most, min(said, sum(map(proven_mib, self.clients)) * _MIB))
 
-    def left(self, staying: Collection[Client], before: Mapping[Client, int] | None) -> int:
+    def left(self, staying: Collection[Client], are_all_gone: bool) -> int:
         """Return what its processes took with them when they left the GPU, in bytes, at least.
 
         Args:
             staying: those that did not leave.
-            before: what each held when it was asked to leave; None: others of them may still leave.
+            are_all_gone: all others have left; else some of them may still do so.
         """
         left = max(self.held - sum(map(held, staying)), self.slot.parking.left_bytes)
         gone = set(self.clients) - set(staying)
-        if before is None or gone - before.keys():
-            return left
-        return min(left, sum(max(held(each), before[each]) for each in gone))
+        took = [max(held_mib(each), each.left_mib) for each in gone if each.left_mib is not None]
+        return min(left, sum(took) * _MIB) if are_all_gone and len(took) == len(gone) else left
 
     @property
     def most(self) -> int:

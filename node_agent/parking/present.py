@@ -128,10 +128,10 @@ class Present:
     def by_gpu(self) -> dict[str, int]:
         """Return what the tenant holds, in bytes; while it is away or moves, at least what it held before."""
         found: defaultdict[str, int] = defaultdict(int)
-        is_here, before = self.known.place is Place.HERE, self.known.left if self._is_partly_here else None
+        is_here, is_partly_here = self.known.place is Place.HERE, self._is_partly_here
         for member in self.members:
             if not self.known.is_lost:
-                found[member.slot.gpu] += member.held if is_here else member.left(self._staying(member), before)
+                found[member.slot.gpu] += member.held if is_here else member.left(self._staying(member), is_partly_here)
         for uuid in found:
             found[uuid] = max(found[uuid], self.known.lacks.get(uuid, 0))
         return dict(found)

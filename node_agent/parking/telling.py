@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from orion.node_agent.clients import messages
 from orion.node_agent.clients.client import is_going
 from orion.node_agent.parking.gpu_room import GpuRoom
-from orion.node_agent.parking.member import held
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
 
@@ -38,8 +37,8 @@ def tell(
         for member in changed:
             member.slot.parking.left_bytes = member.held
         present.known.moves_bytes = sum(member.slot.parking.left_bytes for member in changed)
-        if not joins:
-            present.known.left = {client: held(client) for client in clients}
+        for client in () if joins else clients:
+            client.shall_leave()
     for room in cards:
         room.cramped.drop(present.clients)
     present.known.asked = now

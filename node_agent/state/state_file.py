@@ -43,6 +43,8 @@ class RememberedClient(BaseModel):
     record: tuple[int, int]
     job: tuple[tuple[int, int], Annotated[int, Field(ge=0, lt=layout.RANKS_MAX)]] | None = None
     """ Device and inode of its job's page, and its rank there; None: it has no such page. """
+    left_mib: int | None = Field(default=None, ge=0)
+    """ What it held of the GPU when its tenant was last asked to leave; None: not known. """
 
     @property
     def key(self) -> tuple[int, int]:

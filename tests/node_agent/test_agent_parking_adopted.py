@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orion.hook.join import CreditAnswer
-from orion.hook.layout import GrantPage, ParkingState, RecordPage
+from orion.hook.layout import GrantPage, ParkingReason, ParkingState, RecordPage
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.fake_card import MIB, Tenant, ask_for_credit, ask_for_room, wait_for_room
 from tests.node_agent.parking_cards import GIB, QUICK, Cards
@@ -60,6 +60,25 @@ def test_a_client_that_joins_as_a_new_one_while_it_is_away_comes_back_when_there
     eventually(lambda: tenant.park == 1)
     assert cards.hold(hp, 0)
     tenant.obey().reaches(ParkingState.RUNNING)
+
+
+def test_the_next_agent_knows_what_left_of_a_tenant_of_which_a_part_stayed(cards: Cards) -> None:
+    leaves = cards.be("be-0", 3000)
+    stays = cards.joins(leaves, 2000)
+    eventually(lambda: sum(client.memory_bytes for client in cards.slot("be-0").clients) == 5000 * MIB)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+    eventually(lambda: leaves.park == 1)
+    leaves.answer(ParkingState.PARKED)
+    stays.answer(ParkingState.REFUSED, ParkingReason.BUSY)
+
+    def is_away_with_what_left() -> bool:
+        found = cards.parking("be-0")
+        return (found.state, found.bytes) == ("parked", 3000 * MIB)
+
+    eventually(is_away_with_what_left)
+    cards.restart()
+    eventually(is_away_with_what_left)
 
 
 def test_a_limit_that_was_lowered_takes_no_room_from_who_is_away(cards: Cards) -> None:

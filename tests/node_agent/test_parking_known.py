@@ -33,6 +33,7 @@ def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
         awaits_driver=False,
         listed_mib=listed_mib,
         before_lowering=(0, 0),
+        left_mib=None,
         process_id=1,
     )
     return Present("pod a/b", Known(0, here_seconds=YOUNG_SECONDS), [Member(gpu, slot, (client,), False)])
@@ -118,7 +119,7 @@ def test_what_did_not_leave_is_not_counted_again_when_the_others_come_back() -> 
     tenant.members[0] = member._replace(clients=(*member.clients, *other.members[0].clients))
     gone, stays = tenant.clients
     tenant.note(1.0, waits=True)
-    member.slot.parking.left_bytes, tenant.known.left = 3 * GIB, {gone: GIB, stays: 2 * GIB}
+    member.slot.parking.left_bytes, gone.left_mib, stays.left_mib = 3 * GIB, 1024, 2048
     tenant.verdicts = {gone: Verdict.PARKED, stays: Verdict.REFUSED}
     tenant.known.place, tenant.known.is_half = Place.AWAY, True
     seen = tenant.seen(1.0, 1.0, {})
@@ -126,8 +127,8 @@ def test_what_did_not_leave_is_not_counted_again_when_the_others_come_back() -> 
     for says_mib in (1024, 4096, 2**40):
         stays.record.memory_mib = says_mib  # type: ignore[misc]
         assert tenant.by_gpu() == {GPU: GIB}
-    tenant.known.left = {}
-    assert tenant.by_gpu() == {GPU: 3 * GIB}, "an earlier agent knew what each of them held"
+    gone.left_mib = None
+    assert tenant.by_gpu() == {GPU: 3 * GIB}, "an agent of an earlier version knew what each of them held"
 
 
 def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_memory_takes() -> None:
