@@ -143,7 +143,8 @@ class ManagedGPU:
         for other in self._others if all_gpus else ():
             (seen / "slots" / other).symlink_to(self._open(other, role, request).directory)
         only = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
-        return {**self._base, **hooked(self._base, self._baselines), **only, "ORION_ROOT": str(seen)}
+        connections = hook.BE_CONNECTIONS if role == "be" else {}
+        return {**self._base, **hooked(self._base, self._baselines), **only, **connections, "ORION_ROOT": str(seen)}
 
     def slot_directory(self, name: str) -> Path:
         """Return the directory of a slot of this GPU."""

@@ -142,6 +142,8 @@ def run(
     environment = launching.client_environment(os.environ, client_root, library, driver)
     if not are_all or gpu != "all":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in gpus)
+    if priority is Priority.BE:
+        environment.update(hook.BE_CONNECTIONS)
     _become(program, command, environment)
 
 

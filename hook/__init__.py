@@ -19,6 +19,10 @@ CONTAINER_ROOT = "/run/orion"
 CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
 """ The hook in a container: the device plugin mounts it here, and the webhook puts this path into `LD_PRELOAD`. """
 
+BE_CONNECTIONS = {"ORION_CONNECTIONS": "32"}
+""" The variable of a be process in which the hook finds how many connections to the GPU CUDA shall make
+(`hook/src/be/connections.c`); CUDA allows 32. """
+
 KNOWN_LIMIT = "memory-limit"
 """ The file in a slot's directory with the slot's limit of memory, in bytes (`hook/src/agent/known_limit.h`). """
 

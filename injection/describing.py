@@ -56,6 +56,8 @@ def describe(places: Places, slots: Sequence[Slot], snapshot: Snapshot, settings
     if settings.preload is Preload.FILE:
         given.mounts.append(Mount(files / PRELOAD, _CONTAINER_PRELOAD))
     mps.add(given, places.root, [slot.gpu for slot in slots])
+    if any(slot.role == "be" for slot in slots):
+        given.environment.update(hook.BE_CONNECTIONS)
     gpus = [snapshot.gpus[slot.gpu] for slot in slots]
     real = [gpu for gpu in gpus if not gpu.simulated]
     if real:

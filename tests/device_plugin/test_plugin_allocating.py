@@ -59,6 +59,7 @@ def test_slot_and_hook_are_mounted_read_only(bench: Bench) -> None:
     assert dict(answer.envs) == {
         "NVIDIA_VISIBLE_DEVICES": GPUS[0],
         "CUDA_MPS_PIPE_DIRECTORY": f"/run/orion/mps/{GPUS[0]}",
+        "ORION_CONNECTIONS": "32",
     }
 
 
