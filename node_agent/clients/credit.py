@@ -39,6 +39,8 @@ from orion.node_agent.state.state_file import RememberedClient
 _MIB = 1 << 20
 _YOUNG_NS = 3_000_000_000
 """ For so long after it has joined a client makes its contexts and loads its code. """
+_SETTLES_NS = 1_500_000_000
+""" For so long the driver's word about a client of an earlier agent is waited for: less than an allocation waits. """
 EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -205,8 +207,9 @@ class Credit:
 
     def look(self) -> None:
         """Look at each slot with a limit (`look_at`)."""
+        now = time.monotonic_ns()
         for client in self._shared_gpu.clients.values():
-            client.awaits_driver &= _is_young(client)
+            client.awaits_driver &= now - client.joined_ns < _SETTLES_NS
         slots = [slot for slot in self._shared_gpu.slots.values() if slot.grant.memory_limit_bytes]
         if not slots:
             return

@@ -128,7 +128,7 @@ class _Limits:
             if self._set.get(cgroup) != limit_bytes:
                 self._put(cgroup, limit_bytes)
         only_hook = "the driver holds no limit for a container{}, so only the hook's limit holds: {}"
-        kept = "the driver keeps the limit of a container{} that shall have none: {}"
+        kept = "the driver keeps an earlier limit of a container{}: {}"
         return "; ".join(filter(None, (_sentence(only_hook, [*self._lacking()]), _sentence(kept, [*self._kept()]))))
 
     def _wanted(self, held: list[_Held]) -> dict[Path, int]:
@@ -152,15 +152,15 @@ class _Limits:
 
     def _lacking(self) -> Iterator[str]:
         """Yield why containers have no limit, one sentence for each."""
-        yield from (why for limit, _, why in self._refused.values() if limit)
+        yield from (why for cgroup, (limit, _, why) in self._refused.items() if limit and not self._set.get(cgroup))
         for slot, found in self._containers.items():
             if found.limited and None in found.known.values():
                 yield f"the cgroup of a process in slot {slot} was not found; it must be of cgroup v2 and visible here"
 
     def _kept(self) -> Iterator[str]:
-        """Yield which limits of this agent the driver did not remove, and why."""
-        for cgroup, (limit, _, why) in self._refused.items():
-            if not limit and self._set.get(cgroup):
+        """Yield which limits of this agent the driver did not change or remove, and why."""
+        for cgroup, (_, _, why) in self._refused.items():
+            if self._set.get(cgroup):
                 yield f"{cgroup.name}: {why}"
 
     def _put(self, cgroup: Path, limit_bytes: int) -> None:

@@ -91,6 +91,7 @@ class Questions(Generic[Answer]):
 
     async def ask(self, questions: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
         """Ask about each GPU about which no question is open; return the answers that have come, by GPU."""
+        answers = self._take()
         new = {
             uuid: asyncio.wrap_future(self._threads.of(uuid).submit(ask))
             for uuid, ask in questions.items()
@@ -99,6 +100,9 @@ class Questions(Generic[Answer]):
         self._open |= new
         if new:  # an answer that is late already is not waited for again
             await asyncio.wait(new.values(), timeout=self._seconds)
+        return answers | self._take()
+
+    def _take(self) -> dict[str, Answer]:
         answers = {}
         for uuid in [uuid for uuid, answer in self._open.items() if answer.done()]:
             with self._tolerating.setdefault(uuid, Tolerating(f"{uuid}: asking for {self._name}")):

@@ -104,16 +104,18 @@ class Accounts(dict[str, Account]):
                 account.arrears_ns = float("inf")
 
     def pay(self, time_ns: float) -> None:
-        """Lower the debts of slots that do not want the GPU by what they would be due if they wanted it.
+        """Lower the debts of slots that do not want the GPU by what they would be due if all of them wanted it.
 
         So a slot has its turns again neither sooner nor later if it pauses meanwhile.
 
         Args:
             time_ns: what hp has left to be since the last check.
         """
-        for name in [name for name, account in self.items() if account.balance_ns < 0 and not account.wants]:
-            claims = self.claims() | {name: Claim(self[name].request, self[name].limit)}
-            self[name].balance_ns = min(0.0, self[name].balance_ns + due(claims)[name] * time_ns)
+        pausing = {name: account for name, account in self.items() if account.balance_ns < 0 and not account.wants}
+        if pausing:
+            parts = due(self.claims() | {name: Claim(each.request, each.limit) for name, each in pausing.items()})
+            for name, account in pausing.items():
+                account.balance_ns = min(0.0, account.balance_ns + parts[name] * time_ns)
 
     def charge(
         self, now_ns: int, part: float, demands: Mapping[str, Demand], elapsed_ns: float, learn_ns: int = 0
@@ -130,8 +132,10 @@ class Accounts(dict[str, Account]):
         reported = {name: account.counted(demands[name], elapsed_ns) for name, account in self.items()}
         held = {name: account.held_ns * part for name, account in self.items()}
         turned = {name: (account.turns, account.turns_ns) for name, account in self.items()}
-        # While hp is about to work again, `part` is 0, and reports of the same time say nothing.
-        ran_on = {name: account.ran_on(held[name], reported[name]) if part else 0.0 for name, account in self.items()}
+        # Without turns nobody uses the time of others. While hp is about to work again, `part` is 0, and reports of the
+        # same time say nothing.
+        counts = part and elapsed_ns
+        ran_on = {name: account.ran_on(held[name], reported[name]) if counts else 0.0 for name, account in self.items()}
         turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
         for name, account in self.items():
             account.judge(held[name], demands[name], name in self.windows)

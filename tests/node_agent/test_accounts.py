@@ -35,9 +35,9 @@ def test_a_slot_that_wants_nothing_pays_its_debt_at_the_rate_of_its_share() -> N
     accounts.pay(2_000.0 * MS)
     assert [accounts[name].debt_ns for name in "ab"] == pytest.approx([800 * MS, 1_000 * MS])
     accounts["b"].wants = False
-    accounts.pay(700.0 * MS)  # nobody wants the GPU, so all of it would be due to each
-    assert [accounts[name].debt_ns for name in "ab"] == pytest.approx([100 * MS, 300 * MS])
-    accounts.pay(700.0 * MS)
+    accounts.pay(700.0 * MS)  # nobody else wants the GPU, so they would divide it
+    assert [accounts[name].debt_ns for name in "ab"] == pytest.approx([730 * MS, 370 * MS])
+    accounts.pay(7_300.0 * MS)
     assert [accounts[name].balance_ns for name in "ab"] == [0.0, 0.0]
 
 
@@ -57,6 +57,19 @@ def test_a_slot_with_a_debt_that_comes_back_has_the_gpu_at_once_if_nobody_else_w
     turns.look(now + 70 * MS, 1.0, both | {"b": Demand()})
     assert turns.accounts["a"].debt_ns == 0
     assert not turns.plans
+
+
+def test_a_slot_alone_on_the_gpu_has_no_debt_for_long_pieces() -> None:
+    turns, now = Turns(), 1_000 * MS
+    alone = {"a": Demand(launched=True, piece_ns=50 * MS), "b": Demand()}
+    turns.look(now, 1.0, alone)
+    turns.accounts["a"].room_ns = 2_000.0 * MS  # is left of a competition
+    for at in range(1, 20):
+        turns.look(
+            now + at * 150 * MS, 1.0, alone | {"a": Demand(launched=True, reported_ns=50 * MS, piece_ns=50 * MS)}
+        )
+        assert turns.accounts["a"].debt_ns == 0
+        assert not turns.plans
 
 
 @pytest.mark.parametrize("limited", [0.3, 0.7])

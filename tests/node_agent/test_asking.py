@@ -56,3 +56,15 @@ async def test_a_question_that_fails_takes_no_answer_about_another_gpu(caplog: p
     assert logged == ["a: asking for a test failed; the agent tries again", "a: asking for a test works again"]
     assert await questions.ask({}) == {}
     questions.close()
+
+
+async def test_a_question_whose_answer_came_late_is_asked_again_at_once(ends: threading.Event) -> None:
+    questions = Questions[bool]("a test", 0.05)
+    assert await questions.ask({"a": lambda: not ends.wait(DEADLINE)}) == {}
+    ends.set()
+    async with asyncio.timeout(DEADLINE):
+        while not questions._open["a"].done():
+            await asyncio.sleep(0)
+    questions._seconds = DEADLINE
+    assert await questions.ask({"a": ends.is_set}) == {"a": True}
+    questions.close()

@@ -268,12 +268,12 @@ def test_a_client_that_comes_back_without_a_context_is_settled_by_the_second_ans
         assert back.awaits_driver == awaits
 
 
-def test_a_driver_that_does_not_say_or_answer_keeps_no_credit_back_for_ever() -> None:
+def test_a_driver_that_does_not_say_or_answer_keeps_no_credit_back_for_as_long_as_an_allocation_waits() -> None:
     slots = Slots()
     back, new = slots.come_back(300), slots.join(0)
     slots.credit.asks()
     slots.credit.answered(None)
-    back.joined_ns = time.monotonic_ns() - 4_000_000_000
+    back.joined_ns = time.monotonic_ns() - 1_600_000_000
     slots.credit.look()
     assert slots.credit.asked(new, 200) is CreditAnswer.YES
 

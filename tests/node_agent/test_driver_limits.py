@@ -183,7 +183,7 @@ async def test_a_limit_that_the_driver_keeps_is_removed_later(world: World) -> N
     await world.look()
     slot.holder, world.driver.refuses = "", "busy"
     assert await world.look() == {"a": 2 * GIB}
-    assert world.conditions.driver_limits == "the driver keeps the limit of a container that shall have none: a: busy"
+    assert world.conditions.driver_limits == "the driver keeps an earlier limit of a container: a: busy"
     world.driver.refuses = ""
     assert await world.look() == {}
     assert world.conditions.driver_limits == ""
@@ -196,13 +196,22 @@ async def test_a_limit_that_the_driver_keeps_is_named_until_its_container_ends(w
     slot.grant.memory_limit_bytes, world.driver.refuses = 0, "busy"
     for _ in range(2):
         await world.look()
-        assert "that shall have none: a: busy" in world.conditions.driver_limits
+        assert "keeps an earlier limit of a container: a: busy" in world.conditions.driver_limits
     slot.holder = ""
     await world.look()
-    assert "that shall have none: a: busy" in world.conditions.driver_limits
+    assert "keeps an earlier limit of a container: a: busy" in world.conditions.driver_limits
     (tmp_path / "a").rmdir()
     await world.look()
     assert world.conditions.driver_limits == ""
+
+
+async def test_an_earlier_limit_that_the_driver_does_not_change_is_named(world: World) -> None:
+    slot = world.slot("be-0", "n/p", 2 * GIB)
+    world.joins(slot, 7, "a")
+    await world.look()
+    slot.grant.memory_limit_bytes, world.driver.refuses = 4 * GIB, "busy"
+    assert await world.look() == {"a": 2 * GIB}
+    assert world.conditions.driver_limits == "the driver keeps an earlier limit of a container: a: busy"
 
 
 async def test_a_driver_that_hangs_for_one_gpu_holds_the_limits_of_others(
