@@ -21,7 +21,7 @@ CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
 
 BE_CONNECTIONS = {"ORION_CONNECTIONS": "32"}
 """ The variable of a be process in which the hook finds how many connections to the GPU CUDA shall make
-(`hook/src/be/connections.c`); CUDA allows 32. """
+(`hook/src/be/connections.h`); CUDA allows 32. """
 
 KNOWN_LIMIT = "memory-limit"
 """ The file in a slot's directory with the slot's limit of memory, in bytes (`hook/src/agent/known_limit.h`). """

@@ -193,6 +193,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
             [f"const bool may_end = orion_primary_releasing({handle});"],
             ["if (may_end) orion_context_ended();"],
         ),
+        "starts_driver": (["orion_connections_choose();"], []),
         "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
         "ends_green": ([f"orion_green_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),

@@ -60,7 +60,7 @@ static void procedures(void *driver)
     say_procedure(second, "procedure newer", "cuMemcpyHtoD", 13000, CU_GET_PROC_ADDRESS_DEFAULT);
     say_procedure(second, "procedure newer per thread", "cuMemcpyHtoD", 13000, per_thread);
     say_procedure(second, "procedure unknown version", "cuLaunchKernel", 99000, CU_GET_PROC_ADDRESS_DEFAULT);
-    say_procedure(second, "procedure passed", "cuInit", 13000, CU_GET_PROC_ADDRESS_DEFAULT);
+    say_procedure(second, "procedure passed", "cuDeviceGetCount", 13000, CU_GET_PROC_ADDRESS_DEFAULT);
     say_procedure(second, "procedure missing", "cuNoSuchFunction", 13000, CU_GET_PROC_ADDRESS_DEFAULT);
     say_procedure(second, "procedure itself", "cuGetProcAddress", 13000, CU_GET_PROC_ADDRESS_DEFAULT);
 }
@@ -75,7 +75,7 @@ static void look_ups(void *driver)
     say("next", dlsym(RTLD_NEXT, "cuLaunchKernel"));
     say("program", dlsym(dlopen(NULL, RTLD_NOW), "cuLaunchKernel"));
     say("handle per thread", dlsym(driver, "cuLaunchKernel_ptsz"));
-    say("handle passed", dlsym(driver, "cuInit"));
+    say("handle passed", dlsym(driver, "cuDeviceGetCount"));
     say("handle 32 bit", dlsym(driver, "cuMemAlloc"));
     say("handle get", dlsym(driver, "cuGetProcAddress_v2"));
     if (pthread_create(&thread, NULL, in_thread, driver) == 0) pthread_join(thread, &found);

@@ -28,7 +28,7 @@ static void second_preload(void)
     say("next puts", next("puts"));
     say("next getpid", next("getpid"));
     say("next cuLaunchKernel", next("cuLaunchKernel"));
-    say("next cuInit", next("cuInit"));
+    say("next cuDeviceGetCount", next("cuDeviceGetCount"));
     say("next cuLaunchKernel by dlsym", by_dlsym("cuLaunchKernel"));
     say("handle", dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel"));
     say("linked", (void *)cuLaunchKernel);

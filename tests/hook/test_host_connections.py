@@ -1,8 +1,10 @@
-"""A be process has a connection to the GPU for each of its streams, unless it sets the number or uses MPS."""
+"""A be process has 32 connections to the GPU, unless it sets the number itself or is a client of an MPS daemon."""
 
+import json
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,47 @@ import pytest
 from orion import hook
 
 NUMBER = "CUDA_DEVICE_MAX_CONNECTIONS"
+PROGRAM = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None)
+libc.getenv.restype = ctypes.c_char_p
+before, defaults = os.environ.get(sys.argv[1]), sys.argv[2:]
+if defaults:
+    os.environ.setdefault(sys.argv[1], defaults[0])
+driver = ctypes.CDLL("libcuda.so.1")
+for _ in range(2):
+    assert driver.cuInit(0) == 0
+os.environ["LATER"] = "1"
+seen = [libc.getenv(name) for name in (sys.argv[1].encode(), b"LATER", b"PATH")]
+print(json.dumps([before, *(None if each is None else each.decode() for each in seen)]))
+"""
 
 
-def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be") -> str | None:
-    """Return what a process under the hook finds in CUDA's variable, with its own variables."""
+def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be", default: str = "") -> str | None:
+    """Return what the driver finds in CUDA's variable when a process under the hook has started it.
+
+    Args:
+        build: the folder of the hook and of the simulated driver.
+        folder: where MPS has its socket.
+        own: the program's own variables.
+        role: be or hp.
+        default: what the program sets if the variable is not set.
+    """
     given = hook.BE_CONNECTIONS if role == "be" else {}
-    base = {"PATH": os.environ["PATH"], "LD_PRELOAD": str(build / hook.HOOK), "CUDA_MPS_PIPE_DIRECTORY": str(folder)}
-    seen = subprocess.run(["env"], env={**base, **given, **own}, capture_output=True, text=True, check=True).stdout
-    return dict(line.split("=", 1) for line in seen.splitlines()).get(NUMBER)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "LD_PRELOAD": str(build / hook.HOOK),
+        "LD_LIBRARY_PATH": str(build / "sim"),
+        "ORION_SIM_STATE": str(folder),
+        "ORION_ROOT": str(folder),
+        "CUDA_MPS_PIPE_DIRECTORY": str(folder),
+    }
+    command = [sys.executable, "-c", PROGRAM, NUMBER, *filter(None, [default])]
+    done = subprocess.run(command, env={**environment, **given, **own}, capture_output=True, text=True, check=True)
+    before, seen, later, path = json.loads(done.stdout)
+    assert (before, later, path) == (own.get(NUMBER), "1", os.environ["PATH"])
+    assert isinstance(seen, str | None)
+    return seen
 
 
 def test_a_be_process_has_as_many_connections_as_cuda_allows(c_build: Path, tmp_path: Path) -> None:
@@ -27,6 +62,10 @@ def test_a_be_process_has_as_many_connections_as_cuda_allows(c_build: Path, tmp_
 @pytest.mark.parametrize("own", ["1", ""])
 def test_the_programs_own_number_stays(c_build: Path, tmp_path: Path, own: str) -> None:
     assert connections(c_build, tmp_path, {NUMBER: own}) == own
+
+
+def test_a_number_that_the_program_sets_by_default_stays(c_build: Path, tmp_path: Path) -> None:
+    assert connections(c_build, tmp_path, {}, default="1") == "1"
 
 
 def test_an_hp_process_keeps_the_number_of_cuda(c_build: Path, tmp_path: Path) -> None:

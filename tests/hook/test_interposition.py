@@ -172,9 +172,9 @@ def test_leads_to_the_hook(rows: Rows, way: str, symbol: str) -> None:
 @pytest.mark.parametrize(
     ("way", "expected"),
     [
-        ("handle passed", ("libcuda.so.1", "cuInit")),
+        ("handle passed", ("libcuda.so.1", "cuDeviceGetCount")),
         ("handle 32 bit", ("libcuda.so.1", "cuMemAlloc")),
-        ("procedure passed", ("libcuda.so.1", "cuInit")),
+        ("procedure passed", ("libcuda.so.1", "cuDeviceGetCount")),
         ("procedure unknown version", ("libcuda.so.1", "cuLaunchKernel_future")),
         ("procedure missing", ("none", "NULL")),
         ("procedure missing status", ("500", "1")),
@@ -223,7 +223,7 @@ def test_a_second_preload_behind_the_hook(programs: Programs, wraps: bool) -> No
     assert rows["next puts"][0].startswith("libc.so")
     assert rows["next getpid"][0].startswith("libc.so")
     assert rows["getpid"][0] == "wrapped"
-    assert rows["next cuInit"][0] == "libcuda.so.1"
+    assert rows["next cuDeviceGetCount"][0] == "libcuda.so.1"
     assert rows["next cuLaunchKernel"] == rows["next cuLaunchKernel by dlsym"] == ("liborion_hook.so", "cuLaunchKernel")
     assert rows["handle"][0] == rows["linked"][0] == "liborion_hook.so"
 

@@ -1,26 +1,21 @@
-/* A be process gets a connection to the GPU for each of its streams.
- *
- * CUDA puts a process's streams into eight connections, channels of the GPU. Streams that share one wait for each other inside the
- * driver, in ways that the hook does not see, and a process that is held in such a wait keeps its whole time slices. Beside a
- * recurrent network of cuDNN, which has 32 streams, up to half of hp's requests took 1.9 times as long, and with 32 connections
- * none did (docs/results/programs.md). So who starts a be process names a number in ORION_CONNECTIONS, and the program's own
- * CUDA_DEVICE_MAX_CONNECTIONS comes first. Clients of an MPS daemon share a pool of connections, and no time slices separate
- * them: they keep CUDA's number.
- *
- * Only the constructor may call setenv: no other thread can be reading the environment then.
- *
- * Rejected: to set CUDA's variable in the pod. CDI would replace the pod's own value, and what a container gets must not depend on
- * the mode of the GPU. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* setenv */
+#define _GNU_SOURCE /* environ */
 #endif
 
+#include "be/connections.h"
+
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "system/environment.h"
+
+#define VARIABLE "CUDA_DEVICE_MAX_CONNECTIONS"
 
 static bool is_mps_client(void)
 {
@@ -30,8 +25,28 @@ static bool is_mps_client(void)
     return length < 0 || (size_t)length >= sizeof control || access(control, F_OK) == 0;
 }
 
-__attribute__((constructor)) static void set_connections(void)
+/* setenv frees the array of an earlier setenv, which another thread may be reading. This array replaces the old one, and neither is
+ * ever freed. */
+static void add_variable(const char *connections)
 {
-    const char *connections = getenv("ORION_CONNECTIONS");
-    if (connections != NULL && !is_mps_client()) setenv("CUDA_DEVICE_MAX_CONNECTIONS", connections, 0);
+    static char variable[sizeof VARIABLE + sizeof(((struct orion_environment *)0)->connections)];
+    size_t count = 0;
+    while (environ != NULL && environ[count] != NULL) count++;
+    char **more = malloc((count + 2) * sizeof *more);
+    if (more == NULL) return;
+    snprintf(variable, sizeof variable, VARIABLE "=%s", connections);
+    if (count > 0) memcpy(more, environ, count * sizeof *more);
+    more[count] = variable;
+    more[count + 1] = NULL;
+    environ = more;
+}
+
+void orion_connections_choose(void)
+{
+    static _Atomic uint32_t chosen;
+    const char *connections = orion_environment()->connections;
+    if (atomic_exchange(&chosen, 1) != 0 || connections[0] == '\0') return;
+    int kept = errno;
+    if (getenv(VARIABLE) == NULL && !is_mps_client()) add_variable(connections);
+    errno = kept;
 }

@@ -15,6 +15,7 @@
 
 #include "agent/credit.h"
 #include "parking/room.h"
+#include "be/connections.h"
 #include "be/graph_copies.h"
 #include "be/graph_updates.h"
 #include "be/quiet.h"

@@ -29,6 +29,7 @@ __attribute__((constructor)) static void read_once(void)
         copy(values.root, sizeof values.root, "ORION_ROOT");
         copy(values.hp_client, sizeof values.hp_client, "ORION_HP_CLIENT");
         copy(values.log_level, sizeof values.log_level, "ORION_LOG_LEVEL");
+        copy(values.connections, sizeof values.connections, "ORION_CONNECTIONS");
         atomic_store_explicit(&state, READ, memory_order_release);
     }
     for (uint32_t i = 0; i < READ_SPINS && atomic_load_explicit(&state, memory_order_acquire) != READ; i++) orion_pause();

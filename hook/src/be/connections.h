@@ -1,0 +1,16 @@
+/* Connections: a be process has one to the GPU for each of up to 32 streams.
+ *
+ * CUDA puts a process's streams into eight connections, channels of the GPU. Beside a recurrent network of cuDNN, which has 32
+ * streams, up to half of hp's requests took 1.9 times as long while the network was held, and with 32 connections none did
+ * (docs/results/programs.md). Probably streams that share a connection wait for each other inside the driver: a process that is held
+ * in a wait for an event keeps its whole time slices (be/event_words.h). Clients of an MPS daemon share a pool of connections, and no
+ * time slices separate them: they keep CUDA's number. So does a program that sets CUDA_DEVICE_MAX_CONNECTIONS itself.
+ *
+ * Rejected: CUDA's variable in the pod, or from a constructor. Programs set it only if it is not set, and then insist on their value. */
+#ifndef ORION_CONNECTIONS_H
+#define ORION_CONNECTIONS_H
+
+/* Called before the driver's cuInit, which reads the environment. The first call adds CUDA's variable for a be process. */
+void orion_connections_choose(void);
+
+#endif
