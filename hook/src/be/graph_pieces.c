@@ -98,9 +98,12 @@ static bool drop_ended_event(const struct orion_process *process, struct orion_g
     if (copy->context_epoch == epoch) return false;
     copy->context_epoch = epoch;
     bool in_pieces = copy->event != NULL && copy->stream_record != NULL;
-    if (in_pieces && atomic_load(&copy->stream_record->drained) < copy->returned) return false;
+    /* An overflow record has streams of several contexts, and while a context ends its streams do not count yet. */
+    bool is_known =
+        in_pieces && atomic_load(&process->untouchable) == 0 && !orion_stream_record_is_shared(process, copy->stream_record);
+    if (is_known && atomic_load(&copy->stream_record->drained) < copy->returned) return false;
     copy->event = copy->spare = NULL;
-    return in_pieces;
+    return is_known;
 }
 
 /* The launch waits for the last one, if that was in pieces and in another stream. False: the last launch was of the

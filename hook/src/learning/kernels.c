@@ -236,6 +236,7 @@ bool orion_kernel_has_large_clusters(const void *handle)
     CUfunction function;
     uint64_t blocks = 1;
     name_of(handle, &function); /* finds the function */
+    if (function == NULL) return true;
     for (unsigned i = 0; i < sizeof sides / sizeof *sides && orion_driver.cuFuncGetAttribute != NULL; i++) {
         int side = 0;
         if (orion_driver.cuFuncGetAttribute(&side, sides[i], function) == CUDA_SUCCESS && side > 0) blocks *= (uint64_t)side;
