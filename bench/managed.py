@@ -143,8 +143,8 @@ class ManagedGPU:
         for other in self._others if all_gpus else ():
             (seen / "slots" / other).symlink_to(self._open(other, role, request).directory)
         only = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
-        connections = hook.BE_CONNECTIONS if role == "be" else {}
-        return {**self._base, **hooked(self._base, self._baselines), **only, **connections, "ORION_ROOT": str(seen)}
+        own = only | hook.role_environment(role) | {"ORION_ROOT": str(seen)}
+        return {**self._base, **hooked(self._base, self._baselines), **own}
 
     def slot_directory(self, name: str) -> Path:
         """Return the directory of a slot of this GPU."""

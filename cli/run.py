@@ -125,9 +125,7 @@ def run(
     rule = gemini_options.program_id(gemini, rule)
     priority = _priority(priority, rule, {"memory": memory, "request": request, "limit": limit})
     _check_options(priority, request, limit, changes)
-    program = shutil.which(command[0])
-    if program is None:
-        raise ProgramFailed(f"{command[0]}: there is no such program; check its name and PATH", 127)  # as a shell does
+    program = _found(command[0])
     shares = parking_options.for_run(sharing, priority is Priority.HP, memory, bool(rule))
     rows, limits = _rows(profile), slot_choice.SlotLimits(memory or 0, request or 0.0, limit or 0.0, rule, shares)
     place = (root or roots.default_root()).absolute()
@@ -140,11 +138,18 @@ def run(
     client_root = slot_choice.take_slots(place, gpus, priority.value, limits, changes, rows)
     driver = hook.simulated_driver() if on_simulated else None
     environment = launching.client_environment(os.environ, client_root, library, driver)
+    environment |= hook.role_environment(priority.value)
     if not are_all or gpu != "all":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(each.uuid for each in gpus)
-    if priority is Priority.BE:
-        environment.update(hook.BE_CONNECTIONS)
     _become(program, command, environment)
+
+
+def _found(program: str) -> str:
+    """Return the path of a program; refuse one that does not exist, with the status of a shell."""
+    path = shutil.which(program)
+    if path is None:
+        raise ProgramFailed(f"{program}: there is no such program; check its name and PATH", 127)
+    return path
 
 
 def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":

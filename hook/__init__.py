@@ -19,10 +19,6 @@ CONTAINER_ROOT = "/run/orion"
 CONTAINER_LIBRARY = f"{CONTAINER_ROOT}/lib/{HOOK}"
 """ The hook in a container: the device plugin mounts it here, and the webhook puts this path into `LD_PRELOAD`. """
 
-BE_CONNECTIONS = {"ORION_CONNECTIONS": "32"}
-""" The variable of a be process in which the hook finds how many connections to the GPU CUDA shall make
-(`hook/src/be/connections.h`); CUDA allows 32. """
-
 KNOWN_LIMIT = "memory-limit"
 """ The file in a slot's directory with the slot's limit of memory, in bytes (`hook/src/agent/known_limit.h`). """
 
@@ -35,6 +31,14 @@ def _find(name: str) -> Path:
             if path.is_file():
                 return path.resolve()
     raise FileNotFoundError(f"{name} is not built; run `pip install .` or `make build`")
+
+
+def role_environment(role: str) -> dict[str, str]:
+    """Return the variables that the hook needs in a process of a role, hp or be.
+
+    A be process has as many connections to the GPU as CUDA allows (`hook/src/be/connections.h`).
+    """
+    return {"ORION_CONNECTIONS": "32"} if role == "be" else {}
 
 
 def library(baselines: bool = False) -> Path:

@@ -53,11 +53,10 @@ def describe(places: Places, slots: Sequence[Slot], snapshot: Snapshot, settings
     given = Description([Mount(files, str(Path(hook.CONTAINER_LIBRARY).parent))])
     for slot in slots:
         given.mounts.append(Mount(slot_directory(places.root, slot), f"{hook.CONTAINER_ROOT}/slots/{slot.gpu}"))
+        given.environment.update(hook.role_environment(slot.role))
     if settings.preload is Preload.FILE:
         given.mounts.append(Mount(files / PRELOAD, _CONTAINER_PRELOAD))
     mps.add(given, places.root, [slot.gpu for slot in slots])
-    if any(slot.role == "be" for slot in slots):
-        given.environment.update(hook.BE_CONNECTIONS)
     gpus = [snapshot.gpus[slot.gpu] for slot in slots]
     real = [gpu for gpu in gpus if not gpu.simulated]
     if real:

@@ -38,7 +38,6 @@ def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be"
         role: be or hp.
         default: what the program sets if the variable is not set.
     """
-    given = hook.BE_CONNECTIONS if role == "be" else {}
     environment = {
         "PATH": os.environ["PATH"],
         "LD_PRELOAD": str(build / hook.HOOK),
@@ -48,7 +47,9 @@ def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be"
         "CUDA_MPS_PIPE_DIRECTORY": str(folder),
     }
     command = [sys.executable, "-c", PROGRAM, NUMBER, *filter(None, [default])]
-    done = subprocess.run(command, env={**environment, **given, **own}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env={**environment, **hook.role_environment(role), **own}, capture_output=True, text=True, check=True
+    )
     before, seen, later, path = json.loads(done.stdout)
     assert (before, later, path) == (own.get(NUMBER), "1", os.environ["PATH"])
     assert isinstance(seen, str | None)
