@@ -10,7 +10,9 @@ static CUfunction collective;
 
 static void set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters)
 {
-    orion_graph_node_set(exec, node, orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_KERNEL, parameters));
+    bool is_collective;
+    orion_graph_node_set(exec, node, orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_KERNEL, parameters, &is_collective));
+    CHECK(!is_collective);
 }
 
 static void graphs_with_the_same_nodes_have_the_same_identity(void)
@@ -52,7 +54,8 @@ static void a_node_that_is_changed_back_restores_the_identity(void)
     set(exec, nodes[3], &parameters);
     CHECK(of(exec) == before);
     CUDA_HOST_NODE_PARAMS host = {0};
-    CHECK(orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_HOST, &host) == ORION_IDENTITY_NONE);
+    bool is_collective;
+    CHECK(orion_parameters_identity(process, CU_GRAPH_NODE_TYPE_HOST, &host, &is_collective) == ORION_IDENTITY_NONE);
     orion_graph_node_set(exec, nodes[3], ORION_IDENTITY_NONE);
     CHECK(of(exec) == before);
 }

@@ -178,11 +178,20 @@ bool orion_parameters_give_exec(CUgraphExec exec, const struct orion_copy_node *
 
 /* -- Setting --------------------------------------------------------------------------------------------------------- */
 
-uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters)
+static uint64_t identity_of_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, bool *collective)
 {
     struct orion_kernel_key key;
+    uint64_t identity = orion_graph_kernel(process, kernel, &key);
+    *collective = orion_kernel_is_collective(orion_kernels(process),
+                                             kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern);
+    return identity;
+}
+
+uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters, bool *collective)
+{
+    *collective = false;
     switch ((int)type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: return orion_graph_kernel(process, parameters, &key);
+    case CU_GRAPH_NODE_TYPE_KERNEL: return identity_of_kernel(process, parameters, collective);
     case CU_GRAPH_NODE_TYPE_MEMCPY: return orion_copy_3d((const CUDA_MEMCPY3D *)parameters);
     case CU_GRAPH_NODE_TYPE_MEMSET: return orion_identity_memset_node((const CUDA_MEMSET_NODE_PARAMS *)parameters);
     default: return ORION_IDENTITY_NONE;
@@ -200,7 +209,8 @@ struct orion_setting orion_parameters_set(struct orion_process *process, struct 
         setting = (struct orion_setting){.failed = !give(node->type, node->own, parameters), .differs = true, .reshaped = true};
     }
     if (node->kept != NULL && setting.differs) node->behind = true;
-    uint64_t identity = setting.reshaped ? orion_parameters_identity(process, node->type, parameters) : ORION_IDENTITY_NONE;
+    uint64_t identity = ORION_IDENTITY_NONE;
+    if (setting.reshaped) identity = orion_parameters_identity(process, node->type, parameters, &setting.collective);
     uint64_t part = identity != ORION_IDENTITY_NONE ? orion_graph_part(identity) : node->part;
     setting.reshaped = part != node->part;
     setting.local = orion_identity_is_local(identity);

@@ -22,7 +22,7 @@ struct orion_process;
 /* What setting a node's parameters does. `failed`: the copy could not follow, until all parameters are set again. */
 struct orion_setting {
     bool failed, differs, reshaped; /* reshaped: the node's part of the graph's identity has changed */
-    bool local;                     /* with `reshaped`: the new identity is local */
+    bool local, collective;         /* with `reshaped`: the new identity is local; a new kernel is a collective */
 };
 
 /* The node gets these parameters: of the driver's structure for the node's type, or a CUevent *. */
@@ -37,7 +37,7 @@ struct orion_setting orion_parameters_follow(struct orion_process *process, stru
 bool orion_parameters_give(const struct orion_copy_node *node);
 bool orion_parameters_give_exec(CUgraphExec exec, const struct orion_copy_node *node);
 
-/* The identity of work with such parameters; NONE: they do not affect GPU time. */
-uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters);
+/* The identity of work with such parameters; NONE: they do not affect GPU time. *collective: whether it is a collective. */
+uint64_t orion_parameters_identity(struct orion_process *process, CUgraphNodeType type, const void *parameters, bool *collective);
 
 #endif

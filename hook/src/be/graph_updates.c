@@ -42,6 +42,7 @@ static struct orion_setting follow_child(struct orion_process *process, struct o
     if (setting.reshaped) {
         orion_graph_walk_child(process, child, &walk, NULL);
         node->part = walk.sum;
+        setting.collective = walk.collective;
     }
     return setting;
 }
@@ -164,7 +165,8 @@ static void changed(struct orion_process *process, struct orion_graph_copy *copy
                     struct orion_setting setting, uint64_t before)
 {
     note(copy, node, setting);
-    if (setting.failed) copy->refused = true;
+    if (setting.collective) orion_graph_gets_collective(process, copy->exec);
+    if (setting.failed || setting.collective) copy->refused = true; /* a graph with collectives has no pieces: see graph_copies.h */
     if (setting.reshaped && !node->disabled) orion_graph_part_changed(process, copy->exec, before, node->part, setting.local);
 }
 
@@ -185,9 +187,11 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
         return;
     }
     if (copy != NULL) copy->refused = true; /* perhaps a node of a child graph */
-    uint64_t identity =
-        orion_graphs_are_read(process) ? orion_parameters_identity(process, type, parameters) : ORION_IDENTITY_UNREAD;
+    bool collective = false;
+    uint64_t identity = ORION_IDENTITY_UNREAD;
+    if (orion_graphs_are_read(process)) identity = orion_parameters_identity(process, type, parameters, &collective);
     orion_graph_node_set(exec, node, identity);
+    if (collective) orion_graph_gets_collective(process, exec);
 }
 
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters)

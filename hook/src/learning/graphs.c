@@ -138,6 +138,15 @@ static void enter(struct orion_graphs *graphs, uint64_t exec, const struct orion
     atomic_store_explicit(&entry->exec, exec, memory_order_release);
 }
 
+void orion_graph_gets_collective(struct orion_process *process, CUgraphExec exec)
+{
+    struct orion_graphs *graphs = orion_graphs(process);
+    if (!take_lock(graphs)) return;
+    struct orion_graph *entry = find(graphs, word_of(exec));
+    if (entry != NULL) entry->collective = true;
+    release_lock(graphs);
+}
+
 void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own)
 {
     if (!take_lock(graphs)) return;
@@ -281,6 +290,7 @@ void orion_graph_child_set(CUgraphExec exec, CUgraphNode node, CUgraph child)
     struct orion_graph_walk walk = {0};
     if (orion_graphs_are_read(process)) orion_graph_walk_child(process, child, &walk, NULL);
     change_node(process, exec, node, &walk.sum, true, walk.local);
+    if (walk.collective) orion_graph_gets_collective(process, exec);
 }
 
 void orion_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)

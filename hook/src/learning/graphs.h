@@ -38,7 +38,7 @@ struct orion_graph {
     uint32_t kernels;
     uint32_t made;     /* `clock` when the entry was made */
     bool local, whole; /* a node's identity is local; the nodes determine what will run */
-    /* When the graph was made: it contained a collective; nodes may run side by side. Read on the launch path. */
+    /* Since the graph was made, it has contained a collective; nodes may run side by side. Read on the launch path. */
     _Atomic bool collective, branches;
     _Atomic uint32_t gpus;
     bool child_branches; /* those of child graphs */
@@ -64,8 +64,9 @@ uint64_t orion_graph_identity(struct orion_graphs *graphs, const void *exec);
 /* Whether the graph has an identity that is made from its nodes. */
 bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec);
 
-/* Whether the graph contains a collective, see collective.h. */
+/* Whether the graph contains a collective, see collective.h. The second function: a node that was set is one, from now on. */
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
+void orion_graph_gets_collective(struct orion_process *process, CUgraphExec exec);
 
 /* Whether nodes of the graph may run side by side: then the driver makes streams of its own wait for one another. The walk
  * only counts edges. It takes a tree for a chain, and a chain with a needless edge for a graph with branches; a caller that
