@@ -201,6 +201,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "records_event": ([f"orion_event_elsewhere({handle});"], []),
         "sets_parameters": ([], on_success(f"orion_event_in_node({handle})")),
+        "sets_attribute": ([], on_success(f"orion_attribute_set({handle})")),
         "ends_module": (["orion_module_ending();"], []),
         "ends_library": (["orion_library_ending();"], []),
         "makes_graph": (

@@ -81,6 +81,37 @@ static void a_kernel_with_clusters_of_another_shape_ends_the_pieces_until_an_upd
     end(exec);
 }
 
+static void a_kernel_that_gets_clusters_without_another_grid_ends_the_pieces_until_an_update(void)
+{
+    CUgraphExec exec = instantiated(with_clusters(0, 4, 0));
+    for (unsigned i = 0; i < 3; i++) CHECK(pieces_after_an_update_with_clusters(exec, 4, 0) == 6);
+    for (unsigned i = 0; i < 2; i++) CHECK(pieces_after_an_update_with_clusters(exec, 4, 2) == 1);
+    for (unsigned i = 0; i < 3; i++) CHECK(pieces_after_an_update_with_clusters(exec, 4, 0) == 6);
+    end(exec);
+}
+
+static void clusters_of_launches_and_of_nodes_are_noticed(void)
+{
+    CUgraphNode node;
+    CUgraph graph = chain(0, NULL);
+    size_t roots = 1;
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {1, 1, 1}};
+    CUlaunchConfig config = {1, 1, 1, 64, 1, 1, 0, stream, &attribute, 1};
+    _Atomic uint32_t *noticed = &orion_graph_copies(process)->clusters;
+    MUST(cuGraphGetRootNodes(graph, &node, &roots));
+    for (unsigned blocks = 1; blocks < 3; blocks++) {
+        attribute.value.clusterDim.x = config.gridDimX = blocks;
+        atomic_store(noticed, 0);
+        MUST(cuLaunchKernelEx(&config, function, NULL, NULL));
+        CHECK(atomic_load(noticed) == (blocks > 1));
+        atomic_store(noticed, 0);
+        MUST(cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value));
+        CHECK(atomic_load(noticed) == (blocks > 1));
+    }
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuGraphDestroy(graph));
+}
+
 static CUresult CUDAAPI refuses(CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host)
 {
     (void)node, (void)host;
@@ -234,6 +265,8 @@ int main(void)
     updates_of_single_nodes_reach_the_pieces();
     a_node_that_could_not_be_set_ends_the_pieces_until_an_update();
     a_kernel_with_clusters_of_another_shape_ends_the_pieces_until_an_update();
+    a_kernel_that_gets_clusters_without_another_grid_ends_the_pieces_until_an_update();
+    clusters_of_launches_and_of_nodes_are_noticed();
     a_changed_child_graph_reaches_the_pieces();
     a_long_child_graph_is_cut_too();
     a_disabled_node_stays_disabled();

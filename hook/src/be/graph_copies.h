@@ -113,7 +113,8 @@ struct orion_room {
 struct orion_graph_copies {
     struct orion_room *_Atomic room; /* NULL: none, or a thread uses it. It is freed with the last copy */
     _Atomic uint32_t count;
-    _Atomic uint32_t some; /* enum orion_graph_some: which kinds of unusual graphs the process has made */
+    _Atomic uint32_t clusters; /* 1: see orion_graph_clusters_begin */
+    _Atomic uint32_t some;     /* enum orion_graph_some: which kinds of unusual graphs the process has made */
     struct {
         _Atomic uint64_t exec; /* 0: free */
         struct orion_graph_copy *_Atomic copy;

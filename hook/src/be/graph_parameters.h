@@ -7,7 +7,7 @@
  * operations, the piece's node gets the parameters at once.
  *
  * Attributes of kernels stay: cuGraphExecUpdate refuses most changes of them. Of the others only the shape of clusters changes results:
- * an update that changes it together with the kernel or its grid is refused, so the graph runs whole. */
+ * the copy does not follow an update that changes it, so the graph runs whole. */
 #ifndef ORION_GRAPH_PARAMETERS_H
 #define ORION_GRAPH_PARAMETERS_H
 

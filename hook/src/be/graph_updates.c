@@ -89,17 +89,27 @@ static bool is_alike(const struct orion_graph_copy *copy, CUgraph graph, CUgraph
     return alike;
 }
 
+/* Without this shape there is no preferred one either. */
+static bool has_clusters(CUgraphNode node)
+{
+    CUlaunchAttributeValue value = {0};
+    return orion_driver.cuGraphKernelNodeGetAttribute != NULL &&
+           orion_driver.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS &&
+           (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1);
+}
+
 /* Follows the nodes from number `i` on, up to one of which more may differ than the arguments of a kernel. Returns its number;
- * the number of nodes if there is none. A kernel without clusters is taken to get none with its old grid: to ask costs two calls
- * of the driver for each node. */
-static uint32_t follow_arguments(const struct orion_process *process, struct orion_graph_copy *copy, const CUgraphNode *from,
-                                 uint32_t i, bool *differs)
+ * the number of nodes if there is none. On an H200 it takes 48 ns to ask for a kernel's clusters, and 10 ns to read the kernel, so only
+ * a process with clusters asks. */
+static uint32_t follow_arguments(struct orion_process *process, struct orion_graph_copy *copy, const CUgraphNode *from, uint32_t i,
+                                 bool *differs)
 {
     CUDA_KERNEL_NODE_PARAMS kernel;
+    bool clusters = atomic_load_explicit(&orion_graph_copies(process)->clusters, memory_order_relaxed) != 0;
     for (; i < copy->nodes; i++) {
         struct orion_copy_node *node = &copy->node[copy->rank[i]];
         if (node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->kept == NULL || !node->no_clusters ||
-            orion_driver.cuGraphKernelNodeGetParams_v2(from[i], &kernel) != CUDA_SUCCESS ||
+            (clusters && has_clusters(from[i])) || orion_driver.cuGraphKernelNodeGetParams_v2(from[i], &kernel) != CUDA_SUCCESS ||
             !keep_arguments(process, copy, node, &kernel, differs))
             break;
     }
@@ -192,6 +202,12 @@ void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, c
     if (orion_graphs_are_read(process)) identity = orion_parameters_identity(process, type, parameters, &collective);
     orion_graph_node_set(exec, node, identity);
     if (collective) orion_graph_gets_collective(process, exec);
+}
+
+void orion_graph_clusters_begin(void)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) atomic_store_explicit(&orion_graph_copies(process)->clusters, 1, memory_order_relaxed);
 }
 
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters)

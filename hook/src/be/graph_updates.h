@@ -20,6 +20,10 @@ void orion_graph_updated(CUgraphExec exec, CUgraph graph);
 void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child);
 
+/* The program has launched a kernel with clusters of several blocks, or set them for a node. From then on, an update may give a node
+ * clusters that it did not have. */
+void orion_graph_clusters_begin(void);
+
 /* parameters: of the driver's structure for the type, or a CUevent *. */
 void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *parameters);
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters);

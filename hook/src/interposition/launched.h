@@ -6,8 +6,14 @@
 
 #include <stdbool.h>
 
+#include "be/graph_updates.h"
 #include "core/core.h"
 #include "learning/kernels.h"
+
+static inline double orion_blocks_of_cluster(const CUlaunchAttributeValue *value)
+{
+    return (double)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z;
+}
 
 /* Whether a launch by attributes can run on fewer SMs. A cooperative launch cannot: its blocks must all run at once. */
 static inline bool orion_may_move(const CUlaunchConfig *config)
@@ -15,18 +21,24 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && value->cooperative) return false;
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
-            (double)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z > ORION_CLUSTER_PORTABLE)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && orion_blocks_of_cluster(value) > ORION_CLUSTER_PORTABLE)
             return false;
     }
     return true;
 }
 
-/* Notes the events that a launch records. */
+/* Notes what an attribute of a kernel changes for later calls. */
+static inline void orion_attribute_set(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
+{
+    if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && orion_blocks_of_cluster(value) > 1) orion_graph_clusters_begin();
+}
+
+/* Notes the events that a launch records, and its clusters, which a capture puts into a graph. */
 static inline void orion_launch_records(const CUlaunchConfig *config)
 {
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
+        orion_attribute_set(config->attrs[i].id, value);
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) orion_event_elsewhere(value->programmaticEvent.event);
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
             orion_event_elsewhere(value->launchCompletionEvent.event);
