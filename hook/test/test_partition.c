@@ -16,7 +16,7 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-static int contexts, streams;
+static int contexts, streams, events;
 static uintptr_t handle = 0x100;
 
 static CUresult CUDAAPI fake_resource(CUdevice device, CUdevResource *all, CUdevResourceType type)
@@ -64,21 +64,45 @@ static CUresult CUDAAPI fake_stream_end(CUstream stream)
     streams--;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
+static CUresult CUDAAPI fake_event(CUevent *event, unsigned flags)
 {
-    (void)event, (void)stream;
+    (void)flags;
+    *event = (CUevent)(handle += 16);
+    events++;
     return CUDA_SUCCESS;
 }
-static CUstream waited; /* the stream of the last call */
+static CUresult CUDAAPI fake_event_end(CUevent event)
+{
+    (void)event;
+    events--;
+    return CUDA_SUCCESS;
+}
+static CUstream recorded_in[8192]; /* by the event: the stream of its last recording */
+static CUstream *recording_of(CUevent event)
+{
+    CHECK((uintptr_t)event / 16 < sizeof recorded_in / sizeof *recorded_in);
+    return &recorded_in[(uintptr_t)event / 16];
+}
+static void (*after_record)(void);
+static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
+{
+    void (*call)(void) = after_record;
+    after_record = NULL;
+    *recording_of(event) = stream;
+    if (call != NULL) call();
+    return CUDA_SUCCESS;
+}
+static CUstream waited, waited_for; /* the streams of the last call */
 static void (*before_wait)(void);
 static unsigned waits_fail;
 static CUresult CUDAAPI fake_wait(CUstream stream, CUevent event, unsigned flags)
 {
-    (void)event, (void)flags;
+    (void)flags;
     void (*call)(void) = before_wait;
     before_wait = NULL;
     if (call != NULL) call();
     waited = stream;
+    waited_for = *recording_of(event);
     return waits_fail > 0 && waits_fail-- ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 static CUresult CUDAAPI fake_state(CUdevice device, unsigned *flags, int *active)
@@ -108,6 +132,8 @@ static struct orion_gpu *partitioned_gpu(void)
     orion_driver.cuGreenCtxDestroy = fake_green_end;
     orion_driver.cuGreenCtxStreamCreate = fake_stream;
     orion_driver.cuStreamDestroy_v2 = fake_stream_end;
+    orion_driver.cuEventCreate = fake_event;
+    orion_driver.cuEventDestroy_v2 = fake_event_end;
     orion_driver.cuEventRecord = fake_record_in;
     orion_driver.cuStreamWaitEvent = fake_wait;
     orion_driver.cuDevicePrimaryCtxGetState = fake_state;
@@ -120,9 +146,10 @@ static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stre
 {
     struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     policy->copy[0].overlap_sms = overlap_sms;
-    CUstream stream = orion_partition_fork(orion_the_process, stream_record);
+    CUevent join;
+    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
     CHECK(stream != NULL);
-    orion_partition_join(stream_record, stream);
+    orion_partition_join(stream_record, stream, join);
 }
 
 static struct orion_gpu *the_gpu;
@@ -137,9 +164,21 @@ static void a_kernel_goes_into_the_stream_that_waits(struct orion_gpu *gpu, stru
     the_record = stream_record;
     launch_moved(gpu, stream_record, 32);
     before_wait = move_to_another_size;
-    CUstream stream = orion_partition_fork(orion_the_process, stream_record);
+    CUevent join;
+    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
     CHECK(stream != NULL && stream == waited);
-    orion_partition_join(stream_record, stream);
+    orion_partition_join(stream_record, stream, join);
+}
+
+/* Another thread may launch in a stream of another size between the two driver calls of a join. */
+static void the_program_waits_for_each_kernel(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    CUevent join;
+    launch_moved(gpu, stream_record, 32);
+    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
+    after_record = move_to_another_size;
+    orion_partition_join(stream_record, stream, join);
+    CHECK(waited == orion_stream_record_handle(stream_record) && waited_for == stream);
 }
 
 /* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
@@ -166,28 +205,30 @@ static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, 
     CHECK(waits_fail == 0);
     CHECK((work.flags & ORION_ADMITTED_PARTITIONED) && (work.flags & ORION_ADMITTED_BESIDE_HP) && work.elsewhere != NULL);
     CHECK(atomic_load(&gpu->record->overlapped_launches) == 1 && atomic_load(&gpu->record->overlapped_ns) > 0);
-    orion_partition_join(stream_record, work.elsewhere);
+    orion_partition_join(stream_record, work.elsewhere, work.join);
     orion_window_leave(gpu, work.expected_ns);
     CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) == 0);
 }
 
 int main(void)
 {
+    CUevent join;
     struct orion_gpu *gpu = partitioned_gpu();
     struct orion_stream_record *stream_record =
         orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* 32 and 64 SMs in turn */
-    CHECK(contexts == 2 && streams == 1);
+    CHECK(contexts == 2 && streams == 1 && events == 2);
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 16 + i);
-    CHECK(contexts == (int)ORION_PARTITION_SIZES && streams == 1);
+    CHECK(contexts == (int)ORION_PARTITION_SIZES && streams == 1 && events == 2);
     CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
     orion_primary_ending(0);
-    CHECK(contexts == 0 && streams == 0);
-    CHECK(orion_partition_fork(orion_the_process, stream_record) == NULL); /* no new partition while the context ends */
+    CHECK(contexts == 0 && streams == 0 && events == 0);
+    CHECK(orion_partition_fork(orion_the_process, stream_record, &join) == NULL); /* no new partition while the context ends */
     orion_context_ended();
     launch_moved(gpu, stream_record, 32);
     CHECK(contexts == 1 && streams == 1);
     a_kernel_goes_into_the_stream_that_waits(gpu, stream_record);
+    the_program_waits_for_each_kernel(gpu, stream_record);
     a_long_kernel_is_beside_hp_on_fewer_sms_only(gpu, stream_record);
     puts("partition: ok");
     return 0;

@@ -80,10 +80,13 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
-    /* Destroys the stream of the previous size, unless another thread's launch may be using it. */
-    if (mine->stream != NULL && atomic_load(&orion_be(stream_record->gpu)->moving) == 1)
-        orion_driver.cuStreamDestroy_v2(mine->stream);
+    /* Destroys the stream of the previous size and its event, unless another thread's launch may be using them. */
+    if (atomic_load(&orion_be(stream_record->gpu)->moving) == 1) {
+        if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
+        if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);
+    }
     mine->stream = NULL;
+    mine->join = NULL;
     mine->of = NULL;
     mine->refused = stream_record->green != NULL || orion_primary_of(stream_record->gpu->device) != stream_record->context;
     if (mine->refused || !event_ready(&mine->fork, stream_record) || !event_ready(&mine->join, stream_record)) return false;
@@ -92,56 +95,55 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
     return true;
 }
 
-/* The hook's stream; NULL: not now. The caller uses what this returns, because another thread may replace the stream. */
-static CUstream stream_of(struct orion_process *process, struct orion_stream_record *stream_record)
+/* Copies the stream and its events, because another thread may replace them. False: not now. */
+static bool copy_stream(struct orion_process *process, struct orion_stream_record *stream_record,
+                        struct orion_partition_stream_record *copy)
 {
-    CUstream stream = NULL;
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return NULL;
-    if (!orion_ledger_try_lock(gpu)) return NULL;
-    if (ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record)))
-        stream = mine->stream;
+    if (mine->refused || atomic_load(&process->captures) > 0 || orion_stream_record_is_shared(process, stream_record)) return false;
+    if (!orion_ledger_try_lock(gpu)) return false;
+    bool can = ready(gpu) && (mine->of == orion_be(gpu)->partition.now.context || make_stream_record(stream_record));
+    *copy = *mine;
     orion_ledger_unlock(gpu);
-    return stream;
+    return can;
 }
 
 /* This function counts the launch in `moving` before it reads `untouchable`. A thread that ends a context sets
  * `untouchable` before it reads `moving`. */
-static CUstream begin(struct orion_process *process, struct orion_stream_record *stream_record)
+static bool begin(struct orion_process *process, struct orion_stream_record *stream_record,
+                  struct orion_partition_stream_record *copy)
 {
     atomic_fetch_add(&orion_be(stream_record->gpu)->moving, 1);
-    return atomic_load(&process->untouchable) == 0 ? stream_of(process, stream_record) : NULL;
+    return atomic_load(&process->untouchable) == 0 && copy_stream(process, stream_record, copy);
 }
 
 bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    bool can = begin(process, stream_record) != NULL;
+    struct orion_partition_stream_record mine;
+    bool can = begin(process, stream_record, &mine);
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
     return can;
 }
 
-CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record)
+CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record, CUevent *join)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    const struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
-    CUstream stream = begin(process, stream_record);
-    if (stream != NULL && (orion_driver.cuEventRecord(mine->fork, orion_stream_record_handle(stream_record)) != CUDA_SUCCESS ||
-                           orion_driver.cuStreamWaitEvent(stream, mine->fork, 0) != CUDA_SUCCESS))
-        stream = NULL;
-    if (stream == NULL) atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
+    struct orion_partition_stream_record mine;
+    bool forked = begin(process, stream_record, &mine) &&
+                  orion_driver.cuEventRecord(mine.fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
+                  orion_driver.cuStreamWaitEvent(mine.stream, mine.fork, 0) == CUDA_SUCCESS;
+    if (forked) *join = mine.join;
+    else atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
-    return stream;
+    return forked ? mine.stream : NULL;
 }
 
-/* `stream` is the stream that the launch used. The stream record may have another stream by now, because the policy's
- * size may have changed since the launch. */
-void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream)
+void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream, CUevent join)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUevent join = orion_be_stream_record(stream_record)->partition.join;
     if (orion_driver.cuEventRecord(join, stream) == CUDA_SUCCESS)
         orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), join, 0);
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);

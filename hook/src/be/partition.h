@@ -48,7 +48,7 @@ struct orion_partition { /* of a GPU; guarded by the ledger */
 
 struct orion_partition_stream_record { /* of a stream record; made under the ledger, then used without it */
     CUstream stream;
-    CUevent fork, join;
+    CUevent fork, join; /* join: in this stream only, as threads may launch in streams of two sizes at the same time */
     CUgreenCtx of;
     bool refused; /* not a stream of the primary context, or a stream of a green context of the program */
 };
@@ -57,11 +57,12 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
  * needs. */
 bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* Returns the hook's stream. The caller makes the launch on it, then calls orion_partition_join. The hook's stream
- * waits for all earlier work in the stream record's stream. NULL: the kernel cannot be moved. */
-CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
+/* Returns the hook's stream, which waits for all earlier work in the stream record's stream. The caller makes the launch on it,
+ * then calls orion_partition_join with the stream and *join: the stream record may have others by then, because the policy's size
+ * may have changed. NULL: the kernel cannot be moved. */
+CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record, CUevent *join);
 /* Called after the launch. Makes later work in the stream record's stream wait for the launch. */
-void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream);
+void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream, CUevent join);
 
 /* Called after orion_forbid_touch, before the primary context may end. Waits for launches between fork and join, about
  * a second at most. */

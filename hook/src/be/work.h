@@ -28,6 +28,7 @@ struct orion_work {
     uint32_t meeting, arrival;     /* a collective's stream, and its number in this stream; 0: none. See meetings.h */
     const struct orion_stop *stop; /* the stop that claims the work; NULL: the stop of its GPU's hp. See stop.h */
     CUstream elsewhere;            /* the hook's stream, between earlier and later work of `stream`; see partition.h */
+    CUevent join;                  /* for orion_partition_join */
 };
 
 /* Must be called before work->identity is read; see ORION_IDENTITY_UNREAD. */

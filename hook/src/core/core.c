@@ -73,7 +73,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_stream_record *stream_record = work->stream_record;
     if (stream_record == NULL) return;
     struct orion_gpu *gpu = stream_record->gpu;
-    if (work->elsewhere != NULL) orion_partition_join(stream_record, work->elsewhere);
+    if (work->elsewhere != NULL) orion_partition_join(stream_record, work->elsewhere, work->join);
     atomic_fetch_add(&stream_record->returned, 1);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, stream_record, result);
     if (work->expected_ns == 0) {
