@@ -51,12 +51,38 @@ static void kept_streams_end_with_their_context(void)
     CHECK(orion_be(gpu)->kept_streams == 0);
 }
 
+static int primary_lives;
+static CUresult CUDAAPI primary_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device, (void)flags;
+    *active = primary_lives;
+    return CUDA_SUCCESS;
+}
+
+/* The hook's events end with the primary context; it ends with a green context if the program has released it before. */
+static void a_green_context_may_hold_the_last_reference_to_the_primary_one(void)
+{
+    orion_driver.cuDevicePrimaryCtxGetState = primary_state;
+    for (unsigned released = 0; released < 2; released++) {
+        primary_lives = 1;
+        struct orion_stream_record *stream_record = launch(0, 30);
+        atomic_store(&process->primary_retains[0], !released);
+        CHECK(alive > 0 && in_flight() > 0);
+        orion_green_ending((CUgreenCtx)0x70);
+        CHECK((alive == 0) == released);
+        primary_lives = !released;
+        orion_context_ended();
+        CHECK(is_free(stream_record) == released && (in_flight() == 0) == released);
+    }
+}
+
 int main(void)
 {
     begin();
     a_stream_whose_work_may_be_held_is_destroyed_when_it_is_complete();
     only_some_streams_are_kept();
     kept_streams_end_with_their_context();
+    a_green_context_may_hold_the_last_reference_to_the_primary_one();
     puts("kept_streams: ok");
     return 0;
 }

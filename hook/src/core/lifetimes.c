@@ -51,7 +51,7 @@ static void end_clocks(struct orion_process *process, CUcontext context, bool co
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_ends_context(&process->gpus[i], context, context_lives);
 }
 
-/* NULL: a green context of the program. It may hold the last reference to the primary context, so no mark stays. */
+/* NULL: a green context of the program, which may hold the last reference to a primary context. */
 static void begin_end(struct orion_process *process, CUcontext context)
 {
     orion_forbid_touch(process);
@@ -74,7 +74,7 @@ void orion_context_ending(CUcontext context)
     if (process != NULL) begin_end(process, context);
 }
 
-static _Thread_local CUdevice ending_primary = -1;
+static _Thread_local uint64_t ending_primaries; /* bit i: that of device i */
 
 static _Atomic uint32_t *retains_of(CUdevice device)
 {
@@ -101,8 +101,24 @@ bool orion_primary_releasing(CUdevice device)
     return true;
 }
 
-/* Only the last release ends the primary context. This function destroys the context's events before the driver's call.
- * orion_context_ended ends the stream records after the call, if the context has ended. */
+/* Destroys the events of a primary context before the driver's call that may end it. orion_context_ended ends its stream records
+ * after the call, if it has ended. */
+static void begin_primary_end(struct orion_process *process, CUdevice device)
+{
+    uint32_t gpus = orion_process_gpus(process);
+    if (device >= 0 && device < 64) ending_primaries |= UINT64_C(1) << device;
+    for (uint32_t i = 0; i < gpus; i++)
+        if (process->gpus[i].device == device) orion_partition_wait(&process->gpus[i]);
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
+        if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
+    for (uint32_t i = 0; i < gpus; i++) {
+        if (process->gpus[i].device != device) continue;
+        orion_partition_end(&process->gpus[i]);
+        orion_ends_context(&process->gpus[i], NULL, true);
+    }
+}
+
+/* Only the last release ends the primary context. */
 void orion_primary_ending(CUdevice device)
 {
     struct orion_process *process = orion_process_started();
@@ -110,42 +126,40 @@ void orion_primary_ending(CUdevice device)
     orion_forbid_touch(process);
     orion_stops_open(process);
     if (retains_of(device) != NULL) atomic_store(retains_of(device), 0);
-    ending_primary = device;
     orion_kernels_forget(orion_kernels(process));
-    uint32_t gpus = atomic_load(&process->gpu_count);
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
-        if (process->gpus[i].device == device) orion_partition_wait(&process->gpus[i]);
-    ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
-        if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
-        if (process->gpus[i].device != device) continue;
-        orion_partition_end(&process->gpus[i]);
-        orion_ends_context(&process->gpus[i], NULL, true);
-    }
+    begin_primary_end(process, device);
     atomic_fetch_add(&process->context_epoch, 1);
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);
+}
+
+static bool primary_is(CUdevice device, int active)
+{
+    unsigned flags;
+    int is_active = !active;
+    return orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active == active;
+}
+
+static void end_primary(struct orion_process *process, CUdevice device)
+{
+    if (!primary_is(device, 0)) return;
+    orion_capture_origins_end_in_primary(process, device);
+    orion_own_streams_end_on(process, device);
+    orion_pools_ended_on(process, device);
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
+        if (process->gpus[i].device != device) continue;
+        end_stream_records(process, NULL, &process->gpus[i]);
+        orion_ends_context(&process->gpus[i], NULL, false);
+    }
 }
 
 void orion_context_ended(void)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
-    unsigned flags;
-    int active = 1;
-    CUdevice device = ending_primary;
-    ending_primary = -1;
-    if (device >= 0 && orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active) {
-        orion_capture_origins_end_in_primary(process, device);
-        orion_own_streams_end_on(process, device);
-        orion_pools_ended_on(process, device);
-        for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-            if (process->gpus[i].device != device) continue;
-            end_stream_records(process, NULL, &process->gpus[i]);
-            orion_ends_context(&process->gpus[i], NULL, false);
-        }
-    }
+    for (; ending_primaries != 0; ending_primaries &= ending_primaries - 1)
+        end_primary(process, (CUdevice)__builtin_ctzll(ending_primaries));
     orion_recordings_clear(orion_recordings(process));
     /* The epochs grow again, because another thread may have cached a context that has since ended. */
     atomic_fetch_add(&process->context_epoch, 1);
@@ -202,6 +216,13 @@ static bool end_stream(struct orion_process *process, struct orion_stream_record
     return kept;
 }
 
+/* Without a reference of the program, the green context may hold the last one to the primary context. */
+static void begin_unreferenced_primary_ends(struct orion_process *process)
+{
+    for (CUdevice device = 0; device < (CUdevice)ORION_GPUS; device++)
+        if (atomic_load(retains_of(device)) == 0 && primary_is(device, 1)) begin_primary_end(process, device);
+}
+
 /* The streams stay, but the driver refuses their handles from now on. */
 void orion_green_ending(CUgreenCtx green)
 {
@@ -209,6 +230,7 @@ void orion_green_ending(CUgreenCtx green)
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
     begin_end(process, NULL);
+    begin_unreferenced_primary_ends(process);
     if (orion_driver.cuCtxFromGreenCtx == NULL || orion_driver.cuCtxFromGreenCtx(&named, green) != CUDA_SUCCESS) return;
     orion_capture_origins_end_in(process, named);
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
