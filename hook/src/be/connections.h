@@ -6,6 +6,9 @@
  * in a wait for an event keeps its whole time slices (be/event_words.h). Clients of an MPS daemon share a pool of connections, and no
  * time slices separate them: they keep CUDA's number. So does a program that sets CUDA_DEVICE_MAX_CONNECTIONS itself.
  *
+ * Programs that the process starts later inherit the variable. Rejected: to remove it after cuInit, because the driver may read it
+ * when a context is created.
+ *
  * Rejected: CUDA's variable in the pod, or from a constructor. Programs set it only if it is not set, and then insist on their value. */
 #ifndef ORION_CONNECTIONS_H
 #define ORION_CONNECTIONS_H
