@@ -21,26 +21,26 @@ static struct sim_op wait_for(const struct sim_position *on, enum sim_kind kind)
     return (struct sim_op){.kind = kind, .a = on->stream, .b = on->generation, .c = on->number};
 }
 
-static void push_wait(struct CUstream_st *stream, const struct sim_position *on)
+static void push_wait(struct CUstream_st *stream, const struct sim_position *on, enum sim_kind kind)
 {
-    struct sim_op wait = wait_for(on, SIM_WAIT);
+    struct sim_op wait = wait_for(on, kind);
     sim_push(stream->slot, &wait);
 }
 
 /* Makes the stream wait for pending work in the other streams of its context, except streams with one of the flags
  * `without`. A stream of a green context waits only for the streams of that green context. */
-static void push_waits(struct CUstream_st *stream, unsigned without)
+static void push_waits(struct CUstream_st *stream, unsigned without, enum sim_kind kind)
 {
     unsigned waits = 0;
     for (struct CUstream_st *other = stream->context->streams; other; other = other->next)
         if (other != stream && !(other->flags & without) && (!stream->green || other->green == stream->green) && pending(other) &&
             waits++ < SIM_QUEUE / 2) {
             struct sim_position on = sim_stream_position(other);
-            push_wait(stream, &on);
+            push_wait(stream, &on, kind);
         }
 }
 
-/* The legacy stream and blocking streams wait for each other. A non-blocking stream waits for none. */
+/* The legacy stream and blocking streams wait for each other, as for events. A non-blocking stream waits for none. */
 static void order(struct CUstream_st *stream)
 {
     struct CUstream_st *legacy = stream->context->legacy;
@@ -48,10 +48,10 @@ static void order(struct CUstream_st *stream)
     if (stream->flags & CU_STREAM_NON_BLOCKING) return;
     if (stream != legacy) {
         on = sim_stream_position(legacy);
-        if (pending(legacy)) push_wait(stream, &on);
+        if (pending(legacy)) push_wait(stream, &on, SIM_EVENT_WAIT);
         return;
     }
-    push_waits(legacy, CU_STREAM_NON_BLOCKING);
+    push_waits(legacy, CU_STREAM_NON_BLOCKING, SIM_EVENT_WAIT);
 }
 
 /* Enters the state with room for an operation and the waits before it. Only under the lock is it known whether there are streams for
@@ -82,7 +82,7 @@ CUresult sim_wait_for_streams(struct CUstream_st *stream)
 {
     do {
         sim_enter_with_room(stream->slot, SIM_QUEUE / 2);
-        push_waits(stream, 0);
+        push_waits(stream, 0, SIM_WAIT);
     } while (!sim_leave());
     return CUDA_SUCCESS;
 }

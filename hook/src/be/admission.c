@@ -2,6 +2,7 @@
 
 #include "be/baseline_seam.h"
 #include "be/between_pieces.h"
+#include "be/driver_order.h"
 #include "be/gate.h"
 #include "be/overlap.h"
 #include "be/partition.h"
@@ -65,17 +66,20 @@ static bool wait_for_other_gpus(struct orion_process *process, const struct orio
 
 /* A graph with branches should not be behind a wait: the driver's streams for the branches would wait for the held stream, as
  * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/programs.md). Nor should
- * the first launch of a kernel: the driver may load its code then, and wait for work that is held (be/quiet.h). So these are
- * held on the CPU, and begin when no work in flight can be held.
+ * the first launch of a kernel: the driver may load its code then, and wait for work that is held (be/quiet.h). Nor should
+ * launches into streams that the driver orders with a held one (be/driver_order.h). So these are held on the CPU, and begin when no
+ * work in flight can be held.
  *
  * Other threads may always have work in flight, and that work may wait for this launch. So the wait is bounded; then all
  * launches go behind the valve for a while. Launches of another stop than the valve do so in any case. */
-static uint32_t kind_of_unheld(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work,
-                               bool is_new)
+static uint32_t kind_of_unheld(struct orion_process *process, struct orion_stream_record *stream_record,
+                               const struct orion_work *work, bool is_new)
 {
+    const struct orion_gpu *gpu = stream_record->gpu;
+    bool ordered = orion_driver_order_matters(process, stream_record);
     bool branches = work->launch.graph != NULL && orion_graph_has_branches(orion_graphs(process), work->launch.graph);
     uint32_t others = other_gpus(process, gpu, work) != 0 ? ORION_ADMITTED_OTHER_GPUS : 0;
-    if ((!branches && !is_new && !others) || work->stop != NULL) return 0;
+    if ((!branches && !is_new && !others && !ordered) || work->stop != NULL) return 0;
     if (orion_now() <= atomic_load(&orion_be(gpu)->mixed_ns) + MIXED_NS) return others;
     return ORION_ADMITTED_UNHELD | (branches ? ORION_ADMITTED_BRANCHES : 0) | others;
 }
@@ -265,7 +269,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     if (sample && orion_kernel_note(process, work->identity, &work->launch))
         expected = orion_duration_expect(orion_durations(process), work->identity, &sample);
     work->stop = orion_stops_claim(process) ? orion_stop_of(process, stream_record, work) : NULL;
-    work->flags |= kind_of_unheld(process, gpu, work, is_new);
+    work->flags |= kind_of_unheld(process, stream_record, work, is_new);
     if ((work->flags & ORION_ADMITTED_SPINS) && work->stop != NULL) { /* without a stop, its time is all that bounds it */
         expected = SPINNING_NS;
         sample = false;

@@ -5,7 +5,6 @@
 
 #include "be/gate.h"
 #include "be/state.h"
-#include "generated/driver.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
@@ -25,32 +24,6 @@ static _Atomic uint32_t *holders_on(const struct orion_stream_record *stream_rec
     return &orion_be(stream_record->gpu)->in_pieces;
 }
 
-/* -- Streams whose work the driver orders ---------------------------------------------------------------------------- */
-
-static bool is_legacy(const struct orion_stream_record *stream_record)
-{
-    return orion_stream_record_handle(stream_record) == CU_STREAM_LEGACY;
-}
-
-static bool is_blocking(const struct orion_stream_record *stream_record)
-{
-    unsigned flags = CU_STREAM_NON_BLOCKING;
-    CUstream stream = orion_stream_record_handle(stream_record);
-    if (stream == CU_STREAM_PER_THREAD) return true;
-    if (orion_driver.cuStreamGetFlags == NULL || orion_driver.cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS) return false;
-    return !(flags & CU_STREAM_NON_BLOCKING);
-}
-
-/* Whether the driver orders the work of the caller's stream and of the one that another thread holds. That thread may destroy its
- * stream meanwhile, so its record says whether it is a blocking one. */
-static bool are_ordered(const struct orion_stream_record *mine, const struct orion_stream_record *held)
-{
-    if (mine == held) return true;
-    if (mine->context != held->context || mine->green != held->green) return false;
-    if (!is_legacy(mine)) return is_legacy(held) && is_blocking(mine);
-    return !is_legacy(held) && atomic_load(&orion_be_stream_record(held)->is_blocking);
-}
-
 /* -- Waits ----------------------------------------------------------------------------------------------------------- */
 
 static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record)
@@ -58,7 +31,7 @@ static bool others_are_between(struct orion_process *process, const struct orion
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(holders_on(stream_record)) == 0) break;
         if (holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
-        if (are_ordered(stream_record, other)) return true;
+        if (orion_stream_records_are_ordered(stream_record, other)) return true;
     }
     return false;
 }
@@ -99,9 +72,7 @@ void orion_between_pieces_wait(struct orion_process *process, struct orion_strea
 static bool take(struct orion_stream_record *stream_record)
 {
     uintptr_t none = 0;
-    bool blocks = !is_legacy(stream_record) && is_blocking(stream_record);
     if (!atomic_compare_exchange_strong(&orion_be_stream_record(stream_record)->in_pieces, &none, (uintptr_t)&own)) return false;
-    atomic_store(&orion_be_stream_record(stream_record)->is_blocking, blocks);
     atomic_fetch_add(holders_on(stream_record), 1);
     return true;
 }
@@ -113,7 +84,7 @@ bool orion_between_pieces_begin(struct orion_process *process, struct orion_stre
     bool alone = await_others(process, stream_record);
     if (!take(stream_record)) return false;
     if (!alone || !others_are_between(process, stream_record)) return true;
-    if (!is_legacy(stream_record)) {
+    if (stream_record->order != ORION_ORDER_LEGACY) {
         await_others(process, stream_record);
         return true;
     }

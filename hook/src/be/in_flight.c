@@ -51,11 +51,11 @@ void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu
     orion_be(gpu)->stuck_ns = 0;
 }
 
-/* Whether a stream of another thread may get an event. That thread may destroy the stream meanwhile, or begin to capture it. */
+/* Whether another stream may get an event. It may be another thread's, which may destroy it meanwhile, or begin to capture it. */
 static bool may_close(struct orion_process *process, const struct orion_stream_record *stream_record, CUcontext context)
 {
     return stream_record->context == context && atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY &&
-           orion_stream_record_has_handle(process, stream_record);
+           (orion_stream_record_has_handle(process, stream_record) || orion_stream_record_is_of_this_thread(stream_record));
 }
 
 void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own)

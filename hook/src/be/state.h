@@ -38,6 +38,10 @@ struct orion_be {
     struct orion_gpu_clock clock;
 
     _Atomic uint32_t in_pieces; /* streams of the GPU in which a thread launches a graph in pieces; see between_pieces.c */
+    /* See driver_order.c */
+    _Atomic(struct orion_stream_record *) legacy; /* that of the last launch into a legacy stream; NULL: none */
+    _Atomic uint64_t blocking_launches;
+    _Atomic uint32_t ordered_launches; /* so many more are held on the CPU */
 
     /* See turns.c */
     _Atomic uint64_t handed_back_ns, asked_ns; /* when this client last sent each message */
@@ -55,7 +59,7 @@ struct orion_be_stream_record {
     /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
     _Atomic uint32_t waited_epoch;
     _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
-    _Atomic bool is_blocking;    /* of a stream in which a thread does so: the driver orders it with the legacy stream */
+    _Atomic uint64_t ordered_behind; /* how much of the driver's order was before the last launch; see driver_order.c */
     bool kept;                   /* the program has destroyed the stream, and the driver has not; see ends.c */
     uint32_t meeting;            /* see meetings.c; the launching thread writes it */
 };

@@ -96,6 +96,16 @@ bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *pl
     return place->context != NULL && (is_current || find_device(place->context, &place->device));
 }
 
+static enum orion_stream_order order_of(struct orion_stream_name stream)
+{
+    unsigned flags = CU_STREAM_NON_BLOCKING;
+    if (orion_stream_handle(stream) == CU_STREAM_LEGACY) return ORION_ORDER_LEGACY;
+    if (is_per_thread(stream)) return ORION_ORDER_BLOCKING;
+    if (orion_driver.cuStreamGetFlags == NULL || orion_driver.cuStreamGetFlags(stream.handle, &flags) != CUDA_SUCCESS)
+        return ORION_ORDER_NONE;
+    return flags & CU_STREAM_NON_BLOCKING ? ORION_ORDER_NONE : ORION_ORDER_BLOCKING;
+}
+
 static struct orion_stream_record *claimed(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t key,
                                            struct orion_stream_name stream, const struct orion_place *place, struct orion_gpu *gpu)
 {
@@ -108,9 +118,11 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->thread = is_per_thread(stream) ? &thread_number : NULL;
     stream_record->context = place->context;
     /* An overflow record belongs to several streams, which no wait for a green context includes. */
-    stream_record->green = orion_stream_record_is_shared(process, stream_record) ? NULL : place->green;
+    bool shared = orion_stream_record_is_shared(process, stream_record);
+    stream_record->green = shared ? NULL : place->green;
+    stream_record->order = shared ? ORION_ORDER_NONE : order_of(stream);
     stream_record->gpu = gpu;
-    if (orion_stream_record_index(process, stream_record) < ORION_GPUS) atomic_store(&orion_stream_records(process)->overflowed, 1);
+    if (shared) atomic_store(&orion_stream_records(process)->overflowed, 1);
     uint32_t index = orion_stream_record_index(process, stream_record),
              used = atomic_load(&orion_stream_records(process)->high_water);
     while (used <= index && !atomic_compare_exchange_weak(&orion_stream_records(process)->high_water, &used, index + 1)) {}
@@ -289,4 +301,16 @@ void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64
     uint64_t drained = atomic_load(&stream_record->drained);
     while (drained < returned && !atomic_compare_exchange_weak(&stream_record->drained, &drained, returned)) {}
     if (drained < returned) atomic_fetch_add_explicit(&stream_record->gpu->busy->progress, 1, memory_order_relaxed);
+}
+
+bool orion_stream_records_are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other)
+{
+    if (one == other) return true;
+    bool kinds = one->order + other->order == ORION_ORDER_LEGACY + ORION_ORDER_BLOCKING;
+    return kinds && one->context == other->context && one->green == other->green;
+}
+
+bool orion_stream_record_is_of_this_thread(const struct orion_stream_record *stream_record)
+{
+    return stream_record->thread == &thread_number && stream_record->green == NULL;
 }

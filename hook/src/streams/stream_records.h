@@ -34,6 +34,9 @@ enum orion_stream_record_state {
     ORION_STREAM_RECORD_ENDING = 4 /* the stream is gone, but events of be's work still need the record: be/ends.h */
 };
 
+/* The driver orders the work of the legacy stream with that of the blocking streams of its context. */
+enum orion_stream_order { ORION_ORDER_NONE = 0, ORION_ORDER_LEGACY = 1, ORION_ORDER_BLOCKING = 2 };
+
 struct orion_gpu;
 
 struct orion_stream_record {
@@ -44,6 +47,7 @@ struct orion_stream_record {
     CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
+    enum orion_stream_order order;                        /* NONE for an overflow record, too */
     const void *thread;                                   /* of a thread's own stream: where the thread is; else NULL */
     _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
     uint64_t begun_before;                                /* `begun` at the time when a client got the record */
@@ -97,11 +101,17 @@ CUstream orion_stream_record_handle(const struct orion_stream_record *stream_rec
  * per-thread default stream, and for the default stream of a green context. */
 bool orion_stream_record_has_handle(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
+/* Whether it is the calling thread's own default stream, and not that of a green context: this thread can use its handle. */
+bool orion_stream_record_is_of_this_thread(const struct orion_stream_record *stream_record);
+
 /* Whether a wait for the context includes the stream: it is the stream's context or green context. */
 static inline bool orion_stream_record_is_in(const struct orion_stream_record *stream_record, CUcontext context)
 {
     return context == stream_record->context || (context != NULL && context == stream_record->green);
 }
+
+/* Whether the driver orders the work of both streams, as if it were that of one. */
+bool orion_stream_records_are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other);
 
 /* A program's green context can be current to one thread at a time. So no thread makes one current for the hook; the
  * hook uses the primary context instead, to which the streams and events of a green context belong, too. */
