@@ -29,7 +29,7 @@ class BusyPage:
 
     _state: ClassVar[int] = layout.offset(layout.BusyPage, "state") // 4
     _alive: ClassVar[int] = layout.offset(layout.BusyPage, "alive") // 4
-    _drained: ClassVar[int] = layout.offset(layout.BusyPage, "drained_ns") // 8
+    _progress: ClassVar[int] = layout.offset(layout.BusyPage, "progress") // 8
 
     def __init__(self, memory: memoryview) -> None:
         self._words, self._longs = memory.cast("I"), memory.cast("Q")
@@ -41,9 +41,9 @@ class BusyPage:
         return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
 
     @property
-    def drained_ns(self) -> int:
-        """When the client's work was last complete, monotonic."""
-        return self._longs[self._drained]
+    def progress(self) -> int:
+        """Grows when the client finds out that work is complete."""
+        return self._longs[self._progress]
 
     @property
     def owner_died(self) -> bool:

@@ -18,7 +18,6 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.pages.busy_periods import BusyPeriods
-from orion.node_agent.pages.client_pages import BusyPage
 from orion.node_agent.sharing import policies
 from orion.node_agent.sharing.busy_union import Busy, union_ns
 from orion.node_agent.sharing.demand import Demand
@@ -107,28 +106,32 @@ class Activity:
         look.hp_used_ns[client.slot.name] += 0
         if client in self._shared_gpu.stopped:  # be does not wait for it, and its page stays as it was
             return 0
-        look.hp_lingers |= self._lingers(client.busy, look.now_ns)
+        state = client.busy.state
+        progress = None if state is layout.BusyState.IDLE else client.busy.progress
+        if progress != client.last_progress:
+            client.last_progress, client.progressed_ns = progress, look.now_ns
+        stalled_ns = 0 if progress is None else look.now_ns - client.progressed_ns
+        client.has_stalled = stalled_ns > self._shared_gpu.policy.stall_ns
+        look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER) and not client.has_stalled
         return busy
-
-    def _lingers(self, page: BusyPage, now_ns: int) -> bool:
-        """Return whether be waits for hp that is not busy; not for long if hp is frozen and never ends its linger."""
-        if page.state is layout.BusyState.LINGER:
-            return now_ns - page.drained_ns < self._shared_gpu.policy.stall_ns
-        return page.state is layout.BusyState.CLOSING
 
     @staticmethod
     def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look) -> None:
-        """Add up what the hp clients of each slot used; a time in which several were busy counts once."""
+        """Add up what the hp clients of each slot used; a time in which several were busy counts once.
+
+        A kernel without progress is its slot's use. But be does not wait for it, so it takes no time from be.
+        """
         now, since = look.now_ns, look.now_ns - look.elapsed_ns
         several = sum(map(len, busy.values())) > 1
         slots: list[list[Busy]] = []
         for name, clients in busy.items():
             most = _PERIODS_MOST // len(clients)
-            slots.append([])
+            used = {}
             for client, used_ns in clients:
                 periods = client.record.busy_periods(since, now, most) if several else BusyPeriods(now)
-                slots[-1].append(Busy(used_ns, periods))
-            look.hp_used_ns[name] = union_ns(slots[-1:], since, now)
+                used[client] = Busy(used_ns, periods)
+            look.hp_used_ns[name] = union_ns([list(used.values())], since, now)
+            slots.append([each for client, each in used.items() if not client.has_stalled])
         look.hp_busy_ns = union_ns(slots, since, now)
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:

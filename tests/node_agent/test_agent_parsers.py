@@ -86,7 +86,7 @@ def test_any_busy_page_can_be_read(content: bytes) -> None:
     page = client_pages.BusyPage(memoryview(content))
     raw = layout.BusyPage.from_buffer_copy(content)
     assert page.state == (raw.state if raw.state <= 3 else layout.BusyState.BUSY)
-    assert page.owner_died == bool(raw.alive & layout.FUTEX_OWNER_DIED)
+    assert (page.progress, page.owner_died) == (raw.progress, bool(raw.alive & layout.FUTEX_OWNER_DIED))
 
 
 @given(st.text(max_size=300), st.sampled_from(list(join.Refusal)), st.integers(0, 2**32 - 1))

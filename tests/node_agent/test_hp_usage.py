@@ -66,14 +66,30 @@ def test_each_slot_uses_the_union_of_its_own_clients(gpu: LookedAt) -> None:
     assert idle.record.busy_ns == 0
 
 
-def test_hp_that_is_frozen_while_it_lingers_takes_no_time_from_be_once_be_waits_no_more(gpu: LookedAt) -> None:
-    client, begin = gpu.client(), gpu.now
-    client.busy.state, client.busy.drained_ns = layout.BusyState.LINGER, begin
-    stall_ns = gpu.shared_gpu.policy.stall_ns
-    assert gpu.look(begin + stall_ns - MS).left == 0
-    assert gpu.look(begin + stall_ns + MS).left == 1
-    client.busy.state = layout.BusyState.CLOSING
-    assert gpu.look(begin + stall_ns + 2 * MS).left == 0
+@pytest.mark.parametrize("state", [layout.BusyState.BUSY, layout.BusyState.CLOSING, layout.BusyState.LINGER])
+def test_hp_that_is_frozen_takes_no_time_from_be_once_be_waits_no_more(gpu: LookedAt, state: layout.BusyState) -> None:
+    client, stall_ns = gpu.client(), 10 * MS
+    gpu.shared_gpu.set_policy(gpu.shared_gpu.policy.changed(words={"stall_ns": stall_ns}))
+    gpu.look(gpu.now + LOOK_NS)
+    client.busy.state = state
+    if state is layout.BusyState.BUSY:
+        client.open(gpu.now)
+    begin = gpu.now + LOOK_NS
+    assert [gpu.look(begin + after).left for after in (0, stall_ns, stall_ns + MS)] == [0, 0, 1]
+    client.busy.progress += 1
+    assert gpu.look(gpu.now + LOOK_NS).left == 0
+
+
+def test_a_kernel_of_hp_that_be_waits_for_no_more_is_still_use_of_its_slot(gpu: LookedAt) -> None:
+    stalls, works = gpu.client(), gpu.client("hp-1")
+    stalls.busy.state = layout.BusyState.BUSY
+    stalls.open(gpu.now)
+    gpu.look(gpu.now + LOOK_NS)
+    gpu.look(gpu.now + gpu.shared_gpu.policy.stall_ns)
+    works.was_busy(gpu.now + 5 * MS, gpu.now + 10 * MS)
+    look = gpu.look(gpu.now + LOOK_NS)
+    assert look.hp_used_ns == {"hp-0": LOOK_NS, "hp-1": 5 * MS}
+    assert look.hp_busy_ns == 5 * MS
 
 
 def test_a_period_counts_at_each_look_the_time_since_the_look_before(gpu: LookedAt) -> None:
