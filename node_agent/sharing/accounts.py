@@ -103,6 +103,11 @@ class Accounts(dict[str, Account]):
             if account.wants:
                 account.arrears_ns = float("inf")
 
+    @property
+    def debtors(self) -> list[str]:
+        """The slots that have debts."""
+        return [name for name, account in self.items() if account.balance_ns < 0]
+
     def pay(self, time_ns: float) -> None:
         """Lower the debts of slots that do not want the GPU by what they would be due if all of them wanted it.
 
@@ -111,7 +116,7 @@ class Accounts(dict[str, Account]):
         Args:
             time_ns: what hp has left to be since the last check.
         """
-        pausing = {name: account for name, account in self.items() if account.balance_ns < 0 and not account.wants}
+        pausing = {name: self[name] for name in self.debtors if not self[name].wants}
         if pausing:
             parts = due(self.claims() | {name: Claim(each.request, each.limit) for name, each in pausing.items()})
             for name, account in pausing.items():

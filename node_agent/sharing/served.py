@@ -211,7 +211,7 @@ class ServedGpu:
                 self._agreement.progressed(job, look.now_ns)
         agreed = self._agreement.windows(uuid, look.now_ns) if jobs else {}
         windows = {name: agreed[job] for name, job in jobs.items() if job in agreed}
-        demands = look.demands | self.activity.limited(look)
+        demands = look.demands | self.activity.without_clients(look, self.turns.accounts.debtors)
         clients = self.shared_gpu.clients.values()
         average_ns = moving.shortest_average_ns(self.shared_gpu.gpu.memory_bytes, clients, demands)
         self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns, average_ns)

@@ -157,6 +157,7 @@ class SlotOperations:
         slot = gpu.shared_gpu.slot(name)
         self._owners.set(slot, None)
         gpu.joining.close(slot)
+        gpu.turns.forget(name)
         del gpu.shared_gpu.slots[name]
         slot.remove()
         self._saved.save(gpu)
@@ -176,6 +177,7 @@ class SlotOperations:
         gpu = self._saved.find(uuid)
         slot = gpu.shared_gpu.slot(name)
         gpu.joining.reset(slot)
+        gpu.turns.forget(name)
         slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
         slot.begin_again()
         self._parking.wake()

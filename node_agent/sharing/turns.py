@@ -17,6 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.account import Account
 from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, origin
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
@@ -175,6 +176,11 @@ class Turns:
             name for name, each in self._accounts.items() if each.ceiling < 1 or (each.debt_ns and not each.wants)
         ]
         self._planned = replace(self._planned, plans=dict.fromkeys(asking, plan))
+
+    def forget(self, name: str) -> None:
+        """Forget what a slot owes, is owed and used: another owner gets it."""
+        if name in self._accounts:
+            self._accounts[name] = Account()
 
     def rest(self) -> None:
         """End the turns; nobody waits, and nothing is owed."""

@@ -11,7 +11,7 @@ Rejected: a wider window while hp is idle for long. It gives no throughput, beca
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from orion.hook import layout
@@ -30,7 +30,6 @@ also counts as active for this time after it joined. """
 _RATIO_NS = 1_000_000_000
 _PERIODS_MOST = 512
 """ How many busy periods of a slot's hp clients the agent reads at each check, so that checks stay short. """
-_NONE = Demand(clients=0)
 
 
 @dataclass
@@ -139,12 +138,9 @@ class Activity:
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
-        slot, limit = client.slot, _limit(client.slot)
-        others = look.demands.get(slot.name, _NONE)
-        look.demands[slot.name] = Demand(
-            request=slot.grant.request_milli / 1_000,
-            limit=self._of_what_hp_leaves(limit, look),
-            ceiling=limit,
+        slot = client.slot
+        others = look.demands.get(slot.name) or self._granted(slot, look)
+        look.demands[slot.name] = others._replace(
             reported_ns=reported + others.reported_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
@@ -152,13 +148,19 @@ class Activity:
             clients=1 + others.clients,
         )
 
-    def limited(self, look: Look) -> dict[str, Demand]:
-        """Return the be slots that have a limit and no clients: a client that joins may not use more than the limit."""
+    def without_clients(self, look: Look, debtors: Collection[str] = ()) -> dict[str, Demand]:
+        """Return the be slots without clients that have a limit or debts, which hold for a client that joins, too."""
         return {
-            slot.name: Demand(limit=self._of_what_hp_leaves(_limit(slot), look), ceiling=_limit(slot), clients=0)
+            slot.name: self._granted(slot, look)
             for slot in self._shared_gpu.slots.values()
-            if slot.role is layout.Role.BE and slot.grant.limit_milli and slot.name not in look.demands
-        }
+            if slot.role is layout.Role.BE and (slot.grant.limit_milli or slot.name in debtors)
+            and slot.name not in look.demands
+        }  # fmt: skip
+
+    def _granted(self, slot: Slot, look: Look) -> Demand:
+        """Return the demand of a slot without clients."""
+        limit = (slot.grant.limit_milli or 1_000) / 1_000
+        return Demand(slot.grant.request_milli / 1_000, self._of_what_hp_leaves(limit, look), clients=0, ceiling=limit)
 
     def _of_what_hp_leaves(self, limit: float, look: Look) -> float:
         """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
@@ -187,7 +189,3 @@ class Activity:
             self._whole_ns -= whole
             self._busy_ns -= busy
         self._shared_gpu.hp_busy_ratio = self._busy_ns / self._whole_ns if self._whole_ns else 0.0
-
-
-def _limit(slot: Slot) -> float:
-    return (slot.grant.limit_milli or 1_000) / 1_000

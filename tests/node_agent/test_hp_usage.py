@@ -41,7 +41,7 @@ def test_a_limit_of_be_is_the_same_part_of_the_gpu_however_many_hp_processes_are
         look = look_after(gpu, clients, (0.1, 0.6))
     assert gpu.shared_gpu.hp_busy_ratio == pytest.approx(0.5)
     assert look.left == pytest.approx(0.5)
-    assert gpu.activity.limited(look)["be-0"].limit == pytest.approx(0.2 / 0.5)
+    assert gpu.activity.without_clients(look)["be-0"].limit == pytest.approx(0.2 / 0.5)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -137,7 +137,7 @@ def test_hp_takes_time_from_be_only_where_be_waits(gpu: LookedAt, kind: layout.P
     for _ in range(50):
         look = look_after(gpu, clients, (0.1, 0.6))
     assert look.left == pytest.approx(part)
-    assert gpu.activity.limited(look)["be-0"].limit == pytest.approx(0.2 / part)
+    assert gpu.activity.without_clients(look)["be-0"].limit == pytest.approx(0.2 / part)
 
 
 def test_an_hp_that_was_stopped_while_it_was_busy_takes_no_time_from_be(gpu: LookedAt) -> None:

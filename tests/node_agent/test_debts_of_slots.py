@@ -1,0 +1,79 @@
+"""Debts of be slots: a program that ends leaves them to the slot's next one, and the next owner has none."""
+
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+
+import pytest
+
+from orion.hook import layout
+from orion.node_agent.agent import Agent
+from orion.node_agent.sharing import windows
+from orion.node_agent.sharing.account import Account
+from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
+
+MS = 1_000_000
+
+
+@pytest.fixture
+async def agent() -> AsyncIterator[Agent]:
+    with agent_of_one_gpu() as made:
+        yield made
+
+
+@pytest.fixture
+def look(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, float]]:
+    """Look after 100 ms more; return the debts of all slots that have an account."""
+    served, now = agent.gpu(GPU), [0]
+    monkeypatch.setattr(windows, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
+
+    def look_later() -> dict[str, float]:
+        now[0] += 100 * MS
+        served.look(now[0])
+        return {name: account.debt_ns / MS for name, account in served.turns.accounts.items()}
+
+    look_later()
+    return look_later
+
+
+def owe(agent: Agent, **debts_ms: float) -> None:
+    """Let slots have debts, as if their last client had just left."""
+    for name, debt_ms in debts_ms.items():
+        agent.gpu(GPU).turns.accounts[name.replace("_", "-")] = Account(balance_ns=-debt_ms * MS)
+
+
+async def test_a_slot_without_clients_pays_its_debt_at_the_rate_of_its_share_and_is_then_forgotten(
+    agent: Agent, look: Callable[[], dict[str, float]]
+) -> None:
+    agent.slots.set_grant(GPU, "be-0", request_milli=200)
+    agent.slots.set_grant(GPU, "be-1", request_milli=800)
+    agent.slots.set_grant(GPU, "be-2", limit_milli=500)  # so slots take turns
+    owe(agent, be_0=100, be_1=1_000)
+    look()  # reads the requests
+    assert look() == pytest.approx({"be-0": 100 - 50 - 20, "be-1": 1_000 - 50 - 80, "be-2": 0})
+    assert agent.gpu(GPU).turns.plans.keys() == {"be-0", "be-1", "be-2"}, "its next client asks before it launches"
+    for _ in range(20):
+        debts = look()
+    assert debts == {"be-2": 0}
+    assert agent.gpu(GPU).turns.plans.keys() == {"be-2"}
+
+
+@pytest.mark.parametrize("limit_milli", [0, 500])
+async def test_a_slot_that_is_prepared_for_another_container_has_no_debt(
+    agent: Agent, look: Callable[[], dict[str, float]], limit_milli: int
+) -> None:
+    owe(agent, be_0=1_000)
+    assert look()["be-0"] > 800
+    agent.slots.prepare(GPU, "be-0")
+    agent.slots.set_grant(GPU, "be-0", limit_milli=limit_milli)
+    assert look().get("be-0", 0) == 0
+
+
+async def test_a_slot_that_is_opened_with_the_name_of_a_closed_one_has_no_debt(
+    agent: Agent, look: Callable[[], dict[str, float]]
+) -> None:
+    for _ in range(2):
+        agent.slots.open(GPU, "own", layout.Role.BE, 0, 0, limit_milli=500)
+        assert look()["own"] == 0
+        owe(agent, own=1_000)
+        assert look()["own"] > 800
+        agent.slots.close(GPU, "own")
