@@ -166,10 +166,11 @@ class Credit:
         Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
         the smaller one of two answers.
         """
-        self._listed, self._listed_ns, self._is_awaited = (held or {}).keys(), self._asked_ns, False
+        self._is_awaited = False
         waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
-        if held is None:
+        if held is None:  # what has ended may still be there, as by the last answer
             return
+        self._listed, self._listed_ns = held.keys(), self._asked_ns
         contexts: list[int] = []
         making: list[Client] = []
         for client in self._shared_gpu.clients.values():

@@ -15,9 +15,17 @@ from tests.node_agent.credit_slots import LIMIT, MIB, Slots
 from tests.waiting import eventually
 
 
+def sleeping() -> subprocess.Popen[bytes]:
+    """Start a process, and return once its program is the one that stays."""
+    process = subprocess.Popen(["sleep", "60"])
+    command = Path(f"/proc/{process.pid}/cmdline")
+    eventually(lambda: command.read_bytes().startswith(b"sleep"), "the process has executed its program")
+    return process
+
+
 def end_of_a_client(slots: Slots, mib: int) -> int:
     """Let a client that the driver lists end, and be reaped; return its process id."""
-    process = subprocess.Popen(["sleep", "60"])
+    process = sleeping()
     dead = slots.join(mib, process_id=process.pid)
     slots.credit.asks()
     slots.credit.answered({process.pid: mib * MIB})
@@ -35,6 +43,18 @@ def test_what_a_dead_process_held_is_free_when_the_driver_lists_it_no_longer() -
     slots.credit.asks()
     slots.credit.answered({dead: 300 * MIB})
     assert slots.credit.asked(two, 300) is CreditAnswer.NO
+    slots.credit.answered({})
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
+def test_an_answer_that_says_nothing_does_not_free_what_a_dead_process_held() -> None:
+    slots = Slots()
+    two = slots.join(0)
+    end_of_a_client(slots, 300)
+    slots.credit.asks()
+    slots.credit.answered(None)
+    assert slots.credit.asked(two, 300) is CreditAnswer.LATER
+    slots.credit.asks()
     slots.credit.answered({})
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
@@ -59,7 +79,7 @@ def test_who_needs_what_a_dead_process_held_waits_until_the_driver_is_asked_afte
 
 def test_who_needs_what_a_process_holds_that_the_kernel_takes_down_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     slots = Slots()
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with sleeping() as process:
         dead, two = slots.join(300, process_id=process.pid), slots.join(0)
         del slots.clients[dead.key[0]]
         slots.credit.left(dead)  # its socket is closed before the driver has freed its memory
@@ -104,7 +124,7 @@ def test_what_a_process_holds_is_not_free_before_its_last_thread_has_ended() -> 
 
 def test_a_process_of_which_the_driver_says_nothing_hides_no_other_one() -> None:
     slots = Slots()
-    process = subprocess.Popen(["sleep", "60"])
+    process = sleeping()
     dead, two = slots.join(300), slots.join(100)
     dead.process_id, dead.program = process.pid, Program.of(process.pid)
     slots.credit.asks()
