@@ -7,8 +7,10 @@ would block the exit.
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from orion.node_agent.pacing.tolerating import Tolerating
@@ -74,6 +76,13 @@ class AskingThreads:
             thread.close()
 
 
+@dataclass(frozen=True)
+class _Question(Generic[Answer]):
+    answer: asyncio.Future[Answer]
+    late: float
+    """ From when on nobody waits for the answer, in monotonic seconds. """
+
+
 class Questions(Generic[Answer]):
     """Questions about each GPU, asked in turn. One that hangs, or fails, delays none about another GPU.
 
@@ -85,28 +94,30 @@ class Questions(Generic[Answer]):
     def __init__(self, name: str, seconds: float) -> None:
         self._name, self._seconds = name, seconds
         self._threads = AskingThreads(name)
-        self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._open: dict[str, _Question[Answer]] = {}
         """ The questions to which nobody has taken the answer yet, by GPU. """
         self._tolerating: dict[str, Tolerating] = {}
 
     async def ask(self, questions: Mapping[str, Callable[[], Answer]]) -> dict[str, Answer]:
         """Ask about each GPU about which no question is open; return the answers that have come, by GPU."""
-        answers = self._take()
-        new = {
-            uuid: asyncio.wrap_future(self._threads.of(uuid).submit(ask))
-            for uuid, ask in questions.items()
-            if uuid not in self._open
-        }
-        self._open |= new
-        if new:  # an answer that is late already is not waited for again
-            await asyncio.wait(new.values(), timeout=self._seconds)
-        return answers | self._take()
+        answers, now = self._take(self._open), time.monotonic()
+        for uuid in questions.keys() - self._open.keys():
+            future = asyncio.wrap_future(self._threads.of(uuid).submit(questions[uuid]))
+            self._open[uuid] = _Question(future, now + self._seconds)
+        asked = {uuid: self._open[uuid] for uuid in questions}  # another caller may take them from `_open`
+        # An answer that is late already is not waited for again.
+        waited = [each.answer for each in asked.values() if each.late > now]
+        if waited:
+            await asyncio.wait(waited, timeout=self._seconds)
+        return answers | self._take(asked)
 
-    def _take(self) -> dict[str, Answer]:
+    def _take(self, asked: Mapping[str, _Question[Answer]]) -> dict[str, Answer]:
         answers = {}
-        for uuid in [uuid for uuid, answer in self._open.items() if answer.done()]:
+        for uuid, question in [(uuid, each) for uuid, each in asked.items() if each.answer.done()]:
+            if self._open.get(uuid) is question:
+                del self._open[uuid]
             with self._tolerating.setdefault(uuid, Tolerating(f"{uuid}: asking for {self._name}")):
-                answers[uuid] = self._open.pop(uuid).result()
+                answers[uuid] = question.answer.result()
         return answers
 
     def close(self) -> None:

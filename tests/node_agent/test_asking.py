@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -63,8 +64,23 @@ async def test_a_question_whose_answer_came_late_is_asked_again_at_once(ends: th
     assert await questions.ask({"a": lambda: not ends.wait(DEADLINE)}) == {}
     ends.set()
     async with asyncio.timeout(DEADLINE):
-        while not questions._open["a"].done():
+        while not questions._open["a"].answer.done():
             await asyncio.sleep(0)
     questions._seconds = DEADLINE
     assert await questions.ask({"a": ends.is_set}) == {"a": True}
+    questions.close()
+
+
+async def test_who_asks_beside_another_one_gets_the_same_answers(ends: threading.Event) -> None:
+    questions, asked = Questions[bool]("a test", DEADLINE), list[str]()
+
+    def ask(uuid: str) -> bool:
+        asked.append(uuid)
+        return ends.wait(DEADLINE)
+
+    both = [asyncio.create_task(questions.ask({uuid: partial(ask, uuid) for uuid in "ab"})) for _ in range(2)]
+    await asyncio.sleep(0)  # both have begun
+    ends.set()
+    assert await asyncio.gather(*both) == [{"a": True, "b": True}] * 2
+    assert sorted(asked) == ["a", "b"]
     questions.close()
