@@ -56,6 +56,8 @@ class Turns:
         """ The order of turns in a cycle: all accounts. """
         self._settled_ns = 0
         self._looked_ns = self._restarted_ns = 0
+        self._part = 1.0
+        """ The part of the time that hp left to be before the last check. """
 
     @property
     def plans(self) -> Mapping[str, Plan]:
@@ -88,7 +90,7 @@ class Turns:
             joint_ns: the length of joint cycles.
             average_ns: how long turns are at least on average.
         """
-        elapsed, self._looked_ns = now_ns - self._looked_ns, now_ns
+        elapsed, self._looked_ns, self._part = now_ns - self._looked_ns, now_ns, part
         between = min(elapsed, PLAN_NS) if self.competing else 0
         self._accounts.keep(demands)
         self._accounts.pay(elapsed * part)
@@ -160,6 +162,7 @@ class Turns:
             return False
         self._settle(now_ns)
         if not self.competing:
+            self._accounts.pay((now_ns - self._looked_ns) * self._part)
             self.competing, self._looked_ns = True, now_ns
             self._accounts.begin_to_compete()
         account.wants, account.wanted_ns = True, now_ns

@@ -59,6 +59,17 @@ def test_a_slot_with_a_debt_that_comes_back_has_the_gpu_at_once_if_nobody_else_w
     assert not turns.plans
 
 
+@pytest.mark.parametrize("part", [1.0, 0.25])
+def test_a_slot_that_comes_back_with_a_debt_has_paid_until_then(part: float) -> None:
+    turns, now = Turns(), 1_000 * MS
+    limited = {"a": Demand(ceiling=0.5)}  # so it has a plan, and asks
+    for at in (now, now + 100 * MS):
+        turns.look(at, part, limited)
+    turns.accounts["a"].balance_ns = -1_000.0 * MS
+    assert turns.ask("a", now + 500 * MS)
+    assert turns.accounts["a"].debt_ns == pytest.approx((1_000 - 400 * part) * MS)
+
+
 def test_a_slot_alone_on_the_gpu_has_no_debt_for_long_pieces() -> None:
     turns, now = Turns(), 1_000 * MS
     alone = {"a": Demand(launched=True, piece_ns=50 * MS), "b": Demand()}
