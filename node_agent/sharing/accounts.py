@@ -1,6 +1,6 @@
 """What the be slots of a GPU want and what they are owed: the bookkeeping of turns. account.py has that of one slot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -97,10 +97,14 @@ class Accounts(dict[str, Account]):
         wanting = [account for account in self.values() if now_ns - account.wanted_ns < LONE_NS]
         return len(wanting) > 1 or any(account.ceiling < 1 for account in wanting)
 
-    def begin_to_compete(self) -> None:
-        """Let reports of work from before count for nothing: nobody else wanted that time."""
-        for account in self.values():
-            if account.wants:
+    def begin_to_compete(self, working: Collection[str]) -> None:
+        """Let reports of work from before count for nothing: nobody else wanted that time.
+
+        Args:
+            working: slots that have work now; the last check may not have seen it.
+        """
+        for name, account in self.items():
+            if account.wants or name in working:
                 account.arrears_ns = float("inf")
 
     @property

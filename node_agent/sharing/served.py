@@ -233,12 +233,16 @@ class ServedGpu:
         """A client hands back its slot's turn, or asks for one."""
         now = time.monotonic_ns()
         if wish == join.TurnWish.WANTED:
-            changed = self.turns.ask(slot.name, now)
+            changed = self.turns.ask(slot.name, now, () if self.turns.competing else self._working() - {slot.name})
         else:
             idle = not any(client.record.wants_gpu for client in self.shared_gpu.of_slot(slot))
             changed = idle and self.turns.hand_back(slot.name, now)
         if changed:
             self._publish()
+
+    def _working(self) -> set[str]:
+        """Return the slots with be work that waits or is in flight."""
+        return {client.slot.name for client in self.shared_gpu.clients.values() if client.record.wants_gpu}
 
     def _publish(self) -> None:
         set_plans(self.shared_gpu.slots, {**self.turns.plans, **self.ceilings.plans})

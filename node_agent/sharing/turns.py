@@ -12,7 +12,7 @@ alternates between their contexts every 2 ms, each of them has a kernel in fligh
 several points within a second. A turn for each check of the agent: its timers are late by more than a handover costs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -155,8 +155,14 @@ class Turns:
             self._restart(now_ns, self._end_of_turn(holder, now_ns), after=holder, kept=holder)
         return True
 
-    def ask(self, name: str, now_ns: int) -> bool:
-        """Note that a slot without a turn has work; return whether turns have changed."""
+    def ask(self, name: str, now_ns: int, working: Collection[str] = ()) -> bool:
+        """Note that a slot without a turn has work; return whether turns have changed.
+
+        Args:
+            name: the slot.
+            now_ns: the present time.
+            working: other slots that have work now; they matter while no slots take turns.
+        """
         account = self._accounts.get(name)
         if account is None or not self.plans or account.wants or not account.asks(now_ns):
             return False
@@ -164,7 +170,7 @@ class Turns:
         if not self.competing:
             self._accounts.pay((now_ns - self._looked_ns) * self._part)
             self.competing, self._looked_ns = True, now_ns
-            self._accounts.begin_to_compete()
+            self._accounts.begin_to_compete(working)
         account.wants, account.wanted_ns = True, now_ns
         self._accounts.divide()
         holder = self._planned.holder(now_ns)

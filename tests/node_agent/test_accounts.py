@@ -1,12 +1,18 @@
 """What a slot is charged and owed between two checks."""
 
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from orion.hook import join
 from orion.node_agent.sharing.account import Account
 from orion.node_agent.sharing.accounts import Accounts
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turn_lengths import next_lengths
 from orion.node_agent.sharing.turns import Turns
+from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 MS = 1_000_000
 
@@ -96,6 +102,31 @@ def test_work_from_before_slots_competed_is_no_debt(limited: float) -> None:
     turns.ask("b", now - 10 * MS)
     turns.look(now, 1.0, {"a": alone, "b": Demand(limit=limited, ceiling=limited, waiting=True)})
     assert turns.accounts["a"].debt_ns < 5 * MS
+
+
+def test_work_that_began_after_the_last_check_before_slots_competed_is_no_debt() -> None:
+    turns, now = Turns(), 1_000 * MS
+    slots = {"a": Demand(piece_ns=50 * MS), "b": Demand(limit=0.5, ceiling=0.5)}
+    turns.look(now, 1.0, slots)
+    turns.accounts["a"].room_ns = 2_000.0 * MS  # is left of a competition
+    turns.ask("b", now + 100 * MS, {"a"})
+    both = {name: each._replace(launched=True, waiting=True) for name, each in slots.items()}
+    turns.look(now + 110 * MS, 1.0, both | {"a": both["a"]._replace(reported_ns=50 * MS)})
+    assert turns.accounts["a"].debt_ns < 5 * MS
+
+
+async def test_the_agent_sees_who_works_when_a_slot_asks() -> None:
+    with agent_of_one_gpu() as agent:
+        served, asked = agent.gpu(GPU), list[Collection[str]]()
+        turns: Any = SimpleNamespace(competing=False, ask=lambda name, now, working: asked.append(working))
+        served.turns = turns
+        for name, wants in (("be-0", True), ("be-1", True), ("be-2", False)):
+            client: Any = SimpleNamespace(slot=served.shared_gpu.slot(name), record=SimpleNamespace(wants_gpu=wants))
+            served.shared_gpu.clients[len(served.shared_gpu.clients)] = client
+        served._wishes(served.shared_gpu.slot("be-0"), join.TurnWish.WANTED)
+        served.shared_gpu.clients.clear()
+        served.turns = Turns()
+        assert asked == [{"be-1"}]
 
 
 def test_a_slot_that_may_have_all_that_hp_leaves_still_has_turns_of_its_limit() -> None:
