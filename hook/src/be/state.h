@@ -58,10 +58,10 @@ struct orion_be_stream_record {
     uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
     /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
     _Atomic uint32_t waited_epoch;
-    _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
+    _Atomic uintptr_t in_pieces;     /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
     _Atomic uint64_t ordered_behind; /* how much of the driver's order was before the last launch; see driver_order.c */
-    bool kept;                   /* the program has destroyed the stream, and the driver has not; see ends.c */
-    uint32_t meeting;            /* see meetings.c; the launching thread writes it */
+    bool kept;                       /* the program has destroyed the stream, and the driver has not; see ends.c */
+    uint32_t meeting;                /* see meetings.c; the launching thread writes it */
 };
 _Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");
 
