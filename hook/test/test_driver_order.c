@@ -1,0 +1,108 @@
+/* Which launches are held on the CPU because the driver orders their streams: those that follow work in flight of the other kind of
+ * stream, and some behind them. The test begins and ends work itself; no thread of the hook looks at it. */
+#include "simulated_process.h"
+
+#include "be/driver_order.h"
+#include "streams/stream_records.h"
+
+#define MOST_HELD 1000u
+
+static CUstream blocking, other, non_blocking;
+
+static struct orion_stream_record *record_of(CUstream stream)
+{
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, (struct orion_stream_name){stream, false});
+    CHECK(stream_record != NULL);
+    return stream_record;
+}
+
+/* A launch that stays in flight. Returns whether it is held. */
+static bool launch(CUstream stream)
+{
+    bool held = orion_driver_order_matters(process, record_of(stream));
+    atomic_fetch_add(&record_of(stream)->begun, 1);
+    return held;
+}
+
+static void complete(CUstream stream) { orion_stream_record_prove(record_of(stream), atomic_load(&record_of(stream)->begun)); }
+
+/* Completes all work, and launches until nothing is held. */
+static unsigned settle(void)
+{
+    unsigned held = 0;
+    complete(NULL), complete(blocking), complete(other), complete(CU_STREAM_PER_THREAD);
+    while (launch(non_blocking)) CHECK(++held < MOST_HELD);
+    return held;
+}
+
+static void streams_of_one_kind_are_not_held(void)
+{
+    for (unsigned i = 0; i < 10; i++) CHECK(!launch(NULL) && !launch(non_blocking));
+    settle();
+    for (unsigned i = 0; i < 10; i++) CHECK(!launch(blocking) && !launch(other) && !launch(non_blocking));
+    settle();
+}
+
+static void a_launch_behind_work_of_the_other_kind_is_held(CUstream first, CUstream second)
+{
+    CHECK(!launch(first));
+    CHECK(launch(second));
+    CHECK(launch(non_blocking)); /* like those behind it */
+    CHECK(settle() > 10);
+    CHECK(!launch(second)); /* the driver's wait is in the stream already */
+    settle();
+}
+
+static void completed_work_holds_nothing(CUstream first, CUstream second)
+{
+    CHECK(!launch(first));
+    complete(first);
+    CHECK(!launch(second));
+    settle();
+}
+
+static void streams_of_another_context_are_not_ordered(void)
+{
+    CUcontext primary, created;
+    CUstream there;
+    MUST(cuCtxGetCurrent(&primary));
+#if CUDA_VERSION >= 13000
+    MUST(cuCtxCreate(&created, NULL, 0, 0));
+#else
+    MUST(cuCtxCreate(&created, 0, 0));
+#endif
+    MUST(cuStreamCreate(&there, CU_STREAM_DEFAULT));
+    MUST(cuCtxSetCurrent(primary));
+    CHECK(!launch(NULL) && !launch(there));
+    settle();
+    MUST(cuCtxDestroy(created));
+}
+
+/* Another stream gets the handle and the record of one that has ended. */
+static void a_new_stream_is_asked_again(void)
+{
+    CUstream ended = other;
+    MUST(cuStreamDestroy(ended));
+    orion_stream_ending(ended);
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CHECK(!launch(NULL) && !launch(other));
+    settle();
+}
+
+int main(void)
+{
+    begin_process("orion-sim 1\nkernel one duration_us=20\n");
+    MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    MUST(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    MUST(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING));
+    streams_of_one_kind_are_not_held();
+    a_launch_behind_work_of_the_other_kind_is_held(NULL, blocking);
+    a_launch_behind_work_of_the_other_kind_is_held(blocking, NULL);
+    a_launch_behind_work_of_the_other_kind_is_held(NULL, CU_STREAM_PER_THREAD);
+    completed_work_holds_nothing(NULL, other);
+    completed_work_holds_nothing(other, NULL);
+    streams_of_another_context_are_not_ordered();
+    a_new_stream_is_asked_again();
+    puts("driver_order: ok");
+    return 0;
+}
