@@ -1,5 +1,8 @@
-/* Ways around a preload, and what a second preload finds. Prints WAY, object, symbol, separated by tabs. Usage:
- * client_interposition_escapes deepbind|namespace|table LIBRARY, or: preload */
+/* Ways around a preload, what a second preload finds, and what a library finds that was opened with the driver in its own
+ * scope. Prints WAY, object, symbol, separated by tabs. Usage: client_interposition_escapes
+ * deepbind|namespace|table LIBRARY, or: preload, or: scope LIBRARY NAME [OPENED BEFORE]
+ *
+ * With -DUNLINKED the program is not linked with the driver, and only `scope` works. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +17,19 @@ static void say(const char *way, void *address)
     else printf("%s\t%s\t%s\n", way, strrchr(info.dli_fname, '/') + 1, info.dli_sname != NULL ? info.dli_sname : "?");
 }
 
+/* The library's look-ups of NAME. `error` is that of the last of them. */
+static void scope(const char *path, const char *name)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *(*by_default)(const char *) = (void *(*)(const char *))dlsym(library, "preload_default");
+    void *(*next)(const char *) = (void *(*)(const char *))dlsym(library, "preload_next");
+    say("default", by_default(name));
+    say("next", next(name));
+    const char *error = dlerror();
+    printf("error\t%s\t-\n", error != NULL ? error : "none");
+}
+
+#ifndef UNLINKED
 static void *linked(void *library)
 {
     void *(*function)(void) = library == NULL ? NULL : (void *(*)(void))dlsym(library, "preload_linked");
@@ -36,10 +52,8 @@ static void second_preload(void)
     printf("look-ups\t%s\t-\n", *look_ups > 0 ? "seen" : "none");
 }
 
-int main(int count, char **arguments)
+static void linked_ways(const char *way, const char *path)
 {
-    const char *way = count > 1 ? arguments[1] : "";
-    const char *path = count > 2 ? arguments[2] : NULL;
     if (strcmp(way, "deepbind") == 0) say(way, linked(dlopen(path, RTLD_NOW | RTLD_DEEPBIND)));
     if (strcmp(way, "namespace") == 0) say(way, linked(dlmopen(LM_ID_NEWLM, path, RTLD_NOW)));
     if (strcmp(way, "table") == 0) {
@@ -48,5 +62,17 @@ int main(int count, char **arguments)
         printf("table\t%d\t-\n", (int)cuGetExportTable(&table, &id));
     }
     if (strcmp(way, "preload") == 0) second_preload();
+}
+#else
+static void linked_ways(const char *way, const char *path) { (void)way, (void)path; }
+#endif
+
+int main(int count, char **arguments)
+{
+    const char *way = count > 1 ? arguments[1] : "";
+    const char *path = count > 2 ? arguments[2] : NULL;
+    if (count > 4) dlopen(arguments[4], RTLD_NOW | RTLD_LOCAL);
+    if (strcmp(way, "scope") == 0 && count > 3) scope(path, arguments[3]);
+    else linked_ways(way, path);
     return 0;
 }

@@ -39,6 +39,12 @@ void *preload_next_by_dlsym(const char *name)
     return found;
 }
 
+void *preload_default(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    return found;
+}
+
 pid_t getpid(void)
 {
     pid_t (*next)(void) = (pid_t (*)(void))preload_next("getpid");

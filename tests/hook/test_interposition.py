@@ -18,6 +18,7 @@ HOOK = Path(cuda_header.__file__).resolve().parent
 CUDA = cuda_header.find().parent
 SINCE = {"": 0, "_v2": 3020, "_v3": 8000, "_v4": 12050}
 LEVELS = ("-O0", "-O2")
+NVML_FUNCTION = "nvmlDeviceGetMemoryInfo"
 
 Rows = dict[str, tuple[str, str]]
 
@@ -88,6 +89,7 @@ class Programs:
     client: dict[str, Path]
     unlinked: Path
     escapes: Path
+    unlinked_escapes: Path
     second: Path
     second_with_dlsym: Path
 
@@ -105,6 +107,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     folder = tmp_path_factory.mktemp("interposition")
     (folder / "stub.c").write_text(stub_driver_source())
     driver = compile_c(folder / "libcuda.so.1", "-shared", "-Wl,-soname,libcuda.so.1,-Bsymbolic", folder / "stub.c")
+    (folder / "nvml.c").write_text(f"int {NVML_FUNCTION}(void) {{ return 0; }}\n")
+    nvml = compile_c(folder / "libnvidia-ml.so.1", "-shared", "-Wl,-soname,libnvidia-ml.so.1", folder / "nvml.c")
     (folder / "static.c").write_text('#include <stdio.h>\nint main(void) { puts("static\\tfine\\t-"); return 0; }\n')
     test, source = HOOK / "test", HOOK / "src"
     sources = sorted(path for path in source.rglob("*.c") if path.parent.name != "baselines")  # as the released library
@@ -121,13 +125,15 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
         return compile_c(folder / level / "liborion_hook.so", level, "-shared", *included, *sources, exported)
 
     client, second = test / "client_interposition.c", test / "preload_interposition.c"
+    escapes = test / "client_interposition_escapes.c"
     return Programs(
         folder,
         {level: hook(level) for level in LEVELS},
         {level: compile_c(folder / f"client{level}", level, client, driver) for level in LEVELS},
         compile_c(folder / "unlinked", "-DUNLINKED", client),
-        compile_c(folder / "escapes", "-Wl,--no-as-needed", test / "client_interposition_escapes.c", driver),
-        compile_c(folder / "libsecond.so", second, "-shared", driver),
+        compile_c(folder / "escapes", "-Wl,--no-as-needed", escapes, driver),
+        compile_c(folder / "unlinked_escapes", "-DUNLINKED", escapes),
+        compile_c(folder / "libsecond.so", "-Wl,--no-as-needed", second, "-shared", driver, nvml),
         compile_c(folder / "libsecond_dlsym.so", "-DWRAPS_DLSYM", second, "-shared", driver),
     )
 
@@ -203,12 +209,28 @@ def test_without_the_hook_every_look_up_has_the_same_errors(programs: Programs, 
 
 
 def test_a_program_that_opens_the_driver_itself(programs: Programs) -> None:
-    """Such a driver is not in the global scope: only look-ups through the driver's handle may find it."""
+    """Such a driver is not in the global scope. The hook does not see the caller's own scope, so it finds the driver
+    there, too.
+    """
     preload = str(programs.hook["-O2"])
     rows, plain = (programs.run(programs.unlinked, preload=p) for p in (preload, ""))
-    assert rows["handle"] == rows["procedure"] == rows["constructor"] == ("liborion_hook.so", "cuLaunchKernel")
-    for way in ("default", "next", "program"):
-        assert rows[way] == plain[way] == ("none", "NULL")
+    for way in ("handle", "procedure", "constructor", "default", "next"):
+        assert rows[way] == ("liborion_hook.so", "cuLaunchKernel")
+    assert rows["program"] == plain["program"] == ("none", "NULL")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["opened", "opened-before"])
+@pytest.mark.parametrize("name", ["cuLaunchKernel", NVML_FUNCTION])
+def test_a_library_with_the_driver_in_its_own_scope(programs: Programs, name: str, before: bool) -> None:
+    """As an extension of Python that is linked with the driver. The driver may be loaded before it, by another one."""
+    owner = {"cuLaunchKernel": "libcuda.so.1", NVML_FUNCTION: "libnvidia-ml.so.1"}[name]
+    arguments: list[str | Path] = ["scope", programs.second, name, *([owner] if before else [])]
+    rows, plain = (
+        programs.run(programs.unlinked_escapes, *arguments, preload=p) for p in (str(programs.hook["-O2"]), "")
+    )
+    assert plain["default"] == plain["next"] == (owner, name)
+    assert rows["default"] == rows["next"] == ("liborion_hook.so", name)
+    assert rows["error"] == plain["error"] == ("none", "-")
 
 
 def test_without_a_driver_nothing_is_found(programs: Programs) -> None:

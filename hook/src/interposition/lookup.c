@@ -67,24 +67,23 @@ static struct decision forwarded(const struct query *query)
 }
 
 /* For a function of the library. If only the hook defines the name, the look-up finds nothing, as it would without the
- * hook. */
+ * hook. RTLD_DEFAULT and RTLD_NEXT also search the caller's own scope, which the hook cannot see: a program may have opened
+ * the library only there. So these find the function wherever the library is loaded. */
 static struct decision decide_function(const struct query *query, const struct orion_functions *library,
                                        const struct orion_function *function, const void *caller)
 {
     library->resolve_if_loaded();
-    void *found, *next = NULL;
-    if (query->handle == RTLD_NEXT) {
-        /* For RTLD_NEXT the C library searches behind the object that calls dlsym; that object would be the hook. */
-        found = orion_elf_next_function(caller, query->name);
-        next = ask(query, RTLD_NEXT);
-        if (found == NULL || (next == NULL && found != function->wrapper)) return forwarded(query);
-    } else {
-        found = ask(query, query->handle);
-        if (found == NULL) return forwarded(query);
-        if (found == function->wrapper) next = ask(query, RTLD_NEXT);
+    void *real = real_of(library, function);
+    bool next = query->handle == RTLD_NEXT, any_scope = query->version == NULL && (next || query->handle == RTLD_DEFAULT);
+    /* For RTLD_NEXT the C library searches behind the object that calls dlsym; that object would be the hook. */
+    void *found = next ? orion_elf_next_function(caller, query->name) : ask(query, query->handle);
+    if (found == NULL && next && any_scope) found = real; /* the library may have been loaded before the caller */
+    if (found == NULL || (found != function->wrapper && found != real)) return forwarded(query);
+    if ((next || found == function->wrapper) && ask(query, RTLD_NEXT) == NULL) {
+        if (!any_scope || real == NULL) return found == real ? forwarded(query) : answered(NULL);
+        dlerror(); /* a look-up that finds something leaves no error */
     }
-    if (found == function->wrapper) return answered(next == NULL ? NULL : found);
-    return found == real_of(library, function) ? answered(function->wrapper) : forwarded(query);
+    return answered(function->wrapper);
 }
 
 /* For a look-up of dlsym or dlvsym: the answer is the hook's function, so that later look-ups with it come to the
