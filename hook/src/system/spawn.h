@@ -2,7 +2,8 @@
 #ifndef ORION_SPAWN_H
 #define ORION_SPAWN_H
 
-/* Starts a detached thread with a small stack and all signals blocked. Returns 0, or -1; does not change errno. */
+/* Starts a detached thread with a small stack, all signals blocked, and the CPUs that the process had when the hook was
+ * loaded. Returns 0, or -1; does not change errno. */
 int orion_thread_spawn(void *(*body)(void *), void *argument);
 
 #endif
