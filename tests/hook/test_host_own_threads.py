@@ -1,11 +1,19 @@
-"""The hook's threads in a program's process: on which CPUs they run."""
+"""The hook's threads in a program's process: on which CPUs they run, and that they keep none of its descriptors."""
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
+import pytest
+
+from tests.hook.containers import require_root
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import DEADLINE, eventually
+
+WITHOUT_CLOSE_RANGE = Path(__file__).with_name("without_close_range.py")
+WITHOUT_PROC = 'mount -t tmpfs none /proc && exec "$@"'
+OPENS = 'exec 9>"$0" && exec "$@"'
 
 
 def own_threads(process_id: int) -> dict[int, str]:
@@ -32,3 +40,24 @@ def test_threads_run_on_all_cpus_of_the_process(machine: Machine) -> None:
         for thread, name in own_threads(client.pid).items():
             eventually(lambda: os.sched_getaffinity(thread) == cpus, f"{name} has all CPUs", DEADLINE)  # noqa: B023
         assert os.sched_getaffinity(client.pid) == {min(cpus)}
+
+
+@pytest.mark.parametrize("proc", [True, False], ids=["proc", "no-proc"])
+def test_a_pipe_that_the_program_closes_ends(machine: Machine, tmp_path: Path, proc: bool) -> None:
+    """Also where the kernel, or a filter of system calls, has no close_range."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    hidden = []
+    if not proc:
+        require_root()
+        hidden = ["unshare", "--mount", "sh", "-c", WITHOUT_PROC, "sh"]
+    command = [*hidden, sys.executable, "-I", str(WITHOUT_CLOSE_RANGE), "sh", "-c", OPENS, str(pipe)]
+    client = machine.start_in(machine.client_root("be-0"), *command)
+    client.must("init 0")
+    machine.until_joined(client)
+    with pytest.raises(BlockingIOError):
+        os.read(reader, 1)
+    client.must("closefds")
+    assert os.read(reader, 1) == b""
+    os.close(reader)
