@@ -50,11 +50,36 @@ static void an_array_without_memory_of_its_own(void)
     CHECK(orion_bytes_of_array_3d(&array, 1) == 0);
 }
 
+static uint64_t bytes_of(unsigned format, unsigned channels, size_t width, size_t height)
+{
+    CUDA_ARRAY_DESCRIPTOR flat = {width, height, (CUarray_format)format, channels};
+    CUDA_ARRAY3D_DESCRIPTOR deep = {width, height, 1, (CUarray_format)format, channels, 0};
+    CHECK(orion_bytes_of_array_2d(&flat) == orion_bytes_of_array_3d(&deep, 1));
+    return orion_bytes_of_array_2d(&flat);
+}
+
+/* Compressed blocks and video have fewer bytes than their channels. */
+static void arrays_of_every_kind_of_format(void)
+{
+    CHECK(bytes_of(CU_AD_FORMAT_FLOAT, 4, 16, 0) == 256 && bytes_of(CU_AD_FORMAT_HALF, 2, 8, 8) == 256);
+    CHECK(bytes_of(CU_AD_FORMAT_BC1_UNORM, 4, 1024, 1024) == MIB / 2);
+    CHECK(bytes_of(CU_AD_FORMAT_BC4_SNORM, 1, 1024, 1024) == MIB / 2);
+    CHECK(bytes_of(CU_AD_FORMAT_BC6H_SF16, 3, 1024, 1024) == MIB);
+    CHECK(bytes_of(CU_AD_FORMAT_BC7_UNORM, 4, 1024, 1024) == MIB);
+    CHECK(bytes_of(CU_AD_FORMAT_BC7_UNORM, 4, 5, 1) == 32); /* two blocks */
+    CHECK(bytes_of(CU_AD_FORMAT_NV12, 3, 1024, 1024) == MIB * 3 / 2);
+    CHECK(bytes_of(CU_AD_FORMAT_P010, 3, 1024, 1024) == MIB * 3);
+    CHECK(bytes_of(CU_AD_FORMAT_NV12, 3, 3, 3) == 24); /* four blocks of 2 * 2 */
+    CHECK(bytes_of(CU_AD_FORMAT_UNORM_INT8X4, 4, 1024, 1024) == 4 * MIB);
+    CHECK(bytes_of(CU_AD_FORMAT_SNORM_INT16X4, 4, 1024, 1024) == 8 * MIB);
+}
+
 int main(void)
 {
     gpu = fake_gpu(ORION_ROLE_BE);
     a_mapping_where_an_allocation_ended_with_its_context();
     an_array_without_memory_of_its_own();
+    arrays_of_every_kind_of_format();
     puts("mappings: ok");
     return 0;
 }

@@ -84,22 +84,53 @@ static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts
 /* The driver chooses the pitch; so far it aligns rows to 512 bytes. */
 static inline uint64_t orion_bytes_of_rows(size_t width, size_t height) { return ((width + 511) & ~(size_t)511) * height; }
 
-static inline uint64_t orion_bytes_of_element(CUarray_format format, unsigned channels)
+/* Formats that cuda.h gives a number of channels, but whose bytes do not follow from it: a block of side * side elements has
+ * these bytes. By number, because older versions of cuda.h do not name all of them. */
+struct orion_block { uint8_t side, bytes; };
+static inline struct orion_block orion_block_of(unsigned format, unsigned channels)
 {
-    switch ((int)format) {
+    static const struct orion_block blocks[256] = {
+        [0x50] = {1, 4},                                                        /* UNORM_INT_101010_2 */
+        [0x51] = {2, 8},  [0x52] = {1, 4},                                      /* UINT8_PACKED_422, 444 */
+        [0x53] = {2, 6},  [0x54] = {2, 12}, [0x59] = {2, 6},  [0x5a] = {2, 12}, /* 4:2:0, 8 and 16 bits */
+        [0x55] = {2, 8},  [0x56] = {2, 16}, [0x5b] = {2, 8},  [0x5c] = {2, 16}, /* 4:2:2 */
+        [0x57] = {1, 3},  [0x58] = {1, 6},  [0x5d] = {1, 3},  [0x5e] = {1, 6},  /* 4:4:4 */
+        [0x91] = {4, 8},  [0x92] = {4, 8},  [0x97] = {4, 8},  [0x98] = {4, 8},  /* BC1, BC4 */
+        [0x93] = {4, 16}, [0x94] = {4, 16}, [0x95] = {4, 16}, [0x96] = {4, 16}, /* BC2, BC3 */
+        [0x99] = {4, 16}, [0x9a] = {4, 16}, [0x9b] = {4, 16}, [0x9c] = {4, 16}, /* BC5, BC6H */
+        [0x9d] = {4, 16}, [0x9e] = {4, 16},                                     /* BC7 */
+        [0xb0] = {2, 6},  [0x9f] = {2, 12}, [0xa1] = {2, 12},                   /* NV12, P010, P016 */
+        [0xa2] = {2, 8},  [0xa3] = {2, 16}, [0xa4] = {2, 16},                   /* NV16, P210, P216 */
+        [0xa5] = {2, 8},  [0xa6] = {2, 16}, [0xa7] = {2, 16},                   /* YUY2, Y210, Y216 */
+        [0xa8] = {1, 4},  [0xa9] = {1, 4},  [0xb1] = {1, 8},                    /* AYUV, Y410, Y416 */
+        [0xb2] = {1, 3},  [0xb3] = {1, 6},  [0xb4] = {1, 3},  [0xb5] = {1, 6},  /* Y444 of 8, 10, 8 and 16 bits */
+        [0xc0] = {1, 1},  [0xc1] = {1, 2},  [0xc2] = {1, 4},                    /* UNORM_INT8X1, X2, X4 */
+        [0xc3] = {1, 2},  [0xc4] = {1, 4},  [0xc5] = {1, 8},                    /* UNORM_INT16X1, X2, X4 */
+        [0xc6] = {1, 1},  [0xc7] = {1, 2},  [0xc8] = {1, 4},                    /* SNORM_INT8X1, X2, X4 */
+        [0xc9] = {1, 2},  [0xca] = {1, 4},  [0xcb] = {1, 8},                    /* SNORM_INT16X1, X2, X4 */
+    };
+    if (format < 256 && blocks[format].side != 0) return blocks[format];
+    switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8: return channels;
+    case CU_AD_FORMAT_SIGNED_INT8: return (struct orion_block){1, (uint8_t)channels};
     case CU_AD_FORMAT_UNSIGNED_INT32:
     case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT: return channels * 4u;
-    default: return channels * 2u; /* 16 bits; video and block-compressed formats have one to two bytes an element */
+    case CU_AD_FORMAT_FLOAT: return (struct orion_block){1, (uint8_t)(channels * 4u)};
+    default: return (struct orion_block){1, (uint8_t)(channels * 2u)};
     }
+}
+
+static inline uint64_t orion_bytes_of_layer(CUarray_format format, unsigned channels, size_t width, size_t height)
+{
+    struct orion_block block = orion_block_of((unsigned)format, channels);
+    uint64_t rows = height ? height : 1;
+    return ((uint64_t)width + block.side - 1) / block.side * ((rows + block.side - 1) / block.side) * block.bytes;
 }
 
 static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *array)
 {
     if (array == NULL) return 0;
-    return (uint64_t)array->Width * (array->Height ? array->Height : 1) * orion_bytes_of_element(array->Format, array->NumChannels);
+    return orion_bytes_of_layer(array->Format, array->NumChannels, array->Width, array->Height);
 }
 
 /* Each level has a quarter of the bytes of the level before, so all further levels together have a third of the first
@@ -107,8 +138,8 @@ static inline uint64_t orion_bytes_of_array_2d(const CUDA_ARRAY_DESCRIPTOR *arra
 static inline uint64_t orion_bytes_of_array_3d(const CUDA_ARRAY3D_DESCRIPTOR *array, unsigned levels)
 {
     if (array == NULL || array->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
-    uint64_t bytes = (uint64_t)array->Width * (array->Height ? array->Height : 1) * (array->Depth ? array->Depth : 1) *
-                     orion_bytes_of_element(array->Format, array->NumChannels);
+    uint64_t bytes =
+        orion_bytes_of_layer(array->Format, array->NumChannels, array->Width, array->Height) * (array->Depth ? array->Depth : 1);
     return levels > 1 ? bytes + bytes / 3 : bytes;
 }
 
