@@ -89,8 +89,6 @@ class Client:
     last_progress: int | None = None
     progressed_ns: int = 0
     """ hp: its progress at the last check, and since when it has been so; None: hp was idle. """
-    has_stalled: bool = False
-    """ hp: it is not idle, but has made no progress for so long that be does not wait for it. """
 
     @property
     def role(self) -> layout.Role:

@@ -41,6 +41,8 @@ _YOUNG_NS = 3_000_000_000
 """ For so long after it has joined a client makes its contexts and loads its code. """
 _SETTLES_NS = 1_500_000_000
 """ For so long the driver's word about a client of an earlier agent is waited for: less than an allocation waits. """
+_LISTED_MOST_NS = 10_000_000_000
+""" For so long the driver's last answer counts if it says nothing since. """
 EXTRA_MIB = 64
 """ How much more than it needs a client gets, if others have it spare: fewer requests follow. """
 
@@ -168,7 +170,9 @@ class Credit:
         """
         self._is_awaited = False
         waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
-        if held is None:  # what has ended may still be there, as by the last answer
+        if held is None:  # what has ended may still be there, as by the last answer; but not for ever
+            if self._asked_ns - self._listed_ns > _LISTED_MOST_NS:
+                self._listed, self._listed_ns = frozenset(), self._asked_ns
             return
         self._listed, self._listed_ns = held.keys(), self._asked_ns
         contexts: list[int] = []

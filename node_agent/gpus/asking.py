@@ -105,10 +105,10 @@ class Questions(Generic[Answer]):
             future = asyncio.wrap_future(self._threads.of(uuid).submit(questions[uuid]))
             self._open[uuid] = _Question(future, now + self._seconds)
         asked = {uuid: self._open[uuid] for uuid in questions}  # another caller may take them from `_open`
-        # An answer that is late already is not waited for again.
-        waited = [each.answer for each in asked.values() if each.late > now]
-        if waited:
-            await asyncio.wait(waited, timeout=self._seconds)
+        late = max((each.late for each in asked.values()), default=now)
+        if late > now:  # an answer that is late already is not waited for again
+            waited = [each.answer for each in asked.values() if each.late > now]
+            await asyncio.wait(waited, timeout=late - now)
         return answers | self._take(asked)
 
     def _take(self, asked: Mapping[str, _Question[Answer]]) -> dict[str, Answer]:

@@ -180,7 +180,7 @@ class Account:
         self.room_ns -= counted
         return counted
 
-    def ran_on(self, held_ns: float, reported_ns: float) -> float:
+    def ran_on(self, held_ns: float, reported_ns: float, piece_ns: float) -> float:
         """Return what the slot has used beyond its turns, by its own reports.
 
         Work that runs on is reported as long as it would have taken alone: meanwhile the GPU alternates with the next
@@ -189,12 +189,14 @@ class Account:
         Args:
             held_ns: the time of its turns since the last check, less hp's part.
             reported_ns: what its clients report.
+            piece_ns: its longest piece now; it may have begun since the last check.
         """
-        if self.piece_ns <= max(LONG_PIECE_NS, self.usual_turn_ns):
+        longest_ns = max(self.piece_ns, piece_ns)
+        if longest_ns <= max(LONG_PIECE_NS, self.usual_turn_ns):
             self.arrears_ns = 0.0
             return self.beyond_ns * self.turns
         arrears = self.arrears_ns + held_ns - reported_ns
-        self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(self.piece_ns, _MOST_DEBT_NS))))
+        self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(longest_ns, _MOST_DEBT_NS))))
         return max(0.0, -arrears)
 
     def taken_from(self, lost_ns: float, held_ns: float) -> float:
@@ -259,7 +261,7 @@ class Account:
         """
         if demand.reported_ns or demand.launched:
             self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
-        elif not in_window:
+        elif not in_window and demand.clients:
             self.fruitless_ns += held_ns
 
     def asks(self, now_ns: int) -> bool:
@@ -289,7 +291,8 @@ class Account:
         launches = demand.launched and in_turn and now_ns - self.handed_back_ns > _PUBLISHED_NS
         if demand.waiting or launches:
             self.wants, self.wanted_ns = True, now_ns
-        self.wants &= now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
+        is_open = now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
+        self.wants &= is_open and demand.clients > 0
 
     def rest(self) -> None:
         """Forget what it is owed, but not its debt."""

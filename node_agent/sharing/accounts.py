@@ -144,7 +144,10 @@ class Accounts(dict[str, Account]):
         # Without turns nobody uses the time of others. While hp is about to work again, `part` is 0, and reports of the
         # same time say nothing.
         counts = part and elapsed_ns
-        ran_on = {name: account.ran_on(held[name], reported[name]) if counts else 0.0 for name, account in self.items()}
+        ran_on = {
+            name: account.ran_on(held[name], reported[name], demands[name].piece_ns) if counts else 0.0
+            for name, account in self.items()
+        }
         turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
         for name, account in self.items():
             account.judge(held[name], demands[name], name in self.windows)

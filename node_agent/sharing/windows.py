@@ -41,6 +41,8 @@ class Look:
     hp_busy_ns: int = 0
     hp_used_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ The busy time of each hp slot that has clients. """
+    hp_stalled_ns: int = 0
+    """ The part of `hp_busy_ns` for which be does not wait: only clients without progress were busy. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
     be_waits: bool = True
@@ -54,11 +56,16 @@ class Look:
     """ For how long launches of each slot waited. """
 
     @property
+    def hp_took_ns(self) -> int:
+        """What hp took from be."""
+        return self.hp_busy_ns - self.hp_stalled_ns
+
+    @property
     def left(self) -> float:
         """The part of the time that hp left to be."""
         if not self.be_waits:
             return 1.0
-        return 0.0 if self.hp_lingers or not self.elapsed_ns else 1.0 - self.hp_busy_ns / self.elapsed_ns
+        return 0.0 if self.hp_lingers or not self.elapsed_ns else 1.0 - self.hp_took_ns / self.elapsed_ns
 
 
 class Activity:
@@ -67,9 +74,9 @@ class Activity:
     def __init__(self, shared_gpu: SharedGpu) -> None:
         self._shared_gpu = shared_gpu
         self._looked_ns = time.monotonic_ns()
-        self._samples: deque[tuple[int, int]] = deque()
-        """ Elapsed and hp-busy nanoseconds of each check in the last second; the next two fields have the sums. """
-        self._whole_ns = self._busy_ns = 0
+        self._samples: deque[tuple[int, int, int]] = deque()
+        """ Nanoseconds of each check in the last second: elapsed, of hp's busy time, and of what hp took from be. """
+        self._whole_ns = self._busy_ns = self._took_ns = 0
 
     def look(self) -> Look:
         """Read the clients' records."""
@@ -77,6 +84,7 @@ class Activity:
         look = Look(now, now - self._looked_ns, be_waits=policies.gates(self._shared_gpu.policy))
         self._looked_ns = now
         busy: defaultdict[str, list[tuple[Client, int]]] = defaultdict(list)
+        stalled: set[Client] = set()
         for client in self._shared_gpu.clients.values():
             record = client.record
             launches, wants = record.launches, record.wants_gpu and not client.is_parked
@@ -89,16 +97,16 @@ class Activity:
             look.waited_ns[client.slot.name] += max(0, waited - client.last_waited_ns)
             client.last_waited_ns = waited
             if client.role is layout.Role.HP:
-                used_ns = self._look_at_hp(client, look)
+                used_ns = self._look_at_hp(client, look, stalled)
                 if used_ns:
                     busy[client.slot.name].append((client, used_ns))
             else:
                 self._look_at_be(client, look, launched, wants)
-        self._add_up(busy, look)
-        self._rate(look.elapsed_ns, look.hp_busy_ns)
+        self._add_up(busy, look, stalled)
+        self._rate(look)
         return look
 
-    def _look_at_hp(self, client: Client, look: Look) -> int:
+    def _look_at_hp(self, client: Client, look: Look, stalled: set[Client]) -> int:
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)
         client.last_busy_ns = total
@@ -109,29 +117,34 @@ class Activity:
         progress = None if state is layout.BusyState.IDLE else client.busy.progress
         if progress != client.last_progress:
             client.last_progress, client.progressed_ns = progress, look.now_ns
-        stalled_ns = 0 if progress is None else look.now_ns - client.progressed_ns
-        client.has_stalled = stalled_ns > self._shared_gpu.policy.stall_ns
-        look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER) and not client.has_stalled
+        if progress is not None and look.now_ns - client.progressed_ns > self._shared_gpu.policy.stall_ns:
+            stalled.add(client)
+        else:
+            look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
         return busy
 
     @staticmethod
-    def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look) -> None:
+    def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look, stalled: Collection[Client]) -> None:
         """Add up what the hp clients of each slot used; a time in which several were busy counts once.
 
         A kernel without progress is its slot's use. But be does not wait for it, so it takes no time from be.
         """
         now, since = look.now_ns, look.now_ns - look.elapsed_ns
         several = sum(map(len, busy.values())) > 1
-        slots: list[list[Busy]] = []
+        all_busy: list[list[Busy]] = []
+        took: list[list[Busy]] = []
         for name, clients in busy.items():
             most = _PERIODS_MOST // len(clients)
             used = {}
             for client, used_ns in clients:
                 periods = client.record.busy_periods(since, now, most) if several else BusyPeriods(now)
                 used[client] = Busy(used_ns, periods)
-            look.hp_used_ns[name] = union_ns([list(used.values())], since, now)
-            slots.append([each for client, each in used.items() if not client.has_stalled])
-        look.hp_busy_ns = union_ns(slots, since, now)
+            all_busy.append(list(used.values()))
+            took.append([each for client, each in used.items() if client not in stalled])
+            look.hp_used_ns[name] = union_ns(all_busy[-1:], since, now)
+        look.hp_busy_ns = union_ns(all_busy, since, now)
+        if stalled:
+            look.hp_stalled_ns = look.hp_busy_ns - union_ns(took, since, now)
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together &= client.record.shares_context
@@ -166,7 +179,7 @@ class Activity:
         """Return a limit, which is a part of the GPU's time, as a part of the time that hp leaves to be."""
         if not look.be_waits:
             return limit
-        return limit / max(limit, 1.0 - self._shared_gpu.hp_busy_ratio)
+        return limit / max(limit, 1.0 - _ratio(self._took_ns, self._whole_ns))
 
     def share_out(self) -> None:
         """Update each be client's part of the window."""
@@ -180,12 +193,18 @@ class Activity:
                 if share != slot.grant.window_share_ns:
                     slot.set(window_share_ns=share)
 
-    def _rate(self, elapsed_ns: int, busy_ns: int) -> None:
-        self._samples.append((elapsed_ns, busy_ns))
-        self._whole_ns += elapsed_ns
-        self._busy_ns += busy_ns
+    def _rate(self, look: Look) -> None:
+        self._samples.append((look.elapsed_ns, look.hp_busy_ns, look.hp_took_ns))
+        self._whole_ns += look.elapsed_ns
+        self._busy_ns += look.hp_busy_ns
+        self._took_ns += look.hp_took_ns
         while len(self._samples) > 1 and self._whole_ns - self._samples[0][0] >= _RATIO_NS:
-            whole, busy = self._samples.popleft()
+            whole, busy, took = self._samples.popleft()
             self._whole_ns -= whole
             self._busy_ns -= busy
-        self._shared_gpu.hp_busy_ratio = self._busy_ns / self._whole_ns if self._whole_ns else 0.0
+            self._took_ns -= took
+        self._shared_gpu.hp_busy_ratio = _ratio(self._busy_ns, self._whole_ns)
+
+
+def _ratio(part_ns: int, whole_ns: int) -> float:
+    return part_ns / whole_ns if whole_ns else 0.0

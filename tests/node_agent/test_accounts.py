@@ -104,15 +104,28 @@ def test_work_from_before_slots_competed_is_no_debt(limited: float) -> None:
     assert turns.accounts["a"].debt_ns < 5 * MS
 
 
-def test_work_that_began_after_the_last_check_before_slots_competed_is_no_debt() -> None:
+@pytest.mark.parametrize("before_ms", [0.1, 50])
+def test_work_that_began_after_the_last_check_before_slots_competed_is_no_debt(before_ms: float) -> None:
     turns, now = Turns(), 1_000 * MS
-    slots = {"a": Demand(piece_ns=50 * MS), "b": Demand(limit=0.5, ceiling=0.5)}
+    slots = {"a": Demand(piece_ns=int(before_ms * MS)), "b": Demand(limit=0.5, ceiling=0.5)}
     turns.look(now, 1.0, slots)
     turns.accounts["a"].room_ns = 2_000.0 * MS  # is left of a competition
     turns.ask("b", now + 100 * MS, {"a"})
-    both = {name: each._replace(launched=True, waiting=True) for name, each in slots.items()}
+    both = {name: each._replace(launched=True, waiting=True, piece_ns=50 * MS) for name, each in slots.items()}
+    turns.look(now + 105 * MS, 1.0, both)
     turns.look(now + 110 * MS, 1.0, both | {"a": both["a"]._replace(reported_ns=50 * MS)})
     assert turns.accounts["a"].debt_ns < 5 * MS
+
+
+def test_a_slot_whose_client_has_ended_wants_nothing_and_is_not_judged() -> None:
+    turns, now = Turns(), 1_000 * MS
+    working = {name: Demand(launched=True, waiting=True) for name in "ab"}
+    turns.look(now, 1.0, working)
+    turns.accounts["a"].balance_ns = -1_000.0 * MS
+    for after in range(1, 20):
+        turns.look(now + after * 25 * MS, 1.0, working | {"a": Demand(clients=0)})
+        assert not turns.accounts["a"].wants
+    assert turns.accounts["a"].fruitless_ns == 0
 
 
 async def test_the_agent_sees_who_works_when_a_slot_asks() -> None:

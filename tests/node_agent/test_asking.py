@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pytest
@@ -83,4 +83,20 @@ async def test_who_asks_beside_another_one_gets_the_same_answers(ends: threading
     ends.set()
     assert await asyncio.gather(*both) == [{"a": True, "b": True}] * 2
     assert sorted(asked) == ["a", "b"]
+    questions.close()
+
+
+async def test_who_asks_beside_another_one_waits_no_longer_than_that_one(
+    ends: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions, waits = Questions[bool]("a test", DEADLINE), list[float]()
+
+    async def wait(_: Iterable[asyncio.Future[bool]], timeout: float) -> None:
+        waits.append(timeout)
+
+    monkeypatch.setattr(asyncio, "wait", wait)
+    for _ in range(2):
+        assert await questions.ask({"a": lambda: ends.wait(DEADLINE)}) == {}
+    assert waits[1] < waits[0] == DEADLINE
+    ends.set()
     questions.close()

@@ -59,6 +59,18 @@ def test_an_answer_that_says_nothing_does_not_free_what_a_dead_process_held() ->
     assert slots.credit.asked(two, 300) is CreditAnswer.YES
 
 
+def test_what_a_dead_process_held_is_free_when_the_driver_has_said_nothing_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots = Slots()
+    two = slots.join(0)
+    end_of_a_client(slots, 300)
+    monkeypatch.setattr(credit, "_LISTED_MOST_NS", 0)
+    slots.credit.asks()
+    slots.credit.answered(None)
+    assert slots.credit.asked(two, 300) is CreditAnswer.YES
+
+
 def test_who_needs_what_a_dead_process_held_waits_until_the_driver_is_asked_after_its_end() -> None:
     slots, wakes = Slots(), list[bool]()
     slots.credit.on_wait = lambda: wakes.append(slots.credit.hurries)

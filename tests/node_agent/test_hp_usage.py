@@ -89,7 +89,8 @@ def test_a_kernel_of_hp_that_be_waits_for_no_more_is_still_use_of_its_slot(gpu: 
     works.was_busy(gpu.now + 5 * MS, gpu.now + 10 * MS)
     look = gpu.look(gpu.now + LOOK_NS)
     assert look.hp_used_ns == {"hp-0": LOOK_NS, "hp-1": 5 * MS}
-    assert look.hp_busy_ns == 5 * MS
+    assert (look.hp_busy_ns, look.hp_took_ns) == (LOOK_NS, 5 * MS)
+    assert gpu.shared_gpu.hp_busy_ratio == 1.0
 
 
 def test_a_period_counts_at_each_look_the_time_since_the_look_before(gpu: LookedAt) -> None:
