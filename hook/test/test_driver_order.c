@@ -3,6 +3,7 @@
 #include "simulated_process.h"
 
 #include "be/driver_order.h"
+#include "core/core.h"
 #include "streams/stream_records.h"
 
 #define MOST_HELD 1000u
@@ -21,6 +22,7 @@ static bool launch(CUstream stream)
 {
     bool held = orion_driver_order_matters(process, record_of(stream));
     atomic_fetch_add(&record_of(stream)->begun, 1);
+    orion_driver_order_begun(record_of(stream));
     return held;
 }
 
@@ -61,21 +63,25 @@ static void completed_work_holds_nothing(CUstream first, CUstream second)
     settle();
 }
 
-static void streams_of_another_context_are_not_ordered(void)
+/* Of another thread, which waits until its launch may begin. */
+static void a_launch_that_begins_after_a_look_is_seen_by_the_next(void)
 {
-    CUcontext primary, created;
-    CUstream there;
-    MUST(cuCtxGetCurrent(&primary));
-#if CUDA_VERSION >= 13000
-    MUST(cuCtxCreate(&created, NULL, 0, 0));
-#else
-    MUST(cuCtxCreate(&created, 0, 0));
-#endif
-    MUST(cuStreamCreate(&there, CU_STREAM_DEFAULT));
-    MUST(cuCtxSetCurrent(primary));
-    CHECK(!launch(NULL) && !launch(there));
+    CHECK(!orion_driver_order_matters(process, record_of(blocking)));
+    CHECK(!launch(NULL));
+    complete(NULL);
+    atomic_fetch_add(&record_of(blocking)->begun, 1);
+    orion_driver_order_begun(record_of(blocking));
+    CHECK(launch(NULL));
     settle();
-    MUST(cuCtxDestroy(created));
+}
+
+static void an_event_waits_as_a_launch_does(void)
+{
+    struct orion_recording recording = {.stream = {NULL, false}};
+    CHECK(!launch(blocking));
+    orion_event_recording(&recording);
+    CHECK(launch(blocking)); /* it waits for the event */
+    settle();
 }
 
 /* Another stream gets the handle and the record of one that has ended. */
@@ -101,7 +107,8 @@ int main(void)
     a_launch_behind_work_of_the_other_kind_is_held(NULL, CU_STREAM_PER_THREAD);
     completed_work_holds_nothing(NULL, other);
     completed_work_holds_nothing(other, NULL);
-    streams_of_another_context_are_not_ordered();
+    a_launch_that_begins_after_a_look_is_seen_by_the_next();
+    an_event_waits_as_a_launch_does();
     a_new_stream_is_asked_again();
     puts("driver_order: ok");
     return 0;

@@ -110,6 +110,7 @@ static void serve_thread_client(struct orion_process *process, struct orion_gpu 
     }
 }
 
+/* By system calls: a library that has its own sockets may have replaced close(), with one table for all threads. */
 static void close_all(void)
 {
     DIR *folder = opendir("/proc/thread-self/fd");
@@ -117,12 +118,12 @@ static void close_all(void)
         struct rlimit limit;
         unsigned most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < DESCRIPTORS_MOST ? (unsigned)limit.rlim_cur
                                                                                                    : DESCRIPTORS_MOST;
-        for (unsigned descriptor = 0; descriptor < most; descriptor++) close((int)descriptor);
+        for (unsigned descriptor = 0; descriptor < most; descriptor++) syscall(SYS_close, descriptor);
         return;
     }
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         int descriptor = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && descriptor != dirfd(folder)) close(descriptor);
+        if (entry->d_name[0] != '.' && descriptor != dirfd(folder)) syscall(SYS_close, descriptor);
     }
     closedir(folder);
 }

@@ -15,7 +15,11 @@
 struct orion_process;
 struct orion_stream_record;
 
-/* Called once for each launch of be, before it. Whether the launch should be held on the CPU. */
+/* Called once before each launch of be, and before other operations that wait in the driver in the same way: programs time their
+ * blocking streams by events in the legacy stream. Whether a launch should be held on the CPU. */
 bool orion_driver_order_matters(struct orion_process *process, struct orion_stream_record *stream_record);
+
+/* Called once a launch of be has begun. */
+void orion_driver_order_begun(const struct orion_stream_record *stream_record);
 
 #endif

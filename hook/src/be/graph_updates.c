@@ -239,8 +239,10 @@ void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child)
     copy->is_set = true;
     uint64_t before = found->part;
     struct orion_relaxed relaxed = orion_capture_relax();
-    changed(process, copy, found, follow_child(process, copy, found, child), before);
+    struct orion_setting setting = follow_child(process, copy, found, child);
+    changed(process, copy, found, setting, before);
     orion_capture_unrelax(&relaxed);
+    if (setting.failed) orion_graph_child_set(exec, node, child); /* the copy does not know what is in it, such as a collective */
 }
 
 void orion_graph_copy_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)

@@ -4,6 +4,7 @@
 
 #include "be/admission.h"
 #include "be/baseline_seam.h"
+#include "be/driver_order.h"
 #include "be/event_words.h"
 #include "be/gate.h"
 #include "be/overlap.h"
@@ -55,6 +56,7 @@ void orion_work_begin(struct orion_work *work)
         if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
         work->stream_record = stream_record;
         atomic_fetch_add(&stream_record->begun, 1);
+        if (role == ORION_ROLE_BE) orion_driver_order_begun(stream_record);
         return;
     }
     if (orion_plan_may_exist(gpu)) orion_ceiling_wait(gpu);
@@ -225,6 +227,8 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
+    if (atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE)
+        orion_driver_order_matters(process, stream_record);
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
     orion_recordings_forget(orion_recordings(process), recording->event);

@@ -219,8 +219,11 @@ static bool end_stream(struct orion_process *process, struct orion_stream_record
 /* Without a reference of the program, the green context may hold the last one to the primary context. */
 static void begin_unreferenced_primary_ends(struct orion_process *process)
 {
-    for (CUdevice device = 0; device < (CUdevice)ORION_GPUS; device++)
-        if (atomic_load(retains_of(device)) == 0 && primary_is(device, 1)) begin_primary_end(process, device);
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
+        CUdevice device = process->gpus[i].device;
+        _Atomic uint32_t *retains = retains_of(device);
+        if (retains != NULL && atomic_load(retains) == 0 && primary_is(device, 1)) begin_primary_end(process, device);
+    }
 }
 
 /* The streams stay, but the driver refuses their handles from now on. */

@@ -66,6 +66,12 @@ static struct decision forwarded(const struct query *query)
     return (struct decision){query->version == NULL ? (void *)orion_real_dlsym() : (void *)orion_real_dlvsym(), NULL};
 }
 
+static bool are_in_one_object(const void *one, const void *other)
+{
+    Dl_info of_one, of_other;
+    return dladdr(one, &of_one) && dladdr(other, &of_other) && of_one.dli_fbase == of_other.dli_fbase;
+}
+
 /* For a function of the library. If only the hook defines the name, the look-up finds nothing, as it would without the
  * hook. RTLD_DEFAULT and RTLD_NEXT also search the caller's own scope, which the hook cannot see: a program may have opened
  * the library only there. So these find the function wherever the library is loaded. */
@@ -77,13 +83,12 @@ static struct decision decide_function(const struct query *query, const struct o
     bool next = query->handle == RTLD_NEXT, any_scope = query->version == NULL && (next || query->handle == RTLD_DEFAULT);
     /* For RTLD_NEXT the C library searches behind the object that calls dlsym; that object would be the hook. */
     void *found = next ? orion_elf_next_function(caller, query->name) : ask(query, query->handle);
-    if (found == NULL && next && any_scope) found = real; /* the library may have been loaded before the caller */
+    /* The library may have been loaded before the caller, unless the caller is the library: one that stands in front of another. */
+    if (found == NULL && next && any_scope && !are_in_one_object(caller, real)) found = real;
     if (found == NULL || (found != function->wrapper && found != real)) return forwarded(query);
-    if ((next || found == function->wrapper) && ask(query, RTLD_NEXT) == NULL) {
-        if (!any_scope || real == NULL) return found == real ? forwarded(query) : answered(NULL);
-        dlerror(); /* a look-up that finds something leaves no error */
-    }
-    return answered(function->wrapper);
+    bool exists = (found == real && !next) || (any_scope && real != NULL) || ask(query, RTLD_NEXT) != NULL;
+    if (exists) return answered(function->wrapper);
+    return found == real ? forwarded(query) : answered(NULL);
 }
 
 /* For a look-up of dlsym or dlvsym: the answer is the hook's function, so that later look-ups with it come to the

@@ -120,7 +120,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     /* An overflow record belongs to several streams, which no wait for a green context includes. */
     bool shared = orion_stream_record_is_shared(process, stream_record);
     stream_record->green = shared ? NULL : place->green;
-    stream_record->order = shared ? ORION_ORDER_NONE : order_of(stream);
+    stream_record->order = shared ? ORION_ORDER_NONE : place->order;
     stream_record->gpu = gpu;
     if (shared) atomic_store(&orion_stream_records(process)->overflowed, 1);
     uint32_t index = orion_stream_record_index(process, stream_record),
@@ -232,6 +232,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
     bool is_known = stream_record != NULL && (by_client || atomic_load(&stream_record->gpu->role) != ORION_ROLE_NONE);
     if (!is_known) {
         if (!orion_stream_place(stream.handle, context, &place)) return NULL;
+        place.order = order_of(stream); /* no call of the driver while a record is claimed */
         stream_record = new_stream_record(process, stream, key, &place);
         if (stream_record == NULL && !by_client) return NULL;
     }
@@ -312,5 +313,6 @@ bool orion_stream_records_are_ordered(const struct orion_stream_record *one, con
 
 bool orion_stream_record_is_of_this_thread(const struct orion_stream_record *stream_record)
 {
-    return stream_record->thread == &thread_number && stream_record->green == NULL;
+    /* Without a number this thread has not used its stream: the record is of an ended thread in the same place. */
+    return thread_number != 0 && stream_record->thread == &thread_number && stream_record->green == NULL;
 }

@@ -118,6 +118,7 @@ bool orion_stream_records_are_ordered(const struct orion_stream_record *one, con
 struct orion_place {
     CUcontext context, green; /* see struct orion_stream_record */
     CUdevice device;
+    enum orion_stream_order order; /* orion_stream_place leaves it out */
 };
 
 /* `named`: the stream's context, as the driver names it. False: the place is unknown. That is so for a stream of a green
