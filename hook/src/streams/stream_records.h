@@ -47,7 +47,7 @@ struct orion_stream_record {
     CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     struct orion_stream_name stream;
-    enum orion_stream_order order;                        /* NONE for an overflow record, too */
+    _Atomic uint32_t order;                               /* enum orion_stream_order; NONE for an overflow record, too */
     const void *thread;                                   /* of a thread's own stream: where the thread is; else NULL */
     _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
     uint64_t begun_before;                                /* `begun` at the time when a client got the record */
