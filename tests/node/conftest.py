@@ -5,6 +5,7 @@ it. A test that needs a second node takes `second_node`.
 """
 
 import contextlib
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -128,3 +129,17 @@ def cordon(orion: Orion, api: client.ApiClient) -> Iterator[Callable[[str, bool]
     yield change
     for gpu in changed:
         change(gpu, False)
+
+
+@pytest.fixture
+def lose(node: Node) -> Iterator[Callable[[str, str], None]]:
+    """Makes a GPU fail or restores it: `lose("lose", uuid)`, `lose("restore", uuid)`; restores all GPUs at the end."""
+    lost: set[str] = set()
+
+    def change(what: str, gpu: str) -> None:
+        lost.add(gpu)
+        node.run([sys.executable, "-m", "orion.hook.simulated", what, gpu])
+
+    yield change
+    for gpu in lost:
+        change("restore", gpu)

@@ -1,8 +1,7 @@
 """Claims survive what happens to their node: it loses power, its agent is replaced, a GPU or a neighbour is bad."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,20 +20,6 @@ pytestmark = pytest.mark.node
 MIB = 1 << 20
 MANY = 16
 """ All be slots of the node. """
-
-
-@pytest.fixture
-def lose(node: Node) -> Iterator[Callable[[str, str], None]]:
-    """Makes a GPU fail or restores it: `lose("lose", uuid)`, `lose("restore", uuid)`; restores all GPUs at the end."""
-    lost: set[str] = set()
-
-    def change(what: str, uuid: str) -> None:
-        lost.add(uuid)
-        node.run([sys.executable, "-m", "orion.hook.simulated", what, uuid])
-
-    yield change
-    for uuid in lost:
-        change("restore", uuid)
 
 
 def create(tenants: Tenants, claims: Claims, *names: str) -> None:

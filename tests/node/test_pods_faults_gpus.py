@@ -1,7 +1,6 @@
 """GPUs that become unhealthy, are cordoned or are advertised twice; and pods with several containers."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from kubernetes import client
@@ -17,20 +16,6 @@ from tests.node.shell_pods import shell_pod
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.node
-
-
-@pytest.fixture
-def lose(node: Node, fixed: None) -> Iterator[Callable[[str, str], None]]:
-    """Makes a GPU fail or restores it: `lose("lose", uuid)`, `lose("restore", uuid)`; restores all GPUs at the end."""
-    lost: set[str] = set()
-
-    def change(what: str, uuid: str) -> None:
-        lost.add(uuid)
-        node.run([sys.executable, "-m", "orion.hook.simulated", what, uuid])
-
-    yield change
-    for uuid in lost:
-        change("restore", uuid)
 
 
 def test_the_slots_of_an_unhealthy_gpu_are_gone_until_it_is_healthy(
