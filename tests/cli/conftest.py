@@ -1,7 +1,9 @@
-"""Fixtures for tests of commands: a root whose agent ends with the test."""
+"""Fixtures for tests of commands: a root whose agent ends with the test, and CUDA programs under `orion run`."""
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +11,21 @@ import pytest
 
 from orion.cli import agents
 from orion.node_agent.api.client import NoAgent
+from tests.cli.orion_command import ORION, StartClient, end
 from tests.processes import is_running
 from tests.waiting import eventually
+
+# A CUDA program: creates a context, prints a line, and runs until its standard input ends.
+IDLE = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -23,3 +38,23 @@ def root(socket_folder: Path) -> Iterator[Path]:
         return
     os.kill(agent, signal.SIGTERM)
     eventually(lambda: not is_running(agent), "the agent's end")
+
+
+@pytest.fixture
+def client(root: Path) -> Iterator[StartClient]:
+    """A function that starts a CUDA program under `orion run` and waits until it is ready; all end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str, source: str = IDLE) -> subprocess.Popen[str]:
+        command = [*ORION, "run", "--simulated", "--root", str(root), *options, "--", sys.executable, "-c", source]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+        return process
+
+    yield start
+    for process in reversed(started):
+        end(process)

@@ -2,11 +2,7 @@
 
 import json
 import re
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +10,9 @@ import pytest
 
 from orion.cli import agents
 from orion.node_agent.api import agent_pb2
+from tests.cli.orion_command import StartClient, orion
 from tests.waiting import eventually
 
-ORION = [sys.executable, "-m", "orion.cli"]
 # Launches kernels of 200 us without a pause until its standard input ends. Prints a line after the first few.
 CLIENT = """
 import ctypes, sys, threading
@@ -38,29 +34,16 @@ while not ended.is_set():
 """
 
 
-def started(stack: ExitStack, root: Path, *options: str) -> None:
-    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", *options]
-    process = subprocess.Popen(
-        [*command, "--", sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for ending in (process.stdout.close, lambda: process.wait(30), process.stdin.close):
-        stack.callback(ending)
-    assert process.stdout.readline() == "ready\n"
-
-
 @pytest.fixture
-def competing(root: Path) -> Iterator[Path]:
+def competing(root: Path, client: StartClient) -> Path:
     """The root of an agent with two be programs; the first, be-0, asks for twice as much."""
-    with ExitStack() as stack:
-        started(stack, root, "--request", "0.8")
-        started(stack, root, "--request", "0.4")
-        yield root
+    for request in ("0.8", "0.4"):
+        client("--priority", "be", "--request", request, source=CLIENT)
+    return root
 
 
 def called(*arguments: str) -> str:
-    done = subprocess.run([*ORION, *arguments], capture_output=True, text=True, timeout=60)
+    done = orion(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -118,18 +101,16 @@ def test_counters_of_slots_grow(competing: Path) -> None:
     ("arguments", "sentence"),
     [(("be-9",), "there is no slot 'be-9'; the slots are: be-0"), (("--gpu", "7"), "the agent has no GPU '7'")],
 )
-def test_a_slot_or_gpu_that_does_not_exist_is_named(root: Path, arguments: tuple[str, ...], sentence: str) -> None:
-    with ExitStack() as stack:
-        started(stack, root)
-        command = [*ORION, "explain", "slot", *arguments, "--root", str(root)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+def test_a_slot_or_gpu_that_does_not_exist_is_named(
+    root: Path, client: StartClient, arguments: tuple[str, ...], sentence: str
+) -> None:
+    client("--priority", "be")
+    done = orion("explain", "slot", *arguments, "--root", root)
     assert done.returncode == 1
     assert sentence in done.stderr
 
 
 def test_without_an_agent_it_is_one_sentence(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*ORION, "explain", "slot", "--root", str(tmp_path)], capture_output=True, text=True, timeout=60
-    )
+    done = orion("explain", "slot", "--root", tmp_path)
     assert done.returncode == 1
     assert "no agent listens" in done.stderr

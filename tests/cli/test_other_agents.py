@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from orion.cli import agents
 from orion.cli.main import main
 from orion.node_agent.api.client import NoAgent
+from tests.cli.orion_command import ORION
 from tests.waiting import eventually
 
-ORION = [sys.executable, "-m", "orion.cli"]
 Capture = pytest.CaptureFixture[str]
 Agent = Callable[[str], Path]
 

@@ -8,17 +8,7 @@ from pathlib import Path
 import pytest
 
 from orion.node_agent.api.client import AgentClient
-from tests.waiting import DEADLINE
-
-ORION = [sys.executable, "-m", "orion.cli"]
-
-
-def orion(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ORION, *arguments], capture_output=True, text=True, timeout=DEADLINE)
-
-
-def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return orion("run", "--simulated", "--root", str(root), *arguments, "--", "true")
+from tests.cli.orion_command import ORION, orion, run
 
 
 @pytest.mark.parametrize(

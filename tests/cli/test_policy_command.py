@@ -1,18 +1,12 @@
 """`orion policy` and the policy options of `orion run`, with a real agent of the simulated GPU."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ORION = [sys.executable, "-m", "orion.cli"]
-DEADLINE = 30.0
-
-
-def orion(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ORION, *arguments], capture_output=True, text=True, timeout=DEADLINE)
+from tests.cli.orion_command import orion, run
 
 
 def policies(root: Path) -> dict[str, float | str]:
@@ -20,10 +14,6 @@ def policies(root: Path) -> dict[str, float | str]:
     (policy,) = shown.values()
     assert isinstance(policy, dict)
     return policy
-
-
-def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return orion("run", "--simulated", "--root", str(root), *arguments, "--", "true")
 
 
 def test_a_running_agents_policy_is_shown_and_changed(root: Path) -> None:
@@ -66,18 +56,5 @@ def test_options_of_an_hp_run_set_the_gpus_policy(root: Path) -> None:
 def test_a_be_programs_request_and_limit_are_set_on_its_slot(root: Path, options: list[str]) -> None:
     script = f"from orion.cli import agents; from pathlib import Path; snapshot = agents.ask(Path({str(root)!r}));"
     script += "print(*[(slot.request, slot.limit) for slot in snapshot.gpus[0].slots if slot.role == 2])"
-    command = [
-        "run",
-        "--simulated",
-        "--root",
-        str(root),
-        "--priority",
-        "be",
-        *options,
-        "--",
-        sys.executable,
-        "-c",
-        script,
-    ]
-    done = orion(*command)
+    done = run(root, "--priority", "be", *options, program=(sys.executable, "-c", script))
     assert done.stdout.strip() == ("(0.4, 0.6)" if options else "(0.0, 0.0)"), done.stderr

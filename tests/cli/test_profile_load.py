@@ -1,7 +1,5 @@
 """`orion profile load`, `unload` and `orion run --profile`, with a real agent of the simulated GPU."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,8 @@ from orion.crds.metadata import Metadata
 from orion.crds.profile import GPU, Duration, GPUProfile, Kernel, KernelClass, ProfileSpec, Source
 from orion.crds.profile_file import format_profile
 from orion.hook import identity
+from tests.cli.orion_command import orion, run
 
-ORION = [sys.executable, "-m", "orion.cli"]
-DEADLINE = 30.0
 GEMM = Kernel(
     name="gemm(float*)",
     mangled_name="_Z4gemmPf",
@@ -27,10 +24,6 @@ GEMM = Kernel(
 )
 
 
-def orion(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ORION, *map(str, arguments)], capture_output=True, text=True, timeout=DEADLINE)
-
-
 def write(path: Path, *kernels: Kernel) -> Path:
     spec = ProfileSpec(gpu=GPU(), source=Source(kind="cupti"), kernels=list(kernels))
     path.write_text(format_profile(GPUProfile(metadata=Metadata(name="serve"), spec=spec)))
@@ -41,12 +34,8 @@ def profiled(root: Path) -> dict[str, int]:
     return {slot.name: slot.profile_kernels for gpu in agents.ask(root).gpus for slot in gpu.slots}
 
 
-def run(root: Path, priority: str, *options: object) -> subprocess.CompletedProcess[str]:
-    return orion("run", "--simulated", "--root", root, "--priority", priority, *options, "--", "true")
-
-
 def test_a_profile_is_loaded_into_an_agent_and_unloaded(root: Path, tmp_path: Path) -> None:
-    assert run(root, "hp").returncode == 0
+    assert run(root, "--priority", "hp").returncode == 0
     file = write(tmp_path / "serve.yaml", GEMM, GEMM.model_copy(update={"grid": (4, 4, 1)}))
     done = orion("profile", "load", file, "--root", root)
     assert done.returncode == 0, done.stderr
@@ -58,14 +47,14 @@ def test_a_profile_is_loaded_into_an_agent_and_unloaded(root: Path, tmp_path: Pa
 
 def test_run_loads_the_programs_profile(root: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "serve.yaml", GEMM)
-    assert run(root, "hp", "--profile", file).returncode == 0
+    assert run(root, "--priority", "hp", "--profile", file).returncode == 0
     assert profiled(root) == {"hp-0": 1}
-    assert run(root, "hp").returncode == 0  # without a profile, the slot keeps the one that it has
+    assert run(root, "--priority", "hp").returncode == 0  # without a profile, the slot keeps the one that it has
     assert profiled(root)["hp-0"] == 1
 
 
 def test_a_profile_that_the_policy_cannot_use_is_rejected(root: Path, tmp_path: Path) -> None:
-    assert run(root, "hp").returncode == 0
+    assert run(root, "--priority", "hp").returncode == 0
     orions = tmp_path / "resnet50"
     orions.write_text("Name,Profile,Memory_footprint,SM_usage,Duration\nConv,1,0,98,100480\n")
     imported = tmp_path / "imported.yaml"

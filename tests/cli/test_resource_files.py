@@ -10,9 +10,9 @@ import pytest
 
 from orion.cli import agents
 from orion.node_agent.api.client import NoAgent
+from tests.cli.orion_command import ORION, orion
 from tests.waiting import DEADLINE, eventually
 
-ORION = [sys.executable, "-m", "orion.cli"]
 MIB = 1 << 20
 # A CUDA program: for each number of MiB that it reads, it allocates them and prints the result, 0 for success.
 CLIENT = """
@@ -110,10 +110,6 @@ def granted(root: Path) -> list[tuple[str, float, float, int]]:
     """Return the slots of the first GPU that have an id: request, limit and number of processes."""
     found = [slot for slot in agents.ask(root).gpus[0].slots if slot.rule]
     return sorted((slot.rule, slot.request, slot.limit, len(slot.clients)) for slot in found)
-
-
-def orion(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ORION, *words], capture_output=True, text=True, timeout=DEADLINE)
 
 
 def test_a_program_follows_its_id_while_it_runs(root: Path, path: Path, agent: Path, start: Start) -> None:

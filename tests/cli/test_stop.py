@@ -1,7 +1,5 @@
 """`orion stop` ends the agent that `orion run` started; the programs continue."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,25 +7,17 @@ import pytest
 from orion.cli import agents
 from orion.cli.main import main
 from orion.node_agent.api.client import NoAgent
+from tests.cli.orion_command import StartClient, end, run
 from tests.processes import is_running
 from tests.waiting import eventually
 
-RUN = [sys.executable, "-m", "orion.cli", "run", "--simulated", "--priority", "be"]
-CLIENT = """
-import ctypes, sys
-cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuCtxSynchronize() == 0
-print("ready", flush=True)
-sys.stdin.read()
-"""
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def agent(root: Path) -> int:
     """The process ID of an agent that `orion run` started."""
-    subprocess.run([*RUN, "--root", str(root), "--", "true"], check=True, capture_output=True, timeout=60)
+    assert run(root, "--priority", "be").returncode == 0
     return agents.ask(root).agent_process_id
 
 
@@ -39,16 +29,13 @@ def test_the_agent_ends_and_the_command_names_it(root: Path, agent: int, capsys:
         agents.ask(root)
 
 
-def test_programs_that_continue_are_named(root: Path, agent: int, capsys: Capture) -> None:
-    command = [*RUN, "--root", str(root), "--", sys.executable, "-c", CLIENT]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        eventually(lambda: any(slot.clients for gpu in agents.ask(root).gpus for slot in gpu.slots))
-        assert main(["stop", "--root", str(root)]) == 0
-        assert f"continue under their current grants: {process.pid} (python" in capsys.readouterr().out
-        assert process.poll() is None
-        process.communicate("")
+def test_programs_that_continue_are_named(root: Path, agent: int, client: StartClient, capsys: Capture) -> None:
+    process = client("--priority", "be")
+    eventually(lambda: any(slot.clients for gpu in agents.ask(root).gpus for slot in gpu.slots))
+    assert main(["stop", "--root", str(root)]) == 0
+    assert f"continue under their current grants: {process.pid} (python" in capsys.readouterr().out
+    assert process.poll() is None
+    end(process)
     assert process.returncode == 0
 
 

@@ -1,14 +1,12 @@
 """`orion top` with a program that launches kernels at a steady rate, on the simulated GPU."""
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ORION = [sys.executable, "-m", "orion.cli"]
+from tests.cli.orion_command import StartClient, orion
+
 PAUSE_SECONDS = 0.005
 # Launches a kernel at intervals until its standard input ends. Prints a line after the first few.
 CLIENT = f"""
@@ -36,23 +34,14 @@ while not ended.is_set():
 
 
 @pytest.fixture(params=["hp", "be"])
-def launching(request: pytest.FixtureRequest, root: Path) -> Iterator[str]:
-    """Start a client that launches kernels; yield the name of its slot."""
-    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", request.param, "--memory", "512MiB"]
-    process = subprocess.Popen(
-        [*command, "--", sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == "ready\n"
-    yield f"{request.param}-0"
-    process.stdin.close()
-    process.wait(30)
-    process.stdout.close()
+def launching(request: pytest.FixtureRequest, client: StartClient) -> str:
+    """Start a client that launches kernels; return the name of its slot."""
+    client("--priority", request.param, "--memory", "512MiB", source=CLIENT)
+    return f"{request.param}-0"
 
 
 def test_once_shows_the_true_rate_of_launches_and_the_memory(launching: str, root: Path) -> None:
-    done = subprocess.run([*ORION, "top", "--once", "--root", str(root)], capture_output=True, text=True, timeout=60)
+    done = orion("top", "--once", "--root", root)
     assert done.returncode == 0, done.stderr
     [row] = [line for line in done.stdout.splitlines() if launching in line and "python" in line]
     rate = re.search(r"(?:idle|running|busy|closing|linger|gated)\s+([\d,]+)", row)
