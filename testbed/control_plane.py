@@ -6,33 +6,14 @@ Tests that break things start their own control plane this way. The shared one r
 
 import os
 import shutil
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed import components
 from testbed.access import Access
 from testbed.place import LOOPBACK, Loopback, Place
+from testbed.ports import Held
 from testbed.process import Process, Processes, Running
-
-
-class Held:
-    """A port on loopback that we reserve until a component uses it, and while the component restarts.
-
-    Picking a free port and releasing it is a race that parallel test runs lose. Instead, a socket that is bound with
-    SO_REUSEPORT and never listens reserves the port. Only sockets of the same user with that option can share it, and
-    the components set it.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind((address, 0))
-        self.number: int = self._socket.getsockname()[1]
-
-    def release(self) -> None:
-        """Give the port up."""
-        self._socket.close()
 
 
 class ControlPlane(Processes, Running):

@@ -31,13 +31,14 @@ from measurements.cluster.calling_agents import Agents
 from measurements.cluster.claims_operator_world import ClaimsWorld, webhook
 from measurements.cluster.operator_scale import Operator
 from measurements.cluster.placement_world import GPUS
-from measurements.cluster.webhook_load import conditions, free_port
+from measurements.cluster.webhook_load import conditions
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiServer
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
 from testbed import binaries
 from testbed.control_plane import ControlPlane
+from testbed.ports import free_port
 
 UNLIMITED = ("--kube-api-qps=5000", "--kube-api-burst=10000")
 RESYNC_S = 30

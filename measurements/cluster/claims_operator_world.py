@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 from measurements.cluster.placement_world import GPUS, WAYS, PlacementWorld, gpus_of, results
-from measurements.cluster.webhook_load import free_port, process, wait_until_ready
+from measurements.cluster.webhook_load import process, wait_until_ready
 from measurements.cluster.webhook_world import certificates
 from orion.api_server.requests import METADATA_LIST, ApiServer
 from orion.crds.claims import CLAIMS, SHAPE, TEMPLATE_LABEL, TEMPLATES
 from orion.crds.model import API_VERSION
 from orion.node_pods import AUDIENCE
 from orion.operator.webhook import manifests, reviews
+from testbed.ports import free_port
 
 SPACES, SHARES = 20, 10
 """ Namespaces, and GPUShares in each. """

@@ -29,7 +29,7 @@ from typing import Any
 import grpc.aio
 
 from measurements.cluster.webhook_in_cluster import Cluster
-from measurements.cluster.webhook_load import conditions, free_port, process
+from measurements.cluster.webhook_load import conditions, process
 from orion.api_server.credentials import find_access
 from orion.api_server.paths import DEVICES
 from orion.api_server.requests import ApiServer
@@ -41,6 +41,7 @@ from orion.hook import join, layout
 from orion.node_agent.api.client import AgentClient
 from orion.node_agent.kubelet import api_pb2, api_pb2_grpc
 from orion.node_pods import AUDIENCE
+from testbed.ports import free_port
 
 SLOT, AGENT, OPERATOR = "be-0", "orion-agent", "orion-operator"
 LATE_S = 30.0

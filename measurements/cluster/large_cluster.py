@@ -20,7 +20,6 @@ import os
 import platform
 import random
 import signal
-import socket
 import statistics
 import sys
 import time
@@ -33,6 +32,7 @@ from measurements.cluster.large_cluster_objects import AGENTS, KINDS, OURS_OF_A_
 from measurements.cluster.operator_scale import Operator
 from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiServer
+from testbed.ports import free_port
 
 
 async def measure(cluster: LargeCluster, api: ApiServer, operator: Operator, agents: Agents, rest: float) -> Any:
@@ -112,8 +112,7 @@ async def main() -> None:
     api = ApiServer(find_access(kubeconfig), "orion-bench", concurrency=32, attempt_s=120)
     etcd, began = Etcd(options.cluster), time.monotonic()
     cluster = LargeCluster(api, etcd, options.nodes)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     serve = ["--node-pods-address", f"127.0.0.1:{port}", "--node-pods-name", "localhost"]
     serve += ["--node-pods-agents", f"{AGENTS}/agent"]
     operator = Operator(kubeconfig, options.output.with_suffix(".log"), serve)

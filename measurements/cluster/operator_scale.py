@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import signal
-import socket
 import statistics
 import sys
 import time
@@ -31,6 +30,7 @@ from orion.api_server.credentials import find_access
 from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import API_VERSION
+from testbed.ports import free_port
 
 WIDE, NARROW = "wide", "narrow"
 PODS_OF = {WIDE: 1_000, NARROW: 10}
@@ -155,9 +155,7 @@ class Operator:
     """The operator, as a process."""
 
     def __init__(self, kubeconfig: Path, log: Path, options: Sequence[str] = ()) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._callbacks = log.with_suffix(".callbacks")
         program = ["measurements.cluster.watched_operator", str(self._callbacks)]
         self._command = [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)]

@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from measurements.cluster.webhook_load import conditions, free_port, process, wait_until_ready
+from measurements.cluster.webhook_load import conditions, process, wait_until_ready
 from measurements.cluster.webhook_world import certificates, example_pod, share
 from orion.api_server.access import Access
 from orion.api_server.credentials import find_access
@@ -26,6 +26,7 @@ from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
 from orion.crds.model import API_VERSION
 from orion.operator.webhook import manifests, reviews
+from testbed.ports import free_port
 
 HISTOGRAM = "apiserver_admission_webhook_admission_duration_seconds"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import platform
-import socket
 import ssl
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ from measurements.cluster.webhook_world import Review, certificates, reviews
 from orion.bench import raw_data
 from orion.bench.arrivals import poisson_arrivals
 from orion.bench.commandline import OneSentenceParser, counted, positive, say
+from testbed.ports import free_port
 
 LEAD_S = 2.0
 """ Warm-up: connections are opened and caches filled; not counted. """
@@ -63,13 +63,6 @@ def process(*command: str, until: str) -> Iterator[tuple[str, int]]:
                 raise SystemExit(f"{command[0]} ended before it printed {until!r}")
         finally:
             running.terminate()
-
-
-def free_port() -> int:
-    """Return a port on loopback on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 async def send(port: int, context: ssl.SSLContext, asked: list[Review], due: list[float], connections: int) -> Any:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from orion.bench.arrivals import poisson_arrivals
 from orion.bench.managed import ManagedGPU
 from orion.bench.workers.crew import Crew
+from testbed.ports import free_port
 
 RANKS = 2
 RANK_OPTION = "--rank"
@@ -24,10 +24,7 @@ def ranks(
     module: str, environment: Mapping[str, str], stderr: int | None = None
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start both ranks of a probe, whose output can be read; kill them at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {**environment, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {**environment, "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     words = [sys.executable, "-m", module, RANK_OPTION]
     running = [
         subprocess.Popen(words, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=stderr)

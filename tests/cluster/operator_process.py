@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from kubernetes import client
 
-from measurements.cluster.webhook_load import free_port
 from orion.node_pods.node_pods_pb2 import Pod
 from testbed import binaries
+from testbed.ports import free_port
 from tests.cluster import node_pods_caller
 from tests.cluster.node_pods_caller import Caller
 from tests.cluster.rights import bind

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kubernetes import client
 
-from measurements.cluster.webhook_load import free_port
 from orion.node_pods import AUDIENCE
+from testbed.ports import free_port
 from tests.cluster.operator_process import OperatorProcess
 from tests.waiting import eventually
 

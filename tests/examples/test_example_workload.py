@@ -17,6 +17,7 @@ import yaml
 
 from orion.node_agent.api import agent_pb2
 from testbed import example_image
+from testbed.ports import free_port
 from tests.hook.containers import command_in, end_container, process_in
 from tests.hook.harness import Machine
 from tests.hook.scripted_client import DEADLINE, eventually
@@ -96,8 +97,7 @@ def test_serve_is_an_open_loop(start: Start) -> None:
 
 
 def test_http_requests_get_the_latest_report(start: Start) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     server = start("serve", "--kernel-us", "100", "--report", "0.2", "--port", str(port))
     server.until("report", 2)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
