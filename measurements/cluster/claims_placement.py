@@ -40,6 +40,7 @@ from orion.bench.commandline import OneSentenceParser, counted, say
 from orion.bench.paired_turns import over
 from testbed import binaries
 from testbed.control_plane import ControlPlane
+from testbed.process_costs import cpu_seconds
 
 UNLIMITED = ("--kube-api-qps=5000", "--kube-api-burst=10000")
 LIMITS = {"unlimited": UNLIMITED, "default": ()}
@@ -123,9 +124,9 @@ class Bench:
         """Put the scheduler's CPU time, and the number of written slices, into a part of the run."""
         found[part] = {}
         pid, writes = self._plane.pids()["kube-scheduler"], self.world.slice_writes
-        before = _cpu_s(pid)
+        before = cpu_seconds(pid)
         yield
-        found[part] |= {"scheduler_cpu_s": _cpu_s(pid) - before, "slice_writes": self.world.slice_writes - writes}
+        found[part] |= {"scheduler_cpu_s": cpu_seconds(pid) - before, "slice_writes": self.world.slice_writes - writes}
 
     @contextlib.asynccontextmanager
     async def _following(self) -> AsyncIterator[Bound]:
@@ -146,11 +147,6 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task = group.create_task(work)
         yield
         task.cancel()
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def measure(options: argparse.Namespace, plane: ControlPlane, raw: Run) -> None:

@@ -32,6 +32,7 @@ from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, say
 from orion.device_plugin.kubelet import api_pb2, api_pb2_grpc
 from orion.node_agent.api import agent_pb2
+from testbed.process_costs import cpu_seconds, memory_kib
 
 GPUS, SLOTS = 8, 8
 RESOURCES = ("orion.gpu/hp", "orion.gpu/be")
@@ -187,28 +188,17 @@ def measure(calls: int, turns: int, seed: int) -> dict[str, Any]:
             raw |= measure_requests(kubelet, calls, chance)
             say(f"{turns} restarts of the kubelet")
             raw["registered_s"] = measure_registering(kubelet, turns, chance)
-            raw["resident_kib"] = resident(running.pid)
+            raw["resident_kib"] = memory_kib(running.pid, "VmRSS")
             raw["cpu_s_a_minute"] = idle(running.pid)
         kubelet.stop()
     return raw | {"load_after": os.getloadavg()[0]}
 
 
-def resident(process_id: int) -> int:
-    """Return a process's resident memory in KiB."""
-    status = Path(f"/proc/{process_id}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0])
-
-
 def idle(process_id: int, seconds: float = 20.0) -> float:
     """Return the CPU seconds that an idle process takes in a minute."""
-
-    def used() -> int:
-        fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    before = used()
+    before = cpu_seconds(process_id)
     time.sleep(seconds)
-    return (used() - before) / os.sysconf("SC_CLK_TCK") * 60 / seconds
+    return (cpu_seconds(process_id) - before) * 60 / seconds
 
 
 def table(raw: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.annotations import PRIORITY_LABEL
 from orion.crds.model import API_VERSION
 from testbed.ports import free_port
+from testbed.process_costs import cpu_seconds, memory_kib
 
 WIDE, NARROW = "wide", "narrow"
 PODS_OF = {WIDE: 1_000, NARROW: 10}
@@ -215,15 +216,13 @@ class Operator:
     def cpu(self) -> float:
         """Return the operator's CPU time in seconds. Unlike wall time, it does not depend on other processes."""
         assert self.process
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
     def memory(self) -> dict[str, int]:
         """Return the operator's resident memory, now and at its peak, in MiB."""
         assert self.process
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith(("VmRSS", "VmHWM"))}
-        return {"now": int(fields["VmRSS"]) // 1024, "highest": int(fields["VmHWM"]) // 1024}
+        figures = {"now": "VmRSS", "highest": "VmHWM"}
+        return {name: memory_kib(self.process.pid, figure) // 1024 for name, figure in figures.items()}
 
     def _ready(self) -> bool:
         try:

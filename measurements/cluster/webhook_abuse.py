@@ -9,7 +9,6 @@ address. With --known, the webhook knows the network of the API server, which is
 import argparse
 import contextlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 from measurements.cluster.webhook_load import Served, add_load_options, conditions, load, served, summary
 from orion.bench import raw_data
 from orion.bench.commandline import OneSentenceParser, counted, say
+from testbed.process_costs import cpu_seconds, memory_kib
 
 KINDS = ("text", "slow", "connections", "fields", "slow", "connections", "lists", "slow", "connections", "connections")
 LIMITS_MS = {"alone": 10.0, "abused": 50.0}
@@ -57,11 +57,8 @@ def refused(webhook: Served) -> dict[str, int]:
 
 def cost(webhook: Served) -> dict[str, float]:
     """Return the webhook's CPU time in seconds, and its resident memory now and at its peak in MiB."""
-    fields = Path(f"/proc/{webhook.process_id}/stat").read_text().rsplit(")", 1)[1].split()
-    lines = Path(f"/proc/{webhook.process_id}/status").read_text().splitlines()
-    sizes = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
-    ticks = int(fields[11]) + int(fields[12])
-    return {"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "now_mib": sizes["VmRSS"], "highest_mib": sizes["VmHWM"]}
+    now, highest = (memory_kib(webhook.process_id, figure) // 1024 for figure in ("VmRSS", "VmHWM"))
+    return {"cpu_s": cpu_seconds(webhook.process_id), "now_mib": now, "highest_mib": highest}
 
 
 def round_of(options: argparse.Namespace, webhook: Served, name: str) -> dict[str, Any]:

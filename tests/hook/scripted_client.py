@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.process_costs import cpu_seconds_of
 from tests.waiting import eventually
 
 __all__ = [
@@ -138,7 +139,7 @@ class Client:
 
     def cpu_seconds(self) -> float:
         """CPU time of the client's threads so far, without the simulated GPU's thread."""
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in self.threads()) / 1e9
+        return cpu_seconds_of(self.threads())
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -18,6 +18,7 @@ from kubernetes import client
 
 from testbed.node import Node
 from testbed.orion import AGENT_PORT, Orion
+from testbed.process_costs import cpu_seconds
 from tests.node import hostile_image
 from tests.node.disturbed_pods import Occupants
 from tests.node.gpu_tenants import GpuNode, Manifest, Tenants, advertising, serving, training
@@ -46,10 +47,8 @@ class Burden:
     def of(cls, process_id: int) -> "Burden":
         process = Path(f"/proc/{process_id}")
         pages = int((process / "statm").read_text().split()[1])
-        fields = (process / "stat").read_text().rpartition(")")[2].split()
-        ticks = int(fields[11]) + int(fields[12])
         descriptors = len(os.listdir(process / "fd"))
-        return cls(pages * os.sysconf("SC_PAGE_SIZE"), descriptors, ticks / os.sysconf("SC_CLK_TCK"), time.monotonic())
+        return cls(pages * os.sysconf("SC_PAGE_SIZE"), descriptors, cpu_seconds(process_id), time.monotonic())
 
     def cpu_share_since(self, before: "Burden") -> float:
         return (self.cpu_seconds - before.cpu_seconds) / (self.at - before.at)

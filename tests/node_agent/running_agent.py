@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from testbed.process_costs import cpu_seconds_of
 from tests.waiting import DEADLINE
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -88,6 +89,5 @@ class AgentProcess:
         return min(counts)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all threads. The times in /proc/PID/stat miss threads that run shorter than a tick."""
-        threads = Path(f"/proc/{self.pid}/task").iterdir()
-        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+        """Return the CPU time of all threads."""
+        return cpu_seconds_of(Path(f"/proc/{self.pid}/task").iterdir())

@@ -3,11 +3,11 @@
 import contextlib
 import itertools
 import time
-from pathlib import Path
 
 import pytest
 
 from orion.hook import join, layout
+from testbed.process_costs import memory_kib
 from tests.hook.harness import figure
 from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient
@@ -27,9 +27,7 @@ def test_ten_idle_clients_cost_little(agent: AgentProcess) -> None:
             return (agent.cpu_seconds() - before) / (time.monotonic() - began)
 
         eventually(lambda: used(3.0) < 0.01, "under 1 % of a core", seconds=30)
-        status = Path(f"/proc/{agent.pid}/status").read_text()
-        resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-        assert resident < 80 * 1000
+        assert memory_kib(agent.pid, "VmRSS") < 80 * 1000
 
 
 @pytest.mark.quiet

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.process_costs import cpu_seconds
 from tests.sim.worker_process import StartWorker
 from tests.waiting import eventually
 
@@ -211,9 +212,7 @@ def test_waiting_is_precise_and_cheap(start_worker: StartWorker) -> None:
     before = os.times().children_user
     worker.do("launch 1 1000000 132")
     worker.do("sync")
-    with open(f"/proc/{worker.pid}/stat") as stat:
-        used = sum(int(word) for word in stat.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
-    assert used - before < 1
+    assert cpu_seconds(worker.pid) - before < 1
 
 
 def test_the_first_process_sets_the_memory_size_and_replaces_another_layout(
