@@ -1,13 +1,9 @@
 """A job with one process for each GPU takes turns with other be slots, and its collectives pass, in real processes."""
 
-import os
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from orion.hook import layout
-from orion.node_agent.api import agent_pb2
 from tests.hook.gpu_time import Timeline, start_traced
 from tests.hook.harness import Machine, figure
 from tests.hook.scripted_client import Client, eventually, warm
@@ -16,16 +12,6 @@ pytestmark = pytest.mark.quiet
 
 SECONDS = 4.0
 COMPUTE_US, KERNELS, COLLECTIVE_US = 300, 4, 200
-
-
-@pytest.fixture
-def machine(c_build: object) -> Iterator[Machine]:
-    with Machine(c_build, gpus=2) as machine:  # type: ignore[arg-type]
-        (machine.folder / "ranks").write_bytes(bytes(layout.PAGE_SIZE))
-        machine.start_agent()
-        for uuid in machine.uuids:
-            machine.agent.open_slot(uuid, agent_pb2.BE, name="be-0", owner_process_id=os.getpid())
-        yield machine
 
 
 def start_rank(machine: Machine, gpu: int) -> tuple[Client, Timeline]:
@@ -46,7 +32,8 @@ def reasons(machine: Machine, slot: str) -> set[str]:
     return {each.reason for each in shown.reasons}
 
 
-def test_a_job_shares_one_of_its_gpus_by_request(machine: Machine) -> None:
+def test_a_job_shares_one_of_its_gpus_by_request(machine_of_ranks: Machine) -> None:
+    machine = machine_of_ranks
     ranks, timelines = zip(*(start_rank(machine, gpu) for gpu in range(2)), strict=True)
     other, timeline = start_traced(machine, "be-1")
     machine.agent.set_grant(machine.uuids[0], "be-1", request=0.5)
