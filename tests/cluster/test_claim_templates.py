@@ -13,15 +13,13 @@ from orion.crds.policy import Priority
 from orion.dra_driver import slices
 from orion.injection.slots import Slot
 from orion.injection.snapshot import AdvertisedGPU, Snapshot
-from tests.cluster import api_types
-from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
-from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
-from tests.cluster.rights import bind
+from tests.cluster.audited_operator import audited_operator
+from tests.cluster.audited_plane import AuditedPlane, granted
+from tests.cluster.operator_process import ROLE, OperatorProcess
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-USER = "system:serviceaccount:default:orion-operator"
 TEMPLATES = ROLE.parent / "dra" / "operator-role.yaml"
 CLAIM_TEMPLATES: dict[str, str] = {"group": "resource.k8s.io", "version": "v1", "plural": "resourceclaimtemplates"}
 ASKED_BY_POLICY = {("resource.k8s.io", "resourceclaimtemplates", "anyamount")}
@@ -33,11 +31,7 @@ OF_A_DELETED_SHARE = ClaimShape(priority=Priority.BE, gpus={"main": 1}, memory_b
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that records the operator's requests, under the chart's rules."""
-    with audited_plane(USER, tmp_path) as plane:
-        api_types.establish(plane.api)
-        grant_rights(plane.api, USER, "default")
-        bind(plane.api, TEMPLATES, USER, "default")
+    with audited_operator(tmp_path, TEMPLATES) as plane:
         yield plane
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from tests.cluster import api_types
-from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
-from tests.cluster.operator_process import ROLE, OperatorProcess, grant_rights
-from tests.cluster.rights import bind
+from tests.cluster.audited_operator import audited_operator
+from tests.cluster.audited_plane import AuditedPlane, granted
+from tests.cluster.operator_process import ROLE, OperatorProcess
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-USER = "system:serviceaccount:default:orion-operator"
 MPS_ROLE = ROLE.with_name("mps-role.yaml")
 LABELS = {"app.kubernetes.io/name": "orion", "app.kubernetes.io/component": "mps"}
 STARTED, WAITING = "started", "waiting"
@@ -24,11 +22,7 @@ STARTED, WAITING = "started", "waiting"
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that records the operator's requests, under the chart's rules."""
-    with audited_plane(USER, tmp_path) as plane:
-        api_types.establish(plane.api)
-        grant_rights(plane.api, USER, "default")
-        bind(plane.api, MPS_ROLE, USER, "default")
+    with audited_operator(tmp_path, MPS_ROLE) as plane:
         for name in (STARTED, WAITING):
             client.CoreV1Api(plane.api).create_node({"metadata": {"name": name}})
         yield plane

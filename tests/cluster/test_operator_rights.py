@@ -11,26 +11,22 @@ import pytest
 from kubernetes import client
 
 from orion.crds.annotations import STARTUP_TAINT
-from tests.cluster import api_types
-from tests.cluster.audited_plane import AuditedPlane, audited_plane, granted
+from tests.cluster.audited_operator import audited_operator
+from tests.cluster.audited_plane import AuditedPlane, granted
 from tests.cluster.conftest import client_for
 from tests.cluster.node_pods_caller import CONFIG_MAP, certificates
-from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply, grant_rights
+from tests.cluster.operator_process import ROLE, OperatorProcess, World, apply
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-USER = "system:serviceaccount:default:orion-operator"
 ASKED_BY_POLICY = {("orion.gpu", "gpudevices", "release")}
 GPU, LOST_GPU, CORDONED_GPU = (f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(3))
 
 
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """A control plane that records the operator's requests, under the chart's rules."""
-    with audited_plane(USER, tmp_path) as plane:
-        api_types.establish(plane.api)
-        grant_rights(plane.api, USER, "default")
+    with audited_operator(tmp_path) as plane:
         apply(plane.plane.access.kubeconfig, ROLE.with_name("operator-policy.yaml"))
         yield plane
 
