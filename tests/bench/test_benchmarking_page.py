@@ -11,19 +11,13 @@ from orion.bench.colocation.posts import posts_of
 from orion.bench.colocation.systems import STANDARD
 from orion.bench.workloads.programs.kinds import PROGRAMS
 from orion.cli.main import main
-from tools.docs import pages
+from tests.docs.page_examples import yaml_blocks
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PAGE = (REPOSITORY / "docs" / "benchmarking.md").read_text()
-EXAMPLES = [
-    block.text
-    for page in pages.all_pages()
-    for block in page.blocks
-    if block.info[:1] == ("yaml",) and re.search(r"(?m)^(experiments|systems):", block.text)
-]
 
 
-@pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: text.split()[1])
+@pytest.mark.parametrize("text", yaml_blocks("experiments:", "systems:"), ids=lambda text: text.split()[1])
 def test_scenarios_can_be_planned(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(text)
     plan = Plan(scenarios.read(tmp_path / "mine.yaml").resolved(tmp_path))

@@ -13,15 +13,12 @@ from orion.simulation.fleet import files
 from orion.simulation.serving import reading, results
 from orion.simulation.serving.simulating import simulate
 from orion.simulation.traces.reading import NAMES
-from tools.docs import pages
+from tests.docs.page_examples import yaml_blocks
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCKS = [block.text for page in pages.all_pages() for block in page.blocks if block.info[:1] == ("yaml",)]
-CLUSTERS = [text for text in BLOCKS if re.search(r"(?m)^servers:", text)]
-SCENARIOS = [text for text in BLOCKS if re.search(r"(?m)^gpus: \[", text)]
 
 
-@pytest.mark.parametrize("text", CLUSTERS)
+@pytest.mark.parametrize("text", yaml_blocks("servers:"))
 def test_their_clusters_can_be_read(text: str, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
@@ -30,7 +27,7 @@ def test_their_clusters_can_be_read(text: str, tmp_path: Path) -> None:
     assert cluster.plain()["gpus"] == 160
 
 
-@pytest.mark.parametrize("text", SCENARIOS)
+@pytest.mark.parametrize("text", yaml_blocks("gpus: ["))
 def test_their_scenarios_can_be_simulated(text: str, tmp_path: Path) -> None:
     path = tmp_path / "services.yaml"
     path.write_text(re.sub(r"(?m)^seconds: \d+$", "seconds: 20", text))
@@ -41,7 +38,7 @@ def test_their_scenarios_can_be_simulated(text: str, tmp_path: Path) -> None:
 
 
 def test_their_fleets_can_be_read() -> None:
-    texts = [block.text for page in pages.all_pages() for block in page.blocks if "training:\n" in block.text]
+    texts = yaml_blocks("training:\n")
     assert texts
     for text in texts:
         assert files.read(Path("fleet.yaml"), yaml.safe_load(text))[0].services
