@@ -1,6 +1,5 @@
 """`orion await-claims`: waits until no pod uses a ResourceClaim of Orion, before an uninstall."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,8 @@ def await_claims(
 
     Exit 1 if pods with claims are left; the message names them.
     """
+    import asyncio
+
     from orion.api_server.credentials import find_access
     from orion.api_server.requests import ApiError, ApiServer
     from orion.operator.cleanup.claims_in_use import await_end

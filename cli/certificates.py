@@ -1,6 +1,5 @@
 """`orion certificates`: shows the webhook's certificates, rotates them at once, or manages them in this process."""
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
@@ -141,6 +140,8 @@ def _settings(**options: Any) -> "CertificateSettings":
 
 
 def _run(kubeconfig: Path | None, work: "Callable[[Api], Awaitable[None]]") -> None:
+    import asyncio
+
     from orion.operator.certificates.connecting import connected
 
     existing_kubeconfig(kubeconfig)

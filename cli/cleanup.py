@@ -1,6 +1,5 @@
 """`orion cleanup`: removes what Orion left on a cluster's objects after an uninstall."""
 
-import asyncio
 import dataclasses
 import json
 from datetime import UTC, datetime
@@ -72,6 +71,8 @@ def _named(test: str) -> "Named | None":
 
 
 def _clean(kubeconfig: Path | None, *, test: "Named | None", capacity: bool, dry_run: bool) -> "Cleaned":
+    import asyncio
+
     from orion.api_server.credentials import find_access
     from orion.api_server.requests import ApiServer
     from orion.operator.cleanup.cleaning import Cleaning

@@ -5,7 +5,6 @@ Every failure prints one sentence on standard error. Exit status: 0 success, 1 f
 """
 
 import sys
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -51,6 +50,8 @@ app = typer.Typer(
 
 def version() -> str:
     """Return the installed package's version."""
+    from importlib import metadata
+
     try:
         return metadata.version("orion-gpu")
     except metadata.PackageNotFoundError:

@@ -8,7 +8,6 @@ published under that name. The printed command works in every folder.
 import re
 import shlex
 import sys
-from importlib import metadata
 
 from orion.errors import NotFound
 
@@ -47,6 +46,8 @@ def sentence(module: str) -> str:
 
 def _optional() -> list[tuple[str, str, str]]:
     """Return name, extra and requirement of every package that belongs to an extra, as this installation says."""
+    from importlib import metadata
+
     try:
         lines = metadata.requires("orion-gpu") or []
     except metadata.PackageNotFoundError:  # a checkout that is not installed

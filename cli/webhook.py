@@ -1,6 +1,5 @@
 """`orion webhook`: run the admission server in the foreground, as its Deployment does."""
 
-import asyncio
 import logging
 from ipaddress import ip_network
 from pathlib import Path
@@ -137,6 +136,8 @@ def _run(
     kubeconfig: Path | None,
     api_servers: "tuple[Network, ...]",
 ) -> None:
+    import asyncio
+
     from orion.api_server.credentials import find_access
     from orion.operator.webhook.serving import Listening, Webhook
     from orion.operator.webhook.tls import CERTIFICATE, KEY
