@@ -10,6 +10,7 @@ Source: L. Kleinrock, Queueing Systems, volume 1, 1975, chapter 5; H. Panjer, AS
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,7 @@ def holds(loads: Sequence[Load], objectives_s: Sequence[float], late_s: float) -
     return coarsely <= MISSES / _CLEARLY or max(waits_longer(loads, left_s)) <= MISSES
 
 
+@lru_cache(maxsize=1024)  # a plan asks this of each service for each way that it tries
 def highest_rate(service_s: float, objective_s: float, late_s: float = 0.0) -> float:
     """Return the highest rate at which one GPU holds a service's objective; 0 if no rate does."""
     if objective_s - late_s < service_s:
@@ -116,12 +118,21 @@ def _below(loads: Sequence[Load], step_s: float, steps: int) -> NDArray[np.float
         inner = np.clip(places, 0.0, service_s)
         integral = inner**2 / (2 * service_s) + np.maximum(places - service_s, 0.0)
         residual += rate * service_s / part * np.diff(integral, 2) / step_s
-    tail = residual[1:][::-1].copy()
-    found = np.zeros(steps + 1)
     scale = 1 - part * residual[0]
-    found[0] = (1 - part) / scale
-    width = len(tail)
-    for at in range(1, steps + 1):
-        few = min(at, width)
-        found[at] = part / scale * np.dot(tail[width - few :], found[at - few : at])
+    found: NDArray[np.float64] = (1 - part) / scale * _inverse(-part / scale * residual[1:], steps + 1)
     return np.cumsum(found) - found / 2 * (np.arange(steps + 1) > 0)
+
+
+def _inverse(coefficients: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return the first coefficients of the power series 1 / (1 + c[0] z + c[1] z**2 + ..).
+
+    Newton's iteration doubles them in each round, so Panjer's recursion needs no loop over the steps. Where no
+    coefficient is positive, as here, it adds terms of one sign only, and so loses no digits.
+    """
+    found = np.ones(1)
+    while (known := len(found)) < count:
+        lacking = np.zeros(known)
+        product = np.convolve(coefficients[: 2 * known], found)[known - 1 : 2 * known - 1]
+        lacking[: len(product)] = product
+        found = np.concatenate([found, -np.convolve(found, lacking)[:known]])
+    return found[:count]
