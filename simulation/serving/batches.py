@@ -138,8 +138,11 @@ def serve(queues: Sequence[Queue], order: str, drop: Drop = NONE) -> list[Served
         order: `fifo` or `edf`.
         drop: the rule for drops.
     """
+    has_drops = drop.rule != "none"
+    if order == "fifo" and not has_drops and all(each.batch == 1 and each.max_delay == 0 for each in queues):
+        return _one_by_one(queues)
     records = [Record(queue) for queue in queues]
-    heads, numbers, has_drops = [0] * len(queues), range(len(queues)), drop.rule != "none"
+    heads, numbers = [0] * len(queues), range(len(queues))
     ready = [queue.ready(0) for queue in queues]
     margins = [queue.objective if order == "edf" else 0.0 for queue in queues]
     now = -math.inf
@@ -163,3 +166,22 @@ def serve(queues: Sequence[Queue], order: str, drop: Drop = NONE) -> list[Served
         heads[chosen] = arrived
         ready[chosen] = queue.ready(arrived)
     return [record.served() for record in records]
+
+
+def _one_by_one(queues: Sequence[Queue]) -> list[Served]:
+    """Serve the requests in the order of their arrival, each alone. Plans of fleets simulate millions of them."""
+    counts = [len(each.arrivals) for each in queues]
+    arrivals = np.concatenate([np.asarray(each.arrivals, dtype=float) for each in queues])
+    times = np.repeat([float(each.times[1]) for each in queues], counts)
+    order = np.argsort(arrivals, kind="stable")
+    begun, now = [], -math.inf
+    for arrival, time in zip(arrivals[order].tolist(), times[order].tolist(), strict=True):
+        if arrival > now:
+            now = arrival
+        begun.append(now)
+        now += time
+    starts = np.empty(len(order))
+    starts[order] = begun
+    parts = (np.split(each, np.cumsum(counts)[:-1]) for each in (starts, starts + times, times))
+    return [Served(begins, ends, np.ones(len(begins), np.int64), float(mine.sum()))
+            for begins, ends, mine in zip(*parts, strict=True)]  # fmt: skip

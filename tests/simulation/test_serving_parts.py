@@ -1,6 +1,7 @@
 """Parts that serve batches: against a slow loop that goes from event to event, and against queueing theory."""
 
 import math
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -85,6 +86,12 @@ def test_each_request_begins_and_ends_as_in_a_loop_from_event_to_event(
     queues: list[Queue], order: str, drop: Drop
 ) -> None:
     assert _log(batches.serve(queues, order, drop)) == _slowly(queues, order, drop)
+
+
+@given(st.lists(queue(), min_size=1, max_size=4))
+def test_requests_that_wait_for_no_others_begin_and_end_as_in_that_loop(queues: list[Queue]) -> None:
+    alone = [replace(each, times=each.times[:2], max_delay=0.0) for each in queues]
+    assert _log(batches.serve(alone, "fifo")) == _slowly(alone, "fifo", batches.NONE)
 
 
 @given(queue(), drops)
