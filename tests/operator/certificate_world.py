@@ -63,6 +63,7 @@ class World:
     version: int = 0
     _leaves: dict[int, Certificate | None] = field(default_factory=dict)
     _seen: dict[int, Bundles] = field(default_factory=dict)
+    _verified: dict[tuple[bytes, bytes], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         webhooks = [{"name": f"{number}.orion.gpu", "clientConfig": {"url": "https://x"}} for number in range(2)]
@@ -132,6 +133,13 @@ class World:
             self._seen[version] = Configuration(SETTINGS.configuration, self.history[HOOK][version][1]).bundles
         return self._seen[version]
 
+    def _signed(self, authority: Certificate, leaf: Certificate) -> bool:
+        """Return whether the authority signed the leaf; each pair is verified once."""
+        pair = authority.pem, leaf.pem
+        if pair not in self._verified:
+            self._verified[pair] = authority.signed(leaf)
+        return self._verified[pair]
+
     # -- Invariant -----------------------------------------------------------------------------------------------------
 
     def refused(self) -> list[str]:
@@ -142,7 +150,7 @@ class World:
                 leaf = self.leaf(version)
                 assert leaf is not None
                 for bundle in self._bundles(view):
-                    if not leaf.holds(now) or not any(each.holds(now) and each.signed(leaf) for each in bundle):
+                    if not leaf.holds(now) or not any(each.holds(now) and self._signed(each, leaf) for each in bundle):
                         found.append(f"at {self.now}: API server {server} refuses replica {replica}")
         return found
 
