@@ -66,7 +66,9 @@ class Account:
     lost_ns: float = 0.0
     """ What others used of its turns, and what it was not yet credited for that. """
     fruitless_ns: float = 0.0
-    """ The time that it was charged since it last made progress. """
+    """ The time that it was charged since it last made progress, without `waited_ns`. """
+    waited_ns: float = 0.0
+    """ The time of these turns in which its clients may have waited for hp that made no progress either. """
     shut_until_ns: int = 0
     reopens_ns: int = 0
     shut_ns: int = _SHUT_NS
@@ -251,18 +253,23 @@ class Account:
 
     # -- Demand --------------------------------------------------------------------------------------------------------
 
-    def judge(self, held_ns: float, demand: Demand, in_window: bool) -> None:
+    def judge(self, held_ns: float, demand: Demand, in_window: bool, hp_stall_ns: int) -> None:
         """Note whether the slot makes progress in its turns.
 
         Args:
             held_ns: the time of its turns since the last check, less hp's part.
             demand: what its clients did.
             in_window: it belongs to a job that uses several GPUs, and may wait for the others (joint.py).
+            hp_stall_ns: for so long it may still wait for hp that makes no progress. A client waits for that time since
+                it first saw that (hook/src/be/gate.c), which is later than the agent did if it began to wait later.
         """
         if demand.reported_ns or demand.launched:
             self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
+            self.waited_ns = 0.0
         elif not in_window and demand.clients:
-            self.fruitless_ns += held_ns
+            waited = min(held_ns, max(0.0, hp_stall_ns - self.waited_ns))
+            self.waited_ns += waited
+            self.fruitless_ns += held_ns - waited
 
     def asks(self, now_ns: int) -> bool:
         """Note that the slot asks for turns; return whether it gets some. Then it is no longer shut."""

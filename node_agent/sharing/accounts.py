@@ -127,7 +127,13 @@ class Accounts(dict[str, Account]):
                 account.balance_ns = min(0.0, account.balance_ns + parts[name] * time_ns)
 
     def charge(
-        self, now_ns: int, part: float, demands: Mapping[str, Demand], elapsed_ns: float, learn_ns: int = 0
+        self,
+        now_ns: int,
+        part: float,
+        demands: Mapping[str, Demand],
+        elapsed_ns: float,
+        learn_ns: int = 0,
+        hp_stall_ns: int = 0,
     ) -> None:
         """Charge all slots for what has passed since the last check.
 
@@ -137,6 +143,7 @@ class Accounts(dict[str, Account]):
             demands: of all slots.
             elapsed_ns: the time since the last check.
             learn_ns: the length of cycles, if reports show what handovers cost; 0: they do not.
+            hp_stall_ns: for so long slots may still wait for hp that makes no progress.
         """
         reported = {name: account.counted(demands[name], elapsed_ns) for name, account in self.items()}
         held = {name: account.held_ns * part for name, account in self.items()}
@@ -150,7 +157,7 @@ class Accounts(dict[str, Account]):
         }
         turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
         for name, account in self.items():
-            account.judge(held[name], demands[name], name in self.windows)
+            account.judge(held[name], demands[name], name in self.windows, hp_stall_ns)
             # What one slot used beyond its turns, it took from the turns of the others.
             lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
                         if other != name and held[name]]) if beyond else 0.0  # fmt: skip

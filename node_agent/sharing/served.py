@@ -214,7 +214,10 @@ class ServedGpu:
         demands = look.demands | self.activity.without_clients(look, self.turns.accounts.debtors)
         clients = self.shared_gpu.clients.values()
         average_ns = moving.shortest_average_ns(self.shared_gpu.gpu.memory_bytes, clients, demands)
-        self.turns.look(look.now_ns, look.left, demands, look.together, windows, self._agreement.cycle_ns, average_ns)
+        cycle_ns = self._agreement.cycle_ns
+        self.turns.look(
+            look.now_ns, look.left, demands, look.together, windows, cycle_ns, average_ns, hp_stall_ns=look.hp_stall_ns
+        )
         accounts = self.turns.accounts
         # Where hp leaves nothing a job cannot pay, and need not wait elsewhere for that.
         debts = accounts.debts_of_jobs(jobs) if look.left >= _LEFT_NOTHING else {}

@@ -78,6 +78,7 @@ class Turns:
         windows: Mapping[str, Window] = _NONE,
         joint_ns: int = 0,
         average_ns: int = 0,
+        hp_stall_ns: int = 0,
     ) -> None:
         """Charge the slots, and plan their next turns.
 
@@ -89,6 +90,7 @@ class Turns:
             windows: of the slots of jobs that use several GPUs.
             joint_ns: the length of joint cycles.
             average_ns: how long turns are at least on average.
+            hp_stall_ns: for so long slots may still wait for hp that makes no progress; 0: all hp makes progress.
         """
         elapsed, self._looked_ns, self._part = now_ns - self._looked_ns, now_ns, part
         between = min(elapsed, PLAN_NS) if self.competing else 0
@@ -99,7 +101,7 @@ class Turns:
         if not self.plans and self._accounts.are_idle(demands):
             return
         learn_ns = self._planned.length_ns if part > _UNDISTURBED and not together else 0
-        self._accounts.charge(now_ns, part, demands, between, learn_ns)
+        self._accounts.charge(now_ns, part, demands, between, learn_ns, hp_stall_ns)
         self._accounts.windows = windows
         for name, demand in demands.items():
             plan = self.plans.get(name)

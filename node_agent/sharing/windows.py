@@ -41,8 +41,10 @@ class Look:
     hp_busy_ns: int = 0
     hp_used_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ The busy time of each hp slot that has clients. """
-    hp_stalled_ns: int = 0
-    """ The part of `hp_busy_ns` for which be does not wait: only clients without progress were busy. """
+    hp_took_ns: int = 0
+    """ What hp took from be: less than `hp_busy_ns`, as be does not wait for clients that have stalled. """
+    hp_stall_ns: int = 0
+    """ For how long a be process waits for an hp client that has stalled, since it first saw that; 0: none has. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
     be_waits: bool = True
@@ -54,11 +56,6 @@ class Look:
     """ What the be slots that have clients did and want, by slot name. """
     waited_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ For how long launches of each slot waited. """
-
-    @property
-    def hp_took_ns(self) -> int:
-        """What hp took from be."""
-        return self.hp_busy_ns - self.hp_stalled_ns
 
     @property
     def left(self) -> float:
@@ -119,6 +116,7 @@ class Activity:
             client.last_progress, client.progressed_ns = progress, look.now_ns
         if progress is not None and look.now_ns - client.progressed_ns > self._shared_gpu.policy.stall_ns:
             stalled.add(client)
+            look.hp_stall_ns = self._shared_gpu.policy.stall_ns if look.be_waits else 0
         else:
             look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
         return busy
@@ -143,8 +141,7 @@ class Activity:
             took.append([each for client, each in used.items() if client not in stalled])
             look.hp_used_ns[name] = union_ns(all_busy[-1:], since, now)
         look.hp_busy_ns = union_ns(all_busy, since, now)
-        if stalled:
-            look.hp_stalled_ns = look.hp_busy_ns - union_ns(took, since, now)
+        look.hp_took_ns = union_ns(took, since, now) if stalled else look.hp_busy_ns
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together &= client.record.shares_context

@@ -90,6 +90,7 @@ def test_a_kernel_of_hp_that_be_waits_for_no_more_is_still_use_of_its_slot(gpu: 
     look = gpu.look(gpu.now + LOOK_NS)
     assert look.hp_used_ns == {"hp-0": LOOK_NS, "hp-1": 5 * MS}
     assert (look.hp_busy_ns, look.hp_took_ns) == (LOOK_NS, 5 * MS)
+    assert look.hp_stall_ns == gpu.shared_gpu.policy.stall_ns
     assert gpu.shared_gpu.hp_busy_ratio == 1.0
 
 

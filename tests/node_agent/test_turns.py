@@ -85,6 +85,21 @@ def test_a_slot_that_was_stopped_long_gets_turns_soon_after_it_asks() -> None:
     assert turns.plans["stopped"].time(now + 1_001 * MS, now + 1_100 * MS) > 0
 
 
+@pytest.mark.parametrize("stall_ms", [0, 1_000])
+def test_a_slot_that_may_still_wait_for_hp_without_progress_is_judged_later(stall_ms: int) -> None:
+    """A process of it begins to wait for hp late, so it waits for the stall time after the agent does not."""
+    turns, now, bears_ms = Turns(), 1_000 * MS, stall_ms + 100
+    demands = {"works": Demand(launched=True, waiting=True), "waits": Demand(waiting=True)}
+    waited_ms, held_ns = 0, 0
+    turns.look(now, 1.0, demands, hp_stall_ns=stall_ms * MS)
+    while not turns.accounts["waits"].shut_until_ns:
+        before, now, waited_ms = now, now + 25 * MS, waited_ms + 25
+        held_ns += turns.plans["waits"].time(before, now)
+        turns.look(now, 1.0, demands, hp_stall_ns=stall_ms * MS)
+        assert waited_ms < 3 * bears_ms, "hp that hangs protects no slot for ever"
+    assert bears_ms * MS * 0.8 < held_ns < (bears_ms + 50) * MS
+
+
 @pytest.mark.parametrize("jump_ns", [0, 300 * MS, 5_000 * MS, 86_400_000 * MS], ids=["none", "300 ms", "5 s", "a day"])
 def test_shares_recover_after_a_check_that_is_late(jump_ns: int) -> None:
     """CLOCK_MONOTONIC stands still in a machine that is suspended; in a paused virtual machine it may jump."""

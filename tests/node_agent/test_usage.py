@@ -41,7 +41,7 @@ class World:
         used = Counter({"hp-0": round(hp * STEP_NS)} if hp else {})
         waited = Counter({name: each.waited_ns for name, each in work.items()} | {"hp-0": round(hp_waited * STEP_NS)})
         demands = {name: each.demand for name, each in work.items()}
-        look = Look(self.now, STEP_NS, used.total(), used, demands=demands, waited_ns=waited)
+        look = Look(self.now, STEP_NS, used.total(), used, used.total(), demands=demands, waited_ns=waited)
         took = bool(self.turns.plans)
         if turns:
             self.turns.look(look.now_ns, look.left, look.demands)
