@@ -2,13 +2,20 @@
 
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from orion.hook import layout
 from orion.node_agent.agent import Agent
+from orion.node_agent.api import agent_pb2
+from orion.node_agent.cluster.holders.grants import Grants
+from orion.node_agent.cluster.holders.resolving import ResolvedHolder
+from orion.node_agent.service.server import AgentService
 from orion.node_agent.sharing import windows
 from orion.node_agent.sharing.account import Account
+from orion.node_agent.slots.holders import Holder, Holders, Prepared
+from orion.node_agent.slots.slot import Slot
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 MS = 1_000_000
@@ -55,6 +62,31 @@ async def test_a_slot_without_clients_pays_its_debt_at_the_rate_of_its_share_and
         debts = look()
     assert debts == {"be-2": 0}
     assert agent.gpu(GPU).turns.plans.keys() == {"be-2"}
+
+
+@pytest.mark.parametrize(("next_uid", "debt_ms"), [("first", 900), ("second", 0)])
+async def test_a_container_that_restarts_in_its_pod_keeps_the_debt_and_the_next_pod_has_none(
+    agent: Agent, look: Callable[[], dict[str, float]], next_uid: str, debt_ms: float
+) -> None:
+    grants, key = Grants(agent), (GPU, "be-0")
+    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main", "first"))}, frozenset(), True)
+    owe(agent, be_0=1_000)
+    await starts(agent, grants)
+    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main"))}, frozenset(), True)  # the kubelet knows no uid
+    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main", next_uid))}, frozenset(), True)
+    assert look().get("be-0", 0) == pytest.approx(debt_ms)
+
+
+async def starts(agent: Agent, grants: Grants) -> None:
+    """Start a container in be-0, as the kubelet does; its pod is not known yet."""
+
+    async def prepared(slot: Slot) -> Prepared:
+        grants.apply({}, frozenset({(slot.gpu, slot.name)}), False)
+        return Prepared()
+
+    agent.holders = cast("Holders", SimpleNamespace(prepared=prepared))
+    request = agent_pb2.SlotRequest(gpu=GPU, name="be-0")
+    await AgentService(agent).PrepareSlot(request, cast("Any", SimpleNamespace(time_remaining=lambda: None)))
 
 
 @pytest.mark.parametrize("limit_milli", [0, 500])

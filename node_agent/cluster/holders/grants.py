@@ -72,6 +72,8 @@ class Grants:
         self.started: Mapping[SlotKey, str] = dict(started)
         """ By hp slot, the uid of the pod that was last allowed to start in it. """
         self._granted: Mapping[SlotKey, GrantedHolder] = {}
+        self._debtors: dict[SlotKey, str] = {}
+        """ By slot, the uid of the last pod that held it: a debt is that pod's, also if its container restarts. """
         self._policies: Mapping[str, PolicyState] = {}
         self.operator_away = ""
         """ Why no replica of the operator has answered for a while; empty: one has. """
@@ -163,6 +165,11 @@ class Grants:
         granted = GrantedHolder(slot, resolved, grant, text, row_of(key, slot, resolved, grant, problems))
         self._granted = {**self._granted, key: granted}
         served.joining.held_by(slot, resolved.holder.name)
+        uid = resolved.holder.uid
+        if uid and resolved.claim is None:
+            if self._debtors.get(key, uid) != uid:
+                served.turns.forget(slot.name)
+            self._debtors[key] = uid
         self._remember_holder(key, granted)
 
     def _remember_holder(self, key: SlotKey, granted: GrantedHolder) -> None:
