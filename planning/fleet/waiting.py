@@ -57,21 +57,6 @@ def waits_longer(loads: Sequence[Load], waits_s: Sequence[float], fine: int = _F
             for wait_s in waits_s]  # fmt: skip
 
 
-def quantile_s(loads: Sequence[Load], part: float = 1 - MISSES) -> float:
-    """Return the wait that the given part of the requests does not exceed; infinite if the GPU cannot keep up."""
-    if busy(loads) >= 1:
-        return float("inf")
-    if 1 - busy(loads) >= part:
-        return 0.0
-    longest_s = 4 * max(service_s for rate, service_s in loads if rate > 0)
-    while waits_longer(loads, [longest_s])[0] > 1 - part:
-        longest_s *= 2
-    shortest_s = min(service_s for rate, service_s in loads if rate > 0)
-    steps = int(min(max(_COARSE, _FINE * longest_s / shortest_s), _MOST_STEPS))
-    below = _below(loads, longest_s / steps, steps)
-    return float(np.interp(part, below, longest_s / steps * np.arange(steps + 1)))
-
-
 def holds(loads: Sequence[Load], objectives_s: Sequence[float], late_s: float) -> bool:
     """Return whether each service on a GPU holds its objective.
 
