@@ -178,11 +178,13 @@ class Credit:
         contexts: list[int] = []
         making: list[Client] = []
         for client in self._shared_gpu.clients.values():
-            if not _says_something(held, client):
+            was_listed, client.is_listed = client.is_listed, client.process_id in held
+            holds = held.get(client.process_id)
+            if holds is None and (client.is_listed or was_listed):
                 continue
             client.awaits_driver &= client.joined_ns >= self._asked_ns
-            said, holds = max(client.said_mib, client.record.memory_mib), held.get(client.process_id) or 0
-            listed = -(-holds // _MIB)
+            said = max(client.said_mib, client.record.memory_mib)
+            listed = -(-(holds or 0) // _MIB)
             if listed:
                 client.listed_mib = listed
             if client.before_lowering[1] < self._asked_ns:
@@ -283,12 +285,6 @@ def _living(remembered: RememberedClient) -> Program | None:
     program = Program.of(remembered.process_id)
     is_its = program is not None and remembered.started in (None, program.started)
     return program if is_its else None
-
-
-def _says_something(held: Mapping[int, int | None], client: Client) -> bool:
-    """Return whether an answer of the driver says what a client's process holds; note whether it lists the process."""
-    was_listed, client.is_listed = client.is_listed, client.process_id in held
-    return held[client.process_id] is not None if client.is_listed else not was_listed
 
 
 def _is_young(client: Client) -> bool:
