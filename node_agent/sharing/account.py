@@ -302,7 +302,7 @@ class Account:
         self.wants &= is_open and demand.clients > 0
 
     def rest(self) -> None:
-        """Forget what it is owed, but not its debt."""
+        """Forget what it is owed, but not its debt: nobody takes turns at present."""
         self.balance_ns = min(0.0, self.balance_ns)
         self.arrears_ns = self.due_ns = self.lost_ns = 0.0
         self.turns_ns = self.turns = 0

@@ -181,7 +181,9 @@ class Turns:
 
     def _wait(self, now_ns: int) -> None:
         """Plan nothing but that slots with a limit, and those that come back with a debt, ask before they launch."""
-        self._end()
+        self.competing = False
+        for account in self._accounts.values():
+            account.rest()
         plan = Plan((0, 0), (0, 0), self._planned.length_ns, now_ns + PLAN_NS)
         asking = [
             name for name, each in self._accounts.items() if each.ceiling < 1 or (each.debt_ns and not each.wants)
@@ -194,15 +196,9 @@ class Turns:
             self._accounts[name] = Account()
 
     def rest(self) -> None:
-        """End the turns; nobody waits, and nothing is owed."""
-        self._end()
-        for account in self._accounts.values():
-            account.balance_ns = 0.0
-
-    def _end(self) -> None:
+        """End the turns, and all accounts with them: nobody waits, owes or is owed."""
         self._planned, self.competing = replace(self._planned, plans={}), False
-        for account in self._accounts.values():
-            account.rest()
+        self._accounts.clear()
 
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""

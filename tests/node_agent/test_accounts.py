@@ -65,6 +65,24 @@ def test_a_slot_with_a_debt_that_comes_back_has_the_gpu_at_once_if_nobody_else_w
     assert not turns.plans
 
 
+def test_where_be_takes_no_turns_nobody_waits_or_owes_and_turns_may_begin_again() -> None:
+    turns, now = Turns(), 1_000 * MS
+    both = {name: Demand(launched=True, waiting=True, reported_ns=MS) for name in "ab"}
+    for _ in range(2):
+        for at in (now, now + 70 * MS):
+            turns.look(at, 1.0, both)
+        assert turns.competing
+        assert turns.plans.keys() == both.keys()
+        turns.accounts["a"].balance_ns = -1_000.0 * MS
+        turns.rest()
+        assert not turns.competing
+        assert not turns.plans
+        assert not turns.accounts.debtors
+        assert not turns.hand_back("a", now + 80 * MS)
+        assert not turns.ask("a", now + 90 * MS)
+        now += 10_000 * MS
+
+
 @pytest.mark.parametrize("part", [1.0, 0.25])
 def test_a_slot_that_comes_back_with_a_debt_has_paid_until_then(part: float) -> None:
     turns, now = Turns(), 1_000 * MS
