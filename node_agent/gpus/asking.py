@@ -89,11 +89,12 @@ class Questions(Generic[Answer]):
     Args:
         name: what is asked for, as the threads and the log say it.
         seconds: how long to wait for answers.
+        threads: ask, also for others; None: it has its own.
     """
 
-    def __init__(self, name: str, seconds: float) -> None:
+    def __init__(self, name: str, seconds: float, threads: AskingThreads | None = None) -> None:
         self._name, self._seconds = name, seconds
-        self._threads = AskingThreads(name)
+        self._threads = threads or AskingThreads(name)
         self._open: dict[str, _Question[Answer]] = {}
         """ The questions to which nobody has taken the answer yet, by GPU. """
         self._tolerating: dict[str, Tolerating] = {}
@@ -110,6 +111,10 @@ class Questions(Generic[Answer]):
             waited = [each.answer for each in asked.values() if each.late > now]
             await asyncio.wait(waited, timeout=late - now)
         return answers | self._take(asked)
+
+    def is_open(self, uuid: str) -> bool:
+        """Return whether nobody has taken the answer to the last question about a GPU yet."""
+        return uuid in self._open
 
     def _take(self, asked: Mapping[str, _Question[Answer]]) -> dict[str, Answer]:
         answers = {}

@@ -13,9 +13,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
+from functools import partial
 
-from orion.node_agent.gpus.asking import AskingThreads
-from orion.node_agent.gpus.interface import Gpu, GpuSource
+from orion.node_agent.gpus.asking import AskingThreads, Questions
+from orion.node_agent.gpus.interface import GpuSource
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
@@ -49,9 +50,7 @@ class DriverMemory:
         """ How long not to ask about each GPU after a question, in seconds. """
         self._asked: dict[str, float] = {}
         """ When each GPU was asked about last, by UUID; monotonic seconds. """
-        self._open: dict[str, tuple[ServedGpu, asyncio.Future[_Held]]] = {}
-        """ The questions to which nobody has taken the answer yet. """
-        self._threads = threads
+        self._questions = Questions[tuple[ServedGpu, _Held]]("what processes hold", _ANSWER_SECONDS, threads)
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -81,38 +80,28 @@ class DriverMemory:
 
     async def look(self) -> None:
         """Ask once about each GPU for which it is time. A GPU about which the driver hangs delays no other."""
-        self._take_answers()
-        asked = [self._ask(uuid, served) for uuid, served in self._gpus.items() if self._is_due(uuid, served)]
-        if asked:
-            await asyncio.wait(asked, timeout=_ANSWER_SECONDS)
-            self._take_answers()
+        due = {uuid: served for uuid, served in self._gpus.items() if self._is_due(uuid, served)}
+        for uuid, served in due.items():
+            self._asked[uuid] = time.monotonic()
+            served.joining.credit.asks()
+        answers = await self._questions.ask({uuid: partial(self._held, served) for uuid, served in due.items()})
+        for uuid, (served, held) in answers.items():
+            if self._gpus.get(uuid) is served:
+                served.joining.credit.answered(held)
 
     def _is_due(self, uuid: str, served: ServedGpu) -> bool:
         credit = served.joining.credit
-        if uuid in self._open or not credit.has_clients:
+        if self._questions.is_open(uuid) or not credit.has_clients:
             return False
         pause = self._pauses.get(uuid, 0.0) / (_HURRIED_MORE if credit.hurries else 1.0)
         least = 0.0 if credit.hurries else _LOOK_SECONDS if credit.needs_driver else _SELDOM_SECONDS
         return time.monotonic() - self._asked.get(uuid, float("-inf")) >= max(pause, least)
 
-    def _ask(self, uuid: str, served: ServedGpu) -> asyncio.Future[_Held]:
-        self._asked[uuid] = time.monotonic()
-        served.joining.credit.asks()
-        answer = asyncio.wrap_future(self._threads.of(uuid).submit(self._held, served.shared_gpu.gpu))
-        self._open[uuid] = served, answer
-        return answer
-
-    def _take_answers(self) -> None:
-        for uuid in [uuid for uuid, (_, answer) in self._open.items() if answer.done()]:
-            served, answer = self._open.pop(uuid)
-            if self._gpus.get(uuid) is served:
-                served.joining.credit.answered(answer.result())
-
-    def _held(self, gpu: Gpu) -> _Held:
+    def _held(self, served: ServedGpu) -> tuple[ServedGpu, _Held]:
         """Run in the GPU's thread."""
-        before, began = time.thread_time(), time.monotonic()
+        gpu, before, began = served.shared_gpu.gpu, time.thread_time(), time.monotonic()
         answer = self._source.memory_of_processes(gpu)
         used, took = time.thread_time() - before, time.monotonic() - began
         pause = max(used * len(self._gpus) / _LOOKING_MAX, took / _WAITING_MAX)
         self._pauses[gpu.uuid] = min(pause, _SELDOM_SECONDS)
-        return answer
+        return served, answer

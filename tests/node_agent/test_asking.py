@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from orion.node_agent.gpus.asking import Questions
+from orion.node_agent.gpus.asking import AskingThreads, Questions
 from tests.waiting import DEADLINE
 
 
@@ -39,6 +39,7 @@ async def test_a_question_that_hangs_delays_none_about_another_gpu(ends: threadi
     for _ in range(3):
         assert await until_answered("b") == 5
     assert asked == 1
+    assert [questions.is_open(uuid) for uuid in "ab"] == [True, False]
     ends.set()
     assert await until_answered("a") == 7
     questions.close()
@@ -69,6 +70,24 @@ async def test_a_question_whose_answer_came_late_is_asked_again_at_once(ends: th
     questions._seconds = DEADLINE
     assert await questions.ask({"a": ends.is_set}) == {"a": True}
     questions.close()
+
+
+async def test_questions_of_several_kinds_may_share_the_threads(ends: threading.Event) -> None:
+    threads, order = AskingThreads("a test"), list[str]()
+    first, second = (Questions[None](f"test {number}", DEADLINE, threads) for number in (1, 2))
+
+    def slow() -> None:
+        assert ends.wait(DEADLINE)
+        order.append("first")
+
+    asked = [first.ask({"a": slow}), second.ask({"a": lambda: order.append("second")})]
+    running = [asyncio.create_task(each) for each in asked]
+    while not (first.is_open("a") and second.is_open("a")):
+        await asyncio.sleep(0)
+    ends.set()
+    assert await asyncio.gather(*running) == [{"a": None}] * 2
+    assert order == ["first", "second"]
+    threads.close()
 
 
 async def test_who_asks_beside_another_one_gets_the_same_answers(ends: threading.Event) -> None:
