@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.last_second import SECOND_NS, LastSecond
+from orion.node_agent.sharing.progress import Progress
 
 LONG_PIECE_NS = 2_000_000
 """ Clients close their valve half a piece before a turn ends. The agent charges what runs on of longer ones. """
@@ -32,14 +33,6 @@ _IDLE_AFTER_NS = 100_000_000
 """ A slot still wants the GPU for this time after its clients last had work, unless it hands its turn back. """
 _PUBLISHED_NS = 300_000_000
 """ Launches that are reported within this time after a turn was handed back may have come before that. """
-_FRUITLESS_NS = 100_000_000
-""" A slot that had so much time in turns without any progress gets no turns for a while, whatever its clients say. """
-_FRUITLESS_PIECES, _FRUITLESS_TURNS, _MOST_FRUITLESS_NS = 4, 2, 4_000_000_000
-""" If its pieces are long, this number of pieces, up to this time, is not without progress. Where its memory moves, nor
-is this number of turns. """
-_SHUT_NS, _MOST_SHUT_NS = 1_000_000_000, 4_000_000_000
-""" How long it gets none: the first value doubles each time, up to the second. A slot that asks waits for the first one
-only: a process that was stopped and continues may have nothing to report that shows progress. """
 _CORRECTION_MOST_NS, _CORRECTION_MOST_PART = 200_000, 0.01
 """ By so much, and by this part of a cycle, a slot's handovers may cost more or less than usual. So a client that
 reports nothing gains a point at most. """
@@ -65,14 +58,7 @@ class Account:
     """ The time that has passed, less the reports that counted. """
     lost_ns: float = 0.0
     """ What others used of its turns, and what it was not yet credited for that. """
-    fruitless_ns: float = 0.0
-    """ The time that it was charged since it last made progress, without `waited_ns`. """
-    waited_ns: float = 0.0
-    """ The time of these turns in which its clients may have waited for hp that made no progress either. """
-    shut_until_ns: int = 0
-    reopens_ns: int = 0
-    shut_ns: int = _SHUT_NS
-    """ Until when it gets no turns; since when it gets some if it asks; for how long it gets none the next time. """
+    progress: Progress = field(default_factory=Progress)
     turns_ns: int = 0
     turns: int = 0
     """ The time and the number of its turns since the last check. """
@@ -253,31 +239,6 @@ class Account:
 
     # -- Demand --------------------------------------------------------------------------------------------------------
 
-    def judge(self, held_ns: float, demand: Demand, in_window: bool, hp_stall_ns: int) -> None:
-        """Note whether the slot makes progress in its turns.
-
-        Args:
-            held_ns: the time of its turns since the last check, less hp's part.
-            demand: what its clients did.
-            in_window: it belongs to a job that uses several GPUs, and may wait for the others (joint.py).
-            hp_stall_ns: for so long it may still wait for hp that makes no progress. A client waits for that time since
-                it first saw that (hook/src/be/gate.c), which is later than the agent did if it began to wait later.
-        """
-        if demand.reported_ns or demand.launched:
-            self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
-            self.waited_ns = 0.0
-        elif not in_window and demand.clients:
-            waited = min(held_ns, max(0.0, hp_stall_ns - self.waited_ns))
-            self.waited_ns += waited
-            self.fruitless_ns += held_ns - waited
-
-    def asks(self, now_ns: int) -> bool:
-        """Note that the slot asks for turns; return whether it gets some. Then it is no longer shut."""
-        if now_ns < min(self.shut_until_ns, self.reopens_ns):
-            return False
-        self.shut_until_ns = 0
-        return True
-
     def note(self, demand: Demand, now_ns: int, in_turn: bool, average_ns: int = 0) -> None:
         """Update what the slot wants.
 
@@ -290,15 +251,11 @@ class Account:
         self.request, self.limit, self.ceiling = demand.request, demand.limit, demand.ceiling
         self.piece_ns, self.clients = demand.piece_ns, demand.clients
         self.most_owed_ns = max(_MOST_OWED_NS, self.cycle_ns) if average_ns else _MOST_OWED_NS
-        bearable_ns = max(_FRUITLESS_PIECES * demand.piece_ns, _FRUITLESS_TURNS * average_ns)
-        if self.fruitless_ns > max(_FRUITLESS_NS, min(bearable_ns, _MOST_FRUITLESS_NS)):
-            self.fruitless_ns = 0.0
-            self.shut_until_ns, self.reopens_ns = now_ns + self.shut_ns, now_ns + _SHUT_NS
-            self.shut_ns = min(2 * self.shut_ns, _MOST_SHUT_NS)
+        self.progress.look(now_ns, demand.piece_ns, average_ns)
         launches = demand.launched and in_turn and now_ns - self.handed_back_ns > _PUBLISHED_NS
         if demand.waiting or launches:
             self.wants, self.wanted_ns = True, now_ns
-        is_open = now_ns >= self.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
+        is_open = now_ns >= self.progress.shut_until_ns and now_ns - self.wanted_ns < _IDLE_AFTER_NS
         self.wants &= is_open and demand.clients > 0
 
     def rest(self) -> None:

@@ -157,7 +157,7 @@ class Accounts(dict[str, Account]):
         }
         turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
         for name, account in self.items():
-            account.judge(held[name], demands[name], name in self.windows, hp_stall_ns)
+            account.progress.judge(held[name], demands[name], name in self.windows, hp_stall_ns)
             # What one slot used beyond its turns, it took from the turns of the others.
             lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
                         if other != name and held[name]]) if beyond else 0.0  # fmt: skip

@@ -166,7 +166,7 @@ class Turns:
             working: other slots that have work now; they matter while no slots take turns.
         """
         account = self._accounts.get(name)
-        if account is None or not self.plans or account.wants or not account.asks(now_ns):
+        if account is None or not self.plans or account.wants or not account.progress.asks(now_ns):
             return False
         self._settle(now_ns)
         if not self.competing:

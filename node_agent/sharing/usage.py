@@ -157,7 +157,7 @@ class Usage:
             totals.charged += account.was_charged_ns
             if account.wants:
                 totals.wanted += elapsed
-            elif look.now_ns < account.shut_until_ns:
+            elif look.now_ns < account.progress.shut_until_ns:
                 totals.shut += elapsed
             slot.add(demand.reported_ns, look.waited_ns[name], elapsed)
 

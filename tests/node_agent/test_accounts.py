@@ -143,7 +143,7 @@ def test_a_slot_whose_client_has_ended_wants_nothing_and_is_not_judged() -> None
     for after in range(1, 20):
         turns.look(now + after * 25 * MS, 1.0, working | {"a": Demand(clients=0)})
         assert not turns.accounts["a"].wants
-    assert turns.accounts["a"].fruitless_ns == 0
+    assert turns.accounts["a"].progress.fruitless_ns == 0
 
 
 async def test_the_agent_sees_who_works_when_a_slot_asks() -> None:

@@ -76,7 +76,7 @@ def test_a_slot_that_was_stopped_long_gets_turns_soon_after_it_asks() -> None:
     while len(shut) < 3:
         now += turns.look_ns
         turns.look(now, 1.0, demands)
-        until = turns.accounts["stopped"].shut_until_ns
+        until = turns.accounts["stopped"].progress.shut_until_ns
         if until > now and until not in shut:
             shut.append(until)
     assert shut[-1] - now > 3_900 * MS
@@ -92,7 +92,7 @@ def test_a_slot_that_may_still_wait_for_hp_without_progress_is_judged_later(stal
     demands = {"works": Demand(launched=True, waiting=True), "waits": Demand(waiting=True)}
     waited_ms, held_ns = 0, 0
     turns.look(now, 1.0, demands, hp_stall_ns=stall_ms * MS)
-    while not turns.accounts["waits"].shut_until_ns:
+    while not turns.accounts["waits"].progress.shut_until_ns:
         before, now, waited_ms = now, now + 25 * MS, waited_ms + 25
         held_ns += turns.plans["waits"].time(before, now)
         turns.look(now, 1.0, demands, hp_stall_ns=stall_ms * MS)

@@ -78,7 +78,7 @@ def test_a_slot_may_wait_for_its_memory_for_a_turn_but_not_for_ever(average_ms: 
     demands = {"works": Demand(waiting=True, launched=True, reported_ns=MS), "waits": Demand(waiting=True)}
     for now_ms in range(begin_ms, begin_ms + 10_000, 50):
         turns.look(now_ms * MS, 1.0, demands, average_ns=average_ms * MS)
-        if turns.accounts["waits"].shut_until_ns:
+        if turns.accounts["waits"].progress.shut_until_ns:
             break
     assert 2 * average_ms < now_ms - begin_ms < most_ms
 
