@@ -156,16 +156,7 @@ class Publishing:
                 await self._delete(own)
             raise _Withheld(NO_CDI, why)
         body = slices.resource_slice(self._node, node["metadata"]["uid"], pool["generation"] + 1, wanted)
-        if own is None:
-            stored = await self._counted(self._server.post(SLICES, body))
-        elif {name: own["spec"].get(name) for name in ("driver", "nodeName")} == {
-            name: body["spec"][name] for name in ("driver", "nodeName")
-        } and own["spec"]["pool"]["name"] == self._node:
-            body["metadata"]["resourceVersion"] = own["metadata"]["resourceVersion"]
-            stored = await self._counted(self._server.put(f"{SLICES}/{body['metadata']['name']}", body))
-        else:  # these fields cannot be changed
-            await self._delete(own)
-            stored = await self._counted(self._server.post(SLICES, body))
+        stored = await self._store(own, body)
         if not slices.same(body["spec"], stored["spec"]):
             await self._delete(stored)
             raise _Withheld(
@@ -174,6 +165,17 @@ class Publishing:
                 "offered to claims: it needs Kubernetes 1.36 or later, with the feature gate DRAConsumableCapacity",
             )
         _log.info("slices: %d GPUs are offered to claims", len(wanted))
+
+    async def _store(self, own: Plain | None, body: Plain) -> Plain:
+        """Create the slice, or replace the own one; return what the API server has stored."""
+        if own is not None:
+            before, after = own["spec"], body["spec"]
+            is_same = all(before.get(name) == after[name] for name in ("driver", "nodeName"))
+            if is_same and before["pool"]["name"] == self._node:
+                body["metadata"]["resourceVersion"] = own["metadata"]["resourceVersion"]
+                return await self._counted(self._server.put(f"{SLICES}/{body['metadata']['name']}", body))
+            await self._delete(own)  # these fields cannot be changed
+        return await self._counted(self._server.post(SLICES, body))
 
     def _own(self) -> Plain | None:
         return next((each for each in self._ours() if each["metadata"]["name"] == slices.slice_name(self._node)), None)
