@@ -28,8 +28,6 @@ class Mask(IntFlag):
     MOVE_SELF = 0x800
     OVERFLOW = 0x4000
     """ The kernel dropped events; this one belongs to no watch. """
-    IGNORED = 0x8000
-    """ The watch has ended. """
     MASK_ADD = 0x2000_0000
     """ Add to what the watch of the same file reports already. """
 

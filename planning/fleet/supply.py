@@ -61,8 +61,7 @@ class Supply:
         self.fleet, self.layout, self.gpus = fleet, layout, gpus
         speeds = [[_speed(fleet, parts, at_h) for parts in _padded(span, gpus)]
                   for at_h, span in zip(layout.bounds_h, layout.parts, strict=False)]  # fmt: skip
-        free_gb = [[_free_gb(fleet, parts, at_h) for parts in _padded(span, gpus)]
-                   for at_h, span in zip(layout.bounds_h, layout.parts, strict=False)]  # fmt: skip
+        free_gb = [[_free_gb(fleet, parts) for parts in _padded(span, gpus)] for span in layout.parts]
         self.bounds_h, order = _repeated(layout.bounds_h, end_h or fleet.hours)
         self.speeds = tuple(zip(*(speeds[at] for at in order), strict=True))
         self.free_gb = tuple(zip(*(free_gb[at] for at in order), strict=True))
@@ -95,7 +94,7 @@ def _speed(fleet: Fleet, parts: Parts, at_h: float) -> float:
     return speed_beneath(Tenant(busy(here), busy_periods(here), fleet.switch_s)) if here else 1.0
 
 
-def _free_gb(fleet: Fleet, parts: Parts, at_h: float) -> float:
+def _free_gb(fleet: Fleet, parts: Parts) -> float:
     if not all(fleet.services[index].has_be for index, _ in parts):
         return -1.0  # not even work without memory runs here
     return fleet.memory_gb - sum(fleet.services[index].memory_gb for index, _ in parts)
