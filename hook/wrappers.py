@@ -105,7 +105,7 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
         return [*before, "orion_work_begin(&work);", *calling(function, ["orion_work_end(&work, result);"])]
     kind, event = only_call(declaration)
     if kind == "await":
-        begin = ["orion_work_begin(&work);", f"orion_event_awaited({event}, work.stream);"]
+        begin = [f"orion_event_awaited({event}, work.stream);", "orion_work_begin(&work);"]
         return [*before, *begin, *calling(function, ["orion_work_end(&work, result);"])]
     if kind == "uploads":
         launched = f"orion_graph_memory_launched({event}, work.stream, result);"

@@ -75,13 +75,52 @@ static void a_launch_that_begins_after_a_look_is_seen_by_the_next(void)
     settle();
 }
 
-static void an_event_waits_as_a_launch_does(void)
+/* What a wrapper calls for an event, a host function, a write of a word, memory of a pool. */
+static void operate(CUstream stream)
 {
-    struct orion_recording recording = {.stream = {NULL, false}};
-    CHECK(!launch(blocking));
-    orion_event_recording(&recording);
-    CHECK(launch(blocking)); /* it waits for the event */
+    struct orion_work work = {.stream = {stream, false}, .identity = ORION_IDENTITY_NONE};
+    orion_work_begin(&work);
+    orion_work_end(&work, CUDA_SUCCESS);
+}
+
+static void an_operation_waits_as_a_launch_does(CUstream first, CUstream second)
+{
+    CHECK(!launch(first));
+    operate(second);
+    CHECK(launch(first)); /* it waits for the operation */
     settle();
+}
+
+static void an_operation_behind_nothing_holds_nothing(void)
+{
+    CHECK(!launch(non_blocking));
+    operate(NULL);
+    CHECK(!launch(blocking) && !launch(other));
+    settle();
+}
+
+/* The legacy stream has no launch of its own. */
+static void a_launch_behind_a_wait_for_another_stream_is_held(CUstream first, CUstream second)
+{
+    CUevent event;
+    struct orion_recording recording = {.stream = {non_blocking, false}};
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    recording.event = event;
+    CHECK(!launch(non_blocking));
+    orion_event_recording(&recording);
+    orion_event_recorded(&recording, CUDA_SUCCESS);
+    orion_event_awaited(event, (struct orion_stream_name){first, false});
+    operate(first);
+    CHECK(launch(second));
+    settle();
+    complete(non_blocking);
+    CHECK(!launch(first));
+    complete(first); /* and so the wait before it */
+    CHECK(!launch(non_blocking));
+    CHECK(!launch(second));
+    settle();
+    orion_event_ending(event);
+    MUST(cuEventDestroy(event));
 }
 
 /* Another stream gets the handle and the record of one that has ended. */
@@ -108,7 +147,11 @@ int main(void)
     completed_work_holds_nothing(NULL, other);
     completed_work_holds_nothing(other, NULL);
     a_launch_that_begins_after_a_look_is_seen_by_the_next();
-    an_event_waits_as_a_launch_does();
+    an_operation_waits_as_a_launch_does(NULL, blocking);
+    an_operation_waits_as_a_launch_does(blocking, NULL);
+    an_operation_behind_nothing_holds_nothing();
+    a_launch_behind_a_wait_for_another_stream_is_held(NULL, blocking);
+    a_launch_behind_a_wait_for_another_stream_is_held(blocking, NULL);
     a_new_stream_is_asked_again();
     puts("driver_order: ok");
     return 0;

@@ -48,3 +48,19 @@ def test_streams_that_the_driver_orders_take_no_time_from_hp(machine: Machine, o
     assert took < 1.3 * BUSY_MS, f"a kernel of {BUSY_MS} ms took {took}"
     be.must("ctxsync")
     assert be.said == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [f"launch 2 500 {BLOCKING}", f"hosts 1 {LEGACY}"],
+        [f"launch 2 500 {NON_BLOCKING}", f"follow {NON_BLOCKING} {LEGACY}", f"launch 2 500 {BLOCKING}"],
+    ],
+    ids=["host functions", "waits for another stream"],
+)
+def test_the_driver_orders_other_operations_like_launches(machine: Machine, steps: list[str]) -> None:
+    hp, be = hp_and_be(machine, NON_BLOCKING, BLOCKING)
+    took = beside_hp(hp, be, steps * (ROUNDS // len(steps)))
+    assert took < 1.3 * BUSY_MS, f"a kernel of {BUSY_MS} ms took {took}"
+    be.must("ctxsync")
+    assert be.said == []

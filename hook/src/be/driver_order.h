@@ -5,6 +5,8 @@
  * docs/results/programs.md). So once a program launches into both at a time, its launches on that GPU are held on the CPU until it has
  * not done so for a while, and nothing is in a stream behind the valve.
  *
+ * Not seen: a stream that waits for a word of memory (cuStreamWaitValue32). Nobody knows who writes it.
+ *
  * Rejected: words, as for events (event_words.h). The driver puts its own wait into the stream before every operation of the hook
  * there (measured: 6.9 ms with words, too). */
 #ifndef ORION_DRIVER_ORDER_H
@@ -15,11 +17,17 @@
 struct orion_process;
 struct orion_stream_record;
 
-/* Called once before each launch of be, and before other operations that wait in the driver in the same way: programs time their
- * blocking streams by events in the legacy stream. Whether a launch should be held on the CPU. */
+/* Called once before each launch of be. Whether it should be held on the CPU. */
 bool orion_driver_order_matters(struct orion_process *process, struct orion_stream_record *stream_record);
 
 /* Called once a launch of be has begun. */
 void orion_driver_order_begun(const struct orion_stream_record *stream_record);
+
+/* Called before each operation of be that takes no GPU time: an event, a host function, memory of a pool. It waits in the driver as a
+ * launch does, and launches wait for it, but nothing holds it. */
+void orion_driver_order_operation(struct orion_process *process, struct orion_stream_record *stream_record);
+
+/* Called before such an operation by which the stream waits for the work so far of another one, of whatever order. */
+void orion_driver_order_awaits(struct orion_stream_record *stream_record, const struct orion_stream_record *source);
 
 #endif

@@ -39,7 +39,7 @@ struct orion_be {
 
     _Atomic uint32_t in_pieces; /* streams of the GPU in which a thread launches a graph in pieces; see between_pieces.c */
     /* See driver_order.c */
-    _Atomic uint64_t ordered[3];       /* launches into streams of each enum orion_stream_order */
+    _Atomic uint64_t ordered[3];       /* launches and other operations in streams of each enum orion_stream_order */
     _Atomic uint32_t ordered_launches; /* so many more are held on the CPU */
 
     /* See turns.c */
@@ -57,10 +57,12 @@ struct orion_be_stream_record {
     uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
     /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
     _Atomic uint32_t waited_epoch;
-    _Atomic uintptr_t in_pieces;  /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
-    _Atomic uint64_t others_seen; /* launches of the other order at the last look; see driver_order.c */
-    bool kept;                    /* the program has destroyed the stream, and the driver has not; see ends.c */
-    uint32_t meeting;             /* see meetings.c; the launching thread writes it */
+    _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
+    /* See driver_order.c */
+    _Atomic uint64_t others_seen;  /* launches and operations of the other order at the last look */
+    _Atomic uint64_t awaits_until; /* the stream may wait for another one until so many launches are complete */
+    bool kept;                     /* the program has destroyed the stream, and the driver has not; see ends.c */
+    uint32_t meeting;              /* see meetings.c; the launching thread writes it */
 };
 _Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");
 

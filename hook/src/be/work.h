@@ -17,7 +17,7 @@ struct orion_work {
     struct orion_launch launch;
     bool movable; /* the wrapper launches on `elsewhere` if the core has set it */
     /* See identity.h: work of one identity takes about the same time. 0: the work takes no GPU time (an event record, a
-     * wait, a host function). The hook then counts the work, but neither gates it nor adds it to the window. */
+     * wait, a host function). The hook then neither gates nor counts it. */
     uint64_t identity;
     /* Set by the core in orion_work_begin. */
     struct orion_stream_record *stream_record; /* NULL: not managed, or being captured */

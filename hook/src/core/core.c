@@ -43,14 +43,18 @@ void orion_work_begin(struct orion_work *work)
 {
     work->stream_record = NULL;
     struct orion_process *process = orion_process_if_managed();
-    if (process == NULL || work->identity == ORION_IDENTITY_NONE) return;
+    if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, work->stream);
     if (stream_record == NULL || orion_capture_records(process, work->stream)) return;
     struct orion_gpu *gpu = stream_record->gpu;
+    uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
+    if (work->identity == ORION_IDENTITY_NONE) {
+        if (role == ORION_ROLE_BE) orion_driver_order_operation(process, stream_record);
+        return;
+    }
     work->expected_ns = 0;
     work->flags = 0;
     work->elsewhere = NULL;
-    uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role != ORION_ROLE_HP) {
         if (role == ORION_ROLE_BE && orion_has_errands(process)) run_errands(process, gpu);
         if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
@@ -227,8 +231,6 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
-    if (atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE)
-        orion_driver_order_matters(process, stream_record);
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
     orion_recordings_forget(orion_recordings(process), recording->event);
@@ -256,7 +258,10 @@ void orion_event_awaited(CUevent event, struct orion_stream_name stream)
     if (process == NULL || !orion_recordings_behind(orion_recordings(process), event, &source, &number)) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     if (stream_record == NULL || orion_capture_records(process, stream)) return;
-    orion_event_word_wait(process, stream_record, &orion_stream_records(process)->entry[source], number);
+    const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
+    if (atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE)
+        orion_driver_order_awaits(stream_record, behind);
+    orion_event_word_wait(process, stream_record, behind, number);
 }
 
 void orion_event_ending(CUevent event)

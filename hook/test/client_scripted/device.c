@@ -128,6 +128,15 @@ double follow(const struct arguments *at)
     return result != CUDA_SUCCESS ? result : cuStreamWaitEvent(stream_of(at->b), used->event, 0);
 }
 
+static void CUDA_CB nothing(void *unused) { (void)unused; }
+
+double host_functions(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++) result = cuLaunchHostFunc(stream_of(at->b), nothing, NULL);
+    return result;
+}
+
 double query(const struct arguments *at)
 {
     CUresult result;

@@ -15,6 +15,7 @@
  *   ctxsync                cuCtxSynchronize
  *   event [STREAM]         cuEventRecord, cuEventSynchronize
  *   follow STREAM OTHER    cuEventRecord on STREAM, cuStreamWaitEvent on OTHER
+ *   hosts N [STREAM]       N host functions that do nothing
  *   query [STREAM]         cuStreamQuery until the result is not CUDA_ERROR_NOT_READY
  *   equery [STREAM]        cuEventRecord, cuEventQuery until the result is not CUDA_ERROR_NOT_READY
  *   kernels N              loads the kernel N more times
@@ -116,6 +117,7 @@ static const struct {
     {"ctxsync", synchronise_context},
     {"event", synchronise_event},
     {"follow", follow},
+    {"hosts", host_functions},
     {"query", query},
     {"equery", query_event},
     {"kernels", load_kernels},

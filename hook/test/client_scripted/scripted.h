@@ -28,7 +28,7 @@ CUresult load_code(CUfunction *function, const char *code, const char *name); /*
 CUresult launch_on(CUfunction function, CUstream stream, uint64_t microseconds);
 CUresult launch(uint64_t microseconds, double stream);
 command open_only, initialise, use, launches, cooperate, graphs, run, synchronise, synchronise_context, synchronise_event, follow,
-    query, query_event;
+    host_functions, query, query_event;
 
 /* -- delays.c: kernels that are timed behind one that spins ---------------------------------------------------------------- */
 
