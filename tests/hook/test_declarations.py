@@ -136,6 +136,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuMemAllocAsync_ptsz", "{.pool = NULL, .stream = {hStream, true}, .bytes = bytesize};"),
         ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
         ("cuMemGetHandleForAddressRange", "if (result == CUDA_SUCCESS) orion_memory_shared();"),
+        ("cuPointerGetAttribute", "&& attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) orion_memory_shared();"),
         (
             "cuMemGetMemPool",
             "if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();",

@@ -137,6 +137,17 @@ def test_all_processes_of_the_slot_leave_and_one_that_comes_later_too(parking: P
         each.must("run 2 100")
 
 
+def test_memory_that_a_device_may_have_pinned_keeps_it(parking: ParkingSlot) -> None:
+    be = parking.start()
+    be.must("pinlast 0")
+    parking.leaves(be)
+    parking.returns(be)
+    be.must("pinlast 1")
+    parking.wish(True)
+    eventually(lambda: "it shares GPU memory" in parking.reason, "the process has refused", 30)
+    be.must("run 2 100")
+
+
 @pytest.mark.parametrize("end", ["exit", "_exit", signal.SIGTERM, signal.SIGKILL])
 def test_a_parked_program_can_end(parking: ParkingSlot, end: str | signal.Signals) -> None:
     before = parking.free_mib

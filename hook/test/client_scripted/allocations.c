@@ -112,8 +112,8 @@ double allocate(const struct arguments *at)
     }
 }
 
-/* Of the last allocation: whether it is managed memory; what the driver says when another process shall have it, and when the
- * program frees it. */
+/* Of the last allocation: whether it is managed memory; what the driver says when another process shall have it, when a device shall
+ * have it or no longer (a: the attribute's value), and when the program frees it. */
 double is_managed(const struct arguments *at)
 {
     unsigned managed = 0;
@@ -126,6 +126,12 @@ double share_last(const struct arguments *at)
     CUipcMemHandle handle;
     (void)at;
     return cuIpcGetMemHandle(&handle, last);
+}
+
+double pin_last(const struct arguments *at)
+{
+    const unsigned value = (unsigned)at->a;
+    return cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, last);
 }
 
 double free_last(const struct arguments *at)

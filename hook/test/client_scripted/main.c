@@ -51,6 +51,7 @@
  *   touch GIB              makes this much host memory resident
  *   moveroot               sets ORION_ROOT to a folder that does not exist
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
+ *   pinlast VALUE          what a program does before a device pins the last allocation: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
  *   copyin BYTES [WAY]     a blocking copy from pageable memory; WAY: 0 cuMemcpyHtoD, 1 cuMemcpy, 2 cuMemcpy2D;
  *                          MORE: CPU seconds of the calling thread
  *   keep BYTES [POOL]      the release threshold of a pool: 0 the device's default pool, 1 one that the program creates
@@ -161,6 +162,7 @@ static const struct {
     {"many", allocate_many},
     {"ismanaged", is_managed},
     {"sharelast", share_last},
+    {"pinlast", pin_last},
     {"freelast", free_last},
     {"unmap", unmap},
     {"copyin", copy_in},
