@@ -59,20 +59,22 @@ static CUresult CUDAAPI primary_state(CUdevice device, unsigned *flags, int *act
     return CUDA_SUCCESS;
 }
 
-/* The hook's events end with the primary context; it ends with a green context if the program has released it before. */
+/* It ends with a green context if the program has released it before, and nothing else holds it. Before the driver's call nobody
+ * knows, so the work still counts. */
 static void a_green_context_may_hold_the_last_reference_to_the_primary_one(void)
 {
     orion_driver.cuDevicePrimaryCtxGetState = primary_state;
-    for (unsigned released = 0; released < 2; released++) {
+    for (unsigned i = 0; i < 3; i++) {
+        bool released = i > 0, ends = i == 2;
         primary_lives = 1;
         struct orion_stream_record *stream_record = launch(0, 30);
         atomic_store(&process->primary_retains[0], !released);
         CHECK(alive > 0 && in_flight() > 0);
         orion_green_ending((CUgreenCtx)0x70);
-        CHECK((alive == 0) == released);
-        primary_lives = !released;
+        CHECK(alive > 0 && in_flight() > 0);
+        primary_lives = !ends;
         orion_context_ended();
-        CHECK(is_free(stream_record) == released && (in_flight() == 0) == released);
+        CHECK(is_free(stream_record) == ends && (in_flight() == 0) == ends);
     }
 }
 

@@ -70,6 +70,6 @@ void orion_partition_wait(struct orion_gpu *gpu);
 
 /* Called when the stream record's stream or context ends. The caller holds the ledger. */
 void orion_partition_forget(struct orion_stream_record *stream_record, bool context_lives);
-void orion_partition_end(struct orion_gpu *gpu); /* before the primary context ends */
+void orion_partition_end(struct orion_process *process, struct orion_gpu *gpu); /* before the primary context ends */
 
 #endif

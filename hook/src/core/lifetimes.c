@@ -101,21 +101,25 @@ bool orion_primary_releasing(CUdevice device)
     return true;
 }
 
-/* Destroys the events of a primary context before the driver's call that may end it. orion_context_ended ends its stream records
- * after the call, if it has ended. */
+/* Before the driver's call that may end a primary context. orion_context_ended ends its stream records after the call, if it has
+ * ended. The hook's own green contexts would keep it. */
 static void begin_primary_end(struct orion_process *process, CUdevice device)
 {
-    uint32_t gpus = orion_process_gpus(process);
     if (device >= 0 && device < 64) ending_primaries |= UINT64_C(1) << device;
-    for (uint32_t i = 0; i < gpus; i++)
-        if (process->gpus[i].device == device) orion_partition_wait(&process->gpus[i]);
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
+        if (process->gpus[i].device != device) continue;
+        orion_partition_wait(&process->gpus[i]);
+        orion_partition_end(process, &process->gpus[i]);
+    }
+}
+
+/* The events of a primary context, before a call of the program that shall end it. */
+static void end_primary_events(struct orion_process *process, CUdevice device)
+{
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
         if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
-    for (uint32_t i = 0; i < gpus; i++) {
-        if (process->gpus[i].device != device) continue;
-        orion_partition_end(&process->gpus[i]);
-        orion_ends_context(&process->gpus[i], NULL, true);
-    }
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
+        if (process->gpus[i].device == device) orion_ends_context(&process->gpus[i], NULL, true);
 }
 
 /* Only the last release ends the primary context. */
@@ -128,6 +132,7 @@ void orion_primary_ending(CUdevice device)
     if (retains_of(device) != NULL) atomic_store(retains_of(device), 0);
     orion_kernels_forget(orion_kernels(process));
     begin_primary_end(process, device);
+    end_primary_events(process, device);
     atomic_fetch_add(&process->context_epoch, 1);
     for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
