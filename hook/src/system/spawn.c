@@ -10,7 +10,10 @@
 
 /* The CPUs of the process when the hook was loaded, of up to 8192; none: unknown. A program may tie a thread to one CPU
  * before that thread first uses the GPU. The hook's threads would inherit this, and would wait for that CPU. They still do
- * if a constructor ties the main thread before this one runs, as gcc's OpenMP does with OMP_PROC_BIND. */
+ * if a constructor ties the main thread before this one runs, as gcc's OpenMP does with OMP_PROC_BIND in a program that is linked
+ * with it. Rejected: all CPUs, which the kernel cuts to those of the cgroup, because a user's taskset or numactl would no longer hold, and
+ * nothing tells it from a tie of OpenMP; the CPUs of the parent, which taskset and numactl do not tie; a constructor that runs before
+ * all others (-z initfirst), because there the environment is still empty (environment.c). */
 static cpu_set_t cpus[8192 / CPU_SETSIZE];
 
 __attribute__((constructor)) static void read_cpus(void)
