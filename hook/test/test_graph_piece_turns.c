@@ -143,6 +143,46 @@ static void a_launch_after_the_end_of_the_last_ones_context(void)
     end(exec);
 }
 
+static CUevent destroyed;
+static CUresult (*CUDAAPI driver_destroy)(CUevent);
+static CUresult CUDAAPI note_destroyed(CUevent event)
+{
+    destroyed = event;
+    return driver_destroy(event);
+}
+
+/* Of another place than the current one. */
+static void end_another_context(void)
+{
+    CUcontext other, before;
+    MUST(cuCtxGetCurrent(&before));
+    do MUST(cuCtxCreate(&other, NULL, 0, 0));
+    while (orion_ends_of(process, other) == orion_ends_of(process, before));
+    MUST(cuCtxSetCurrent(before));
+    MUST(cuCtxDestroy(other));
+}
+
+/* A program may end contexts all the time. */
+static void the_end_of_another_context_leaves_no_event_behind(void)
+{
+    CUgraphExec exec = instantiated(chain(0, NULL));
+    log_count = 0;
+    CHECK(launch_in(exec, stream) == 6);
+    MUST(cuStreamSynchronize(stream));
+    const struct orion_graph_copy *copy = orion_graph_copy_of(process, exec);
+    CUevent event = copy->event;
+    end_another_context();
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuStreamSynchronize(stream));
+    CHECK(event != NULL && (copy->event == event || copy->spare == event));
+    end_another_context();
+    driver_destroy = orion_driver.cuEventDestroy_v2;
+    orion_driver.cuEventDestroy_v2 = note_destroyed;
+    end(exec);
+    orion_driver.cuEventDestroy_v2 = driver_destroy;
+    CHECK(destroyed == event);
+}
+
 int main(void)
 {
     begin();
@@ -152,6 +192,7 @@ int main(void)
     streams_of_two_contexts_take_turns();
     streams_take_turns_after_another_context_has_ended();
     a_launch_after_the_end_of_the_last_ones_context();
+    the_end_of_another_context_leaves_no_event_behind();
     puts("graph_piece_turns: ok");
     return 0;
 }

@@ -98,7 +98,7 @@ void orion_graph_copy_free(struct orion_graph_copy *copy)
     }
     CUevent events[] = {copy->event, copy->spare};
     struct orion_process *process = orion_the_process;
-    for (unsigned i = 0; i < 2 && atomic_load(&process->context_epoch) == copy->context_epoch; i++)
+    for (unsigned i = 0; i < 2 && atomic_load(orion_ends_of(process, copy->context)) == copy->ends; i++)
         if (events[i] != NULL) orion_driver.cuEventDestroy_v2(events[i]);
     orion_capture_unrelax(&relaxed);
     free_memory(copy);

@@ -94,10 +94,12 @@ struct orion_graph_copy {
     /* The last launch, for launches in several streams: see graph_pieces.c. */
     const struct orion_stream_record *stream_record; /* NULL: never launched */
     uint64_t returned;                               /* of that record, after a launch in pieces */
-    uint32_t stream_epoch, context_epoch;
-    CUevent event; /* behind the last launch; NULL: none, and the last launch was of the program's executable */
-    bool turns;    /* pieces could not follow the last launch, so an event must be behind this one */
-    CUevent spare; /* an event that is not in use */
+    uint32_t stream_epoch;
+    CUcontext context; /* of the event */
+    uint32_t ends;     /* orion_ends_of that context when the event was made, or last looked at */
+    CUevent event;     /* behind the last launch; NULL: none, and the last launch was of the program's executable */
+    bool turns;        /* pieces could not follow the last launch, so an event must be behind this one */
+    CUevent spare;     /* an event that is not in use */
 };
 
 /* Of a be client: without a copy; with memory; launched by kernels of other graphs. */

@@ -92,11 +92,11 @@ static void note_stream(struct orion_process *process, struct orion_graph_copy *
 
 /* After a context has ended, its events are gone, and the work of its streams counts as complete. So an event behind work that is
  * not complete is of another context. True: there is none, as the last launch, which was in pieces, is complete. */
-static bool drop_ended_event(const struct orion_process *process, struct orion_graph_copy *copy)
+static bool drop_ended_event(struct orion_process *process, struct orion_graph_copy *copy)
 {
-    uint32_t epoch = atomic_load(&process->context_epoch);
-    if (copy->context_epoch == epoch) return false;
-    copy->context_epoch = epoch;
+    uint32_t ends = atomic_load(orion_ends_of(process, copy->context));
+    if (copy->ends == ends) return false;
+    copy->ends = ends;
     bool in_pieces = copy->event != NULL && copy->stream_record != NULL;
     /* An overflow record has streams of several contexts, and while a context ends its streams do not count yet. */
     bool is_known =
@@ -232,8 +232,9 @@ void orion_pieces_launched(struct orion_process *process, struct orion_graph_cop
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     if (!recorded && stream_record != NULL && record != NULL) { /* none yet, or the stream is of another context */
         if (event != NULL) orion_driver.cuEventDestroy_v2(event);
+        copy->context = stream_record->context;
+        copy->ends = atomic_load(orion_ends_of(process, copy->context));
         event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING);
-        copy->context_epoch = atomic_load(&process->context_epoch);
         recorded = event != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     }
     copy->event = recorded ? event : NULL;

@@ -51,6 +51,14 @@ static void end_clocks(struct orion_process *process, CUcontext context, bool co
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_ends_context(&process->gpus[i], context, context_lives);
 }
 
+/* Counts before the driver's call, as the handles of what is in the context are invalid after it. NULL: any may end. */
+static void count_end(struct orion_process *process, CUcontext context)
+{
+    atomic_fetch_add(&process->context_epoch, 1);
+    if (context != NULL) atomic_fetch_add(orion_ends_of(process, context), 1);
+    for (uint32_t i = 0; context == NULL && i < ORION_CONTEXT_PLACES; i++) atomic_fetch_add(&process->ends_of_contexts[i], 1);
+}
+
 /* NULL: a green context of the program, which may hold the last reference to a primary context. */
 static void begin_end(struct orion_process *process, CUcontext context)
 {
@@ -63,7 +71,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
         end_stream_records(process, context, NULL);
     }
     end_clocks(process, context, context == NULL);
-    atomic_fetch_add(&process->context_epoch, 1);
+    count_end(process, context);
     for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_marks_end(process, &process->gpus[i], context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
@@ -133,7 +141,7 @@ void orion_primary_ending(CUdevice device)
     orion_kernels_forget(orion_kernels(process));
     begin_primary_end(process, device);
     end_primary_events(process, device);
-    atomic_fetch_add(&process->context_epoch, 1);
+    count_end(process, NULL);
     for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);

@@ -14,6 +14,7 @@
 
 #include "process/gpu.h"
 #include "process/unknown.h"
+#include "system/mix.h"
 
 struct orion_stream_record;
 
@@ -32,6 +33,8 @@ enum orion_errand {
     ORION_ERRAND_STAY = 4u    /* waits until the process is back on the GPU */
 };
 
+#define ORION_CONTEXT_PLACES 64u /* a power of two */
+
 struct orion_process {
     _Atomic uint32_t started;                 /* 0: not started, as in a forked child; 1: being started; 2: started */
     _Atomic uint32_t managed;                 /* number of GPUs with a role; if 0, every call passes at once */
@@ -48,7 +51,8 @@ struct orion_process {
     _Atomic int32_t captures, untouchable;
     _Atomic int32_t kept_open; /* of `untouchable`: 1 only keeps the stops open, while the process parks; no context ends */
     _Atomic uint32_t touching;
-    _Atomic uint32_t context_epoch; /* grows when a context ends */
+    _Atomic uint32_t context_epoch;                          /* grows when a context ends */
+    _Atomic uint32_t ends_of_contexts[ORION_CONTEXT_PLACES]; /* one grows when a context of that place ends: orion_ends_of */
 
     _Atomic uint32_t errands;          /* enum orion_errand: what the next launch of be does first */
     _Atomic uint32_t parks;            /* 1: the thread that parks the process was started */
@@ -67,6 +71,12 @@ struct orion_process {
 static inline bool orion_process_has_scheduler(struct orion_process *process)
 {
     return atomic_load_explicit(&process->scheduler, memory_order_acquire) != 0;
+}
+
+/* How many contexts of the handle's place have ended. While this is the same, the context lives. */
+static inline _Atomic uint32_t *orion_ends_of(struct orion_process *process, CUcontext context)
+{
+    return &process->ends_of_contexts[orion_mix((uint64_t)(uintptr_t)context) % ORION_CONTEXT_PLACES];
 }
 
 /* How many entries of `gpus` are in use: those with a lower index. */
