@@ -230,7 +230,7 @@ static bool are_clusters_alike(struct orion_copy_node *node, CUgraphNode from)
                 CALLED(cuGraphKernelNodeGetAttribute, from, shapes[i], &other) ||
             memcmp(&mine.clusterDim, &other.clusterDim, sizeof mine.clusterDim) != 0)
             return node->no_clusters = false;
-        if ((uint64_t)mine.clusterDim.x * mine.clusterDim.y * mine.clusterDim.z > 1) node->no_clusters = false;
+        if (orion_blocks_of_cluster(&mine) > 1) node->no_clusters = false;
     }
     return true;
 }

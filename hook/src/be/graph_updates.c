@@ -11,6 +11,7 @@
 #include "learning/graph_walk.h"
 #include "learning/graphs.h"
 #include "learning/identity.h"
+#include "learning/kernels.h"
 #include "process/process.h"
 #include "streams/capture.h"
 #include "streams/recordings.h"
@@ -95,7 +96,7 @@ static bool has_clusters(CUgraphNode node)
     CUlaunchAttributeValue value = {0};
     return orion_driver.cuGraphKernelNodeGetAttribute != NULL &&
            orion_driver.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS &&
-           (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1);
+           orion_blocks_of_cluster(&value) > 1;
 }
 
 /* Follows the nodes from number `i` on, up to one of which more may differ than the arguments of a kernel. Returns its number;

@@ -49,7 +49,7 @@ static bool is_plain(CUgraphNode node)
     if (orion_driver.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &cooperative) != CUDA_SUCCESS ||
         orion_driver.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &cluster) != CUDA_SUCCESS)
         return false;
-    return cooperative.cooperative == 0 && cluster.clusterDim.x <= 1 && cluster.clusterDim.y <= 1 && cluster.clusterDim.z <= 1;
+    return cooperative.cooperative == 0 && orion_blocks_of_cluster(&cluster) <= 1;
 }
 
 static void find(const struct orion_graph_copy *copy, struct orion_piece *piece)

@@ -10,11 +10,6 @@
 #include "core/core.h"
 #include "learning/kernels.h"
 
-static inline double orion_blocks_of_cluster(const CUlaunchAttributeValue *value)
-{
-    return (double)value->clusterDim.x * value->clusterDim.y * value->clusterDim.z;
-}
-
 /* Whether a launch by attributes can run on fewer SMs. A cooperative launch cannot: its blocks must all run at once. */
 static inline bool orion_may_move(const CUlaunchConfig *config)
 {

@@ -11,6 +11,7 @@
 #ifndef ORION_KERNELS_H
 #define ORION_KERNELS_H
 
+#include <cuda.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -137,6 +138,12 @@ bool orion_kernel_exceeds_gpu(const void *function, uint64_t blocks, uint32_t th
 /* Every part of the SMs that the driver makes can run clusters of this many blocks, which each GPU with clusters can run.
  * Larger ones need particular SMs, and the driver may refuse their launch (CUDA_ERROR_INVALID_CLUSTER_SIZE). */
 #define ORION_CLUSTER_PORTABLE 8u
+/* How many blocks a cluster of the attribute's shape has; at most 1: there are no clusters. A program may pass any numbers, and their
+ * product may not fit into 64 bits. */
+static inline double orion_blocks_of_cluster(const CUlaunchAttributeValue *shape)
+{
+    return (double)shape->clusterDim.x * shape->clusterDim.y * shape->clusterDim.z;
+}
 /* Whether the kernel was compiled for larger clusters. A launch can also ask for them: interposition/launched.h. */
 bool orion_kernel_has_large_clusters(const void *function);
 
