@@ -6,16 +6,12 @@
 
 #include "generated/driver.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
 #include "process/process.h"
 
 void orion_layouts_free(struct orion_layout *layouts)
 {
     for (struct orion_layout *next; layouts != NULL; layouts = next) next = layouts->next, free(layouts);
-}
-
-static const void *function_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
-{
-    return kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
 }
 
 static CUresult argument_at(const CUDA_KERNEL_NODE_PARAMS *kernel, size_t index, size_t *offset, size_t *size)
@@ -33,7 +29,7 @@ static struct orion_layout *ask_for_layout(const CUDA_KERNEL_NODE_PARAMS *kernel
     size_t offset, size;
     struct orion_layout *layout = malloc(sizeof *layout + ORION_ARGUMENTS_MOST * sizeof layout->argument[0]);
     if (layout == NULL) return NULL;
-    *layout = (struct orion_layout){.function = function_of(kernel)};
+    *layout = (struct orion_layout){.function = orion_function_of_node(kernel)};
     for (;;) {
         CUresult result = argument_at(kernel, layout->count, &offset, &size);
         if (result == CUDA_ERROR_INVALID_VALUE) return layout;
@@ -55,7 +51,7 @@ static bool same_layout(const struct orion_layout *one, const struct orion_layou
 const struct orion_layout *orion_layout_of(struct orion_process *process, struct orion_layout **layouts,
                                            const struct orion_layout *before, const CUDA_KERNEL_NODE_PARAMS *kernel)
 {
-    const void *function = function_of(kernel);
+    const void *function = orion_function_of_node(kernel);
     uint32_t epoch = atomic_load_explicit(&orion_kernels(process)->epoch, memory_order_acquire);
     if (before != NULL && before->function == function && before->epoch == epoch) return before;
     struct orion_layout *known = *layouts;

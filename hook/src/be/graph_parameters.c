@@ -10,6 +10,7 @@
 #include "learning/extent.h"
 #include "learning/graph_walk.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
 #include "process/process.h"
 
 /* -- Parameters that are kept ---------------------------------------------------------------------------------------- */
@@ -180,10 +181,9 @@ bool orion_parameters_give_exec(CUgraphExec exec, const struct orion_copy_node *
 
 static uint64_t identity_of_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, bool *collective)
 {
-    struct orion_kernel_key key;
-    uint64_t identity = orion_graph_kernel(process, kernel, &key);
-    *collective = orion_kernel_is_collective(orion_kernels(process),
-                                             kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern);
+    struct orion_launch launch = orion_launch_of_node(kernel);
+    uint64_t identity = orion_launch_identity(process, &launch);
+    *collective = orion_kernel_is_collective(orion_kernels(process), launch.function);
     return identity;
 }
 

@@ -6,8 +6,8 @@
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
-#include "learning/graph_walk.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "streams/capture.h"
@@ -75,9 +75,9 @@ static bool read(const struct orion_graph_copy *copy, struct orion_piece *piece,
 static bool is_long(struct orion_process *process, const struct orion_gpu *gpu, const struct orion_piece *piece,
                     const CUDA_KERNEL_NODE_PARAMS *kernel)
 {
-    struct orion_kernel_key key;
+    struct orion_launch launch = orion_launch_of_node(kernel);
     struct orion_kernel_facts facts = {0};
-    orion_kernel_facts(orion_durations(process), orion_graph_kernel(process, kernel, &key), &facts);
+    orion_kernel_facts(orion_durations(process), orion_launch_identity(process, &launch), &facts);
     uint64_t expected = facts.expected_ns != 0 ? facts.expected_ns : orion_length_of(process, piece->exec);
     return expected > orion_window_share(gpu);
 }

@@ -30,24 +30,17 @@ static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orio
 
 static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_stream_name stream)
 {
-    CUfunction function = kernel->func != NULL ? kernel->func : (CUfunction)kernel->kern;
-    struct orion_work work = {.stream = stream, .identity = ORION_IDENTITY_UNREAD, .movable = true};
-    work.launch = (struct orion_launch){function,
-                                        NULL,
-                                        kernel->gridDimX,
-                                        kernel->gridDimY,
-                                        kernel->gridDimZ,
-                                        kernel->blockDimX,
-                                        kernel->blockDimY,
-                                        kernel->blockDimZ,
-                                        kernel->sharedMemBytes};
+    struct orion_work work = {.stream = stream,
+                              .identity = ORION_IDENTITY_UNREAD,
+                              .launch = orion_launch_of_node(kernel),
+                              .movable = true};
     orion_work_begin(&work);
     CUresult (*CUDAAPI call)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
                              void **) =
         stream.per_thread && !work.elsewhere ? orion_driver.cuLaunchKernel_ptsz : orion_driver.cuLaunchKernel;
-    CUresult result = call(function, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX, kernel->blockDimY,
-                           kernel->blockDimZ, kernel->sharedMemBytes, work.elsewhere ? work.elsewhere : stream.handle,
-                           kernel->kernelParams, kernel->extra);
+    CUresult result = call((CUfunction)(uintptr_t)work.launch.function, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ,
+                           kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes,
+                           work.elsewhere ? work.elsewhere : stream.handle, kernel->kernelParams, kernel->extra);
     orion_work_end(&work, result);
     return result;
 }

@@ -6,6 +6,7 @@
 #include "learning/durations.h"
 #include "learning/extent.h"
 #include "learning/kernels.h"
+#include "learning/launch.h"
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
@@ -50,14 +51,6 @@ static uint32_t class_of(struct orion_process *process, uint64_t identity, uint6
     return facts.kernel_class;
 }
 
-uint64_t orion_graph_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_kernel_key *key)
-{
-    const void *function = kernel->func != NULL ? (const void *)kernel->func : (const void *)kernel->kern;
-    *key = orion_kernel_key(orion_kernels(process), function);
-    return orion_identity_shape(key->name, key->mark, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ, kernel->blockDimX,
-                                kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes);
-}
-
 /* Not by making a context current, which may be a green one (streams/stream_records.h). */
 static void find_gpus(struct walker *walker)
 {
@@ -79,18 +72,18 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     struct orion_graph_walk *walk = walker->walk;
     if (orion_driver.cuGraphKernelNodeGetParams_v2 == NULL) return false;
     if (orion_driver.cuGraphKernelNodeGetParams_v2(node, &kernel) != CUDA_SUCCESS) return false;
-    struct orion_kernel_key key;
-    const void *function = kernel.func != NULL ? (const void *)kernel.func : (const void *)kernel.kern;
-    uint64_t identity = orion_graph_kernel(walker->process, &kernel, &key);
-    uint64_t blocks = (uint64_t)kernel.gridDimX * kernel.gridDimY * kernel.gridDimZ;
-    uint32_t threads = kernel.blockDimX * kernel.blockDimY * kernel.blockDimZ;
+    struct orion_launch launch = orion_launch_of_node(&kernel);
+    struct orion_kernel_key key = orion_kernel_key(orion_kernels(walker->process), launch.function);
+    uint64_t identity = orion_launch_identity_of(key, &launch);
+    uint64_t blocks = (uint64_t)launch.grid_x * launch.grid_y * launch.grid_z;
+    uint32_t threads = launch.block_x * launch.block_y * launch.block_z;
     walk->sum += orion_graph_part(identity);
     walk->local |= orion_identity_is_local(identity);
-    walk->collective |= orion_kernel_is_collective(orion_kernels(walker->process), function);
+    walk->collective |= orion_kernel_is_collective(orion_kernels(walker->process), launch.function);
     note_gpu(walker, kernel.ctx);
     if (walker->only_parts) return true;
     walk->kernels++;
-    walk->needs += need_of(walker, function, blocks, threads, kernel.sharedMemBytes);
+    walk->needs += need_of(walker, launch.function, blocks, threads, launch.shared_bytes);
     walk->of_class[class_of(walker->process, identity, key.mark)]++;
     if (blocks * threads > walk->largest) walk->largest = blocks * threads, walk->name = key.name;
     return true;

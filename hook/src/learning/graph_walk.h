@@ -42,10 +42,6 @@ void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct
                             struct orion_graph_list *list);
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);
 
-/* The identity of a kernel node's work. *key becomes the kernel's. */
-struct orion_kernel_key;
-uint64_t orion_graph_kernel(struct orion_process *process, const CUDA_KERNEL_NODE_PARAMS *kernel, struct orion_kernel_key *key);
-
 /* What a node with work of that identity adds to the sum. */
 uint64_t orion_graph_part(uint64_t identity);
 
