@@ -216,7 +216,7 @@ static uint32_t last_launched(struct orion_process *process)
     const struct orion_collectives *all = orion_collectives(process);
     uint32_t last = orion_ranks_launched(&all->ranks);
     bool none = orion_ranks_next(&all->ranks, NULL) == NULL;
-    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         uint32_t number = atomic_load(&all->launched[i]);
         if (atomic_load(&all->ranks.mine[i]) == NULL || (!none && !is_behind(last, number))) continue;
         last = number;

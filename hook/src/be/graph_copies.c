@@ -191,8 +191,8 @@ static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph
 bool orion_graph_copies_may_serve(struct orion_process *process)
 {
     if (atomic_load(&process->joining) > 0) return true;
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (atomic_load(&process->gpus[i].role) == ORION_ROLE_BE) return true;
+    ORION_EACH_GPU(gpu, process)
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE) return true;
     return false;
 }
 

@@ -129,9 +129,9 @@ static uint32_t streams_of(const struct orion_process *process, const struct ori
 
 bool orion_meetings_wait(const struct orion_process *process)
 {
-    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++)
-        for (uint32_t stream = 0; stream < streams_of(process, &process->gpus[i]); stream++)
-            if (waiting(process, &process->gpus[i], stream) != 0) return true;
+    ORION_EACH_GPU(gpu, process)
+        for (uint32_t stream = 0; stream < streams_of(process, gpu); stream++)
+            if (waiting(process, gpu, stream) != 0) return true;
     return false;
 }
 
@@ -178,12 +178,10 @@ static void look(const struct orion_process *process, const struct orion_gpu *gp
 
 void orion_meetings_end(struct orion_process *process, bool held, bool at_once)
 {
-    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++) {
-        struct orion_meetings *meetings = &orion_collectives(process)->meetings[i];
-        if (streams_of(process, &process->gpus[i]) == 0 || atomic_exchange_explicit(&meetings->looking, 1, memory_order_acquire))
-            continue;
-        for (uint32_t stream = 0; stream < streams_of(process, &process->gpus[i]); stream++)
-            look(process, &process->gpus[i], stream, held, at_once);
+    ORION_EACH_GPU(gpu, process) {
+        struct orion_meetings *meetings = meetings_of(process, gpu);
+        if (streams_of(process, gpu) == 0 || atomic_exchange_explicit(&meetings->looking, 1, memory_order_acquire)) continue;
+        for (uint32_t stream = 0; stream < streams_of(process, gpu); stream++) look(process, gpu, stream, held, at_once);
         atomic_store_explicit(&meetings->looking, 0, memory_order_release);
     }
 }

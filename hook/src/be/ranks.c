@@ -42,7 +42,7 @@ bool orion_ranks_tied(const struct orion_ranks *ranks)
 
 struct orion_gpu *orion_ranks_gpu(struct orion_process *process, const struct orion_ranks *ranks, const struct orion_rank *rank)
 {
-    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++)
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
         if (mine(ranks, i) == rank) return &process->gpus[i];
     return NULL;
 }
@@ -167,7 +167,7 @@ void orion_ranks_publish(struct orion_process *process, const struct orion_ranks
     if (__builtin_expect(!atomic_load_explicit(&ranks->shared, memory_order_relaxed), 1)) return;
     uint32_t now = milliseconds();
     bool untouchable = atomic_load(&process->untouchable) > 0;
-    for (uint32_t i = 0, count = atomic_load(&process->gpu_count); i < count && i < ORION_GPUS; i++) {
+    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
         struct orion_rank *rank = mine(ranks, i);
         if (rank == NULL) continue;
         const struct orion_gpu *gpu = &process->gpus[i];

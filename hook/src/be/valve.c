@@ -292,8 +292,8 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
 
 static void open_all(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (orion_be(&process->gpus[i])->valve.page.words != NULL) set_open(&orion_be(&process->gpus[i])->valve);
+    ORION_EACH_GPU(gpu, process)
+        if (orion_be(gpu)->valve.page.words != NULL) set_open(&orion_be(gpu)->valve);
 }
 
 const struct orion_stop orion_valve_stop = {.wait = wait, .arm = arm, .open = open_all};

@@ -48,7 +48,7 @@ static void end_stream_records(struct orion_process *process, CUcontext context,
 /* NULL: every context. */
 static void end_clocks(struct orion_process *process, CUcontext context, bool context_lives)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_ends_context(&process->gpus[i], context, context_lives);
+    ORION_EACH_GPU(gpu, process) orion_ends_context(gpu, context, context_lives);
 }
 
 /* Counts before the driver's call, as the handles of what is in the context are invalid after it. NULL: any may end. */
@@ -72,7 +72,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
     }
     end_clocks(process, context, context == NULL);
     count_end(process, context);
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_marks_end(process, &process->gpus[i], context);
+    ORION_EACH_GPU(gpu, process) orion_marks_end(process, gpu, context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
@@ -114,10 +114,10 @@ bool orion_primary_releasing(CUdevice device)
 static void begin_primary_end(struct orion_process *process, CUdevice device)
 {
     if (device >= 0 && device < 64) ending_primaries |= UINT64_C(1) << device;
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        if (process->gpus[i].device != device) continue;
-        orion_partition_wait(&process->gpus[i]);
-        orion_partition_end(process, &process->gpus[i]);
+    ORION_EACH_GPU(gpu, process) {
+        if (gpu->device != device) continue;
+        orion_partition_wait(gpu);
+        orion_partition_end(process, gpu);
     }
 }
 
@@ -126,8 +126,8 @@ static void end_primary_events(struct orion_process *process, CUdevice device)
 {
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
         if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (process->gpus[i].device == device) orion_ends_context(&process->gpus[i], NULL, true);
+    ORION_EACH_GPU(gpu, process)
+        if (gpu->device == device) orion_ends_context(gpu, NULL, true);
 }
 
 /* Only the last release ends the primary context. */
@@ -142,8 +142,8 @@ void orion_primary_ending(CUdevice device)
     begin_primary_end(process, device);
     end_primary_events(process, device);
     count_end(process, NULL);
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (process->gpus[i].device == device) orion_marks_end(process, &process->gpus[i], NULL);
+    ORION_EACH_GPU(gpu, process)
+        if (gpu->device == device) orion_marks_end(process, gpu, NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);
 }
 
@@ -160,10 +160,10 @@ static void end_primary(struct orion_process *process, CUdevice device)
     orion_capture_origins_end_in_primary(process, device);
     orion_own_streams_end_on(process, device);
     orion_pools_ended_on(process, device);
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        if (process->gpus[i].device != device) continue;
-        end_stream_records(process, NULL, &process->gpus[i]);
-        orion_ends_context(&process->gpus[i], NULL, false);
+    ORION_EACH_GPU(gpu, process) {
+        if (gpu->device != device) continue;
+        end_stream_records(process, NULL, gpu);
+        orion_ends_context(gpu, NULL, false);
     }
 }
 
@@ -305,6 +305,6 @@ void orion_process_ending(void)
     orion_parking_end(process);
     orion_forbid_touch(process);
     orion_stops_open(process);
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) /* If a thread holds the ledger, waits for it for a bounded time. */
-        if (orion_ledger_try_lock(&process->gpus[i])) orion_ledger_unlock(&process->gpus[i]);
+    ORION_EACH_GPU(gpu, process) /* If a thread holds the ledger, waits for it for a bounded time. */
+        if (orion_ledger_try_lock(gpu)) orion_ledger_unlock(gpu);
 }

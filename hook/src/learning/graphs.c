@@ -168,10 +168,9 @@ bool orion_graph_device_may_launch(CUgraphExec exec)
 bool orion_graphs_are_read(const struct orion_process *process)
 {
     if (atomic_load(&process->joining) > 0) return true;
-    uint32_t gpus = atomic_load(&process->gpu_count);
-    for (uint32_t i = 0; i < gpus && i < ORION_GPUS; i++) {
-        uint32_t role = atomic_load(&process->gpus[i].role);
-        if (role == ORION_ROLE_BE || (role == ORION_ROLE_HP && orion_policy_asks(&process->gpus[i]))) return true;
+    ORION_EACH_GPU(gpu, process) {
+        uint32_t role = atomic_load(&gpu->role);
+        if (role == ORION_ROLE_BE || (role == ORION_ROLE_HP && orion_policy_asks(gpu))) return true;
     }
     return false;
 }

@@ -12,8 +12,7 @@ static bool has_joined(const struct orion_gpu *gpu) { return atomic_load(&gpu->r
 
 struct orion_gpu *orion_account_client(struct orion_process *process, CUdevice device, bool awaits)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        struct orion_gpu *gpu = &process->gpus[i];
+    ORION_EACH_GPU(gpu, process) {
         if (gpu->device != device) continue;
         if (awaits) orion_gpu_await_limit(gpu);
         if (has_joined(gpu) || atomic_load(&gpu->known_limit) != 0) return gpu;

@@ -13,10 +13,10 @@
 static bool device_of(const char *uuid, CUdevice *device)
 {
     struct orion_process *process = orion_the_process;
-    uint32_t count = process == NULL ? 0 : atomic_load(&process->gpu_count);
-    for (uint32_t i = 0; i < count && i < ORION_GPUS; i++) {
-        *device = process->gpus[i].device;
-        if (strcmp(process->gpus[i].uuid, uuid) == 0) return true;
+    if (process == NULL) return false;
+    ORION_EACH_GPU(gpu, process) {
+        *device = gpu->device;
+        if (strcmp(gpu->uuid, uuid) == 0) return true;
     }
     return false;
 }

@@ -105,10 +105,8 @@ static void come_back(struct orion_process *process)
 /* Whether the process has got a new record page, which does not say yet that it is away. */
 static bool is_unknown(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        struct orion_gpu *gpu = &process->gpus[i];
+    ORION_EACH_GPU(gpu, process)
         if (atomic_load(&gpu->role) == ORION_ROLE_BE && atomic_load(&gpu->record->parking) == 0) return true;
-    }
     return false;
 }
 

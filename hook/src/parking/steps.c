@@ -36,8 +36,7 @@ enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
 {
     if (!driver_can()) return ORION_PARKING_REASON_NO_DRIVER;
     if (orion_process_has_scheduler(process)) return ORION_PARKING_REASON_TOGETHER;
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        struct orion_gpu *gpu = &process->gpus[i];
+    ORION_EACH_GPU(gpu, process) {
         if (atomic_load(&gpu->role) == ORION_ROLE_HP) return ORION_PARKING_REASON_IS_HP;
         if (atomic_load(&gpu->role) == ORION_ROLE_NONE || !orion_gpu_grant(gpu)->parks) return ORION_PARKING_REASON_SLOTS;
         if (orion_runs_together(gpu)) return ORION_PARKING_REASON_TOGETHER;
@@ -50,14 +49,14 @@ enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
 
 static bool has_work(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (atomic_load(&orion_be(&process->gpus[i])->in_flight_ns) > 0) return true;
+    ORION_EACH_GPU(gpu, process)
+        if (atomic_load(&orion_be(gpu)->in_flight_ns) > 0) return true;
     return false;
 }
 
 static void reap(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) orion_window_reap(process, &process->gpus[i]);
+    ORION_EACH_GPU(gpu, process) orion_window_reap(process, gpu);
 }
 
 /* Waits until nothing is in flight. Returns false at `until`, or if the agent has changed its mind. Makes driver calls only if
@@ -124,11 +123,11 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
 /* The GPU's clock may have jumped, so no event of before says when one of now completed. */
 static void restart_clocks(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
+    ORION_EACH_GPU(gpu, process)
         for (uint32_t tries = 0; tries < LEDGER_TRIES; tries++) {
-            if (!orion_ledger_try_lock(&process->gpus[i])) continue; /* it has waited for a while */
-            orion_gpu_clock_restart(&orion_be(&process->gpus[i])->clock);
-            orion_ledger_unlock(&process->gpus[i]);
+            if (!orion_ledger_try_lock(gpu)) continue; /* it has waited for a while */
+            orion_gpu_clock_restart(&orion_be(gpu)->clock);
+            orion_ledger_unlock(gpu);
             break;
         }
 }

@@ -61,9 +61,8 @@ static bool is_of(const struct orion_gpu *gpu, CUdevice device) { return gpu->cl
 /* Entries are filled in order. `made_ns` is written last: it is not 0 once the entry is complete. */
 struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device)
 {
-    uint32_t count = atomic_load(&process->gpu_count);
-    for (uint32_t i = 0; i < count && i < ORION_GPUS; i++)
-        if (is_of(&process->gpus[i], device) && atomic_load(&process->gpus[i].made_ns) != 0) return &process->gpus[i];
+    ORION_EACH_GPU(gpu, process)
+        if (is_of(gpu, device) && atomic_load(&gpu->made_ns) != 0) return gpu;
     return NULL;
 }
 

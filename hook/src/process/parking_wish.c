@@ -5,8 +5,8 @@
 
 bool orion_parking_is_wished(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++)
-        if (orion_parking_is_a_wish(orion_parking_number(&process->gpus[i]))) return true;
+    ORION_EACH_GPU(gpu, process)
+        if (orion_parking_is_a_wish(orion_parking_number(gpu))) return true;
     return false;
 }
 

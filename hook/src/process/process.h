@@ -85,6 +85,8 @@ static inline uint32_t orion_process_gpus(const struct orion_process *process)
     uint32_t count = atomic_load(&process->gpu_count);
     return count < ORION_GPUS ? count : ORION_GPUS;
 }
+#define ORION_EACH_GPU(name, process) \
+    for (__typeof__(&(process)->gpus[0]) name = (process)->gpus; name < (process)->gpus + orion_process_gpus(process); name++)
 
 /* Whether a launch of be has something to do first. */
 static inline bool orion_has_errands(const struct orion_process *process)

@@ -37,9 +37,8 @@ static uint64_t wanted_of(const struct orion_gpu *gpu, uint32_t role)
 static uint64_t wanted_by(struct orion_process *process)
 {
     uint64_t least = 0;
-    uint32_t count = atomic_load(&process->gpu_count), of_all = ORION_ROLE_NONE;
-    for (uint32_t i = 0; i < count && i < ORION_GPUS; i++) {
-        const struct orion_gpu *gpu = &process->gpus[i];
+    uint32_t of_all = ORION_ROLE_NONE;
+    ORION_EACH_GPU(gpu, process) {
         uint32_t role = atomic_load_explicit(&gpu->role, memory_order_acquire);
         if (role == ORION_ROLE_NONE) continue;
         if (of_all != ORION_ROLE_NONE && role != of_all) return 0;

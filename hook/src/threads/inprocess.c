@@ -103,8 +103,7 @@ struct orion_gpu *orion_owner_by_client(struct orion_process *process, CUstream 
 
 static bool is_managed_by_an_agent(struct orion_process *process)
 {
-    for (uint32_t i = 0; i < orion_process_gpus(process); i++) {
-        struct orion_gpu *gpu = &process->gpus[i];
+    ORION_EACH_GPU(gpu, process) {
         if (gpu->client != 0) continue;
         orion_gpu_await_join(gpu);
         if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return true;
