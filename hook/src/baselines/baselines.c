@@ -129,16 +129,14 @@ static void take_turn(struct orion_gpu *gpu)
 
 static void wait_for_permission(struct orion_process *process, struct orion_gpu *gpu, const struct orion_candidate *be)
 {
-    uint64_t began = orion_now(), stall = orion_gpu_policy(gpu)->stall_ns;
+    uint64_t began = orion_waits_begin(gpu), stall = orion_gpu_policy(gpu)->stall_ns;
     orion_thread_revive(gpu);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_gate_hp_is_busy(gpu) && !allows_beside_hp(gpu, be, launches_of_hp(gpu))) {
         orion_gate_sleep(process, gpu, POLL_NS);
         bool turns = orion_gpu_policy(gpu)->kind == ORION_POLICY_TICKTOCK;
         if (turns && stall != 0 && orion_now() - began > stall) take_turn(gpu);
     }
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }
 
 /* Adds a launch to the burst. A new burst begins if all earlier work has just been seen complete. */

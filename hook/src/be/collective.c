@@ -181,15 +181,13 @@ bool orion_collective_held(struct orion_process *process, const struct orion_gpu
 void orion_collective_wait(struct orion_process *process, struct orion_gpu *gpu, uint32_t number)
 {
     if (!orion_collective_held(process, gpu, number)) return;
-    uint64_t began = orion_now();
+    uint64_t began = orion_waits_begin(gpu);
     orion_thread_revive(gpu);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_collective_held(process, gpu, number)) {
         struct orion_gpu *closed = has_hp(gpu) ? closed_gpu(process) : gpu;
         orion_stops_sleep(process, closed != NULL ? closed : gpu, ORION_GATE_POLL_NS);
     }
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }
 
 /* A watcher that is late still ends waits for other ranks, so they are put into the stream here, too. */

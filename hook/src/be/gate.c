@@ -191,10 +191,8 @@ void orion_gate_sleep(struct orion_process *process, struct orion_gpu *gpu, uint
 
 void orion_gate_wait(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint64_t began = orion_now();
+    uint64_t began = orion_waits_begin(gpu);
     orion_thread_revive(gpu);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (orion_gate_closed(gpu) && !orion_policy_overlaps(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }

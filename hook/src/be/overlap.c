@@ -47,8 +47,9 @@ bool orion_overlap_may_move(struct orion_process *process, const struct orion_wo
     return facts.may_move;
 }
 
-bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
-                          uint64_t expected_ns)
+/* Whether the launch may run beside the hp clients that are busy. expected_ns: its duration on the whole GPU; 0: unknown. */
+static bool allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
+                   uint64_t expected_ns)
 {
     struct orion_kernel_facts facts;
     struct orion_gpu *gpu = stream_record->gpu;
@@ -104,7 +105,7 @@ static enum orion_go may_go(struct orion_process *process, struct orion_stream_r
                             uint64_t expected_ns)
 {
     if (!orion_gate_closed(stream_record->gpu)) return ORION_GO_FREELY;
-    return orion_overlap_allows(process, stream_record, work, expected_ns) ? ORION_GO_BESIDE_HP : ORION_GO_NOT_NOW;
+    return allows(process, stream_record, work, expected_ns) ? ORION_GO_BESIDE_HP : ORION_GO_NOT_NOW;
 }
 
 /* Waits until hp is idle, or until a busy period begins in which the launch may run beside hp. */
@@ -112,13 +113,11 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
                  uint64_t expected_ns)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t began = orion_now();
+    uint64_t began = orion_waits_begin(gpu);
     orion_thread_revive(gpu);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
     while (may_go(process, stream_record, work, expected_ns) == ORION_GO_NOT_NOW)
         orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }
 
 const struct orion_stop orion_overlap_stop = {.may_go = may_go, .wait = wait};

@@ -19,11 +19,6 @@ struct orion_stream_record;
 struct orion_process;
 struct orion_work;
 
-/* Whether the launch may run beside the hp clients that are busy. expected_ns: the launch's duration on the whole GPU;
- * 0: unknown. */
-bool orion_overlap_allows(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
-                          uint64_t expected_ns);
-
 /* Whether the hook may run the launch on fewer SMs than the program gave it: see partition.h. */
 bool orion_overlap_may_move(struct orion_process *process, const struct orion_work *work);
 

@@ -10,12 +10,10 @@
 void orion_ceiling_wait(struct orion_gpu *gpu)
 {
     if (!orion_plan_holds(gpu)) return;
-    uint64_t began = orion_now();
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    uint64_t began = orion_waits_begin(gpu);
     do {
         orion_busy_end_linger(gpu);
         orion_plan_sleep(gpu, STEP_NS);
     } while (orion_plan_holds(gpu));
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }

@@ -218,11 +218,9 @@ void orion_parking_await(struct orion_process *process)
 
 void orion_parking_stay(struct orion_process *process, struct orion_gpu *gpu)
 {
-    uint64_t began = orion_now();
-    atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
+    uint64_t began = orion_waits_begin(gpu);
     orion_parking_await(process);
-    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
-    orion_waits_note(gpu, orion_now() - began);
+    orion_waits_end(gpu, began);
 }
 
 void orion_parking_end(struct orion_process *process) { atomic_store(&orion_parking(process)->ends, 1); }

@@ -12,3 +12,16 @@ void orion_waits_note(struct orion_gpu *gpu, uint64_t waited_ns)
     atomic_fetch_add_explicit(&record->gated_launches, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&record->gated_ns, waited_ns, memory_order_relaxed);
 }
+
+uint64_t orion_waits_begin(struct orion_gpu *gpu)
+{
+    uint64_t now = orion_now();
+    atomic_store_explicit(&gpu->record->waiting_since_ns, now, memory_order_relaxed);
+    return now;
+}
+
+void orion_waits_end(struct orion_gpu *gpu, uint64_t began_ns)
+{
+    atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
+    orion_waits_note(gpu, orion_now() - began_ns);
+}
