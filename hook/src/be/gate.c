@@ -17,10 +17,10 @@
 #define FLOOR_CYCLE_NS (ORION_FLOOR_CYCLE_MS * ORION_MILLISECOND)
 #define HEARTBEAT_STALE_NS (3 * ORION_MILLISECOND) /* an hp thread refreshes its heartbeat every 2 ms while busy */
 
-static const struct orion_busy_page *neighbour(const struct orion_gpu *gpu, uint32_t i, uint32_t *client_index)
+/* The client index of the hp client. */
+static uint32_t index_of(const struct orion_gpu *gpu, const struct orion_busy_page *page)
 {
-    *client_index = orion_gpu_neighbour_index(gpu, i);
-    return &gpu->neighbours[*client_index];
+    return (uint32_t)(page - gpu->neighbours);
 }
 
 static bool is_dead(const struct orion_busy_page *page)
@@ -34,27 +34,27 @@ static bool heartbeat_is_stale(const struct orion_busy_page *page, uint64_t now)
     return now > heartbeat && now - heartbeat > HEARTBEAT_STALE_NS;
 }
 
-static bool was_given_up_on(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index)
+static bool was_given_up_on(const struct orion_gpu *gpu, const struct orion_busy_page *page)
 {
-    uint64_t given_up = atomic_load_explicit(&gpu->given_up_on[client_index], memory_order_relaxed);
+    uint64_t given_up = atomic_load_explicit(&gpu->given_up_on[index_of(gpu, page)], memory_order_relaxed);
     return given_up != 0 && given_up == atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
 }
 
-static bool is_stopped(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now)
+static bool is_stopped(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint64_t now)
 {
+    uint32_t client_index = index_of(gpu, page);
     uint32_t stopped = atomic_load_explicit(&gpu->policy->stopped[client_index], memory_order_relaxed);
     if (stopped == 0 || stopped != atomic_load_explicit(&gpu->hp_generation[client_index], memory_order_relaxed)) return false;
     return heartbeat_is_stale(page, now);
 }
 
 /* Whether be must wait for this hp client. */
-static bool must_wait_for(const struct orion_gpu *gpu, const struct orion_policy *policy, const struct orion_busy_page *page,
-                          uint32_t client_index)
+static bool must_wait_for(const struct orion_gpu *gpu, const struct orion_policy *policy, const struct orion_busy_page *page)
 {
     uint32_t state = atomic_load(&page->state);
     if (state == ORION_IDLE || (state == ORION_LINGER && orion_policy_is_baseline(policy))) return false;
-    if (is_dead(page) || was_given_up_on(gpu, page, client_index)) return false;
-    return !is_stopped(gpu, page, client_index, orion_now());
+    if (is_dead(page) || was_given_up_on(gpu, page)) return false;
+    return !is_stopped(gpu, page, orion_now());
 }
 
 /* Returns for how long in each cycle be gets no time while hp is busy. Be's floor, the time that be gets even while hp
@@ -76,10 +76,9 @@ static bool floor_is_open(const struct orion_gpu *gpu, const struct orion_policy
     uint64_t now = orion_now();
     if (now % FLOOR_CYCLE_NS < floorless) return false;
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
-        uint32_t client_index;
-        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
+        const struct orion_busy_page *page = orion_gpu_neighbour(gpu, i);
         uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_relaxed);
-        if (since != 0 && now > since && now - since >= floorless && must_wait_for(gpu, policy, page, client_index)) return true;
+        if (since != 0 && now > since && now - since >= floorless && must_wait_for(gpu, policy, page)) return true;
     }
     return false;
 }
@@ -92,23 +91,21 @@ static uint64_t floor_opens_in(const struct orion_policy *policy, uint64_t now)
 }
 
 /* The state whose end a launch must wait for, or ORION_IDLE. */
-static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index)
+static uint32_t state_to_wait_for(const struct orion_gpu *gpu, const struct orion_busy_page *page)
 {
     uint32_t state = atomic_load(&page->state);
     if (__builtin_expect(state == ORION_IDLE, 1)) return ORION_IDLE;
     const struct orion_policy *policy = orion_gpu_policy(gpu);
     /* The policy may change during a wait. */
     if (!orion_policy_admits(policy) || floor_is_open(gpu, policy)) return ORION_IDLE;
-    return must_wait_for(gpu, policy, page, client_index) ? state : ORION_IDLE;
+    return must_wait_for(gpu, policy, page) ? state : ORION_IDLE;
 }
 
 bool orion_gate_hp_is_busy(const struct orion_gpu *gpu)
 {
-    uint32_t count = orion_gpu_neighbours(gpu);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t client_index;
-        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
-        if (state_to_wait_for(gpu, page, client_index) != ORION_IDLE) return true;
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        const struct orion_busy_page *page = orion_gpu_neighbour(gpu, i);
+        if (state_to_wait_for(gpu, page) != ORION_IDLE) return true;
     }
     return false;
 }
@@ -120,10 +117,8 @@ bool orion_gate_closed(const struct orion_gpu *gpu)
 
 bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns)
 {
-    uint32_t count = orion_gpu_neighbours(gpu);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t client_index;
-        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        const struct orion_busy_page *page = orion_gpu_neighbour(gpu, i);
         if (atomic_load(&page->state) != ORION_IDLE) return true;
         if (atomic_load_explicit(&page->drained_ns, memory_order_relaxed) >= since_ns) return true;
     }
@@ -132,9 +127,9 @@ bool orion_gate_hp_was_busy_since(const struct orion_gpu *gpu, uint64_t since_ns
 
 /* Records the progress of an hp client that a launch waits for, and returns it in *seen. Returns whether the client
  * has made no progress for longer than the policy allows. */
-static bool is_stalled(struct orion_gpu *gpu, const struct orion_busy_page *page, uint32_t client_index, uint64_t now,
-                       uint64_t *seen)
+static bool is_stalled(struct orion_gpu *gpu, const struct orion_busy_page *page, uint64_t now, uint64_t *seen)
 {
+    uint32_t client_index = index_of(gpu, page);
     uint64_t stall = orion_gpu_policy(gpu)->stall_ns;
     uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
     /* The time is written first: a second waiter that sees the progress must also see its time. */
@@ -156,14 +151,13 @@ static void give_up_on(struct orion_process *process, struct orion_gpu *gpu, uin
 
 static void sleep_once(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
 {
-    uint32_t count = orion_gpu_neighbours(gpu);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t client_index;
-        const struct orion_busy_page *page = neighbour(gpu, i, &client_index);
-        uint32_t state = state_to_wait_for(gpu, page, client_index);
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
+        const struct orion_busy_page *page = orion_gpu_neighbour(gpu, i);
+        uint32_t state = state_to_wait_for(gpu, page);
         if (state == ORION_IDLE) continue;
+        uint32_t client_index = index_of(gpu, page);
         uint64_t now = orion_now(), seen;
-        if (is_stalled(gpu, page, client_index, now, &seen)) {
+        if (is_stalled(gpu, page, now, &seen)) {
             give_up_on(process, gpu, client_index, seen);
             continue;
         }

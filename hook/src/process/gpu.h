@@ -114,13 +114,9 @@ static inline uint32_t orion_gpu_neighbours(const struct orion_gpu *gpu)
     uint32_t count = atomic_load_explicit(&gpu->hp_count, memory_order_acquire);
     return count < ORION_GPU_CLIENTS_MAX ? count : ORION_GPU_CLIENTS_MAX;
 }
-static inline uint32_t orion_gpu_neighbour_index(const struct orion_gpu *gpu, uint32_t i)
-{
-    return atomic_load_explicit(&gpu->hp_client_index[i], memory_order_relaxed) % ORION_GPU_CLIENTS_MAX;
-}
 static inline const struct orion_busy_page *orion_gpu_neighbour(const struct orion_gpu *gpu, uint32_t i)
 {
-    return &gpu->neighbours[orion_gpu_neighbour_index(gpu, i)];
+    return &gpu->neighbours[atomic_load_explicit(&gpu->hp_client_index[i], memory_order_relaxed) % ORION_GPU_CLIENTS_MAX];
 }
 
 /* These functions replace pages; only the GPU's thread may call them. All return 0, or -1 on failure. */
