@@ -8,6 +8,7 @@
 #include "process/process.h"
 #include "process/waits.h"
 #include "streams/stream_records.h"
+#include "system/lock.h"
 #include "system/system.h"
 
 /* While every hp is idle, the word is this far above the last launched number. This is half of the largest difference
@@ -75,14 +76,11 @@ static bool must_stay_open(struct orion_process *process)
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
 
-static bool try_lock(struct orion_collectives *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
-static void unlock(struct orion_collectives *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
-
 /* Called at the GPU's first collective, and when its job has got a page. The words are set before the rank is tied. */
 static bool tie(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct orion_collectives *all = orion_collectives(process);
-    if (!try_lock(all)) return false;
+    if (!orion_lock_try(&all->lock)) return false;
     struct orion_rank *rank = orion_pinned_page_make(&all->own)
                                   ? orion_ranks_place(process, &all->ranks, gpu, (struct orion_job_page *)(uintptr_t)all->own.words)
                                   : NULL;
@@ -104,7 +102,7 @@ static bool tie(struct orion_process *process, struct orion_gpu *gpu)
         atomic_store(&rank->tied, 1);
         atomic_store(&all->ties, 1);
     }
-    unlock(all);
+    orion_unlock(&all->lock);
     return rank != NULL;
 }
 

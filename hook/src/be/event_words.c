@@ -3,13 +3,11 @@
 #include "be/valve.h"
 #include "generated/driver.h"
 #include "process/process.h"
+#include "system/lock.h"
 
 #define IN_FLIGHT_MOST (1u << 30) /* so many writes of a stream are never in flight */
 
 _Static_assert(ORION_STREAM_RECORDS * sizeof(uint32_t) <= 4096, "a pinned page has too few words");
-
-static bool try_lock(struct orion_event_words *all) { return !atomic_exchange_explicit(&all->lock, 1, memory_order_acquire); }
-static void unlock(struct orion_event_words *all) { atomic_store_explicit(&all->lock, 0, memory_order_release); }
 
 /* What may be held: a be process. Threads that share a GPU are held otherwise. is_ready asks whether anything holds it at all. */
 static bool needs_words(const struct orion_process *process, const struct orion_stream_record *stream_record)
@@ -47,9 +45,9 @@ uint32_t orion_event_word_write(struct orion_process *process, struct orion_stre
 {
     struct orion_event_words *all = orion_event_words(process);
     if (atomic_load_explicit(&all->crossed, memory_order_relaxed) == 0 || !needs_words(process, stream_record)) return 0;
-    if (!is_ready(process, stream_record) || !try_lock(all)) return 0;
+    if (!is_ready(process, stream_record) || !orion_lock_try(&all->lock)) return 0;
     uint32_t number = write_next(all, stream_record, orion_stream_record_index(process, stream_record));
-    unlock(all);
+    orion_unlock(&all->lock);
     return number;
 }
 

@@ -4,6 +4,7 @@
 
 #include "generated/driver.h"
 #include "streams/capture.h"
+#include "system/lock.h"
 #include "system/system.h"
 
 #define BYTES 4096u
@@ -75,9 +76,9 @@ bool orion_pinned_page_ready(struct orion_process *process, const struct orion_s
     if (atomic_load_explicit(refused, memory_order_relaxed) || orion_driver.cuStreamWriteValue32_v2 == NULL) return false;
     if (__builtin_expect(orion_pinned_page_is_pinned(process, page), 1)) return true;
     /* Memory must not be pinned while some stream is being captured. */
-    if (atomic_load(&process->captures) > 0 || atomic_exchange_explicit(lock, 1, memory_order_acquire)) return false;
+    if (atomic_load(&process->captures) > 0 || !orion_lock_try(lock)) return false;
     bool ready = orion_pinned_page_pin(process, stream_record, page, refused);
-    atomic_store_explicit(lock, 0, memory_order_release);
+    orion_unlock(lock);
     return ready;
 }
 

@@ -3,6 +3,7 @@
 #include "hp/state.h"
 #include "process/gpu.h"
 #include "process/policy.h"
+#include "system/lock.h"
 #include "system/system.h"
 
 #define FADE 16u             /* each new period removes a sixteenth of the sum */
@@ -14,9 +15,6 @@
 #define SLICE_NS (200 * ORION_MILLISECOND)
 #define ENDLESS_NS (2 * ORION_SECOND) /* the hook cuts a period into slices from this age on */
 #define OVERLAP_MIN_NS (50 * ORION_MICROSECOND)
-
-static bool try_lock(struct orion_budget *budget) { return !atomic_exchange_explicit(&budget->lock, 1, memory_order_acquire); }
-static void unlock(struct orion_budget *budget) { atomic_store_explicit(&budget->lock, 0, memory_order_release); }
 
 static void add(struct orion_budget_sum *sum, uint64_t busy_ns, uint64_t work)
 {
@@ -100,7 +98,7 @@ static void begin_period(struct orion_gpu *gpu, struct orion_budget *budget, uin
 void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!try_lock(budget)) return;
+    if (!orion_lock_try(&budget->lock)) return;
     if (orion_policy_overlaps(gpu)) {
         finish_period(gpu, budget);
         begin_period(gpu, budget, now, work);
@@ -111,23 +109,23 @@ void orion_budget_opened(struct orion_gpu *gpu, uint64_t now, uint64_t work)
         budget->too_costly = false;
         atomic_store_explicit(&gpu->busy->overlap_until_ns, 0, memory_order_relaxed);
     }
-    unlock(budget);
+    orion_unlock(&budget->lock);
 }
 
 void orion_budget_resumed(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!try_lock(budget)) return;
+    if (!orion_lock_try(&budget->lock)) return;
     if (budget->open) begin_part(budget, now, work);
-    unlock(budget);
+    orion_unlock(&budget->lock);
 }
 
 void orion_budget_paused(struct orion_gpu *gpu, uint64_t now, uint64_t work)
 {
     struct orion_budget *budget = &orion_hp(gpu)->budget;
-    if (!try_lock(budget)) return;
+    if (!orion_lock_try(&budget->lock)) return;
     if (budget->open) end_part(budget, now, work);
-    unlock(budget);
+    orion_unlock(&budget->lock);
 }
 
 void orion_budget_poll(struct orion_gpu *gpu, uint64_t now, uint64_t work)
@@ -135,7 +133,7 @@ void orion_budget_poll(struct orion_gpu *gpu, uint64_t now, uint64_t work)
     struct orion_budget *budget = &orion_hp(gpu)->budget;
     uint64_t since = atomic_load_explicit(&gpu->busy->busy_since_ns, memory_order_relaxed);
     if (since == 0 || now < since + ENDLESS_NS || !orion_policy_overlaps(gpu)) return;
-    if (!try_lock(budget)) return;
+    if (!orion_lock_try(&budget->lock)) return;
     /* A slice lasts until a launch: a slice without one would not count, and hp would seem faster than it is. */
     bool launched = budget->work > 0 || work > budget->part_began_work;
     if (!budget->open || (launched && now > budget->began_ns + SLICE_NS)) {
@@ -147,5 +145,5 @@ void orion_budget_poll(struct orion_gpu *gpu, uint64_t now, uint64_t work)
         if (budget->longest_ns > SLICE_NS) budget->longest_ns = SLICE_NS;
         begin_period(gpu, budget, now, work);
     }
-    unlock(budget);
+    orion_unlock(&budget->lock);
 }

@@ -1,6 +1,6 @@
-/* A lock for which a thread sleeps: its holder may have lost the CPU to the very thread that waits. A fair share of CPU time is
- * not enough to rely on, because the program may run threads with real-time priority. Without contention it is one instruction
- * and no system call. */
+/* A lock that a thread tries, or for which it sleeps: its holder may have lost the CPU to the very thread that waits. A fair
+ * share of CPU time is not enough to rely on, because the program may run threads with real-time priority. Without contention it
+ * is one instruction and no system call. */
 #ifndef ORION_LOCK_H
 #define ORION_LOCK_H
 
