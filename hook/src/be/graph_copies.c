@@ -244,19 +244,13 @@ void orion_graph_copy_made(CUgraphExec exec, CUgraph graph)
     orion_graph_list_free(&list);
 }
 
-static bool child_of(CUgraphNode node, CUgraph *child)
-{
-    return orion_driver.cuGraphChildGraphNodeGetGraph != NULL &&
-           orion_driver.cuGraphChildGraphNodeGetGraph(node, child) == CUDA_SUCCESS;
-}
-
 bool orion_graph_copy_enter_child(struct orion_graph_copy *copy, struct orion_piece *piece)
 {
     CUgraph child;
     struct orion_graph_walk walk;
     struct orion_graph_list list;
     struct orion_copy_node *only = &copy->node[piece->first];
-    if (piece->count != 1 || only->type != CU_GRAPH_NODE_TYPE_GRAPH || !child_of(only->own, &child)) return false;
+    if (piece->count != 1 || only->type != CU_GRAPH_NODE_TYPE_GRAPH || !orion_graph_child(only->own, &child)) return false;
     orion_graph_walk_child(orion_the_process, child, &walk, &list);
     piece->inner = clone_of(child, &list, NULL, copy->flags);
     orion_graph_list_free(&list);
@@ -269,7 +263,7 @@ struct orion_graph_copy *orion_graph_copy_borrowed(CUgraphNode node)
     CUgraph child;
     struct orion_graph_walk walk;
     struct orion_graph_list list;
-    if (!child_of(node, &child)) return NULL;
+    if (!orion_graph_child(node, &child)) return NULL;
     orion_graph_walk_child(orion_the_process, child, &walk, &list);
     struct orion_graph_copy *copy = list.node != NULL ? new_copy(&list, child, child, true) : NULL;
     orion_graph_list_free(&list);

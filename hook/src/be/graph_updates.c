@@ -53,7 +53,7 @@ static struct orion_setting follow_node(struct orion_process *process, struct or
 {
     CUgraph child;
     if (node->type != CU_GRAPH_NODE_TYPE_GRAPH) return orion_parameters_follow(process, &copy->layouts, node, from);
-    if (orion_driver.cuGraphChildGraphNodeGetGraph(from, &child) != CUDA_SUCCESS) return (struct orion_setting){.failed = true};
+    if (!orion_graph_child(from, &child)) return (struct orion_setting){.failed = true};
     return follow_child(process, copy, node, child);
 }
 

@@ -6,6 +6,7 @@
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
+#include "learning/graph_walk.h"
 #include "learning/kernels.h"
 #include "learning/launch.h"
 #include "process/gpu.h"
@@ -32,8 +33,7 @@ static CUgraphNode innermost(CUgraphNode node)
         size_t count = 0;
         if (orion_driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return NULL;
         if (type == CU_GRAPH_NODE_TYPE_KERNEL) return node;
-        if (type != CU_GRAPH_NODE_TYPE_GRAPH || orion_driver.cuGraphChildGraphNodeGetGraph == NULL ||
-            orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS ||
+        if (type != CU_GRAPH_NODE_TYPE_GRAPH || !orion_graph_child(node, &child) ||
             orion_driver.cuGraphGetNodes(child, NULL, &count) != CUDA_SUCCESS || count != 1 ||
             orion_driver.cuGraphGetNodes(child, &node, &count) != CUDA_SUCCESS)
             return NULL;

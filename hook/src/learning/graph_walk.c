@@ -33,6 +33,12 @@ struct walker {
 
 uint64_t orion_graph_part(uint64_t identity) { return orion_mix(identity * UINT64_C(0x9e3779b97f4a7c15) + ORION_WORK_GRAPH); }
 
+bool orion_graph_child(CUgraphNode node, CUgraph *child)
+{
+    return orion_driver.cuGraphChildGraphNodeGetGraph != NULL &&
+           orion_driver.cuGraphChildGraphNodeGetGraph(node, child) == CUDA_SUCCESS;
+}
+
 static uint32_t need_of(struct walker *walker, const void *function, uint64_t blocks, uint32_t threads, uint32_t shared_bytes)
 {
     uint64_t hash = orion_mix((uint64_t)(uintptr_t)function + blocks * UINT64_C(0x9e3779b97f4a7c15) + threads);
@@ -114,9 +120,7 @@ static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth, CU
         walker->walk->sum += orion_graph_part(orion_identity_memset_node(&set));
         return true;
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        if (orion_driver.cuGraphChildGraphNodeGetGraph == NULL ||
-            orion_driver.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
-            return false;
+        if (!orion_graph_child(node, &child)) return false;
         add_graph(walker, child, depth + 1);
         return true;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return false; /* the driver does not list its bodies */

@@ -42,6 +42,9 @@ void orion_graph_walk_child(struct orion_process *process, CUgraph graph, struct
                             struct orion_graph_list *list);
 void orion_graph_walk_node(struct orion_process *process, CUgraphNode node, struct orion_graph_walk *walk);
 
+/* The child graph that a node of this type is. False: the driver does not show it. */
+bool orion_graph_child(CUgraphNode node, CUgraph *child);
+
 /* What a node with work of that identity adds to the sum. */
 uint64_t orion_graph_part(uint64_t identity);
 
