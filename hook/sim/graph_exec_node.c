@@ -1,6 +1,4 @@
 /* Nodes of executables: what calls change in them. */
-#include <string.h>
-
 #include "graph_calls.h"
 
 struct CUgraphNode_st *sim_node_in_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type)
@@ -82,45 +80,11 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsig
     return CUDA_SUCCESS;
 }
 
-/* What the node does, in the form of cuGraphAddNode. */
-static CUresult set_any(CUgraphNode node, const CUgraphNodeParams *parameters)
-{
-    switch (parameters->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-        CUDA_KERNEL_NODE_PARAMS kernel;
-        memcpy(&kernel, &parameters->kernel, sizeof kernel); /* the structure of v3 begins with the fields of v2 */
-        return sim_set_kernel(node, &kernel);
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY: return sim_set_box(node, &parameters->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS set;
-        memcpy(&set, &parameters->memset, sizeof set);
-        return sim_set_memset(node, &set);
-    }
-    case CU_GRAPH_NODE_TYPE_HOST: {
-        CUDA_HOST_NODE_PARAMS host = {parameters->host.fn, parameters->host.userData};
-        return sim_set_host(node, &host);
-    }
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        SIM_REFUSE(!sim_graph_is(parameters->graph.graph), CUDA_ERROR_INVALID_VALUE);
-        return sim_set_child(node, parameters->graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return sim_set_event(node, parameters->eventWait.event);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return sim_set_event(node, parameters->eventRecord.event);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
-        CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
-        memcpy(&batch, &parameters->memOp, sizeof batch);
-        return sim_node_set_batch(node, &batch);
-    }
-    default: return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *parameters)
 {
     SIM_READY();
     SIM_REFUSE(!parameters || !sim_node_is(node) || node->type != parameters->type, CUDA_ERROR_INVALID_VALUE);
-    return set_any(node, parameters);
+    return sim_set_any(node, parameters);
 }
 
 CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *parameters)
@@ -130,5 +94,5 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CU
     struct CUgraphNode_st *copy = sim_node_in_exec(exec, node, parameters->type);
     SIM_REFUSE(!copy, CUDA_ERROR_INVALID_VALUE);
     if (copy->type == CU_GRAPH_NODE_TYPE_GRAPH) return cuGraphExecChildGraphNodeSetParams(exec, node, parameters->graph.graph);
-    return set_any(copy, parameters);
+    return sim_set_any(copy, parameters);
 }

@@ -131,39 +131,46 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *made, CUgraph graph, cons
     ADD(GRAPH, sim_set_child(node, child));
 }
 
+CUresult sim_set_any(CUgraphNode node, const CUgraphNodeParams *parameters)
+{
+    switch (parameters->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: {
+        CUDA_KERNEL_NODE_PARAMS kernel;
+        memcpy(&kernel, &parameters->kernel, sizeof kernel); /* the structure of v3 begins with the fields of v2 */
+        return sim_set_kernel(node, &kernel);
+    }
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return sim_set_box(node, &parameters->memcpy.copyParams);
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+        CUDA_MEMSET_NODE_PARAMS set;
+        memcpy(&set, &parameters->memset, sizeof set);
+        return sim_set_memset(node, &set);
+    }
+    case CU_GRAPH_NODE_TYPE_HOST: {
+        CUDA_HOST_NODE_PARAMS host = {parameters->host.fn, parameters->host.userData};
+        return sim_set_host(node, &host);
+    }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        SIM_REFUSE(!sim_graph_is(parameters->graph.graph), CUDA_ERROR_INVALID_VALUE);
+        return sim_set_child(node, parameters->graph.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY: return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return sim_set_event(node, parameters->eventWait.event);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return sim_set_event(node, parameters->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+        memcpy(&batch, &parameters->memOp, sizeof batch);
+        return sim_node_set_batch(node, &batch);
+    }
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *made, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
                                    size_t count, CUgraphNodeParams *parameters)
 {
     (void)edges;
     SIM_REFUSE(!parameters, CUDA_ERROR_INVALID_VALUE);
     switch (parameters->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-        CUDA_KERNEL_NODE_PARAMS kernel;
-        memcpy(&kernel, &parameters->kernel, sizeof kernel); /* the structure of v3 begins with the fields of v2 */
-        return cuGraphAddKernelNode_v2(made, graph, dependencies, count, &kernel);
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return cuGraphAddMemcpyNode(made, graph, dependencies, count, &parameters->memcpy.copyParams, NULL);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-        CUDA_MEMSET_NODE_PARAMS set;
-        memcpy(&set, &parameters->memset, sizeof set);
-        return cuGraphAddMemsetNode(made, graph, dependencies, count, &set, NULL);
-    }
-    case CU_GRAPH_NODE_TYPE_HOST: {
-        CUDA_HOST_NODE_PARAMS host = {parameters->host.fn, parameters->host.userData};
-        return cuGraphAddHostNode(made, graph, dependencies, count, &host);
-    }
     case CU_GRAPH_NODE_TYPE_GRAPH: return cuGraphAddChildGraphNode(made, graph, dependencies, count, parameters->graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY: return cuGraphAddEmptyNode(made, graph, dependencies, count);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return cuGraphAddEventWaitNode(made, graph, dependencies, count, parameters->eventWait.event);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return cuGraphAddEventRecordNode(made, graph, dependencies, count, parameters->eventRecord.event);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
-        CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
-        memcpy(&batch, &parameters->memOp, sizeof batch);
-        return cuGraphAddBatchMemOpNode(made, graph, dependencies, count, &batch);
-    }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
         memcpy(&alloc, &parameters->alloc, sizeof alloc);
@@ -173,7 +180,7 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *made, CUgraph graph, const CUgra
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return cuGraphAddMemFreeNode(made, graph, dependencies, count, parameters->free.dptr);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: ADD(CONDITIONAL, sim_node_set_condition(node, &parameters->conditional));
-    default: return CUDA_ERROR_NOT_SUPPORTED;
+    default: ADD_OF_TYPE(parameters->type, sim_set_any(node, parameters));
     }
 }
 

@@ -66,11 +66,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                                            unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters)
 {
-    struct sim_launch it = {.kernel = sim_kernel(function),
-                            .grid = {grid_x, grid_y, grid_z},
-                            .block = {block_x, block_y, block_z},
-                            .shared = shared};
-    return launch(&it, stream, parameters, NULL, NULL, 0);
+    return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
 }
 
 /* Of the launch attributes, only an event to record has an effect here. The nodes of captures keep all of them. */
