@@ -165,7 +165,7 @@ bool orion_baseline_enter(struct orion_process *process, struct orion_stream_rec
         wait_for_permission(process, gpu, &be);
         return false;
     }
-    bool alone = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
+    bool alone = orion_gpu_hp_clients(gpu) == 0;
     bool drains =
         !alone && orion_burst_is_over(orion_gpu_policy(gpu), atomic_load_explicit(&baseline->burst_ns, memory_order_relaxed),
                                       atomic_load_explicit(&baseline->burst_launches, memory_order_relaxed));

@@ -171,7 +171,7 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
-    bool time_sliced = !orion_runs_together(gpu) && atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 1;
+    bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;
     orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
                          time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
     orion_account_long_kernel(process, gpu, chunk->identity, lower_bound_ns(process, chunk->identity, measured_ns, time_sliced));

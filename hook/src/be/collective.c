@@ -50,7 +50,7 @@ static bool is_tied(const struct orion_process *process, const struct orion_gpu 
 }
 
 /* On a GPU without hp the hook stops no collective: a collective that spins there costs only its own job. */
-static bool has_hp(const struct orion_gpu *gpu) { return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0; }
+static bool has_hp(const struct orion_gpu *gpu) { return orion_gpu_hp_clients(gpu) > 0; }
 
 static struct orion_gpu *closed_gpu(struct orion_process *process)
 {

@@ -127,7 +127,7 @@ static bool follow_last(struct orion_process *process, struct orion_graph_copy *
 static bool hp_may_arrive_on(const struct orion_gpu *gpu)
 {
     return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && orion_policy_gates(orion_gpu_policy(gpu)) &&
-           atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+           orion_gpu_hp_clients(gpu) > 0;
 }
 
 /* On the stream's GPU, or on another one on which the graph has kernels. */

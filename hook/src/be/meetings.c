@@ -54,7 +54,7 @@ void orion_meeting_number(struct orion_process *process, struct orion_stream_rec
 
 bool orion_meeting_waits(const struct orion_process *process, const struct orion_gpu *gpu, const struct orion_work *work)
 {
-    return work->arrival != 0 && atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0 &&
+    return work->arrival != 0 && orion_gpu_hp_clients(gpu) > 0 &&
            atomic_load_explicit(&meetings_of(process, gpu)->apart, memory_order_relaxed) == 0 && orion_valve_is_watched(gpu);
 }
 

@@ -95,7 +95,7 @@ bool orion_overlap_leaves_sms(struct orion_process *process, const struct orion_
 {
     const struct orion_policy *policy = orion_gpu_policy(gpu);
     if (policy->kind != ORION_POLICY_ORION || policy->long_kernel_ns == 0 || expected_ns <= policy->long_kernel_ns) return false;
-    if (!orion_runs_together(gpu) || atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0) return false;
+    if (!orion_runs_together(gpu) || orion_gpu_hp_clients(gpu) == 0) return false;
     return orion_overlap_may_move(process, work);
 }
 

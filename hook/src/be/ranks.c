@@ -64,7 +64,7 @@ static bool has_hp(struct orion_process *process, const struct orion_ranks *rank
 {
     const struct orion_gpu *gpu = orion_ranks_gpu(process, ranks, rank);
     if (gpu == NULL) return atomic_load_explicit(&rank->has_hp, memory_order_relaxed) != 0;
-    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+    return orion_gpu_hp_clients(gpu) > 0;
 }
 
 static bool some_has_hp(struct orion_process *process, const struct orion_ranks *ranks)
@@ -171,7 +171,7 @@ void orion_ranks_publish(struct orion_process *process, const struct orion_ranks
         struct orion_rank *rank = mine(ranks, i);
         if (rank == NULL) continue;
         const struct orion_gpu *gpu = &process->gpus[i];
-        uint32_t has_hp = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0;
+        uint32_t has_hp = orion_gpu_hp_clients(gpu) > 0;
         if (atomic_load_explicit(&rank->has_hp, memory_order_relaxed) != has_hp) atomic_store(&rank->has_hp, has_hp);
         set_lease(&rank->closed_until_ms, orion_gate_closed(gpu), now);
         /* Captures make the process untouchable, too, but only a context's end begins this lease. */

@@ -81,7 +81,7 @@ static inline enum orion_go orion_stop_may_go(const struct orion_stop *stop, str
 /* Whether anything can stop be launches of the GPU: an hp client, or turns. */
 static inline bool orion_stops_exist(const struct orion_gpu *gpu)
 {
-    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) > 0 || orion_plan_exists(gpu);
+    return orion_gpu_hp_clients(gpu) > 0 || orion_plan_exists(gpu);
 }
 
 /* Whether any stop may claim launches. In a process that has launched no collective this costs one load. */

@@ -178,8 +178,7 @@ static void close_long_chunk(struct orion_process *process, struct orion_stream_
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t open_ns = orion_be_stream_record(stream_record)->chunks.open_ns, share = orion_window_share(gpu);
-    bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) ||
-                 atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed) == 0;
+    bool ahead = atomic_load_explicit(&orion_be(gpu)->valve.in_use, memory_order_relaxed) || orion_gpu_hp_clients(gpu) == 0;
     uint64_t enough = !ahead ? share / CHUNKS_PER_WINDOW : orion_plan_exists(gpu) ? share : ORION_CHUNK_SHARES * share;
     if (enough < CHUNK_MIN_NS) enough = CHUNK_MIN_NS;
     /* A baseline's drain needs an event behind every stream record's last launch. */

@@ -53,7 +53,7 @@ static void finish_period(struct orion_gpu *gpu, struct orion_budget *budget)
     budget->longest_ns -= budget->longest_ns / 64;
     if (budget->busy_ns > budget->longest_ns) budget->longest_ns = budget->busy_ns;
     add(budget->is_control ? &budget->control : &budget->overlapped, budget->busy_ns, budget->work);
-    bool has_be = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 0;
+    bool has_be = orion_gpu_be_clients(gpu) > 0;
     if (!budget->is_control && has_be) adjust(gpu, budget);
     if (budget->is_control) atomic_fetch_add_explicit(&gpu->record->control_periods, 1, memory_order_relaxed);
     atomic_store_explicit(&gpu->record->slowdown_milli, slowdown(budget), memory_order_relaxed);

@@ -116,7 +116,7 @@ static void close_once(struct orion_process *process, struct orion_gpu *gpu)
     if (!atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_LINGER)) return;
     note_closed(process, gpu, now);
     /* With no be client to wake, hp's thread need not wake early. */
-    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) return;
+    if (orion_gpu_be_clients(gpu) == 0) return;
     orion_thread_wake_by(gpu, now + linger_now(gpu));
 }
 
@@ -159,7 +159,7 @@ static uint64_t poll_busy(struct orion_process *process, struct orion_gpu *gpu, 
     uint64_t expected = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed) * 7 / 8;
     uint64_t again = lasted < expected ? expected - lasted : (lasted - expected) / 4;
     if (again < linger) again = linger;
-    if (atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) == 0) again = POLL_EVERY_NS;
+    if (orion_gpu_be_clients(gpu) == 0) again = POLL_EVERY_NS;
     return again > POLL_EVERY_NS ? POLL_EVERY_NS : again;
 }
 

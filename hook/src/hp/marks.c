@@ -87,9 +87,8 @@ static uint64_t next_look(uint64_t returned, uint64_t due)
 static bool needs_marks(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     const struct orion_gpu *gpu = stream_record->gpu;
-    return atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed) > 0 &&
-           atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_HP && stream_record->green == NULL &&
-           !orion_stream_record_is_shared(process, stream_record);
+    return orion_gpu_be_clients(gpu) > 0 && atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_HP &&
+           stream_record->green == NULL && !orion_stream_record_is_shared(process, stream_record);
 }
 
 void orion_marks_launched(struct orion_process *process, struct orion_stream_record *stream_record, bool graph)

@@ -100,6 +100,16 @@ static inline const struct orion_grant *orion_gpu_grant(const struct orion_gpu *
     return &gpu->grant->copy[atomic_load_explicit(&gpu->grant->current, memory_order_acquire) & 1];
 }
 
+/* How many clients of each role the GPU has now. */
+static inline uint32_t orion_gpu_hp_clients(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed);
+}
+static inline uint32_t orion_gpu_be_clients(const struct orion_gpu *gpu)
+{
+    return atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed);
+}
+
 /* The limit of memory that holds now; 0: none. */
 static inline uint64_t orion_gpu_limit(const struct orion_gpu *gpu)
 {

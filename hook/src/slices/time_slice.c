@@ -7,18 +7,17 @@
 
 /* Whether another be client of the GPU is active. Active slots take turns, and the agent divides the window among the
  * active clients of a slot. */
-static bool other_is_active(const struct orion_gpu *gpu, uint32_t be_clients)
+static bool other_be_is_active(const struct orion_gpu *gpu)
 {
     const struct orion_grant *grant = orion_gpu_grant(gpu);
-    return be_clients > 1 && (grant->plan_until_ns != 0 || grant->window_share_ns < orion_gpu_policy(gpu)->window_ns);
+    return orion_gpu_be_clients(gpu) > 1 &&
+           (grant->plan_until_ns != 0 || grant->window_share_ns < orion_gpu_policy(gpu)->window_ns);
 }
 
 /* Whether another client of this GPU forbids the process a slice of its own. */
 static bool forbids(const struct orion_gpu *gpu, uint32_t role)
 {
-    uint32_t hp_clients = atomic_load_explicit(&gpu->policy->hp_clients, memory_order_relaxed);
-    uint32_t be_clients = atomic_load_explicit(&gpu->policy->be_clients, memory_order_relaxed);
-    return role == ORION_ROLE_HP ? hp_clients > 1 : other_is_active(gpu, be_clients);
+    return role == ORION_ROLE_HP ? orion_gpu_hp_clients(gpu) > 1 : other_be_is_active(gpu);
 }
 
 /* 0: this GPU needs no slice other than CUDA's. */
@@ -28,8 +27,7 @@ static uint64_t wanted_of(const struct orion_gpu *gpu, uint32_t role)
     bool time_sliced = atomic_load_explicit(&gpu->sharing, memory_order_relaxed) == ORION_SHARING_TIME_SLICED;
     if (!time_sliced || !orion_policy_gates(policy)) return 0;
     bool is_hp = role == ORION_ROLE_HP;
-    const _Atomic uint32_t *others = is_hp ? &gpu->policy->be_clients : &gpu->policy->hp_clients;
-    if (atomic_load_explicit(others, memory_order_relaxed) == 0) return 0;
+    if ((is_hp ? orion_gpu_be_clients(gpu) : orion_gpu_hp_clients(gpu)) == 0) return 0;
     return (is_hp ? policy->hp_slice_ns : policy->be_slice_ns) / ORION_MICROSECOND;
 }
 
