@@ -171,12 +171,9 @@ static void *run(void *argument)
 
 void orion_drain_request(struct orion_gpu *gpu)
 {
-    uint32_t none = 0;
     if (atomic_exchange(&orion_hp(gpu)->drain_requested, 1)) return;
-    if (atomic_compare_exchange_strong(&orion_hp(gpu)->drain_thread, &none, 1) && orion_thread_spawn(run, gpu) != 0) {
-        atomic_store(&orion_hp(gpu)->drain_thread, 0); /* the next request tries again */
-        atomic_store(&orion_hp(gpu)->drain_requested, 0);
-    }
+    /* If that fails, the next request tries again. */
+    if (orion_thread_spawn_once(&orion_hp(gpu)->drain_thread, run, gpu) != 0) atomic_store(&orion_hp(gpu)->drain_requested, 0);
     atomic_fetch_add(&orion_hp(gpu)->drain_notifier, 1);
     orion_futex_wake_all(&orion_hp(gpu)->drain_notifier, false);
 }

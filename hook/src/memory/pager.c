@@ -217,7 +217,6 @@ static uint64_t fits_twice(void)
 
 void orion_pager_start(struct orion_process *process, CUdevice device)
 {
-    uint32_t none = 0;
     struct orion_gpu *gpu = orion_account_client(process, device, false);
     struct orion_pager *pager = &orion_pagers(process)->of[device];
     CUcontext context;
@@ -228,6 +227,5 @@ void orion_pager_start(struct orion_process *process, CUdevice device)
         atomic_store(&pager->context, context);
         atomic_store(&pager->epoch, epoch_of(process));
     }
-    if (atomic_compare_exchange_strong(&pager->runs, &none, 1) && orion_thread_spawn(page, gpu) != 0)
-        atomic_store(&pager->runs, 0); /* the next allocation tries again */
+    orion_thread_spawn_once(&pager->runs, page, gpu);
 }

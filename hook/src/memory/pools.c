@@ -86,11 +86,9 @@ static void *poll_devices(void *argument)
 
 static void start_polling(struct orion_process *process, CUdevice device)
 {
-    uint32_t none = 0;
     struct orion_pools *pools = orion_pools(process);
     if (atomic_load_explicit(&pools->polling, memory_order_relaxed) != 0 || !orion_account_is_limited(process, device)) return;
-    if (atomic_compare_exchange_strong(&pools->polling, &none, 1) && orion_thread_spawn(poll_devices, process) != 0)
-        atomic_store(&pools->polling, 0); /* the next allocation tries again */
+    orion_thread_spawn_once(&pools->polling, poll_devices, process);
 }
 
 void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at)

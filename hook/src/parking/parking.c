@@ -175,24 +175,17 @@ static void *await_join_and_park(void *argument)
     return NULL;
 }
 
-static void start(struct orion_process *process, void *(*body)(void *), void *argument)
-{
-    uint32_t none = 0;
-    if (!atomic_compare_exchange_strong(&process->parks, &none, 1)) return;
-    if (orion_thread_spawn(body, argument) != 0) atomic_store(&process->parks, 0);
-}
-
 /* -- For the program's threads --------------------------------------------------------------------------------------- */
 
 void orion_parking_start(struct orion_process *process, const struct orion_gpu *gpu)
 {
     atomic_fetch_and(&process->errands, ~(uint32_t)ORION_ERRAND_PARKER);
-    if (orion_gpu_grant(gpu)->parks) start(process, park, process);
+    if (orion_gpu_grant(gpu)->parks) orion_thread_spawn_once(&process->parks, park, process);
 }
 
 void orion_parking_start_once_joined(struct orion_process *process, struct orion_gpu *gpu)
 {
-    start(process, await_join_and_park, gpu);
+    orion_thread_spawn_once(&process->parks, await_join_and_park, gpu);
 }
 
 /* Some programs end threads that they do not know. Nobody else would let the waiting launches go. */
@@ -203,7 +196,7 @@ static void revive(struct orion_process *process)
     int kept = errno;
     if (syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH && atomic_load(&orion_parking(process)->thread) == thread) {
         atomic_store(&process->parks, 0);
-        start(process, park, process);
+        orion_thread_spawn_once(&process->parks, park, process);
     }
     errno = kept;
 }

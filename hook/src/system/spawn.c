@@ -66,3 +66,12 @@ int orion_thread_spawn(void *(*body)(void *), void *argument)
     errno = error;
     return result == 0 ? 0 : -1;
 }
+
+int orion_thread_spawn_once(_Atomic uint32_t *runs, void *(*body)(void *), void *argument)
+{
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(runs, &none, 1)) return 0;
+    int result = orion_thread_spawn(body, argument);
+    if (result != 0) atomic_store(runs, 0);
+    return result;
+}
