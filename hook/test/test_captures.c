@@ -8,11 +8,9 @@
 #include "be/valve.h"
 #include "core/core.h"
 #include "streams/capture_origins.h"
-#include "system/system.h"
+#include "until.h"
 
 CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream origin, CUstreamCaptureMode mode); /* cuda.h declares one variant */
-
-#define DEADLINE_NS (20 * ORION_SECOND)
 
 static CUstream stream;
 static CUevent event;
@@ -275,7 +273,7 @@ static void the_hooks_own_calls_leave_other_captures_alone(void)
     atomic_store(&hp->state, ORION_BUSY);
     atomic_store(&orion_be(gpu)->in_flight_ns, 1);
     atomic_store(&orion_be(gpu)->valve.in_use, 1);
-    for (uint64_t began = orion_now(); orion_stops_would_block(process, gpu) != gpu;) CHECK(orion_now() < began + DEADLINE_NS);
+    UNTIL(orion_stops_would_block(process, gpu) == gpu);
     beside_a_new_capture(wait_for_event);
     beside_a_new_capture(wait_for_stream);
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);

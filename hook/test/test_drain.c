@@ -10,10 +10,9 @@
 #include "hp/marks.h"
 #include "hp/state.h"
 #include "streams/stream_records.h"
-#include "system/system.h"
+#include "until.h"
 
 #define LAUNCHES 160u
-#define DEADLINE_NS (20 * ORION_SECOND)
 
 static struct orion_gpu *gpu;
 static _Atomic uint32_t queries, uses_of_dead;

@@ -7,10 +7,9 @@
 #include "be/state.h"
 #include "learning/durations.h"
 #include "learning/graphs.h"
-#include "system/system.h"
+#include "until.h"
 
 #define WINDOW_NS (400 * ORION_MICROSECOND)
-#define DEADLINE_NS (20 * ORION_SECOND)
 #define GPUS 2u
 
 static struct orion_policy_page policies[GPUS];
@@ -107,9 +106,7 @@ static void waits_until(CUgraphExec exec, void (*gone)(void))
     unsigned before = atomic_load(&launches);
     uint64_t window_waits = atomic_load(&gpu->record->window_waits);
     CHECK(pthread_create(&thread, NULL, launch, exec) == 0);
-    for (uint64_t began = orion_now(); !waits(window_waits) && atomic_load(&launches) == before;
-         orion_sleep_precisely(ORION_MILLISECOND))
-        CHECK(orion_now() < began + DEADLINE_NS);
+    UNTIL(waits(window_waits) || atomic_load(&launches) != before);
     CHECK(atomic_load(&launches) == before);
     gone();
     CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&launches) == before + 1);

@@ -15,17 +15,7 @@
 #include "parking/room.h"
 #include "parking/steps.h"
 #include "process/parking_wish.h"
-#include "system/system.h"
-
-#define DEADLINE_NS (20 * ORION_SECOND)
-#define UNTIL(condition) \
-    do { \
-        uint64_t until_ = orion_now() + DEADLINE_NS; \
-        while (!(condition)) { \
-            CHECK(orion_now() < until_); \
-            orion_sleep_precisely(ORION_MILLISECOND); \
-        } \
-    } while (0)
+#include "until.h"
 
 static struct orion_process *process;
 static struct orion_gpu *gpu;

@@ -7,9 +7,8 @@
 #include "be/valve.h"
 #include "be/work.h"
 #include "streams/stream_records.h"
-#include "system/system.h"
+#include "until.h"
 
-#define DEADLINE_NS (20 * ORION_SECOND)
 #define EXPECTED_NS (100 * ORION_MICROSECOND)
 #define SHARE_NS (400 * ORION_MICROSECOND)
 
@@ -121,8 +120,7 @@ static void other_pages_recover_too(void)
     MUST(cuCtxSetCurrent(NULL));
     CHECK(!words_are_ready() && !words_are_ready());
     answer = CUDA_SUCCESS;
-    for (uint64_t began = orion_now(); !words_are_ready(); orion_sleep_precisely(ORION_MILLISECOND))
-        CHECK(orion_now() < began + DEADLINE_NS);
+    UNTIL(words_are_ready());
     MUST(cuCtxSetCurrent(context));
 }
 

@@ -8,17 +8,9 @@
 #include "memory/pager.h"
 #include "memory/unified.h"
 #include "process/plan.h"
-#include "system/system.h"
+#include "until.h"
 
 #define MIB (UINT64_C(1) << 20)
-#define UNTIL(condition) \
-    do { \
-        uint64_t until_ = orion_now() + 20 * ORION_SECOND; \
-        while (!(condition)) { \
-            CHECK(orion_now() < until_); \
-            orion_sleep_precisely(ORION_MILLISECOND); \
-        } \
-    } while (0)
 
 /* Changes the grant while the pager reads it, as the agent does from another process, where the sanitizer does not look. */
 #define AS_THE_AGENT __attribute__((no_sanitize("thread")))

@@ -10,11 +10,10 @@
 #include "be/work.h"
 #include "fake_driver.h"
 #include "streams/stream_records.h"
-#include "system/system.h"
+#include "until.h"
 
 #define EXPECTED_NS (100 * ORION_MICROSECOND)
 #define SHARE_NS (400 * ORION_MICROSECOND)
-#define DEADLINE_NS (20 * ORION_SECOND)
 
 static struct orion_process *process;
 static struct orion_gpu *gpu;
@@ -40,12 +39,6 @@ static bool is_parked(void) { return atomic_load(&orion_be(gpu)->valve.parked) =
 static bool is_awake(void) { return !is_parked(); }
 static bool is_open(void) { return atomic_load(orion_be(gpu)->valve.page.words) == 0; }
 
-static void await(bool (*condition)(void))
-{
-    for (uint64_t began = orion_now(); !condition(); orion_sleep_precisely(ORION_MILLISECOND))
-        CHECK(orion_now() < began + DEADLINE_NS);
-}
-
 static bool pass(void)
 {
     const struct orion_work work = {0};
@@ -58,7 +51,7 @@ static void launch_whose_work_is_counted(void)
     CHECK(pass());
     CHECK(!is_open());
     set_hp(ORION_IDLE);
-    await(is_open);
+    UNTIL(is_open());
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
 }
 
@@ -69,7 +62,7 @@ static void launch_whose_work_is_not_counted(void)
     CHECK(!pass());
     orion_ledger_unlock(gpu);
     set_hp(ORION_IDLE);
-    await(is_open);
+    UNTIL(is_open());
 }
 
 /* The watcher was late, so launches are gated on the CPU. It must watch them nevertheless: else it would not find out that it is on
@@ -78,12 +71,12 @@ static void launch_that_the_gate_admits(void)
 {
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_work work = {.flags = ORION_ADMITTED_SPINS}; /* of known duration */
-    await(is_parked);
+    UNTIL(is_parked());
     atomic_store(&valve->watched, 1);
     uint32_t notifier = atomic_load(&valve->notifier);
     orion_admit(process, stream_record, &work);
     CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) > 0 && atomic_load(&valve->notifier) != notifier);
-    await(is_awake);
+    UNTIL(is_awake());
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
 }
 
@@ -103,9 +96,9 @@ static void launches_that_run_beside_hp_in_turns(struct orion_policy *policy, st
         CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) > 0);
         CHECK(is_watched() || i == 0);
         CHECK(i == 0 || atomic_load(&valve->notifier) != notifier);
-        await(is_watched);
+        UNTIL(is_watched());
         atomic_store(&orion_be(gpu)->in_flight_ns, 0);
-        await(is_parked);
+        UNTIL(is_parked());
     }
 }
 
@@ -142,9 +135,9 @@ int main(void)
     together();
     set_up();
     ((struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu))->kind = ORION_POLICY_GATE;
-    await(is_ready);
+    UNTIL(is_ready());
     for (unsigned i = 0; i < 20; i++) {
-        await(is_parked);
+        UNTIL(is_parked());
         set_hp(ORION_BUSY);
         if (i % 2 == 0) launch_whose_work_is_counted();
         else launch_whose_work_is_not_counted();
