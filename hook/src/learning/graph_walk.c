@@ -9,7 +9,7 @@
 #include "learning/launch.h"
 #include "process/gpu.h"
 #include "process/process.h"
-#include "streams/stream_records.h"
+#include "streams/place.h"
 
 #define DEPTH_MOST 8u /* of child graphs in child graphs */
 #define NODES_MOST (1u << 20)
@@ -57,7 +57,7 @@ static uint32_t class_of(struct orion_process *process, uint64_t identity, uint6
     return facts.kernel_class;
 }
 
-/* Not by making a context current, which may be a green one (streams/stream_records.h). */
+/* Not by making a context current, which may be a green one (streams/place.h). */
 static void find_gpus(struct walker *walker)
 {
     uint32_t gpus = orion_process_gpus(walker->process);

@@ -32,75 +32,18 @@ static struct remembered *remembered_of(CUstream handle)
     return &remembered_stream_records[(bits ^ (bits >> 4) ^ (bits >> 8) ^ (bits >> 13)) % REMEMBERED];
 }
 
-static bool is_default(CUstream handle) { return (uintptr_t)handle <= 2; }
-static bool is_per_thread(struct orion_stream_name stream)
-{
-    return stream.handle == CU_STREAM_PER_THREAD || (stream.handle == NULL && stream.per_thread);
-}
-
 static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
 {
-    if (!is_default(stream.handle)) return (uint64_t)(uintptr_t)stream.handle;
-    uint64_t thread = is_per_thread(stream) ? orion_mix(thread_number) : 0;
+    if (!orion_stream_is_default(stream.handle)) return (uint64_t)(uintptr_t)stream.handle;
+    uint64_t thread = orion_stream_is_per_thread(stream) ? orion_mix(thread_number) : 0;
     return (orion_mix((uint64_t)(uintptr_t)context + thread) << 1) | 1; /* odd, so it differs from every handle */
-}
-
-CUcontext orion_primary_of(CUdevice device)
-{
-    CUcontext primary = NULL;
-    unsigned flags;
-    int active = 0; /* retaining an inactive primary context would create it */
-    if (orion_driver.cuDevicePrimaryCtxGetState == NULL ||
-        orion_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active)
-        return NULL;
-    struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) orion_driver.cuDevicePrimaryCtxRelease_v2(device);
-    orion_capture_unrelax(&relaxed);
-    return primary;
-}
-
-/* -- Where a stream is ----------------------------------------------------------------------------------------------- */
-
-static bool is_green(CUstream handle)
-{
-    CUgreenCtx green = NULL;
-    return orion_driver.cuStreamGetGreenCtx != NULL && orion_driver.cuStreamGetGreenCtx(handle, &green) == CUDA_SUCCESS &&
-           green != NULL;
-}
-
-static bool find_device(CUcontext context, CUdevice *device)
-{
-    if (orion_driver.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return false;
-    CUresult result = orion_driver.cuCtxGetDevice(device);
-    orion_driver.cuCtxPopCurrent_v2(&context);
-    return result == CUDA_SUCCESS;
-}
-
-bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *place)
-{
-    CUcontext current = NULL;
-    *place = (struct orion_place){.context = named};
-    if (orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
-    bool is_current = named == current;
-    if (is_current && orion_driver.cuCtxGetDevice(&place->device) != CUDA_SUCCESS) return false;
-    /* Asks about a default stream only where its context may be a green one. */
-    if (is_default(handle) && orion_primary_of(place->device) == named) return true;
-    if (is_green(is_default(handle) ? CU_STREAM_LEGACY : handle)) {
-        CUgreenCtx unused;
-        place->green = named;
-        if (is_current) place->context = orion_primary_of(place->device);
-        else if (orion_driver.cuStreamGetCtx_v2 == NULL ||
-                 orion_driver.cuStreamGetCtx_v2(handle, &place->context, &unused) != CUDA_SUCCESS)
-            return false;
-    }
-    return place->context != NULL && (is_current || find_device(place->context, &place->device));
 }
 
 static enum orion_stream_order order_of(struct orion_stream_name stream)
 {
     unsigned flags = CU_STREAM_NON_BLOCKING;
     if (orion_stream_handle(stream) == CU_STREAM_LEGACY) return ORION_ORDER_LEGACY;
-    if (is_per_thread(stream)) return ORION_ORDER_BLOCKING;
+    if (orion_stream_is_per_thread(stream)) return ORION_ORDER_BLOCKING;
     if (orion_driver.cuStreamGetFlags == NULL || orion_driver.cuStreamGetFlags(stream.handle, &flags) != CUDA_SUCCESS)
         return ORION_ORDER_NONE;
     return flags & CU_STREAM_NON_BLOCKING ? ORION_ORDER_NONE : ORION_ORDER_BLOCKING;
@@ -115,7 +58,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->begun_before = begun;
     stream_record->key = key;
     stream_record->stream = stream;
-    stream_record->thread = is_per_thread(stream) ? &thread_number : NULL;
+    stream_record->thread = orion_stream_is_per_thread(stream) ? &thread_number : NULL;
     stream_record->context = place->context;
     /* An overflow record belongs to several streams, which no wait for a green context includes. */
     bool shared = orion_stream_record_is_shared(process, stream_record);
@@ -224,9 +167,10 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
 {
     struct orion_place place;
     bool by_client = orion_process_has_scheduler(process);
-    if (is_per_thread(stream) && thread_number == 0) number_thread(process);
+    if (orion_stream_is_per_thread(stream) && thread_number == 0) number_thread(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
-    if (!is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS) return NULL;
+    if (!orion_stream_is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS)
+        return NULL;
     uint64_t key = key_of(stream, context);
     struct orion_stream_record *stream_record = known_stream_record(process, key);
     bool is_known = stream_record != NULL && (by_client || atomic_load(&stream_record->gpu->role) != ORION_ROLE_NONE);
@@ -261,7 +205,7 @@ static __attribute__((noinline)) struct orion_stream_record *record_of_default(s
 struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream)
 {
     const struct remembered *last = remembered_of(stream.handle);
-    if (is_default(stream.handle)) return record_of_default(process, stream);
+    if (orion_stream_is_default(stream.handle)) return record_of_default(process, stream);
     return __builtin_expect(is_remembered(process, last, stream), 1) ? last->stream_record
                                                                      : stream_record_slowly(process, stream, NULL);
 }
@@ -293,8 +237,8 @@ bool orion_stream_record_is_shared(const struct orion_process *process, const st
 
 bool orion_stream_record_has_handle(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    if (orion_stream_record_is_shared(process, stream_record) || is_per_thread(stream_record->stream)) return false;
-    return stream_record->green == NULL || !is_default(stream_record->stream.handle);
+    if (orion_stream_record_is_shared(process, stream_record) || orion_stream_is_per_thread(stream_record->stream)) return false;
+    return stream_record->green == NULL || !orion_stream_is_default(stream_record->stream.handle);
 }
 
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned)

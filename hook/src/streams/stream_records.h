@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "process/process.h"
+#include "streams/place.h"
 #include "streams/stream_name.h"
 
 #define ORION_STREAM_RECORDS 1024u
@@ -33,9 +34,6 @@ enum orion_stream_record_state {
     ORION_STREAM_RECORD_ENDED = 3, /* the stream is gone; the record is free once its work is drained */
     ORION_STREAM_RECORD_ENDING = 4 /* the stream is gone, but events of be's work still need the record: be/ends.h */
 };
-
-/* The driver orders the work of the legacy stream with that of the blocking streams of its context. */
-enum orion_stream_order { ORION_ORDER_NONE = 0, ORION_ORDER_LEGACY = 1, ORION_ORDER_BLOCKING = 2 };
 
 struct orion_gpu;
 
@@ -112,21 +110,6 @@ static inline bool orion_stream_record_is_in(const struct orion_stream_record *s
 
 /* Whether the driver orders the work of both streams, as if it were that of one. */
 bool orion_stream_records_are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other);
-
-/* A program's green context can be current to one thread at a time. So no thread makes one current for the hook; the
- * hook uses the primary context instead, to which the streams and events of a green context belong, too. */
-struct orion_place {
-    CUcontext context, green; /* see struct orion_stream_record */
-    CUdevice device;
-    enum orion_stream_order order; /* orion_stream_place leaves it out */
-};
-
-/* `named`: the stream's context, as the driver names it. False: the place is unknown. That is so for a stream of a green
- * context that is not current, if the driver is older than CUDA 12.5: such a driver cannot say where the stream is. */
-bool orion_stream_place(CUstream handle, CUcontext named, struct orion_place *place);
-
-/* The primary context of a device; NULL: it is not active. */
-CUcontext orion_primary_of(CUdevice device);
 
 /* Raises `drained` to `returned`, but never lowers it. A change counts as progress of the stream record's GPU. */
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned);
