@@ -92,7 +92,7 @@ bool orion_ends_stream(struct orion_process *process, struct orion_stream_record
 {
     struct orion_gpu *gpu = stream_record->gpu;
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    bool drained = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+    bool drained = orion_stream_record_is_drained(stream_record);
     forget_waits(stream_record);
     if (!lock_ledger(gpu)) { /* its holder may be using the record, so a later holder frees it */
         atomic_store(&stream_record->state, ORION_STREAM_RECORD_ENDING);

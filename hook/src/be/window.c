@@ -244,7 +244,7 @@ void orion_window_drained(struct orion_process *process, struct orion_stream_rec
     if (!orion_ledger_try_lock(stream_record->gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_chunks_reap(process, stream_record);
-    bool empty = atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+    bool empty = orion_stream_record_is_drained(stream_record);
     const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     if (empty && !chunks->sampling) {
         orion_chunks_expect(stream_record, orion_now());

@@ -184,8 +184,7 @@ static void proven(struct orion_process *process, struct orion_stream_record *st
     orion_stream_record_prove(stream_record, returned < most ? returned : most);
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     if (role == ORION_ROLE_HP) orion_busy_try_close(process, gpu);
-    else if (role == ORION_ROLE_BE && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun))
-        orion_window_drained(process, stream_record);
+    else if (role == ORION_ROLE_BE && orion_stream_record_is_drained(stream_record)) orion_window_drained(process, stream_record);
 }
 
 void orion_proof_end(struct orion_proof *proof, CUresult result)

@@ -189,8 +189,7 @@ static void record_last_event(const struct orion_process *process, struct orion_
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent event = atomic_exchange(&stream_record->last, NULL); /* of the stream that used this stream record before */
     if (event != NULL) orion_driver.cuEventDestroy_v2(event);
-    if (orion_stream_record_has_handle(process, stream_record) &&
-        atomic_load(&stream_record->drained) != atomic_load(&stream_record->begun) &&
+    if (orion_stream_record_has_handle(process, stream_record) && !orion_stream_record_is_drained(stream_record) &&
         (event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING)) != NULL) {
         if (orion_driver.cuEventRecord(event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS)
             atomic_store(&stream_record->last, event);

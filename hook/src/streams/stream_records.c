@@ -76,7 +76,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
 static bool claimable(struct orion_stream_record *stream_record, uint32_t state)
 {
     if (state == ORION_STREAM_RECORD_FREE) return true;
-    return state == ORION_STREAM_RECORD_ENDED && atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+    return state == ORION_STREAM_RECORD_ENDED && orion_stream_record_is_drained(stream_record);
 }
 
 /* Waits a short time while another thread claims the stream record, because that thread may claim it for the same

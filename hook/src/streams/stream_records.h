@@ -111,6 +111,12 @@ static inline bool orion_stream_record_is_in(const struct orion_stream_record *s
 /* Whether the driver orders the work of both streams, as if it were that of one. */
 bool orion_stream_records_are_ordered(const struct orion_stream_record *one, const struct orion_stream_record *other);
 
+/* Whether all work that has begun is complete. */
+static inline bool orion_stream_record_is_drained(const struct orion_stream_record *stream_record)
+{
+    return atomic_load(&stream_record->drained) == atomic_load(&stream_record->begun);
+}
+
 /* Raises `drained` to `returned`, but never lowers it. A change counts as progress of the stream record's GPU. */
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned);
 
