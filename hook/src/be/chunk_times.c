@@ -71,7 +71,7 @@ void orion_chunks_expect(struct orion_stream_record *stream_record, uint64_t now
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     uint64_t from = 0;
     for (uint32_t i = 0; i < chunks->count; i++) {
-        const struct orion_chunk *chunk = &chunks->ring[(chunks->first + i) % ORION_CHUNKS];
+        const struct orion_chunk *chunk = orion_chunks_at(chunks, i);
         expect(stream_record, chunk->begun_ns, chunk->cost_ns, now_ns);
     }
     struct orion_chunk *next = chunks->open.begin == ORION_CHUNK_BEGIN_WAITED ? orion_chunks_next(chunks) : NULL;

@@ -107,7 +107,7 @@ void orion_chunks_close_last(struct orion_process *process, struct orion_stream_
     if (chunks->open_ns == 0) return;
     orion_chunks_close(process, stream_record);
     if (chunks->open_ns == 0 || chunks->sampling || chunks->count < ORION_CHUNKS) return;
-    struct orion_chunk *last = &chunks->ring[(chunks->first + chunks->count - 1) % ORION_CHUNKS];
+    struct orion_chunk *last = orion_chunks_at(chunks, chunks->count - 1);
     struct orion_relaxed relaxed = orion_capture_relax();
     if (record(&last->end, stream_record)) {
         last->cost_ns += chunks->open_ns;
@@ -182,7 +182,7 @@ static void learn(struct orion_process *process, struct orion_gpu *gpu, struct o
 static void retire(struct orion_process *process, struct orion_stream_record *stream_record, bool lost)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    struct orion_chunk *chunk = &chunks->ring[chunks->first];
+    struct orion_chunk *chunk = orion_chunks_at(chunks, 0);
     /* Estimates when the next chunk began to run: at the expected end of this chunk, but not in the future. */
     _Atomic uint64_t *head_ns = &orion_be(stream_record->gpu)->head_ns;
     uint64_t now = orion_now(), head = atomic_load_explicit(head_ns, memory_order_relaxed);
@@ -201,7 +201,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
     unsigned retired = 0;
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     while (chunks->count > 0) {
-        struct orion_chunk *chunk = &chunks->ring[chunks->first];
+        struct orion_chunk *chunk = orion_chunks_at(chunks, 0);
         enum orion_outcome outcome = orion_outcome_of(orion_driver.cuEventQuery(chunk->end));
         if (outcome == ORION_OUTCOME_UNKNOWN) break;
         retire(process, stream_record, outcome == ORION_OUTCOME_LOST);
@@ -214,7 +214,7 @@ void orion_chunks_drop(struct orion_stream_record *stream_record)
 {
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
     uint64_t cost = chunks->open_ns + atomic_exchange(&chunks->unlisted_ns, 0);
-    for (uint32_t i = 0; i < chunks->count; i++) cost += chunks->ring[(chunks->first + i) % ORION_CHUNKS].cost_ns;
+    for (uint32_t i = 0; i < chunks->count; i++) cost += orion_chunks_at(chunks, i)->cost_ns;
     chunks->first = (chunks->first + chunks->count) % ORION_CHUNKS; /* next_chunk stays: a sample may use it */
     chunks->open_ns = chunks->count = 0;
     chunks->open = (struct orion_chunk_bounds){0};

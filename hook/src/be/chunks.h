@@ -65,10 +65,16 @@ struct orion_chunks {
     struct orion_chunk ring[ORION_CHUNKS];
 };
 
+/* The chunk after so many others: 0 is the oldest. */
+static inline struct orion_chunk *orion_chunks_at(struct orion_chunks *chunks, uint32_t i)
+{
+    return &chunks->ring[(chunks->first + i) % ORION_CHUNKS];
+}
+
 /* The entry for the open chunk; NULL: the ring is full. */
 static inline struct orion_chunk *orion_chunks_next(struct orion_chunks *chunks)
 {
-    return chunks->count < ORION_CHUNKS ? &chunks->ring[(chunks->first + chunks->count) % ORION_CHUNKS] : NULL;
+    return chunks->count < ORION_CHUNKS ? orion_chunks_at(chunks, chunks->count) : NULL;
 }
 
 /* The ledger: the lock of a GPU's be bookkeeping. Threads hold it for a short time only. orion_ledger_try_lock returns

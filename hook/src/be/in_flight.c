@@ -25,7 +25,7 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
         orion_ends_free(stream_record);
         at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
-            if (chunks->ring[chunks->first].begun_ns < head) head = chunks->ring[chunks->first].begun_ns;
+            if (orion_chunks_at(chunks, 0)->begun_ns < head) head = orion_chunks_at(chunks, 0)->begun_ns;
         } else if (chunks->open_ns > 0 && held) {
             /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
             uint64_t open_since_ns = chunks->open_since_ns + since;
@@ -73,10 +73,10 @@ uint64_t orion_in_flight_longest(struct orion_process *process, const struct ori
 {
     uint64_t longest = 0;
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
-        const struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+        struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
         if (chunks->open_ns > longest) longest = chunks->open_ns;
         for (uint32_t j = 0; j < chunks->count; j++) {
-            uint64_t cost_ns = chunks->ring[(chunks->first + j) % ORION_CHUNKS].cost_ns;
+            uint64_t cost_ns = orion_chunks_at(chunks, j)->cost_ns;
             if (cost_ns > longest) longest = cost_ns;
         }
     }
