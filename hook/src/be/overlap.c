@@ -42,7 +42,7 @@ static bool every_hp_permits(const struct orion_gpu *gpu, uint32_t be_class)
 bool orion_overlap_may_move(struct orion_process *process, const struct orion_work *work)
 {
     struct orion_kernel_facts facts;
-    if (!work->movable || work->launch.graph != NULL) return false;
+    if (!work->movable) return false;
     orion_kernel_facts(orion_durations(process), work->identity, &facts);
     return facts.may_move;
 }

@@ -21,9 +21,9 @@ struct pieces_launch {
 
 static CUresult launch(orion_graph_launcher *real, CUgraphExec exec, struct orion_stream_name stream)
 {
-    struct orion_work work = {.stream = stream, .identity = ORION_IDENTITY_UNREAD, .launch = {.graph = exec}, .movable = true};
+    struct orion_work work = {.stream = stream, .identity = ORION_IDENTITY_UNREAD, .launch = {.graph = exec}};
     orion_work_begin(&work);
-    CUresult result = real(exec, work.elsewhere ? work.elsewhere : stream.handle);
+    CUresult result = real(exec, stream.handle);
     orion_work_end(&work, result);
     return result;
 }
