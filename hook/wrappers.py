@@ -54,11 +54,12 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     if kind != "kernel":
         return []
     if len(streams) == 1:
-        return [f"if (work.elsewhere) {streams[0]} = work.elsewhere;"]
+        return [f"if (work.elsewhere.stream) {streams[0]} = work.elsewhere.stream;"]
     if declaration.options.get("stream") == "config->hStream":
         return [
             "CUlaunchConfig elsewhere;",
-            "if (work.elsewhere) elsewhere = *config, elsewhere.hStream = work.elsewhere, config = &elsewhere;",
+            "if (work.elsewhere.stream) elsewhere = *config, config = &elsewhere;",
+            "if (work.elsewhere.stream) elsewhere.hStream = work.elsewhere.stream;",
         ]
     return []
 

@@ -146,10 +146,9 @@ static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stre
 {
     struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
     policy->copy[0].overlap_sms = overlap_sms;
-    CUevent join;
-    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
-    CHECK(stream != NULL);
-    orion_partition_join(stream_record, stream, join);
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
+    CHECK(elsewhere.stream != NULL);
+    orion_partition_join(stream_record, elsewhere);
 }
 
 static struct orion_gpu *the_gpu;
@@ -164,21 +163,19 @@ static void a_kernel_goes_into_the_stream_that_waits(struct orion_gpu *gpu, stru
     the_record = stream_record;
     launch_moved(gpu, stream_record, 32);
     before_wait = move_to_another_size;
-    CUevent join;
-    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
-    CHECK(stream != NULL && stream == waited);
-    orion_partition_join(stream_record, stream, join);
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
+    CHECK(elsewhere.stream != NULL && elsewhere.stream == waited);
+    orion_partition_join(stream_record, elsewhere);
 }
 
 /* Another thread may launch in a stream of another size between the two driver calls of a join. */
 static void the_program_waits_for_each_kernel(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
 {
-    CUevent join;
     launch_moved(gpu, stream_record, 32);
-    CUstream stream = orion_partition_fork(orion_the_process, stream_record, &join);
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
     after_record = move_to_another_size;
-    orion_partition_join(stream_record, stream, join);
-    CHECK(waited == orion_stream_record_handle(stream_record) && waited_for == stream);
+    orion_partition_join(stream_record, elsewhere);
+    CHECK(waited == orion_stream_record_handle(stream_record) && waited_for == elsewhere.stream);
 }
 
 /* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
@@ -203,16 +200,15 @@ static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, 
     waits_fail = 1;
     orion_admit(orion_the_process, stream_record, &work);
     CHECK(waits_fail == 0);
-    CHECK((work.flags & ORION_ADMITTED_PARTITIONED) && (work.flags & ORION_ADMITTED_BESIDE_HP) && work.elsewhere != NULL);
+    CHECK((work.flags & ORION_ADMITTED_PARTITIONED) && (work.flags & ORION_ADMITTED_BESIDE_HP) && work.elsewhere.stream != NULL);
     CHECK(atomic_load(&gpu->record->overlapped_launches) == 1 && atomic_load(&gpu->record->overlapped_ns) > 0);
-    orion_partition_join(stream_record, work.elsewhere, work.join);
+    orion_partition_join(stream_record, work.elsewhere);
     orion_window_leave(gpu, work.expected_ns);
     CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) == 0);
 }
 
 int main(void)
 {
-    CUevent join;
     struct orion_gpu *gpu = partitioned_gpu();
     struct orion_stream_record *stream_record =
         orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
@@ -223,7 +219,7 @@ int main(void)
     CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
     orion_primary_ending(0);
     CHECK(contexts == 0 && streams == 0 && events == 0);
-    CHECK(orion_partition_fork(orion_the_process, stream_record, &join) == NULL); /* no new partition while the context ends */
+    CHECK(orion_partition_fork(orion_the_process, stream_record).stream == NULL); /* no new partition while the context ends */
     orion_context_ended();
     launch_moved(gpu, stream_record, 32);
     CHECK(contexts == 1 && streams == 1);

@@ -229,8 +229,8 @@ static bool choose_sms(struct orion_process *process, struct orion_stream_record
     bool beside_hp = work->flags & ORION_ADMITTED_PARTITIONED;
     work->flags &= ~ORION_ADMITTED_PARTITIONED;
     if (!beside_hp && !orion_overlap_leaves_sms(process, gpu, work, expected)) return true;
-    work->elsewhere = orion_partition_fork(process, stream_record, &work->join);
-    if (work->elsewhere == NULL) return !beside_hp || expected <= orion_window_share(gpu);
+    work->elsewhere = orion_partition_fork(process, stream_record);
+    if (work->elsewhere.stream == NULL) return !beside_hp || expected <= orion_window_share(gpu);
     work->flags |= ORION_ADMITTED_PARTITIONED;
     atomic_fetch_add_explicit(&gpu->record->partitioned_launches, 1, memory_order_relaxed);
     return true;

@@ -82,15 +82,16 @@ static bool make_stream_record(struct orion_stream_record *stream_record)
     CUgreenCtx context = orion_be(stream_record->gpu)->partition.now.context;
     /* Destroys the stream of the previous size and its event, unless another thread's launch may be using them. */
     if (atomic_load(&orion_be(stream_record->gpu)->moving) == 1) {
-        if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
-        if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);
+        if (mine->elsewhere.stream != NULL) orion_driver.cuStreamDestroy_v2(mine->elsewhere.stream);
+        if (mine->elsewhere.join != NULL) orion_driver.cuEventDestroy_v2(mine->elsewhere.join);
     }
-    mine->stream = NULL;
-    mine->join = NULL;
+    mine->elsewhere = (struct orion_elsewhere){0};
     mine->of = NULL;
     mine->refused = stream_record->green != NULL || orion_primary_of(stream_record->gpu->device) != stream_record->context;
-    if (mine->refused || !event_ready(&mine->fork, stream_record) || !event_ready(&mine->join, stream_record)) return false;
-    if (orion_driver.cuGreenCtxStreamCreate(&mine->stream, context, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) return false;
+    if (mine->refused || !event_ready(&mine->fork, stream_record) || !event_ready(&mine->elsewhere.join, stream_record))
+        return false;
+    if (orion_driver.cuGreenCtxStreamCreate(&mine->elsewhere.stream, context, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
+        return false;
     mine->of = context;
     return true;
 }
@@ -128,24 +129,23 @@ bool orion_partition_can_move(struct orion_process *process, struct orion_stream
     return can;
 }
 
-CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record, CUevent *join)
+struct orion_elsewhere orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
     struct orion_partition_stream_record mine;
     bool forked = begin(process, stream_record, &mine) &&
                   orion_driver.cuEventRecord(mine.fork, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS &&
-                  orion_driver.cuStreamWaitEvent(mine.stream, mine.fork, 0) == CUDA_SUCCESS;
-    if (forked) *join = mine.join;
-    else atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
+                  orion_driver.cuStreamWaitEvent(mine.elsewhere.stream, mine.fork, 0) == CUDA_SUCCESS;
+    if (!forked) atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
-    return forked ? mine.stream : NULL;
+    return forked ? mine.elsewhere : (struct orion_elsewhere){0};
 }
 
-void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream, CUevent join)
+void orion_partition_join(struct orion_stream_record *stream_record, struct orion_elsewhere elsewhere)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuEventRecord(join, stream) == CUDA_SUCCESS)
-        orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), join, 0);
+    if (orion_driver.cuEventRecord(elsewhere.join, elsewhere.stream) == CUDA_SUCCESS)
+        orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), elsewhere.join, 0);
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
 }
@@ -160,9 +160,9 @@ void orion_partition_forget(struct orion_stream_record *stream_record, bool cont
 {
     struct orion_partition_stream_record *mine = &orion_be_stream_record(stream_record)->partition;
     if (context_lives) { /* the driver lets a destroyed stream complete its work */
-        if (mine->stream != NULL) orion_driver.cuStreamDestroy_v2(mine->stream);
+        if (mine->elsewhere.stream != NULL) orion_driver.cuStreamDestroy_v2(mine->elsewhere.stream);
         if (mine->fork != NULL) orion_driver.cuEventDestroy_v2(mine->fork);
-        if (mine->join != NULL) orion_driver.cuEventDestroy_v2(mine->join);
+        if (mine->elsewhere.join != NULL) orion_driver.cuEventDestroy_v2(mine->elsewhere.join);
     }
     *mine = (struct orion_partition_stream_record){0};
 }

@@ -46,9 +46,15 @@ struct orion_partition { /* of a GPU; guarded by the ledger */
     uint32_t count;
 };
 
+/* Where a moved launch runs. */
+struct orion_elsewhere {
+    CUstream stream; /* the hook's, between earlier and later work of the program's stream; NULL: the launch is not moved */
+    CUevent join;    /* in this stream only, as threads may launch in streams of two sizes at the same time */
+};
+
 struct orion_partition_stream_record { /* of a stream record; made under the ledger, then used without it */
-    CUstream stream;
-    CUevent fork, join; /* join: in this stream only, as threads may launch in streams of two sizes at the same time */
+    struct orion_elsewhere elsewhere;
+    CUevent fork;
     CUgreenCtx of;
     bool refused; /* not a stream of the primary context, or a stream of a green context of the program */
 };
@@ -57,12 +63,12 @@ struct orion_partition_stream_record { /* of a stream record; made under the led
  * needs. */
 bool orion_partition_can_move(struct orion_process *process, struct orion_stream_record *stream_record);
 
-/* Returns the hook's stream, which waits for all earlier work in the stream record's stream. The caller makes the launch on it,
- * then calls orion_partition_join with the stream and *join: the stream record may have others by then, because the policy's size
- * may have changed. NULL: the kernel cannot be moved. */
-CUstream orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record, CUevent *join);
+/* Makes the hook's stream wait for all earlier work in the stream record's stream. The caller makes the launch on it, then calls
+ * orion_partition_join with what this returned: the stream record may have another stream by then, because the policy's size may
+ * have changed. */
+struct orion_elsewhere orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
 /* Called after the launch. Makes later work in the stream record's stream wait for the launch. */
-void orion_partition_join(struct orion_stream_record *stream_record, CUstream stream, CUevent join);
+void orion_partition_join(struct orion_stream_record *stream_record, struct orion_elsewhere elsewhere);
 
 /* Called after orion_forbid_touch, before the primary context may end. Waits for launches between fork and join, about
  * a second at most. */

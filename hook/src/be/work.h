@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "be/partition.h"
 #include "learning/launch.h"
 #include "streams/stream_name.h"
 
@@ -15,7 +16,7 @@ struct orion_stop;
 struct orion_work {
     struct orion_stream_name stream;
     struct orion_launch launch;
-    bool movable; /* the wrapper launches on `elsewhere` if the core has set it */
+    bool movable; /* the wrapper launches `elsewhere` if the core has set it */
     /* See identity.h: work of one identity takes about the same time. 0: the work takes no GPU time (an event record, a
      * wait, a host function). The hook then neither gates nor counts it. */
     uint64_t identity;
@@ -27,8 +28,7 @@ struct orion_work {
     uint32_t collective;           /* the collective's number; 0: none. See collective.h */
     uint32_t meeting, arrival;     /* a collective's stream, and its number in this stream; 0: none. See meetings.h */
     const struct orion_stop *stop; /* the stop that claims the work; NULL: the stop of its GPU's hp. See stop.h */
-    CUstream elsewhere;            /* the hook's stream, between earlier and later work of `stream`; see partition.h */
-    CUevent join;                  /* for orion_partition_join */
+    struct orion_elsewhere elsewhere;
 };
 
 /* Must be called before work->identity is read; see ORION_IDENTITY_UNREAD. */

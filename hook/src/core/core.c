@@ -54,7 +54,7 @@ void orion_work_begin(struct orion_work *work)
     }
     work->expected_ns = 0;
     work->flags = 0;
-    work->elsewhere = NULL;
+    work->elsewhere.stream = NULL;
     if (role != ORION_ROLE_HP) {
         if (role == ORION_ROLE_BE && orion_has_errands(process)) run_errands(process, gpu);
         if (role == ORION_ROLE_BE && orion_admits(gpu)) orion_admit(process, stream_record, work);
@@ -79,7 +79,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_stream_record *stream_record = work->stream_record;
     if (stream_record == NULL) return;
     struct orion_gpu *gpu = stream_record->gpu;
-    if (work->elsewhere != NULL) orion_partition_join(stream_record, work->elsewhere, work->join);
+    if (work->elsewhere.stream != NULL) orion_partition_join(stream_record, work->elsewhere);
     atomic_fetch_add(&stream_record->returned, 1);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, stream_record, result);
     if (work->expected_ns == 0) {

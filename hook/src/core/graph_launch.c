@@ -35,12 +35,13 @@ static CUresult launch_kernel(const CUDA_KERNEL_NODE_PARAMS *kernel, struct orio
                               .launch = orion_launch_of_node(kernel),
                               .movable = true};
     orion_work_begin(&work);
+    CUstream elsewhere = work.elsewhere.stream;
     CUresult (*CUDAAPI call)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
                              void **) =
-        stream.per_thread && !work.elsewhere ? orion_driver.cuLaunchKernel_ptsz : orion_driver.cuLaunchKernel;
+        stream.per_thread && elsewhere == NULL ? orion_driver.cuLaunchKernel_ptsz : orion_driver.cuLaunchKernel;
     CUresult result = call((CUfunction)(uintptr_t)work.launch.function, kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ,
                            kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ, kernel->sharedMemBytes,
-                           work.elsewhere ? work.elsewhere : stream.handle, kernel->kernelParams, kernel->extra);
+                           elsewhere != NULL ? elsewhere : stream.handle, kernel->kernelParams, kernel->extra);
     orion_work_end(&work, result);
     return result;
 }
