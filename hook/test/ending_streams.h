@@ -33,7 +33,7 @@ static CUstream captured; /* a stream that is being captured */
 static CUstream gone;     /* a stream that has been destroyed */
 static enum { NONE, PENDING, COMPLETE } events[EVENTS];
 static uintptr_t made;
-static unsigned recorded, alive, destroyed; /* events, and streams */
+static unsigned recorded, queried, alive, destroyed; /* events, and streams */
 
 static CUresult CUDAAPI make_event(CUevent *event, unsigned flags)
 {
@@ -60,6 +60,7 @@ static CUresult CUDAAPI record_event(CUevent event, CUstream stream)
 static CUresult CUDAAPI query_event(CUevent event)
 {
     CHECK(events[(uintptr_t)event] != NONE);
+    queried++;
     return events[(uintptr_t)event] == COMPLETE ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 static CUresult CUDAAPI elapsed(float *milliseconds, CUevent start, CUevent end)

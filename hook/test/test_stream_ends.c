@@ -133,6 +133,25 @@ static void while_a_capture_begins_only_the_own_stream_gets_an_event(void)
     CHECK(in_flight() == 0);
 }
 
+/* Their events may end at any time. */
+static void a_wait_for_the_window_uses_no_event_while_contexts_end(void)
+{
+    struct orion_stream_record *own = launch(0, 1);
+    close_all(own);
+    launch(0, 1);
+    unsigned recorded_before = recorded, queried_before = queried;
+    orion_forbid_touch(process);
+    CHECK(!orion_window_enter(process, own, COST, COST));
+    CHECK(recorded == recorded_before && queried == queried_before && in_flight() == 2 * COST);
+    orion_allow_touch(process);
+    CHECK(!orion_window_enter(process, own, COST, COST));
+    CHECK(recorded > recorded_before && queried > queried_before);
+    orion_stream_ending(stream_of(0));
+    complete_all();
+    orion_window_reap(process, gpu);
+    CHECK(in_flight() == 0);
+}
+
 static void work_that_is_stuck_is_forgotten(void)
 {
     struct orion_stream_record *stream_record = launch(0, 1), *other = record_of(1);
@@ -194,6 +213,7 @@ int main(void)
     a_stream_that_is_captured_gets_no_event();
     a_stream_that_ends_while_the_ledger_is_busy_is_not_used_any_more();
     while_a_capture_begins_only_the_own_stream_gets_an_event();
+    a_wait_for_the_window_uses_no_event_while_contexts_end();
     work_that_is_stuck_is_forgotten();
     contexts_end();
     records_run_out_for_as_long_as_the_work_runs();

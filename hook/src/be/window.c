@@ -123,6 +123,14 @@ static bool wait_for_ledger(struct orion_stream_record *stream_record, uint64_t 
     return false;
 }
 
+/* Whether no event may be used, as its context may be ending. The parker adds to `untouchable` before it sets `kept_open`, and
+ * takes both back in the opposite order. The check under the ledger decides: who ends a context waits for the ledger. */
+static bool contexts_end(struct orion_process *process)
+{
+    int32_t kept_open = atomic_load(&process->kept_open);
+    return atomic_load(&process->untouchable) > kept_open;
+}
+
 /* Returns whether the work may go after all. */
 static bool wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                       uint64_t limit)
@@ -131,8 +139,9 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     uint64_t now = orion_now();
     if (!orion_ledger_try_lock(gpu)) return wait_for_ledger(stream_record, expected_ns, now);
     struct orion_relaxed relaxed = orion_capture_relax();
-    unsigned retired = orion_in_flight_retire(process, gpu, now);
-    if (retired == 0) orion_in_flight_close(process, stream_record);
+    bool asks = !contexts_end(process);
+    unsigned retired = asks ? orion_in_flight_retire(process, gpu, now) : 0;
+    if (asks && retired == 0) orion_in_flight_close(process, stream_record);
     bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
     uint64_t since = now - orion_be(gpu)->waited_ns;
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
@@ -221,14 +230,6 @@ void orion_window_failed(struct orion_process *process, struct orion_stream_reco
 }
 
 /* -- Completed work -------------------------------------------------------------------------------------------------- */
-
-/* The parker adds to `untouchable` before it sets `kept_open`, and takes both back in the opposite order. The check under the
- * ledger decides: who ends a context waits for the ledger. */
-static bool contexts_end(struct orion_process *process)
-{
-    int32_t kept_open = atomic_load(&process->kept_open);
-    return atomic_load(&process->untouchable) > kept_open;
-}
 
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
