@@ -8,7 +8,7 @@
 
 #define MOST_HELD 1000u
 
-static CUstream blocking, other, non_blocking;
+static CUstream blocking, other, non_blocking, source, middle; /* the last three are non-blocking */
 
 static struct orion_stream_record *record_of(CUstream stream)
 {
@@ -32,7 +32,7 @@ static void complete(CUstream stream) { orion_stream_record_prove(record_of(stre
 static unsigned settle(void)
 {
     unsigned held = 0;
-    complete(NULL), complete(blocking), complete(other), complete(CU_STREAM_PER_THREAD);
+    complete(NULL), complete(blocking), complete(other), complete(CU_STREAM_PER_THREAD), complete(source);
     while (launch(non_blocking)) CHECK(++held < MOST_HELD);
     return held;
 }
@@ -99,28 +99,72 @@ static void an_operation_behind_nothing_holds_nothing(void)
     settle();
 }
 
-/* The legacy stream has no launch of its own. */
-static void a_launch_behind_a_wait_for_another_stream_is_held(CUstream first, CUstream second)
+/* The stream waits for the work so far of another one. */
+static void await(CUstream stream, CUstream awaited)
 {
     CUevent event;
-    struct orion_recording recording = {.stream = {non_blocking, false}};
+    struct orion_recording recording = {.stream = {awaited, false}};
     MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     recording.event = event;
-    CHECK(!launch(non_blocking));
     orion_event_recording(&recording);
     orion_event_recorded(&recording, CUDA_SUCCESS);
-    orion_event_awaited(event, (struct orion_stream_name){first, false});
-    operate(first);
-    CHECK(launch(second));
-    settle();
-    complete(non_blocking);
-    CHECK(!launch(first));
-    complete(first); /* and so the wait before it */
-    CHECK(!launch(non_blocking));
-    CHECK(!launch(second));
-    settle();
+    orion_event_awaited(event, (struct orion_stream_name){stream, false});
+    operate(stream);
     orion_event_ending(event);
     MUST(cuEventDestroy(event));
+}
+
+/* The stream that waits has no launch of its own. */
+static void a_launch_behind_a_wait_for_another_stream_is_held(CUstream first, CUstream second)
+{
+    CHECK(!launch(source));
+    await(first, source);
+    CHECK(launch(second));
+    settle();
+}
+
+static void a_launch_behind_a_wait_of_a_wait_is_held(CUstream first, CUstream second)
+{
+    CHECK(!launch(source));
+    await(middle, source);
+    await(first, middle);
+    CHECK(launch(second));
+    settle();
+}
+
+static void a_wait_ends_with_what_it_awaits(CUstream first, CUstream second)
+{
+    CHECK(!launch(source));
+    await(first, source);
+    complete(source);
+    CHECK(!launch(source)); /* later work does not matter */
+    CHECK(!launch(second));
+    settle();
+}
+
+/* Nothing has proven yet that the awaited work is complete. */
+static void a_synchronised_stream_waits_no_more(CUstream first, CUstream second)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {first, false}};
+    CHECK(!launch(source));
+    await(first, source);
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+    CHECK(!launch(second));
+    settle();
+}
+
+static void a_stream_does_not_wait_for_itself(CUstream first, CUstream second)
+{
+    CHECK(!launch(first));
+    await(first, first);
+    complete(first);
+    CHECK(!launch(second));
+    CHECK(!launch(source));
+    await(first, source);
+    await(first, first); /* the stream still waits for the other one */
+    CHECK(launch(second));
+    settle();
 }
 
 /* Another stream gets the handle and the record of one that has ended. */
@@ -134,12 +178,39 @@ static void a_new_stream_is_asked_again(void)
     settle();
 }
 
+/* The new stream gets the record of the one that ends. */
+static void replace_other(void)
+{
+    struct orion_stream_record *ended = record_of(other);
+    orion_stream_ending(other);
+    MUST(cuStreamDestroy(other));
+    MUST(cuStreamCreate(&other, CU_STREAM_DEFAULT));
+    CHECK(record_of(other) == ended);
+}
+
+static void a_new_stream_has_not_waited_or_looked(void)
+{
+    CHECK(!launch(source));
+    await(other, source);
+    replace_other();
+    CHECK(!launch(NULL));
+    while (launch(non_blocking)) {}
+    CHECK(launch(other)); /* its first look */
+    while (launch(non_blocking)) {}
+    complete(other);
+    replace_other();
+    CHECK(launch(other));
+    settle();
+}
+
 int main(void)
 {
     begin_process("orion-sim 1\nkernel one duration_us=20\n");
     MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     MUST(cuStreamCreate(&other, CU_STREAM_DEFAULT));
     MUST(cuStreamCreate(&non_blocking, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&source, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&middle, CU_STREAM_NON_BLOCKING));
     streams_of_one_kind_are_not_held();
     a_launch_behind_work_of_the_other_kind_is_held(NULL, blocking);
     a_launch_behind_work_of_the_other_kind_is_held(blocking, NULL);
@@ -152,6 +223,15 @@ int main(void)
     an_operation_behind_nothing_holds_nothing();
     a_launch_behind_a_wait_for_another_stream_is_held(NULL, blocking);
     a_launch_behind_a_wait_for_another_stream_is_held(blocking, NULL);
+    a_launch_behind_a_wait_of_a_wait_is_held(NULL, blocking);
+    a_launch_behind_a_wait_of_a_wait_is_held(blocking, NULL);
+    a_wait_ends_with_what_it_awaits(NULL, blocking);
+    a_wait_ends_with_what_it_awaits(blocking, NULL);
+    a_synchronised_stream_waits_no_more(NULL, blocking);
+    a_synchronised_stream_waits_no_more(blocking, NULL);
+    a_stream_does_not_wait_for_itself(NULL, blocking);
+    a_stream_does_not_wait_for_itself(blocking, NULL);
+    a_new_stream_has_not_waited_or_looked();
     a_new_stream_is_asked_again();
     puts("driver_order: ok");
     return 0;

@@ -11,10 +11,28 @@
  * and one that does so now and then runs ahead of the GPU in between. */
 #define AFTER_CROSSING 256u
 
-/* Whether the stream may wait for another one, of which only its later launches show that this is over. */
-static bool may_await(const struct orion_stream_record *stream_record)
+/* What a stream awaits is one word: a record's index + 1 in the top 16 bits, and below them how many of its launches had begun when the
+ * wait came; 0: nothing. So no reader combines the record of one wait with the count of another. Accesses are relaxed: nothing else is
+ * read through the word, and the wait counts in `ordered` only after it, so who sees the count sees the word. A stream's last wait
+ * replaces those before it. */
+#define COUNT_BITS 48u
+#define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
+
+static _Atomic uint64_t *awaited_of(const struct orion_stream_record *stream_record)
 {
-    return atomic_load(&orion_be_stream_record(stream_record)->awaits_until) > atomic_load(&stream_record->drained);
+    return &orion_be_stream_record(stream_record)->awaited;
+}
+
+static bool is_over(const struct orion_process *process, uint64_t awaited)
+{
+    if (awaited == 0) return true;
+    const struct orion_stream_record *source = &orion_stream_records(process)->entry[(awaited >> COUNT_BITS) - 1];
+    return atomic_load(&source->drained) >= (awaited & COUNT_MASK);
+}
+
+static bool waits(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    return !is_over(process, atomic_load_explicit(awaited_of(stream_record), memory_order_relaxed));
 }
 
 /* Whether the stream waits for work of the other kind that was begun since its last look, and is not known to be complete. Work is
@@ -24,16 +42,12 @@ static bool crosses(struct orion_process *process, struct orion_stream_record *s
     enum orion_stream_order other = ORION_ORDER_LEGACY + ORION_ORDER_BLOCKING - stream_record->order;
     _Atomic uint64_t *seen = &orion_be_stream_record(stream_record)->others_seen;
     uint64_t begun = atomic_load(&orion_be(stream_record->gpu)->ordered[other]);
-    bool any = false, waits = false;
     if (atomic_load_explicit(seen, memory_order_relaxed) == begun) return false;
     atomic_store_explicit(seen, begun, memory_order_relaxed);
     ORION_EACH_STREAM_RECORD(each, process, stream_record->gpu) {
-        bool in_flight = atomic_load(&each->drained) != atomic_load(&each->begun);
-        if (each->order == other && in_flight) return true;
-        any |= in_flight;
-        waits |= each->order == other && may_await(each);
+        if (each->order == other && (!orion_stream_record_is_drained(each) || waits(process, each))) return true;
     }
-    return any && waits;
+    return false;
 }
 
 static void look(struct orion_process *process, struct orion_stream_record *stream_record)
@@ -62,8 +76,23 @@ void orion_driver_order_operation(struct orion_process *process, struct orion_st
     orion_driver_order_begun(stream_record);
 }
 
-void orion_driver_order_awaits(struct orion_stream_record *stream_record, const struct orion_stream_record *source)
+/* A source without work in flight may itself wait. */
+void orion_driver_order_awaits(const struct orion_process *process, struct orion_stream_record *stream_record,
+                               const struct orion_stream_record *source)
 {
-    if (stream_record->order == ORION_ORDER_NONE || atomic_load(&source->drained) == atomic_load(&source->begun)) return;
-    atomic_store(&orion_be_stream_record(stream_record)->awaits_until, atomic_load(&stream_record->begun) + 1);
+    if (source == stream_record) return;
+    uint64_t awaited = (uint64_t)(orion_stream_record_index(process, source) + 1) << COUNT_BITS | atomic_load(&source->begun);
+    if (is_over(process, awaited)) awaited = atomic_load_explicit(awaited_of(source), memory_order_relaxed);
+    if (!is_over(process, awaited)) atomic_store_explicit(awaited_of(stream_record), awaited, memory_order_relaxed);
+}
+
+void orion_driver_order_synchronised(struct orion_stream_record *stream_record)
+{
+    atomic_store_explicit(awaited_of(stream_record), 0, memory_order_relaxed);
+}
+
+void orion_driver_order_forget(struct orion_stream_record *stream_record)
+{
+    orion_driver_order_synchronised(stream_record);
+    atomic_store_explicit(&orion_be_stream_record(stream_record)->others_seen, 0, memory_order_relaxed);
 }

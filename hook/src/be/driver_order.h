@@ -28,6 +28,13 @@ void orion_driver_order_begun(const struct orion_stream_record *stream_record);
 void orion_driver_order_operation(struct orion_process *process, struct orion_stream_record *stream_record);
 
 /* Called before such an operation by which the stream waits for the work so far of another one, of whatever order. */
-void orion_driver_order_awaits(struct orion_stream_record *stream_record, const struct orion_stream_record *source);
+void orion_driver_order_awaits(const struct orion_process *process, struct orion_stream_record *stream_record,
+                               const struct orion_stream_record *source);
+
+/* Called when the program has synchronised with the stream, which then waits for nothing. */
+void orion_driver_order_synchronised(struct orion_stream_record *stream_record);
+
+/* Called when the stream ends. */
+void orion_driver_order_forget(struct orion_stream_record *stream_record);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "be/chunk_times.h"
 #include "be/chunks.h"
+#include "be/driver_order.h"
 #include "be/partition.h"
 #include "be/state.h"
 #include "be/valve.h"
@@ -31,6 +32,7 @@ static void forget_waits(struct orion_stream_record *stream_record)
     orion_be_stream_record(stream_record)->waited_epoch = 0;
     orion_be_stream_record(stream_record)->past_valve_ns = 0;
     orion_be_stream_record(stream_record)->meeting = 0;
+    orion_driver_order_forget(stream_record);
 }
 
 static void count_as_complete(struct orion_stream_record *stream_record)

@@ -208,6 +208,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     if (proof->scope != ORION_PROOF_CONTEXT) {
         if (proof->stream_record == NULL) return;
         proven(process, proof->stream_record, proof->returned);
+        if (proof->scope == ORION_PROOF_STREAM) orion_driver_order_synchronised(proof->stream_record);
         if (proof->blocks) orion_baseline_synchronised(process, proof->stream_record->gpu);
         return;
     }
@@ -259,7 +260,7 @@ void orion_event_awaited(CUevent event, struct orion_stream_name stream)
     if (stream_record == NULL || orion_capture_records(process, stream)) return;
     const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
     if (atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE)
-        orion_driver_order_awaits(stream_record, behind);
+        orion_driver_order_awaits(process, stream_record, behind);
     orion_event_word_wait(process, stream_record, behind, number);
 }
 
