@@ -178,6 +178,24 @@ static void a_new_stream_is_asked_again(void)
     settle();
 }
 
+static void contexts_have_an_order_of_their_own(void)
+{
+    CUcontext context, second;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuCtxCreate(&second, NULL, 0, 0));
+    CHECK(!launch(NULL));
+    MUST(cuCtxSetCurrent(context));
+    CHECK(!launch(blocking));
+    MUST(cuCtxSetCurrent(second));
+    CHECK(launch(CU_STREAM_PER_THREAD));
+    complete(NULL), complete(CU_STREAM_PER_THREAD);
+    orion_context_ending(second);
+    MUST(cuCtxDestroy(second));
+    orion_context_ended();
+    MUST(cuCtxSetCurrent(context));
+    settle();
+}
+
 /* The new stream gets the record of the one that ends. */
 static void replace_other(void)
 {
@@ -232,6 +250,7 @@ int main(void)
     a_stream_does_not_wait_for_itself(NULL, blocking);
     a_stream_does_not_wait_for_itself(blocking, NULL);
     a_new_stream_has_not_waited_or_looked();
+    contexts_have_an_order_of_their_own();
     a_new_stream_is_asked_again();
     puts("driver_order: ok");
     return 0;

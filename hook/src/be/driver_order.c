@@ -35,8 +35,8 @@ static bool waits(const struct orion_process *process, const struct orion_stream
     return !is_over(process, atomic_load_explicit(awaited_of(stream_record), memory_order_relaxed));
 }
 
-/* Whether the stream waits for work of the other kind that was begun since its last look, and is not known to be complete. Work is
- * counted once it has begun, so who sees the count sees the work. */
+/* Whether the stream waits for work of its context's streams of the other kind that was begun since its last look, and is not known
+ * to be complete. Work is counted once it has begun, so who sees the count sees the work. */
 static bool crosses(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     enum orion_stream_order other = ORION_ORDER_LEGACY + ORION_ORDER_BLOCKING - stream_record->order;
@@ -45,7 +45,8 @@ static bool crosses(struct orion_process *process, struct orion_stream_record *s
     if (atomic_load_explicit(seen, memory_order_relaxed) == begun) return false;
     atomic_store_explicit(seen, begun, memory_order_relaxed);
     ORION_EACH_STREAM_RECORD(each, process, stream_record->gpu) {
-        if (each->order == other && (!orion_stream_record_is_drained(each) || waits(process, each))) return true;
+        if (each == stream_record || !orion_stream_records_are_ordered(stream_record, each)) continue;
+        if (!orion_stream_record_is_drained(each) || waits(process, each)) return true;
     }
     return false;
 }
