@@ -3,7 +3,7 @@
 from orion.errors import Invalid
 from orion.hook.cuda_header import Function
 from orion.hook.declared import Declaration
-from orion.hook.wrapper_parts import calling, on_success, only_call, real, stream_name
+from orion.hook.wrapper_parts import calling, on_success, only_call, operation_begin, real, stream_name
 
 
 def _room_may_come(device: str, size: str) -> str:
@@ -17,14 +17,12 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
     return [
         f"struct orion_pooling pooling = {{.pool = {pool}, .stream = {stream}, .bytes = {size}}};",
         "if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;",
-        f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};",
         "CUresult result;",
         "uint64_t until = 0;",
         f"orion_room_ask_first(pooling.counts ? pooling.device : -1, {size}, &until);",
         "do {",
-        "    orion_work_begin(&work);",
+        f"    {operation_begin(stream)}",
         f"    result = {real(function)};",
-        "    orion_work_end(&work, result);",
         f"}} while ({_room_may_come('pooling.counts ? pooling.device : -1', size)});",
         f"return orion_pool_ended(&pooling, {at}, result);",
     ]
@@ -76,17 +74,14 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     if kind in _OF_POOLS:
         return _OF_POOLS[kind](function, declaration, arguments)
     before: list[str] = []
-    after: list[str] = []
     place = device or "orion_memory_device()"
     if "ordered" in declaration.words:
         stream = stream_name(function, declaration)
         place = f"orion_memory_device_of((struct orion_stream_name){stream})"
-        before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
-        before += ["orion_work_begin(&work);"]
-        after = ["orion_work_end(&work, result);"]
+        before = [operation_begin(stream)]
     if kind == "frees":
         releasing = f"const struct orion_release release = orion_memory_releasing({arguments});"
-        return [releasing, *before, *calling(function, [*after, "orion_memory_released(&release, result);"])]
+        return [releasing, *before, *calling(function, ["orion_memory_released(&release, result);"])]
     if kind in ("maps", "unmaps"):
         changed = {"maps": "mapped", "unmaps": "unmapped"}[kind]
         return calling(function, [f"orion_memory_{changed}({arguments}, result);"])

@@ -40,6 +40,11 @@ def calling(function: Function, after: list[str]) -> list[str]:
     return [f"CUresult result = {real(function)};", *after, "return result;"]
 
 
+def operation_begin(stream: str) -> str:
+    """Return the statement before a call that puts something without GPU time on the stream of this name."""
+    return f"orion_operation_begin((struct orion_stream_name){stream});"
+
+
 def on_success(call: str) -> list[str]:
     """Return the lines that make a call if the driver's function has succeeded."""
     return [f"if (result == CUDA_SUCCESS) {call};"]

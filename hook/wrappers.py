@@ -12,7 +12,7 @@ from orion.hook import own_streams
 from orion.hook.cuda_header import Function
 from orion.hook.declared import Declaration
 from orion.hook.memory_wrappers import memory
-from orion.hook.wrapper_parts import calling, on_success, only_call, real, stream_name
+from orion.hook.wrapper_parts import calling, on_success, only_call, operation_begin, real, stream_name
 
 _COPIES = {
     "copy_in": "COPY_IN",
@@ -101,26 +101,23 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
 
 def _submit(function: Function, declaration: Declaration) -> list[str]:
     stream = stream_name(function, declaration)
-    before = [f"struct orion_work work = {{.stream = {stream}, .identity = ORION_IDENTITY_NONE}};"]
+    begin = operation_begin(stream)
     if not declaration.calls:
-        return [*before, "orion_work_begin(&work);", *calling(function, ["orion_work_end(&work, result);"])]
+        return [begin, f"return {real(function)};"]
     kind, event = only_call(declaration)
     if kind == "await":
-        begin = [f"orion_event_awaited({event}, work.stream);", "orion_work_begin(&work);"]
-        return [*before, *begin, *calling(function, ["orion_work_end(&work, result);"])]
+        return [f"orion_event_awaited({event}, (struct orion_stream_name){stream});", f"return {real(function)};"]
     if kind == "uploads":
-        launched = f"orion_graph_memory_launched({event}, work.stream, result);"
-        return [*before, "orion_work_begin(&work);", *calling(function, ["orion_work_end(&work, result);", launched])]
+        launched = f"orion_graph_memory_launched({event}, (struct orion_stream_name){stream}, result);"
+        return [begin, *calling(function, [launched])]
     if kind != "record":
         known = "record(event), await(event) or uploads(executable)"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class submit; use {known}")
     external = f", .external = {declaration.options['external']}" if "external" in declaration.options else ""
     return [
-        *before,
         f"struct orion_recording recording = {{.event = {event}, .stream = {stream}{external}}};",
-        "orion_work_begin(&work);",
         "orion_event_recording(&recording);",
-        *calling(function, ["orion_event_recorded(&recording, result);", "orion_work_end(&work, result);"]),
+        *calling(function, ["orion_event_recorded(&recording, result);"]),
     ]
 
 

@@ -76,12 +76,7 @@ static void a_launch_that_begins_after_a_look_is_seen_by_the_next(void)
 }
 
 /* What a wrapper calls for an event, a host function, a write of a word, memory of a pool. */
-static void operate(CUstream stream)
-{
-    struct orion_work work = {.stream = {stream, false}, .identity = ORION_IDENTITY_NONE};
-    orion_work_begin(&work);
-    orion_work_end(&work, CUDA_SUCCESS);
-}
+static void operate(CUstream stream) { orion_operation_begin((struct orion_stream_name){stream, false}); }
 
 static void an_operation_waits_as_a_launch_does(CUstream first, CUstream second)
 {
@@ -109,7 +104,6 @@ static void await(CUstream stream, CUstream awaited)
     orion_event_recording(&recording);
     orion_event_recorded(&recording, CUDA_SUCCESS);
     orion_event_awaited(event, (struct orion_stream_name){stream, false});
-    operate(stream);
     orion_event_ending(event);
     MUST(cuEventDestroy(event));
 }
@@ -196,6 +190,28 @@ static void contexts_have_an_order_of_their_own(void)
     settle();
 }
 
+static bool has_record(CUstream stream)
+{
+    ORION_EACH_STREAM_RECORD(each, process, NULL)
+        if (atomic_load(&each->state) == ORION_STREAM_RECORD_READY && each->key == (uint64_t)(uintptr_t)stream) return true;
+    return false;
+}
+
+static void operations_cost_no_look_up_without_be(void)
+{
+    CUstream unused;
+    MUST(cuStreamCreate(&unused, CU_STREAM_DEFAULT));
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    operate(unused);
+    await(unused, source);
+    CHECK(!has_record(unused));
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+    operate(unused);
+    CHECK(has_record(unused));
+    orion_stream_ending(unused);
+    MUST(cuStreamDestroy(unused));
+}
+
 /* The new stream gets the record of the one that ends. */
 static void replace_other(void)
 {
@@ -251,6 +267,7 @@ int main(void)
     a_stream_does_not_wait_for_itself(blocking, NULL);
     a_new_stream_has_not_waited_or_looked();
     contexts_have_an_order_of_their_own();
+    operations_cost_no_look_up_without_be();
     a_new_stream_is_asked_again();
     puts("driver_order: ok");
     return 0;

@@ -134,7 +134,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuStreamBeginCapture_v2_ptsz", "(ORION_CAPTURE_BEGUN, (struct orion_stream_name){hStream, true}, result);"),
         ("cuMemAlloc_v2", "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;"),
         ("cuMemAllocAsync_ptsz", "{.pool = NULL, .stream = {hStream, true}, .bytes = bytesize};"),
-        ("cuMemFreeAsync", ".identity = ORION_IDENTITY_NONE"),
+        ("cuMemFreeAsync", "orion_operation_begin((struct orion_stream_name){hStream, false});"),
         ("cuMemGetHandleForAddressRange", "if (result == CUDA_SUCCESS) orion_memory_shared();"),
         ("cuPointerGetAttribute", "&& attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) orion_memory_shared();"),
         (

@@ -190,10 +190,7 @@ static struct orion_graph_copy *clone_of(CUgraph graph, const struct orion_graph
 /* A GPU has its role before it stops joining. */
 bool orion_graph_copies_may_serve(struct orion_process *process)
 {
-    if (atomic_load(&process->joining) > 0) return true;
-    ORION_EACH_GPU(gpu, process)
-        if (atomic_load(&gpu->role) == ORION_ROLE_BE) return true;
-    return false;
+    return atomic_load(&process->joining) > 0 || orion_process_has_be(process);
 }
 
 static bool driver_has_all(void)

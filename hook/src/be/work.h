@@ -16,10 +16,8 @@ struct orion_stop;
 struct orion_work {
     struct orion_stream_name stream;
     struct orion_launch launch;
-    bool movable; /* the wrapper launches `elsewhere` if the core has set it */
-    /* See identity.h: work of one identity takes about the same time. 0: the work takes no GPU time (an event record, a
-     * wait, a host function). The hook then neither gates nor counts it. */
-    uint64_t identity;
+    bool movable;      /* the wrapper launches `elsewhere` if the core has set it */
+    uint64_t identity; /* see identity.h: work of one identity takes about the same time */
     /* Set by the core in orion_work_begin. */
     struct orion_stream_record *stream_record; /* NULL: not managed, or being captured */
     uint64_t expected_ns;

@@ -48,10 +48,6 @@ void orion_work_begin(struct orion_work *work)
     if (stream_record == NULL || orion_capture_records(process, work->stream)) return;
     struct orion_gpu *gpu = stream_record->gpu;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
-    if (work->identity == ORION_IDENTITY_NONE) {
-        if (role == ORION_ROLE_BE) orion_driver_order_operation(process, stream_record);
-        return;
-    }
     work->expected_ns = 0;
     work->flags = 0;
     work->elsewhere.stream = NULL;
@@ -91,6 +87,27 @@ void orion_work_end(struct orion_work *work, CUresult result)
     }
     if (result != CUDA_SUCCESS) orion_window_failed(orion_the_process, stream_record, work->expected_ns, work->flags);
     else orion_window_launched(orion_the_process, stream_record, work->expected_ns, work->admitted_ns, work->flags);
+}
+
+static bool is_be(const struct orion_stream_record *stream_record)
+{
+    return atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE;
+}
+
+/* For what concerns be only: in a process without be it costs no look-up. NULL: nothing is to be done. */
+static struct orion_stream_record *record_of_be(struct orion_process *process, struct orion_stream_name stream)
+{
+    if (process == NULL || !orion_process_has_be(process)) return NULL;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
+    if (stream_record == NULL || !is_be(stream_record) || orion_capture_records(process, stream)) return NULL;
+    return stream_record;
+}
+
+void orion_operation_begin(struct orion_stream_name stream)
+{
+    struct orion_process *process = orion_process_if_managed();
+    struct orion_stream_record *stream_record = record_of_be(process, stream);
+    if (stream_record != NULL) orion_driver_order_operation(process, stream_record);
 }
 
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
@@ -231,6 +248,7 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
+    if (is_be(stream_record)) orion_driver_order_operation(process, stream_record);
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
     orion_recordings_forget(orion_recordings(process), recording->event);
@@ -254,14 +272,15 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result)
 void orion_event_awaited(CUevent event, struct orion_stream_name stream)
 {
     struct orion_process *process = orion_process_if_managed();
+    struct orion_stream_record *stream_record = record_of_be(process, stream);
     uint32_t source, number;
-    if (process == NULL || !orion_recordings_behind(orion_recordings(process), event, &source, &number)) return;
-    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
-    if (stream_record == NULL || orion_capture_records(process, stream)) return;
-    const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
-    if (atomic_load_explicit(&stream_record->gpu->role, memory_order_relaxed) == ORION_ROLE_BE)
+    if (stream_record == NULL) return;
+    if (orion_recordings_behind(orion_recordings(process), event, &source, &number)) {
+        const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
         orion_driver_order_awaits(process, stream_record, behind);
-    orion_event_word_wait(process, stream_record, behind, number);
+        orion_event_word_wait(process, stream_record, behind, number);
+    }
+    orion_driver_order_operation(process, stream_record);
 }
 
 void orion_event_ending(CUevent event)

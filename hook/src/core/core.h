@@ -31,6 +31,10 @@ void orion_work_end(struct orion_work *work, CUresult result); /* after the driv
 void orion_work_blocks(struct orion_work *work);
 static inline bool orion_work_is_admitted(const struct orion_work *work) { return work->expected_ns != 0; }
 
+/* Before a call that puts something on a stream that takes no GPU time: a host function, a word, memory of a pool. The hook neither
+ * gates nor counts it. Events have functions of their own, which do the same. */
+void orion_operation_begin(struct orion_stream_name stream);
+
 /* -- Proofs of completion. ------------------------------------------------------------------------------------------ */
 enum orion_proof_scope { ORION_PROOF_STREAM, ORION_PROOF_EVENT, ORION_PROOF_CONTEXT };
 struct orion_proof {
@@ -50,7 +54,7 @@ struct orion_proof {
 void orion_proof_begin(struct orion_proof *proof);
 void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves work */
 
-/* -- Events: what a later wait on an event proves. The wrapper also reports the recording as work without GPU time. -- */
+/* -- Events: what a later wait on an event proves. ------------------------------------------------------------------ */
 struct orion_recording {
     CUevent event;
     struct orion_stream_name stream;

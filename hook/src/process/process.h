@@ -88,6 +88,14 @@ static inline uint32_t orion_process_gpus(const struct orion_process *process)
 #define ORION_EACH_GPU(name, process) \
     for (__typeof__(&(process)->gpus[0]) name = (process)->gpus; name < (process)->gpus + orion_process_gpus(process); name++)
 
+/* Whether the process is be on any GPU. */
+static inline bool orion_process_has_be(const struct orion_process *process)
+{
+    ORION_EACH_GPU(gpu, process)
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE) return true;
+    return false;
+}
+
 /* Whether a launch of be has something to do first. */
 static inline bool orion_has_errands(const struct orion_process *process)
 {
