@@ -17,6 +17,7 @@
 #include "system/system.h"
 
 static int contexts, streams, events;
+static CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL; /* of this thread */
 static uintptr_t handle = 0x100;
 
 static CUresult CUDAAPI fake_resource(CUdevice device, CUdevResource *all, CUdevResourceType type)
@@ -48,6 +49,7 @@ static CUresult CUDAAPI fake_green(CUgreenCtx *context, CUdevResourceDesc descri
 static CUresult CUDAAPI fake_green_end(CUgreenCtx context)
 {
     (void)context;
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     contexts--;
     return CUDA_SUCCESS;
 }
@@ -58,9 +60,17 @@ static CUresult CUDAAPI fake_stream(CUstream *stream, CUgreenCtx context, unsign
     streams++;
     return CUDA_SUCCESS;
 }
+static CUresult CUDAAPI fake_exchange_mode(CUstreamCaptureMode *other)
+{
+    CUstreamCaptureMode before = mode;
+    mode = *other;
+    *other = before;
+    return CUDA_SUCCESS;
+}
 static CUresult CUDAAPI fake_stream_end(CUstream stream)
 {
     (void)stream;
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED); /* another thread may capture */
     streams--;
     return CUDA_SUCCESS;
 }
@@ -74,6 +84,7 @@ static CUresult CUDAAPI fake_event(CUevent *event, unsigned flags)
 static CUresult CUDAAPI fake_event_end(CUevent event)
 {
     (void)event;
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
     events--;
     return CUDA_SUCCESS;
 }
@@ -136,6 +147,7 @@ static struct orion_gpu *partitioned_gpu(void)
     orion_driver.cuEventDestroy_v2 = fake_event_end;
     orion_driver.cuEventRecord = fake_record_in;
     orion_driver.cuStreamWaitEvent = fake_wait;
+    orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange_mode;
     orion_driver.cuDevicePrimaryCtxGetState = fake_state;
     orion_driver.cuDevicePrimaryCtxRetain = fake_retain;
     orion_driver.cuDevicePrimaryCtxRelease_v2 = fake_release;

@@ -170,10 +170,12 @@ void orion_partition_forget(struct orion_stream_record *stream_record, bool cont
 void orion_partition_end(struct orion_process *process, struct orion_gpu *gpu)
 {
     if (!orion_ledger_try_lock(gpu)) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) orion_partition_forget(stream_record, true);
     struct orion_partition *partition = &orion_be(gpu)->partition;
     for (uint32_t i = 0; i < partition->count && orion_driver.cuGreenCtxDestroy != NULL; i++)
         orion_driver.cuGreenCtxDestroy(partition->made[i].context);
     *partition = (struct orion_partition){0};
+    orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
 }
