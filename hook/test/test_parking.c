@@ -25,7 +25,7 @@ static struct orion_grant_page *grant;
 
 static _Atomic int state = CU_PROCESS_STATE_RUNNING;
 static _Atomic int locks_with = CUDA_SUCCESS, leaves_with = CUDA_SUCCESS, returns_with = CUDA_SUCCESS;
-static _Atomic int locked, ends_parker;
+static _Atomic int locked, ends_parker, shares;
 
 static CUresult change(int from, int to, CUresult result)
 {
@@ -39,6 +39,7 @@ static CUresult CUDAAPI fake_lock(int id, CUcheckpointLockArgs *most)
     atomic_fetch_add(&locked, 1);
     CUresult result = change(CU_PROCESS_STATE_RUNNING, CU_PROCESS_STATE_LOCKED, (CUresult)atomic_load(&locks_with));
     if (atomic_exchange(&ends_parker, 0)) pthread_exit(NULL);
+    if (atomic_load(&shares)) orion_memory_shared();
     return result;
 }
 static CUresult CUDAAPI fake_checkpoint(int id, CUcheckpointCheckpointArgs *none)
@@ -174,6 +175,16 @@ static void some_memory_keeps_it(void)
     orion_driver.cuCheckpointProcessLock = fake_lock;
 }
 
+/* The lock waits for calls of the program. */
+static void memory_that_is_shared_at_the_last_moment_keeps_it(void)
+{
+    atomic_store(&shares, 1);
+    SAYS(wish(13), NOTHING_BUT(IMPORTED), ORION_PARKING_REFUSED);
+    runs_on(13);
+    atomic_store(&shares, 0);
+    atomic_store(&orion_memory(process)->shared, 0);
+}
+
 static void allocate(void)
 {
     uint64_t until = 0;
@@ -291,9 +302,10 @@ int main(void)
     the_driver_refuses();
     it_stops_half_way();
     some_memory_keeps_it();
-    the_program_ends_the_parker(13, launch_once);
-    the_program_ends_the_parker(15, allocate);
-    it_stays_away_until_a_new_agent_knows(17);
+    memory_that_is_shared_at_the_last_moment_keeps_it();
+    the_program_ends_the_parker(15, launch_once);
+    the_program_ends_the_parker(17, allocate);
+    it_stays_away_until_a_new_agent_knows(19);
     it_stays_until_it_is_asked(7);
     it_is_lost(9);
     shared_memory_keeps_it();

@@ -76,10 +76,11 @@ static struct orion_parking_outcome lock(struct orion_process *process)
     CUcheckpointLockArgs most = {.timeoutMs = LOCK_MOST_MS};
     CUresult result = orion_driver.cuCheckpointProcessLock((int)getpid(), &most);
     if (result != CUDA_SUCCESS) return went(ORION_PARKING_REASON_LOCK, result);
-    /* Now no call of the program runs. A capture that began just before is still open. */
-    if (atomic_load(&process->captures) <= 0) return went(ORION_PARKING_REASON_NONE, CUDA_SUCCESS);
-    orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
-    return (struct orion_parking_outcome){ORION_PARKING_REASON_CAPTURING, CUDA_SUCCESS};
+    /* Now no call of the program runs. A capture that began just before is still open, and memory may have become shared. */
+    enum orion_parking_reason reason =
+        atomic_load(&process->captures) > 0 ? ORION_PARKING_REASON_CAPTURING : orion_parking_refusal(process);
+    if (reason != ORION_PARKING_REASON_NONE) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
+    return (struct orion_parking_outcome){reason, CUDA_SUCCESS};
 }
 
 static struct orion_parking_outcome copy_out(struct orion_process *process)
