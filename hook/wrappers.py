@@ -57,9 +57,8 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
         return [f"if (work.elsewhere.stream) {streams[0]} = work.elsewhere.stream;"]
     if declaration.options.get("stream") == "config->hStream":
         return [
-            "CUlaunchConfig elsewhere;",
-            "if (work.elsewhere.stream) elsewhere = *config, config = &elsewhere;",
-            "if (work.elsewhere.stream) elsewhere.hStream = work.elsewhere.stream;",
+            "CUlaunchConfig moved;",
+            "if (work.elsewhere.stream) moved = *config, moved.hStream = work.elsewhere.stream, config = &moved;",
         ]
     return []
 
