@@ -21,7 +21,7 @@ class Progress:
     fruitless_ns: float = 0.0
     """ The time that it was charged since it last made progress, without `waited_ns`. """
     waited_ns: float = 0.0
-    """ The time of these turns in which its clients may have waited for hp that made no progress either. """
+    """ The time of its turns in which its clients may have waited for hp, since hp last made progress. """
     shut_until_ns: int = 0
     reopens_ns: int = 0
     shut_ns: int = _SHUT_NS
@@ -36,9 +36,12 @@ class Progress:
             in_window: it belongs to a job that uses several GPUs, and may wait for the others (joint.py).
             hp_stall_ns: for so long it may still wait for hp that makes no progress. A client waits for that time since
                 it first saw that (hook/src/be/gate.c), which is later than the agent did if it began to wait later.
+                After that it waits no more until hp makes progress, so the time counts once, also if the slot launches.
         """
+        if not hp_stall_ns:
+            self.waited_ns = 0.0
         if demand.reported_ns or demand.launched:
-            self.fruitless_ns, self.waited_ns, self.shut_ns, self.shut_until_ns = 0.0, 0.0, _SHUT_NS, 0
+            self.fruitless_ns, self.shut_ns, self.shut_until_ns = 0.0, _SHUT_NS, 0
         elif not in_window and demand.clients:
             waited = min(held_ns, max(0.0, hp_stall_ns - self.waited_ns))
             self.waited_ns += waited

@@ -100,6 +100,23 @@ def test_a_slot_that_may_still_wait_for_hp_without_progress_is_judged_later(stal
     assert bears_ms * MS * 0.8 < held_ns < (bears_ms + 50) * MS
 
 
+@pytest.mark.parametrize("stalls", [1, 2])
+def test_hp_that_hangs_protects_a_slot_once_also_if_it_launches_now_and_then(stalls: int) -> None:
+    turns, now, held_ns = Turns(), 1_000 * MS, 0
+    demands = {"works": Demand(launched=True, waiting=True, reported_ns=MS), "pretends": Demand(waiting=True)}
+    turns.look(now, 1.0, demands)
+    for stall in range(stalls):
+        turns.look(now, 1.0, demands | {"pretends": Demand(waiting=True, launched=True)})  # hp makes progress
+        for look in range(400):
+            turns.ask("pretends", now)
+            before, now = now, now + 25 * MS
+            held_ns += turns.plans["pretends"].time(before, now)
+            launched = look % 80 == 79
+            pretends = Demand(waiting=True, launched=launched)
+            turns.look(now, 1.0, demands | {"pretends": pretends}, hp_stall_ns=1_000 * MS)
+    assert 1_000 * MS < held_ns / stalls < 2_200 * MS
+
+
 @pytest.mark.parametrize("jump_ns", [0, 300 * MS, 5_000 * MS, 86_400_000 * MS], ids=["none", "300 ms", "5 s", "a day"])
 def test_shares_recover_after_a_check_that_is_late(jump_ns: int) -> None:
     """CLOCK_MONOTONIC stands still in a machine that is suspended; in a paused virtual machine it may jump."""
