@@ -34,9 +34,10 @@ class Progress:
             held_ns: the time of its turns since the last check, less hp's part.
             demand: what its clients did.
             in_window: it belongs to a job that uses several GPUs, and may wait for the others (joint.py).
-            hp_stall_ns: for so long it may still wait for hp that makes no progress. A client waits for that time since
-                it first saw that (hook/src/be/gate.c), which is later than the agent did if it began to wait later.
-                After that it waits no more until hp makes progress, so the time counts once, also if the slot launches.
+            hp_stall_ns: for so long it may still wait for hp that makes no progress. A client waits for one hp client
+                after the other, for the stall time since it first saw that one (hook/src/be/gate.c), which is later
+                than the agent did if it began to wait later. After that it waits no more until hp makes progress. So
+                the time counts once, also if the slot launches.
         """
         if not hp_stall_ns:
             self.waited_ns = 0.0

@@ -44,7 +44,8 @@ class Look:
     hp_took_ns: int = 0
     """ What hp took from be: less than `hp_busy_ns`, as be does not wait for clients that have stalled. """
     hp_stall_ns: int = 0
-    """ For how long a be process waits for an hp client that has stalled, since it first saw that; 0: none has. """
+    """ For how long a be process may wait for hp clients that have stalled, one after the other, since it first saw the
+    first one; 0: none has, or be does not wait. """
     hp_lingers: bool = False
     """ hp is not busy at this moment, but be still waits. """
     be_waits: bool = True
@@ -116,7 +117,7 @@ class Activity:
             client.last_progress, client.progressed_ns = progress, look.now_ns
         if progress is not None and look.now_ns - client.progressed_ns > self._shared_gpu.policy.stall_ns:
             stalled.add(client)
-            look.hp_stall_ns = self._shared_gpu.policy.stall_ns if look.be_waits else 0
+            look.hp_stall_ns += self._shared_gpu.policy.stall_ns if look.be_waits else 0
         else:
             look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
         return busy

@@ -94,6 +94,17 @@ def test_a_kernel_of_hp_that_be_waits_for_no_more_is_still_use_of_its_slot(gpu: 
     assert gpu.shared_gpu.hp_busy_ratio == 1.0
 
 
+def test_a_process_may_wait_for_one_stalled_hp_client_after_the_other(gpu: LookedAt) -> None:
+    clients, stall_ns = [gpu.client(), gpu.client("hp-1"), gpu.client("hp-2")], gpu.shared_gpu.policy.stall_ns
+    for client in clients[:2]:
+        client.busy.state = layout.BusyState.BUSY
+        client.open(gpu.now)
+    gpu.look(gpu.now + LOOK_NS)
+    assert gpu.look(gpu.now + stall_ns + MS).hp_stall_ns == 2 * stall_ns
+    clients[0].busy.progress += 1
+    assert gpu.look(gpu.now + LOOK_NS).hp_stall_ns == stall_ns
+
+
 def test_a_period_counts_at_each_look_the_time_since_the_look_before(gpu: LookedAt) -> None:
     clients, begin = [gpu.client(), gpu.client()], gpu.now
     for client in clients:
