@@ -51,6 +51,7 @@ class DriverMemory:
         self._asked: dict[str, float] = {}
         """ When each GPU was asked about last, by UUID; monotonic seconds. """
         self._questions = Questions[tuple[ServedGpu, _Held]]("what processes hold", _ANSWER_SECONDS, threads)
+        self._tolerating: dict[str, Tolerating] = {}
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -79,15 +80,16 @@ class DriverMemory:
                     await self._woken.wait()
 
     async def look(self) -> None:
-        """Ask once about each GPU for which it is time. A GPU about which the driver hangs delays no other."""
+        """Ask once about each GPU for which it is time. One whose answer fails or does not come keeps back no other."""
         due = {uuid: served for uuid, served in self._gpus.items() if self._is_due(uuid, served)}
         for uuid, served in due.items():
             self._asked[uuid] = time.monotonic()
             served.joining.credit.asks()
         answers = await self._questions.ask({uuid: partial(self._held, served) for uuid, served in due.items()})
         for uuid, (served, held) in answers.items():
-            if self._gpus.get(uuid) is served:
-                served.joining.credit.answered(held)
+            with self._tolerating.setdefault(uuid, Tolerating(f"{uuid}: what each process holds of its memory")):
+                if self._gpus.get(uuid) is served:
+                    served.joining.credit.answered(held)
 
     def _is_due(self, uuid: str, served: ServedGpu) -> bool:
         credit = served.joining.credit

@@ -105,6 +105,25 @@ def test_a_driver_that_hangs_for_one_gpu_still_answers_about_the_others(monkeypa
     asyncio.run(run())
 
 
+async def test_an_answer_that_one_gpu_cannot_take_is_lost_to_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    gpus = {f"GPU-{number}": gpu(f"GPU-{number}") for number in range(3)}
+
+    def fails(held: object) -> None:
+        raise RuntimeError("broken")
+
+    for credit, _ in gpus.values():
+        credit.hurries = True
+    gpus["GPU-0"][0].answered = fails
+    source: Any = Source()
+    memory = DriverMemory(source, {uuid: served for uuid, (_, served) in gpus.items()}, AskingThreads("a test asks"))
+    async with asyncio.timeout(DEADLINE):
+        while not all(gpus[uuid][0].answers for uuid in ("GPU-1", "GPU-2")):
+            memory._pauses.clear()
+            await memory.look()
+    logged = {record.message for record in caplog.records if record.exc_info}
+    assert logged == {"GPU-0: what each process holds of its memory failed; the agent tries again"}
+
+
 def test_a_client_that_hurries_on_one_gpu_lets_nobody_ask_more_often_about_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
