@@ -131,7 +131,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):
             )
         if (ownership := self._agent.advertising.ownership) is not None:
             ownership.refuse(Giver.DEVICE_PLUGIN)
-        slot = self._agent.slots.prepare(asked.gpu, asked.name, keeps_debt=True)
+        slot = self._agent.slots.prepare(asked.gpu, asked.name)
         prepared = await self._agent.holders.prepared(slot)
         return agent_pb2.PreparedSlot(
             slot=self._slot(asked.gpu, asked.name), fail_closed=prepared.fail_closed, pod=prepared.pod

@@ -163,14 +163,13 @@ class SlotOperations:
         self._saved.save(gpu)
         _log.info("slot: %s %s closed", uuid, name)
 
-    def prepare(self, uuid: str, name: str, *, saves: bool = True, keeps_debt: bool = False) -> Slot:
+    def prepare(self, uuid: str, name: str, *, saves: bool = True) -> Slot:
         """Reset a slot for another container.
 
         Args:
             uuid: the GPU.
             name: the slot.
             saves: write the state file; False: the caller does, after further changes.
-            keeps_debt: the container may be of the same pod; if it is not, the debt ends once its pod is known.
 
         Raises:
             NotFound: there is no such GPU or slot.
@@ -178,8 +177,7 @@ class SlotOperations:
         gpu = self._saved.find(uuid)
         slot = gpu.shared_gpu.slot(name)
         gpu.joining.reset(slot)
-        if not keeps_debt:
-            gpu.turns.forget(name)
+        slot.debt_ns = max(slot.debt_ns, gpu.turns.forget(name))  # the greater one, if its pod never became known
         slot.set(memory_limit_bytes=0, request_milli=0, limit_milli=0)
         slot.begin_again()
         self._parking.wake()

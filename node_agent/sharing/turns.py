@@ -56,6 +56,7 @@ class Turns:
         """ The order of turns in a cycle: all accounts. """
         self._settled_ns = 0
         self._looked_ns = self._restarted_ns = 0
+        """ The time of the last check, 0: no slots took turns at it; when a slot last handed back or asked. """
         self._part = 1.0
         """ The part of the time that hp left to be before the last check. """
 
@@ -92,7 +93,7 @@ class Turns:
             average_ns: how long turns are at least on average.
             hp_stall_ns: for so long slots may still wait for hp that makes no progress; 0: all hp makes progress.
         """
-        elapsed, self._looked_ns, self._part = now_ns - self._looked_ns, now_ns, part
+        elapsed, self._looked_ns, self._part = now_ns - (self._looked_ns or now_ns), now_ns, part
         between = min(elapsed, PLAN_NS) if self.competing else 0
         self._accounts.keep(demands)
         self._accounts.pay(elapsed * part)
@@ -190,15 +191,24 @@ class Turns:
         ]
         self._planned = replace(self._planned, plans=dict.fromkeys(asking, plan))
 
-    def forget(self, name: str) -> None:
-        """Forget what a slot owes, is owed and used: another owner gets it."""
-        if name in self._accounts:
-            self._accounts[name] = Account()
+    def forget(self, name: str) -> float:
+        """Forget what a slot owes, is owed and used: another owner gets it. Return its debt, in nanoseconds."""
+        account = self._accounts.get(name)
+        if account is None:
+            return 0.0
+        self._accounts[name] = Account()
+        return account.debt_ns
+
+    def owe(self, name: str, debt_ns: float) -> None:
+        """Let a slot have a debt again that was forgotten: it has got its owner back."""
+        account = self._accounts.setdefault(name, Account())
+        account.balance_ns = min(account.balance_ns, -debt_ns)
 
     def rest(self) -> None:
         """End the turns, and all accounts with them: nobody waits, owes or is owed."""
         self._planned, self.competing = replace(self._planned, plans={}), False
         self._accounts.clear()
+        self._looked_ns = 0
 
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""

@@ -77,6 +77,9 @@ class Slot:
         """ Where the memory of its processes is. """
         self.page = agent_pages.GrantPage(gpu)
         self.grant = agent_pages.Grant(role, 0, 0)
+        self.debt_ns = 0.0
+        """ be: what earlier containers owed. It is charged again only once the slot's container is known to be of the
+        same pod (cluster/holders/grants.py): nobody else may pay it, and until then nothing of it is paid. """
         self.plan: Plan | None = None
         """ be: its turns; None: the slot waits for no other slot. """
         self.page.write(self.grant)

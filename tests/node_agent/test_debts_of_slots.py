@@ -1,6 +1,7 @@
 """Debts of be slots: a program that ends leaves them to the slot's next one, and the next owner has none."""
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from orion.node_agent.slots.slot import Slot
 from tests.node_agent.one_gpu import GPU, agent_of_one_gpu
 
 MS = 1_000_000
+Look = Callable[[], dict[str, float]]
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ async def agent() -> AsyncIterator[Agent]:
 
 
 @pytest.fixture
-def look(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, float]]:
+def look(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Look after 100 ms more; return the debts of all slots that have an account."""
     served, now = agent.gpu(GPU), [0]
     monkeypatch.setattr(windows, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
@@ -49,7 +51,7 @@ def owe(agent: Agent, **debts_ms: float) -> None:
 
 
 async def test_a_slot_without_clients_pays_its_debt_at_the_rate_of_its_share_and_is_then_forgotten(
-    agent: Agent, look: Callable[[], dict[str, float]]
+    agent: Agent, look: Look
 ) -> None:
     agent.slots.set_grant(GPU, "be-0", request_milli=200)
     agent.slots.set_grant(GPU, "be-1", request_milli=800)
@@ -64,34 +66,80 @@ async def test_a_slot_without_clients_pays_its_debt_at_the_rate_of_its_share_and
     assert agent.gpu(GPU).turns.plans.keys() == {"be-2"}
 
 
-@pytest.mark.parametrize(("next_uid", "debt_ms"), [("first", 900), ("second", 0)])
-async def test_a_container_that_restarts_in_its_pod_keeps_the_debt_and_the_next_pod_has_none(
-    agent: Agent, look: Callable[[], dict[str, float]], next_uid: str, debt_ms: float
+@pytest.mark.parametrize(
+    ("first_uid", "others", "debt_ms"),
+    [
+        ("first", [("a-pod", "first")], 900),
+        ("first", [("a-pod", ""), ("a-pod", "first")], 900),
+        ("first", [("a-pod", ""), ("a-pod", "second")], 0),
+        ("first", [("b-pod", "")], 0),
+        ("", [("b-pod", ""), ("b-pod", "second")], 0),
+        ("", [("a-pod", ""), ("a-pod", "second")], 0),
+    ],
+    ids=["same", "same-by-name-first", "made-again", "other-while-operator-is-away", "unknown", "perhaps-same"],
+)
+async def test_a_container_that_restarts_in_its_pod_keeps_the_debt_and_another_pod_has_none(
+    agent: Agent, look: Look, first_uid: str, others: list[tuple[str, str]], debt_ms: float
 ) -> None:
-    grants, key = Grants(agent), (GPU, "be-0")
-    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main", "first"))}, frozenset(), True)
+    grants = Grants(agent)
+    known(grants, "a-pod", first_uid)
     owe(agent, be_0=1_000)
     await starts(agent, grants)
-    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main"))}, frozenset(), True)  # the kubelet knows no uid
-    grants.apply({key: ResolvedHolder(Holder("n", "a-pod", "main", next_uid))}, frozenset(), True)
+    for pod, uid in others:
+        known(grants, pod, uid)
     assert look().get("be-0", 0) == pytest.approx(debt_ms)
 
 
-async def starts(agent: Agent, grants: Grants) -> None:
+@pytest.mark.parametrize("policy", [layout.PolicyKind.NONE, layout.PolicyKind.GATE])
+async def test_while_it_is_not_known_whose_container_starts_no_debt_is_paid(
+    agent: Agent, look: Look, policy: layout.PolicyKind
+) -> None:
+    served, grants = agent.gpu(GPU), Grants(agent)
+    served.set_policy(replace(served.shared_gpu.policy, kind=policy))
+    known(grants, "a-pod", "first")
+    agent.slots.set_grant(GPU, "be-0", limit_milli=200)
+    owe(agent, be_0=1_000)
+    assert look()["be-0"] > 800
+    owe(agent, be_0=1_000)
+    for _ in range(2):
+        await starts(agent, grants, look)
+    known(grants, "a-pod", "first")
+    agent.slots.set_grant(GPU, "be-0", limit_milli=200)
+    assert look()["be-0"] > 800
+
+
+async def test_outside_a_cluster_the_next_container_has_no_debt(agent: Agent, look: Look) -> None:
+    owe(agent, be_0=1_000)
+    await prepare(agent)
+    assert look().get("be-0", 0) == 0
+
+
+def known(grants: Grants, pod: str, uid: str) -> None:
+    """Let be-0 be held by a container of a pod."""
+    grants.apply({(GPU, "be-0"): ResolvedHolder(Holder("n", pod, "main", uid))}, frozenset(), True)
+
+
+async def starts(agent: Agent, grants: Grants, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Start a container in be-0, as the kubelet does; its pod is not known yet."""
 
     async def prepared(slot: Slot) -> Prepared:
         grants.apply({}, frozenset({(slot.gpu, slot.name)}), False)
+        meanwhile()
         return Prepared()
 
     agent.holders = cast("Holders", SimpleNamespace(prepared=prepared))
+    await prepare(agent)
+
+
+async def prepare(agent: Agent) -> None:
+    """Prepare be-0 for a container, as the device plugin asks for it."""
     request = agent_pb2.SlotRequest(gpu=GPU, name="be-0")
     await AgentService(agent).PrepareSlot(request, cast("Any", SimpleNamespace(time_remaining=lambda: None)))
 
 
 @pytest.mark.parametrize("limit_milli", [0, 500])
 async def test_a_slot_that_is_prepared_for_another_container_has_no_debt(
-    agent: Agent, look: Callable[[], dict[str, float]], limit_milli: int
+    agent: Agent, look: Look, limit_milli: int
 ) -> None:
     owe(agent, be_0=1_000)
     assert look()["be-0"] > 800
@@ -100,9 +148,7 @@ async def test_a_slot_that_is_prepared_for_another_container_has_no_debt(
     assert look().get("be-0", 0) == 0
 
 
-async def test_a_slot_that_is_opened_with_the_name_of_a_closed_one_has_no_debt(
-    agent: Agent, look: Callable[[], dict[str, float]]
-) -> None:
+async def test_a_slot_that_is_opened_with_the_name_of_a_closed_one_has_no_debt(agent: Agent, look: Look) -> None:
     for _ in range(2):
         agent.slots.open(GPU, "own", layout.Role.BE, 0, 0, limit_milli=500)
         assert look()["own"] == 0

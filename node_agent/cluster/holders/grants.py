@@ -73,7 +73,7 @@ class Grants:
         """ By hp slot, the uid of the pod that was last allowed to start in it. """
         self._granted: Mapping[SlotKey, GrantedHolder] = {}
         self._debtors: dict[SlotKey, str] = {}
-        """ By slot, the uid of the last pod that held it: a debt is that pod's, also if its container restarts. """
+        """ By slot in which a container starts, the uid of the pod that held it: the slot's debt is that pod's. """
         self._policies: Mapping[str, PolicyState] = {}
         self.operator_away = ""
         """ Why no replica of the operator has answered for a while; empty: one has. """
@@ -126,6 +126,7 @@ class Grants:
 
     def _let_go(self, key: SlotKey, ready: bool) -> None:
         granted = self._granted[key]
+        self._debtors[key] = granted.resolved.holder.uid if ready else ""
         self._granted = {each: other for each, other in self._granted.items() if each != key}
         served = self._agent.gpus.get(key[0])
         if served is None or served.shared_gpu.slots.get(key[1]) is not granted.slot:
@@ -165,11 +166,10 @@ class Grants:
         granted = GrantedHolder(slot, resolved, grant, text, row_of(key, slot, resolved, grant, problems))
         self._granted = {**self._granted, key: granted}
         served.joining.held_by(slot, resolved.holder.name)
-        uid = resolved.holder.uid
-        if uid and resolved.claim is None:
-            if self._debtors.get(key, uid) != uid:
-                served.turns.forget(slot.name)
-            self._debtors[key] = uid
+        if uid := resolved.holder.uid:
+            if self._debtors.pop(key, "") == uid and slot.debt_ns:
+                served.turns.owe(slot.name, slot.debt_ns)
+            slot.debt_ns = 0.0
         self._remember_holder(key, granted)
 
     def _remember_holder(self, key: SlotKey, granted: GrantedHolder) -> None:
