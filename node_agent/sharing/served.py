@@ -71,6 +71,7 @@ class ServedGpu:
         )
         self._jobs, self._agreement = jobs, agreement
         self.activity = Activity(self.shared_gpu)
+        self._lengths = lengths
         self.turns = Turns(lengths)
         self.ceilings = Ceilings()
         self.usage = Usage()
@@ -172,7 +173,7 @@ class ServedGpu:
 
     def release_all(self) -> None:
         """Let no slot wait, neither for another one nor because of its limit."""
-        self.turns.rest()
+        self._end_turns()
         self.ceilings.rest()
         self._publish()
 
@@ -197,10 +198,14 @@ class ServedGpu:
         if turns := policies.takes_turns(self.shared_gpu.policy, slots.values()):
             self._take_turns(look)
         else:
-            self.turns.rest()
+            self._end_turns()
             self._agreement.note(self.shared_gpu.gpu.uuid, {}, 0)
         self.usage.look(look, self.turns.accounts if turns and took_turns else None)
         self._publish()
+
+    def _end_turns(self) -> None:
+        """End the turns, and all accounts with them: nobody waits, owes or is owed."""
+        self.turns = Turns(self._lengths)
 
     def _take_turns(self, look: Look) -> None:
         uuid, slots = self.shared_gpu.gpu.uuid, self.shared_gpu.slots

@@ -56,7 +56,7 @@ class Turns:
         """ The order of turns in a cycle: all accounts. """
         self._settled_ns = 0
         self._looked_ns = self._restarted_ns = 0
-        """ The time of the last check, 0: no slots took turns at it; when a slot last handed back or asked. """
+        """ When the last check was (0: there was none), and when a slot last handed back or asked. """
         self._part = 1.0
         """ The part of the time that hp left to be before the last check. """
 
@@ -203,12 +203,6 @@ class Turns:
         """Let a slot have a debt again that was forgotten: it has got its owner back."""
         account = self._accounts.setdefault(name, Account())
         account.balance_ns = min(account.balance_ns, -debt_ns)
-
-    def rest(self) -> None:
-        """End the turns, and all accounts with them: nobody waits, owes or is owed."""
-        self._planned, self.competing = replace(self._planned, plans={}), False
-        self._accounts.clear()
-        self._looked_ns = 0
 
     def _settle(self, now_ns: int) -> None:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""

@@ -65,22 +65,25 @@ def test_a_slot_with_a_debt_that_comes_back_has_the_gpu_at_once_if_nobody_else_w
     assert not turns.plans
 
 
-def test_where_be_takes_no_turns_nobody_waits_or_owes_and_turns_may_begin_again() -> None:
-    turns, now = Turns(), 1_000 * MS
-    both = {name: Demand(launched=True, waiting=True, reported_ns=MS) for name in "ab"}
-    for _ in range(2):
-        for at in (now, now + 70 * MS):
-            turns.look(at, 1.0, both)
-        assert turns.competing
-        assert turns.plans.keys() == both.keys()
-        turns.accounts["a"].balance_ns = -1_000.0 * MS
-        turns.rest()
-        assert not turns.competing
-        assert not turns.plans
-        assert not turns.accounts.debtors
-        assert not turns.hand_back("a", now + 80 * MS)
-        assert not turns.ask("a", now + 90 * MS)
-        now += 10_000 * MS
+async def test_where_be_takes_no_turns_nobody_waits_or_owes_and_turns_may_begin_again_at_once() -> None:
+    both, now = {name: Demand(launched=True, waiting=True, reported_ns=MS) for name in "ab"}, 1_000 * MS
+    with agent_of_one_gpu() as agent:
+        served = agent.gpu(GPU)
+        for _ in range(2):
+            for _ in range(5):
+                now += 40 * MS
+                served.turns.look(now, 1.0, both)
+                assert served.turns.competing
+                assert served.turns.plans.keys() == both.keys()
+            served.turns.hand_back("a", now + MS)
+            served.turns.ask("a", now + 2 * MS)  # so that the next check finds fresh plans
+            served.turns.accounts["a"].balance_ns = -1_000.0 * MS
+            served.release_all()
+            assert not served.turns.competing
+            assert not served.turns.plans
+            assert not served.turns.accounts.debtors
+            assert not served.turns.hand_back("a", now + 3 * MS)
+            assert not served.turns.ask("a", now + 4 * MS)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.25])

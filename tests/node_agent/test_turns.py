@@ -105,7 +105,7 @@ def test_hp_that_hangs_protects_a_slot_once_also_if_it_launches_now_and_then(sta
     turns, now, held_ns = Turns(), 1_000 * MS, 0
     demands = {"works": Demand(launched=True, waiting=True, reported_ns=MS), "pretends": Demand(waiting=True)}
     turns.look(now, 1.0, demands)
-    for stall in range(stalls):
+    for _ in range(stalls):
         turns.look(now, 1.0, demands | {"pretends": Demand(waiting=True, launched=True)})  # hp makes progress
         for look in range(400):
             turns.ask("pretends", now)
