@@ -94,7 +94,7 @@ class Questions(Generic[Answer]):
 
     def __init__(self, name: str, seconds: float, threads: AskingThreads | None = None) -> None:
         self._name, self._seconds = name, seconds
-        self._threads = threads or AskingThreads(name)
+        self._shares_threads, self._threads = threads is not None, threads or AskingThreads(name)
         self._open: dict[str, _Question[Answer]] = {}
         """ The questions to which nobody has taken the answer yet, by GPU. """
         self._tolerating: dict[str, Tolerating] = {}
@@ -126,5 +126,6 @@ class Questions(Generic[Answer]):
         return answers
 
     def close(self) -> None:
-        """End the threads after the queued calls; does not wait."""
-        self._threads.close()
+        """End its own threads after the queued calls; does not wait. Threads that others share go on."""
+        if not self._shares_threads:
+            self._threads.close()

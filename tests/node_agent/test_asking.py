@@ -90,6 +90,16 @@ async def test_questions_of_several_kinds_may_share_the_threads(ends: threading.
     threads.close()
 
 
+async def test_the_end_of_some_questions_ends_no_threads_that_others_share() -> None:
+    threads = AskingThreads("a test")
+    first, second = (Questions[int](f"test {number}", DEADLINE, threads) for number in (1, 2))
+    assert await first.ask({"a": lambda: 1}) == {"a": 1}
+    first.close()
+    second._seconds = 1.0  # what is asked of an ended thread is never answered
+    assert await second.ask({"a": lambda: 2}) == {"a": 2}
+    threads.close()
+
+
 async def test_who_asks_beside_another_one_gets_the_same_answers(ends: threading.Event) -> None:
     questions, asked = Questions[bool]("a test", DEADLINE), list[str]()
 
