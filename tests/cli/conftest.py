@@ -1,5 +1,6 @@
 """Fixtures for tests of commands: a root whose agent ends with the test, and CUDA programs under `orion run`."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,18 +44,17 @@ def root(socket_folder: Path) -> Iterator[Path]:
 @pytest.fixture
 def client(root: Path) -> Iterator[StartClient]:
     """A function that starts a CUDA program under `orion run` and waits until it is ready; all end with the test."""
-    started: list[subprocess.Popen[str]] = []
+    ends = contextlib.ExitStack()
 
     def start(*options: str, source: str = IDLE) -> subprocess.Popen[str]:
         command = [*ORION, "run", "--simulated", "--root", str(root), *options, "--", sys.executable, "-c", source]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        started.append(process)
+        ends.callback(end, process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.communicate()[1]
         return process
 
-    yield start
-    for process in reversed(started):
-        end(process)
+    with ends:
+        yield start

@@ -5,15 +5,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.waiting import DEADLINE
-
 ORION = [sys.executable, "-m", "orion.cli"]
+_SECONDS = 60.0
 StartClient = Callable[..., subprocess.Popen[str]]
 
 
 def orion(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `orion` with these arguments to its end."""
-    return subprocess.run([*ORION, *map(str, arguments)], capture_output=True, text=True, timeout=DEADLINE)
+    return subprocess.run([*ORION, *map(str, arguments)], capture_output=True, text=True, timeout=_SECONDS)
 
 
 def run(root: Path, *options: object, program: Sequence[str] = ("true",)) -> subprocess.CompletedProcess[str]:
@@ -26,4 +25,4 @@ def end(client: subprocess.Popen[str]) -> None:
     for stream in (client.stdin, client.stdout, client.stderr):
         assert stream is not None
         stream.close()
-    client.wait(DEADLINE)
+    client.wait(_SECONDS)
