@@ -1,6 +1,6 @@
 /* Ways around a preload, what a second preload finds, and what a library finds that was opened with the driver in its own
  * scope. Prints WAY, object, symbol, separated by tabs. Usage: client_interposition_escapes
- * deepbind|namespace|table LIBRARY, or: preload, or: scope LIBRARY NAME [OPENED BEFORE]
+ * "deepbind now"|"deepbind lazy"|namespace|table LIBRARY, or: preload, or: scope LIBRARY NAME [OPENED BEFORE]
  *
  * With -DUNLINKED the program is not linked with the driver, and only `scope` works. */
 #include <dlfcn.h>
@@ -36,6 +36,22 @@ static void *linked(void *library)
     return function == NULL ? NULL : function();
 }
 
+/* What a library that binds deeply calls. */
+static void deepbind(const char *path, int mode)
+{
+    void *library = dlopen(path, mode);
+    const char *error = library == NULL ? dlerror() : NULL;
+    if (library == NULL) printf("error\t%s\t-\n", error != NULL ? error : "none");
+    if (library == NULL) return;
+    void *(*look_up)(const char *) = (void *(*)(const char *))dlsym(library, "preload_by_driver");
+    void *(*its_dlopen)(void) = (void *(*)(void))dlsym(library, "preload_dlopen");
+    void *(*its_getpid)(void) = (void *(*)(void))dlsym(library, "preload_getpid");
+    say("linked", linked(library));
+    say("looked up", look_up("cuLaunchKernel"));
+    say("dlopen", its_dlopen());
+    say("getpid", its_getpid());
+}
+
 static void second_preload(void)
 {
     void *(*next)(const char *) = (void *(*)(const char *))dlsym(RTLD_DEFAULT, "preload_next");
@@ -54,7 +70,8 @@ static void second_preload(void)
 
 static void linked_ways(const char *way, const char *path)
 {
-    if (strcmp(way, "deepbind") == 0) say(way, linked(dlopen(path, RTLD_NOW | RTLD_DEEPBIND)));
+    if (strcmp(way, "deepbind now") == 0) deepbind(path, RTLD_NOW | RTLD_DEEPBIND);
+    if (strcmp(way, "deepbind lazy") == 0) deepbind(path, RTLD_LAZY | RTLD_DEEPBIND);
     if (strcmp(way, "namespace") == 0) say(way, linked(dlmopen(LM_ID_NEWLM, path, RTLD_NOW)));
     if (strcmp(way, "table") == 0) {
         const void *table = NULL;

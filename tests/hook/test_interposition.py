@@ -273,13 +273,25 @@ def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str) -> None
     assert rows["linked"] == rows["handle"] == rows["procedure"] == ("liborion_hook.so", "cuLaunchKernel")
 
 
-@pytest.mark.parametrize("way", ["deepbind", "namespace"])
-def test_escapes_are_harmless(programs: Programs, way: str) -> None:
-    """A preload cannot reach a library opened by RTLD_DEEPBIND or in a separate namespace. Such a library works as it
-    does without the hook.
-    """
-    rows = programs.run(programs.escapes, way, programs.second, preload=str(programs.hook["-O2"]))
-    assert rows[way] == ("libcuda.so.1", "cuLaunchKernel")
+@pytest.mark.parametrize("lazy", ["now", "lazy"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_library_that_binds_deeply_calls_the_hook(programs: Programs, lazy: str, level: str) -> None:
+    """Taichi's Python module is opened with RTLD_DEEPBIND."""
+    rows = programs.run(programs.escapes, f"deepbind {lazy}", programs.second, preload=str(programs.hook[level]))
+    assert rows["linked"] == rows["looked up"] == ("liborion_hook.so", "cuLaunchKernel")
+    assert rows["dlopen"] == ("liborion_hook.so", "dlopen")  # so that what it opens deeply calls the hook, too
+    assert rows["getpid"] == ("libsecond.so", "getpid")  # other names stay bound as the program wants it
+
+
+def test_a_library_that_binds_deeply_is_not_found(programs: Programs) -> None:
+    preload = str(programs.hook["-O2"])
+    assert "cannot open" in programs.run(programs.escapes, "deepbind now", "/nowhere/x.so", preload=preload)["error"][0]
+
+
+def test_a_separate_namespace_is_harmless(programs: Programs) -> None:
+    """A preload cannot reach a library in a separate namespace. Such a library works as it does without the hook."""
+    rows = programs.run(programs.escapes, "namespace", programs.second, preload=str(programs.hook["-O2"]))
+    assert rows["namespace"] == ("libcuda.so.1", "cuLaunchKernel")
 
 
 def test_export_tables_are_the_drivers_own(programs: Programs) -> None:

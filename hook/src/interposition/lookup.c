@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "interposition/deep_binding.h"
 #include "interposition/elf_symbols.h"
 #include "interposition/intercept.h"
 #include "interposition/resolve.h"
@@ -26,6 +27,7 @@ struct query {
 /* Exported; TRAMPOLINE below defines them. */
 extern void *orion_exported_dlsym(void *, const char *);
 extern void *orion_exported_dlvsym(void *, const char *, const char *);
+extern void *orion_exported_dlopen(const char *, int);
 
 /* Compares like strcmp. Not strcmp itself: a sanitizer's runtime calls dlsym before its own strcmp is ready. */
 static int order_of(const char *a, const char *b)
@@ -128,11 +130,30 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, &orion_cuda, function, caller);
 }
 
-/* dlsym and dlvsym. They save the arguments and call orion_lookup_decide. Then they return its answer, or make a tail
- * jump to the C library's function. The tail jump keeps the stack and the return address, because RTLD_NEXT and
- * RTLD_DEFAULT depend on the caller. */
+/* What a library that binds deeply would call without that; NULL: not a function of the hook. */
+static void *deep_function(const char *name)
+{
+    if (name[0] == 'd' && strcmp(name, "dlsym") == 0) return (void *)orion_exported_dlsym;
+    if (name[0] == 'd' && strcmp(name, "dlvsym") == 0) return (void *)orion_exported_dlvsym;
+    if (name[0] == 'd' && strcmp(name, "dlopen") == 0) return (void *)orion_exported_dlopen;
+    const struct orion_function *function = NULL;
+    if (name[0] == 'c' && name[1] == 'u') function = function_of(name);
+    if (name[0] == 'n' && name[1] == 'v') function = function_in(&orion_nvml, name);
+    return function == NULL ? NULL : function->wrapper;
+}
+
+__attribute__((used, visibility("hidden"))) struct decision orion_open_decide(const char *path, long mode)
+{
+    if (!orion_deep_binds(path, (int)mode) || !orion_lookup_interposes())
+        return (struct decision){(void *)orion_real_dlopen(), NULL};
+    return answered(orion_deep_open(path, (int)mode, deep_function));
+}
+
+/* dlsym, dlvsym and dlopen. They save the arguments and call `decide`. Then they return its answer, or make a tail
+ * jump to the C library's function. The tail jump keeps the stack and the return address, because RTLD_NEXT,
+ * RTLD_DEFAULT and the paths in which dlopen searches depend on the caller. */
 #if defined(__x86_64__)
-#define TRAMPOLINE(name, version) \
+#define TRAMPOLINE(name, version, decide) \
     ".globl " name "\n.type " name ", @function\n.p2align 4\n" name ":\n" \
     ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n" \
     ".cfi_startproc\n" \
@@ -140,7 +161,7 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     "pushq %rdi\n.cfi_adjust_cfa_offset 8\n" \
     "pushq %rsi\n.cfi_adjust_cfa_offset 8\n" \
     "pushq %rdx\n.cfi_adjust_cfa_offset 8\n" version "movq 24(%rsp), %rcx\n" \
-    "call orion_lookup_decide\n" \
+    "call " decide "\n" \
     "movq %rdx, %r8\n" \
     "popq %rdx\n.cfi_adjust_cfa_offset -8\n" \
     "popq %rsi\n.cfi_adjust_cfa_offset -8\n" \
@@ -151,7 +172,7 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     ".cfi_endproc\n.size " name ", . - " name "\n"
 #define NO_VERSION "xorl %edx, %edx\n"
 #elif defined(__aarch64__)
-#define TRAMPOLINE(name, version) \
+#define TRAMPOLINE(name, version, decide) \
     ".globl " name "\n.type " name ", %function\n.p2align 4\n" name ":\n" \
     ".globl orion_exported_" name "\n.hidden orion_exported_" name "\norion_exported_" name ":\n" \
     ".cfi_startproc\n" \
@@ -160,7 +181,7 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     "stp x0, x1, [sp, 16]\n" \
     "str x2, [sp, 32]\n" \
     "mov x29, sp\n" version "mov x3, x30\n" \
-    "bl orion_lookup_decide\n" \
+    "bl " decide "\n" \
     "mov x16, x0\nmov x17, x1\n" \
     "ldp x0, x1, [sp, 16]\n" \
     "ldr x2, [sp, 32]\n" \
@@ -173,7 +194,8 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
 #else
 #error "no trampoline for this architecture; CUDA has drivers for x86-64 and aarch64"
 #endif
-__asm__(".text\n" TRAMPOLINE("dlsym", NO_VERSION) TRAMPOLINE("dlvsym", ""));
+__asm__(".text\n" TRAMPOLINE("dlsym", NO_VERSION, "orion_lookup_decide") TRAMPOLINE("dlvsym", "", "orion_lookup_decide")
+            TRAMPOLINE("dlopen", "", "orion_open_decide"));
 
 /* Whether `name` is `symbol` in one of its ABIs: symbol, symbol_v2, symbol_ptsz, symbol_v2_ptds. */
 static bool is_variant(const char *name, const char *symbol)

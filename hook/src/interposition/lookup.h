@@ -1,8 +1,9 @@
 /* Look-ups by name: dlsym, dlvsym and cuGetProcAddress return the hook's function if they would have returned the
  * driver's. In all other respects they behave like the C library's and the driver's functions.
  *
- * A preloaded library cannot reach static programs, libraries opened with RTLD_DEEPBIND or by dlmopen, and functions
- * from cuGetExportTable. These run unmanaged, as they do without the hook.
+ * Libraries that bind deeply get the hook's functions, too (deep_binding.h). A preloaded library cannot reach static
+ * programs, libraries opened by dlmopen, and functions from cuGetExportTable. These run unmanaged, as they do without the
+ * hook.
  *
  * The hook passes other look-ups directly to the C library. A wrapper of dlsym in a library that is preloaded after the
  * hook does not see them. If the hook called that wrapper, the two could call each other endlessly. */

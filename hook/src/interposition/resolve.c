@@ -9,7 +9,7 @@
 
 #define DRIVER "libcuda.so.1"
 
-static _Atomic(void *) real_dlsym, real_dlvsym, the_driver;
+static _Atomic(void *) real_dlsym, real_dlvsym, real_dlopen, the_driver;
 static atomic_bool resolved;
 
 /* Needs no lock: threads that run this at the same time find the same address. */
@@ -31,6 +31,11 @@ void *(*orion_real_dlsym(void))(void *, const char *)
 void *(*orion_real_dlvsym(void))(void *, const char *, const char *)
 {
     return (void *(*)(void *, const char *, const char *))c_library_function(&real_dlvsym, "dlvsym");
+}
+
+void *(*orion_real_dlopen(void))(const char *, int)
+{
+    return (void *(*)(const char *, int))c_library_function(&real_dlopen, "dlopen");
 }
 
 static void *find(void *where, const char *name) { return orion_real_dlsym()(where, name); }

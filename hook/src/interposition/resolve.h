@@ -5,9 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return the C library's dlsym and dlvsym; NULL: the C library has no such function (musl: dlvsym). */
+/* Return the C library's dlsym, dlvsym and dlopen; NULL: the C library has no such function (musl: dlvsym). */
 void *(*orion_real_dlsym(void))(void *, const char *);
 void *(*orion_real_dlvsym(void))(void *, const char *, const char *);
+void *(*orion_real_dlopen(void))(const char *, int);
 
 /* Fills orion_real and orion_driver if a driver is loaded; true: they are filled. This changes dlerror's state, so do
  * it before the program's own look-up. */
