@@ -4,6 +4,7 @@
  *
  * Not simulated: the checkpoint of another process, custom storage, other GPUs at a restore. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
@@ -25,6 +26,11 @@ static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER; /* held by the one 
 static atomic_bool imported;
 
 void sim_checkpoint_imported(void) { atomic_store(&imported, true); }
+
+void sim_checkpoint_read(void)
+{
+    if (atomic_load(&process) == CU_PROCESS_STATE_CHECKPOINTED) raise(SIGSEGV);
+}
 
 static bool all_zero(const void *bytes, size_t size)
 {

@@ -9,6 +9,9 @@
  * released that memory since. */
 void sim_checkpoint_imported(void);
 
+/* What a query of a stream or an event does first: like driver 580, it reads memory that a process which is away does not have. */
+void sim_checkpoint_read(void);
+
 /* The books of this process's contexts (checkpoint_books.c). */
 uint64_t sim_books_bytes(void); /* device memory of all contexts, on their GPUs or away */
 bool sim_books_any_mig(void);   /* is a context on a GPU with MIG? */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "capture.h"
+#include "checkpoint.h"
 #include "client.h"
 #include "event_slot.h"
 #include "health.h"
@@ -103,6 +104,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flag
 
 CUresult CUDAAPI cuEventQuery(CUevent event)
 {
+    sim_checkpoint_read();
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT), CUDA_ERROR_INVALID_HANDLE);
     SIM_TRY(sim_capture_event_use(event));

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "capture.h"
+#include "checkpoint.h"
 #include "client.h"
 #include "context.h"
 #include "dispatch.h"
@@ -204,6 +205,7 @@ static bool legacy_idle(const struct CUstream_st *legacy)
 
 CUresult CUDAAPI cuStreamQuery(CUstream handle)
 {
+    sim_checkpoint_read();
     SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_check_use(stream));
     sim_refresh();

@@ -124,6 +124,30 @@ def test_it_leaves_although_hp_never_pauses(parking: ParkingSlot) -> None:
     be.must("ctxsync")
 
 
+def test_its_queries_wait_until_it_is_back(parking: ParkingSlot) -> None:
+    """NVIDIA's driver ends a process that asks for a stream or an event while it is away, and so does the simulated one."""
+    be = parking.start()
+    be.must("run 2 100 1")
+    parking.leaves(be)
+    be.send("query 1")
+    assert not be.heard_something(0.05)
+    assert be.process.poll() is None
+    parking.wish(False)
+    assert be.answer().result == 0
+    parking.leaves(be)
+    parking.returns(be)
+
+
+def test_it_leaves_while_it_asks_all_the_time(parking: ParkingSlot) -> None:
+    be, count = parking.start(), 2000
+    be.must("run 2 100 1")
+    for _ in range(count):
+        be.send("query 1")
+    parking.leaves(be)
+    parking.wish(False)
+    assert all(be.answer().result == 0 for _ in range(count))
+
+
 def test_all_processes_of_the_slot_leave_and_one_that_comes_later_too(parking: ParkingSlot) -> None:
     be, other = parking.start(), parking.start()
     parking.leaves(be)

@@ -12,6 +12,7 @@
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/queries.h"
 #include "streams/capture.h"
 #include "streams/outcome.h"
 #include "streams/stream_records.h"
@@ -200,6 +201,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
 {
     unsigned retired = 0;
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    if (!orion_query_try(process)) return 0;
     while (chunks->count > 0) {
         struct orion_chunk *chunk = orion_chunks_at(chunks, 0);
         enum orion_outcome outcome = orion_outcome_of(orion_driver.cuEventQuery(chunk->end));
@@ -207,6 +209,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
         retire(process, stream_record, outcome == ORION_OUTCOME_LOST);
         retired++;
     }
+    orion_query_end(process);
     return retired;
 }
 

@@ -23,6 +23,7 @@
 #include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/queries.h"
 #include "process/report.h"
 #include "slices/time_slice.h"
 #include "streams/capture.h"
@@ -137,14 +138,16 @@ static void mark_context(struct orion_process *process, CUcontext context)
 
 /* Also true if the query fails: the program must see that error at once, not only when hp is idle. This proves
  * nothing: the program's own call follows. */
-static bool is_done(const struct orion_proof *proof, const struct orion_stream_record *stream_record)
+static bool is_done(struct orion_process *process, const struct orion_proof *proof, const struct orion_stream_record *stream_record)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
+    if (!orion_query_try(process)) return false;
     struct orion_relaxed relaxed = orion_capture_relax(); /* another thread may begin a capture at any time */
     if (proof->scope == ORION_PROOF_EVENT) result = orion_driver.cuEventQuery(proof->event);
     else if (proof->scope == ORION_PROOF_STREAM && !proof->of_itself)
         result = orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record));
     orion_capture_unrelax(&relaxed);
+    orion_query_end(process);
     return result != CUDA_ERROR_NOT_READY;
 }
 
@@ -161,7 +164,7 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
     atomic_store_explicit(&gpu->record->waiting_since_ns, orion_now(), memory_order_relaxed);
     /* What the valve did not hold back is done soon. The rest waits for hp, whose end wakes this thread. */
     for (uint64_t pause = ORION_MILLISECOND; blocked_by != NULL; blocked_by = orion_stops_would_block(process, gpu)) {
-        if (atomic_load(&process->captures) > 0 || (proof != NULL && is_done(proof, stream_record))) break;
+        if (atomic_load(&process->captures) > 0 || (proof != NULL && is_done(process, proof, stream_record))) break;
         orion_stops_sleep(process, blocked_by, pause);
         pause = pause < ORION_GATE_POLL_NS / 2 ? pause * 2 : ORION_GATE_POLL_NS;
     }
@@ -173,11 +176,13 @@ void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orio
 void orion_proof_begin(struct orion_proof *proof)
 {
     proof->stream_record = NULL;
-    proof->counted = false;
+    proof->counted = proof->queries = false;
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     proof->counted = proof->blocks;
     if (proof->counted) atomic_fetch_add(&process->blocked_proofs, 1);
+    proof->queries = !proof->blocks;
+    if (proof->queries) orion_query_begin(process);
     uint32_t index;
     if (proof->scope == ORION_PROOF_CONTEXT) {
         mark_context(process, proof->context);
@@ -208,6 +213,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
+    if (proof->queries) orion_query_end(process);
     if (process == NULL) return;
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         struct orion_stream_record *stream_record =

@@ -49,7 +49,7 @@ struct orion_proof {
     /* Set by the core. */
     struct orion_stream_record *stream_record;
     uint64_t returned;
-    bool counted;
+    bool counted, queries;
 };
 void orion_proof_begin(struct orion_proof *proof);
 void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves work */

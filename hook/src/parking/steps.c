@@ -11,12 +11,14 @@
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "process/queries.h"
 #include "streams/capture.h"
 #include "system/system.h"
 
 #define LET_RUN_NS (200 * ORION_MILLISECOND) /* for so long queued work ends only while hp is idle */
 #define DRAIN_MOST_NS (5 * ORION_SECOND)     /* work that takes longer is not waited for */
 #define LOCK_MOST_MS 5000u
+#define QUERIES_MOST_NS ORION_SECOND /* one takes microseconds */
 #define STEP_NS ORION_MILLISECOND
 #define LEDGER_TRIES 100u
 
@@ -100,8 +102,10 @@ static void open_stops(struct orion_process *process)
     orion_stops_open(process);
 }
 
-static void let_stops_close(struct orion_process *process)
+/* The process is on the GPU. */
+static void go_on(struct orion_process *process)
 {
+    orion_queries_continue(process);
     if (atomic_exchange(&process->kept_open, 0)) orion_allow_touch(process);
 }
 
@@ -113,8 +117,9 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
     *stopped = stops(process);
     if (*stopped) return outcome;
     open_stops(process);
-    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops)) outcome = copy_out(process);
-    if (outcome.reason != ORION_PARKING_REASON_NONE) let_stops_close(process);
+    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops) && orion_queries_stop(process, orion_now() + QUERIES_MOST_NS))
+        outcome = copy_out(process);
+    if (outcome.reason != ORION_PARKING_REASON_NONE) go_on(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
     return outcome;
 }
@@ -140,7 +145,7 @@ struct orion_parking_outcome orion_parking_return(struct orion_process *process)
     if (outcome.reason == ORION_PARKING_REASON_NONE)
         outcome = went(ORION_PARKING_REASON_RESTORE, orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL));
     if (outcome.reason == ORION_PARKING_REASON_NONE) restart_clocks(process);
-    let_stops_close(process);
+    go_on(process);
     return outcome;
 }
 
@@ -150,6 +155,6 @@ bool orion_parking_is_away(struct orion_process *process)
     if (!driver_can() || orion_driver.cuCheckpointProcessGetState((int)getpid(), &state) != CUDA_SUCCESS) return false;
     if (state == CU_PROCESS_STATE_CHECKPOINTED) return true;
     if (state == CU_PROCESS_STATE_LOCKED) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
-    let_stops_close(process);
+    go_on(process);
     return false;
 }
