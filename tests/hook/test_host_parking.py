@@ -125,7 +125,7 @@ def test_it_leaves_although_hp_never_pauses(parking: ParkingSlot) -> None:
 
 
 def test_its_queries_wait_until_it_is_back(parking: ParkingSlot) -> None:
-    """NVIDIA's driver ends a process that asks for a stream or an event while it is away, and so does the simulated one."""
+    """NVIDIA's driver ends a process that asks for a stream while it is away, and so does the simulated one."""
     be = parking.start()
     be.must("run 2 100 1")
     parking.leaves(be)

@@ -63,7 +63,7 @@ struct orion_process {
     _Atomic uint32_t blocked_proofs;  /* threads inside a synchronising call */
     _Atomic uint32_t queries;         /* threads inside a query; see queries.h */
     _Atomic uint32_t queries_stopped; /* 1: no query may begin */
-    _Atomic uint32_t said;           /* bit i: sentence i of report.h was written */
+    _Atomic uint32_t said;            /* bit i: sentence i of report.h was written */
 
     struct orion_unknown unknown;
     struct orion_gpu gpus[ORION_GPUS];
