@@ -23,8 +23,9 @@ struct object {
     const char *strings;
     const ElfW(Rela) * tables[2]; /* of data, and of calls */
     size_t bytes[2];
-    size_t relative;              /* so many entries at the start of the first table name no symbol */
-    uintptr_t sealed, sealed_end; /* addresses that the dynamic linker has made read-only */
+    size_t relative; /* so many entries at the start of the first table name no symbol */
+    /* The pages that the dynamic linker has made read-only. It leaves out a last one that is only partly so. */
+    uintptr_t sealed, sealed_end;
 };
 
 /* How many libraries were loaded in all, and which of them to look at. */
@@ -41,6 +42,8 @@ bool orion_deep_binds(const char *path, int mode)
     return (void)path, (void)mode, false;
 #endif
 }
+
+static uintptr_t page_of(uintptr_t address) { return address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1); }
 
 static const void *pointer_of(const struct object *object, ElfW(Addr) value)
 {
@@ -66,7 +69,8 @@ static bool read_object(const struct dl_phdr_info *info, struct object *object)
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         uintptr_t address = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_GNU_RELRO) object->sealed = address, object->sealed_end = address + segment->p_memsz;
+        if (segment->p_type == PT_GNU_RELRO)
+            object->sealed = page_of(address), object->sealed_end = page_of(address + segment->p_memsz);
         if (segment->p_type != PT_DYNAMIC) continue;
         for (const ElfW(Dyn) *entry = (const ElfW(Dyn) *)address; entry->d_tag != DT_NULL; entry++) read_entry(object, entry);
     }
@@ -76,12 +80,13 @@ static bool read_object(const struct dl_phdr_info *info, struct object *object)
 /* Other threads may call through the place meanwhile: they find the old or the new function. */
 static void write_place(const struct object *object, uintptr_t place, void *function)
 {
-    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), page = place & ~(page_bytes - 1);
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)page_of(place);
     bool sealed = place >= object->sealed && place < object->sealed_end;
     if (__atomic_load_n((void **)place, __ATOMIC_RELAXED) == function) return;
-    if (sealed && mprotect((void *)page, page_bytes, PROT_READ | PROT_WRITE) != 0) return;
+    if (sealed && mprotect(page, bytes, PROT_READ | PROT_WRITE) != 0) return;
     __atomic_store_n((void **)place, function, __ATOMIC_RELEASE);
-    if (sealed) mprotect((void *)page, page_bytes, PROT_READ);
+    if (sealed) mprotect(page, bytes, PROT_READ);
 }
 
 static void bind_table(const struct object *object, int which, void *(*hook_function)(const char *name))
