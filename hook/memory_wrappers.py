@@ -88,8 +88,8 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     if kind == "retains":
         return calling(function, on_success(f"orion_memory_retained({arguments})"))
     if kind == "shares":
-        condition = "result == CUDA_SUCCESS" + ("" if arguments == "true" else f" && {arguments}")
-        return calling(function, [f"if ({condition}) orion_memory_shared();"])
+        condition = "answer == CUDA_SUCCESS" + ("" if arguments == "true" else f" && {arguments}")
+        return [f"return PRESENT_THEN({real(function)}, if ({condition}) orion_memory_shared());"]
     if kind != "allocates":
         known = f"allocates, {', '.join(_OF_POOLS)}, frees, maps, unmaps, retains, shares or informs"
         raise Invalid(f"{declaration.place}: {kind} is not a detail of class memory; use {known}")

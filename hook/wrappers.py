@@ -278,6 +278,8 @@ def wrapper(function: Function, declaration: Declaration) -> str:
         *own_streams.redirected(function, declaration),
         *_BODIES[declaration.kind](function, declaration),
     ]
+    if "present" in declaration.words:
+        body = [line.replace(real(function), f"PRESENT({real(function)})") for line in body]
     lines = "\n".join(f"    {line}" for line in body)
     opening = f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"
     return f"{own_streams.declared_ahead(function, declaration)}{opening}{lines}\n}}\n"

@@ -27,9 +27,11 @@ static atomic_bool imported;
 
 void sim_checkpoint_imported(void) { atomic_store(&imported, true); }
 
+bool sim_checkpoint_is_away(void) { return atomic_load(&process) == CU_PROCESS_STATE_CHECKPOINTED; }
+
 void sim_checkpoint_read(void)
 {
-    if (atomic_load(&process) == CU_PROCESS_STATE_CHECKPOINTED) raise(SIGSEGV);
+    if (sim_checkpoint_is_away()) raise(SIGSEGV);
 }
 
 static bool all_zero(const void *bytes, size_t size)

@@ -9,8 +9,10 @@
  * released that memory since. */
 void sim_checkpoint_imported(void);
 
-/* What a query of a stream or an event does first: like driver 580, it reads memory that a process which is away does not have. */
+/* What a call does first that driver 580 does not stop: it reads memory that a process which is away does not have, and ends it. */
 void sim_checkpoint_read(void);
+
+bool sim_checkpoint_is_away(void);
 
 /* The books of this process's contexts (checkpoint_books.c). */
 uint64_t sim_books_bytes(void); /* device memory of all contexts, on their GPUs or away */

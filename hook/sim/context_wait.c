@@ -1,5 +1,6 @@
 /* Waits for all work of a context, and records events behind all work of a context. */
 #include "capture.h"
+#include "checkpoint.h"
 #include "context.h"
 #include "green.h"
 #include "health.h"
@@ -40,12 +41,14 @@ void sim_context_load(struct CUctx_st *context, struct sim_kernel *kernel)
 
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
+    sim_checkpoint_read();
     SIM_CONTEXT(context);
     return synchronise(context, sim_green_named(NULL));
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)
 {
+    sim_checkpoint_read();
     SIM_CONTEXT_NAMED(context, handle);
     return synchronise(context, sim_green_named(handle));
 }

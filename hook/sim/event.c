@@ -115,6 +115,7 @@ CUresult CUDAAPI cuEventQuery(CUevent event)
 
 CUresult CUDAAPI cuEventSynchronize(CUevent event)
 {
+    sim_checkpoint_read();
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(event, SIM_EVENT), CUDA_ERROR_INVALID_HANDLE);
     SIM_TRY(sim_capture_event_use(event));
@@ -125,6 +126,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent event)
 
 CUresult CUDAAPI cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 {
+    sim_checkpoint_read();
     SIM_READY();
     SIM_REFUSE(!milliseconds, CUDA_ERROR_INVALID_VALUE);
     SIM_REFUSE(!sim_handle_is(start, SIM_EVENT) || !sim_handle_is(end, SIM_EVENT), CUDA_ERROR_INVALID_HANDLE);

@@ -48,6 +48,7 @@ static int move_to_file(const struct sim_allocation *allocation)
 CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 {
     struct sim_allocation found;
+    SIM_REFUSE(sim_checkpoint_is_away(), CUDA_ERROR_OPERATING_SYSTEM);
     SIM_IN_CONTEXT();
     SIM_REFUSE(!handle || !sim_allocation_find(pointer, &found) || found.memory != SIM_DEVICE_MEMORY, CUDA_ERROR_INVALID_VALUE);
     int file = found.file ? found.file : move_to_file(&found);

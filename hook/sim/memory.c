@@ -4,9 +4,11 @@
 
 #include "allocation.h"
 #include "capture.h"
+#include "checkpoint.h"
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 {
+    SIM_REFUSE(sim_checkpoint_is_away(), CUDA_ERROR_OPERATING_SYSTEM);
     SIM_CONTEXT(context);
     SIM_REFUSE(!available || !total, CUDA_ERROR_INVALID_VALUE);
     sim_enter();

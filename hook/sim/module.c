@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "context.h"
 #include "image.h"
 
@@ -87,6 +88,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *path)
 
 CUresult CUDAAPI cuModuleUnload(CUmodule module)
 {
+    sim_checkpoint_read();
     OF(module, SIM_MODULE, true);
     SIM_REFUSE(module->library, CUDA_ERROR_NOT_PERMITTED);
     sim_image_free(module->image);

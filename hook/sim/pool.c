@@ -10,6 +10,7 @@
 
 #include "allocation.h"
 #include "capture.h"
+#include "checkpoint.h"
 #include "graph.h"
 
 struct CUmemPoolHandle_st {
@@ -187,6 +188,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *prope
 
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
+    sim_checkpoint_read();
     SIM_READY();
     SIM_REFUSE(!sim_handle_is(pool, SIM_POOL) || pool->is_default, CUDA_ERROR_INVALID_VALUE);
     pthread_mutex_lock(&mutex);
@@ -271,6 +273,7 @@ CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool,
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUmemoryPool pool, CUstream handle)
 {
     uintptr_t start;
+    sim_checkpoint_read();
     SIM_STREAM(stream, handle);
     SIM_REFUSE(!pointer || !size || !sim_handle_is(pool, SIM_POOL), CUDA_ERROR_INVALID_VALUE);
     SIM_TRY(sim_capture_touches(stream));
@@ -285,6 +288,7 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t size, CUme
 CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *pointer, size_t size, CUstream handle)
 {
     CUmemoryPool pool;
+    sim_checkpoint_read();
     SIM_STREAM(stream, handle);
     SIM_TRY(cuDeviceGetMemPool(&pool, stream->context->device));
     return cuMemAllocFromPoolAsync(pointer, size, pool, handle);

@@ -184,6 +184,7 @@ CUresult sim_stream_wait(struct CUstream_st *stream)
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream handle)
 {
+    sim_checkpoint_read();
     SIM_STREAM(stream, handle);
     SIM_TRY(sim_capture_check_use(stream));
     return sim_stream_wait(stream);

@@ -198,7 +198,16 @@ static void launch_once(void)
     CHECK(atomic_load(&launched) == before + 1);
 }
 
-/* A launch or an allocation that waits starts another parker, which undoes what the first one had begun. */
+static void synchronise(void)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {(CUstream)0x40, false}};
+    orion_proof_begin(&proof);
+    CHECK(proof.presence == ORION_COUNTED);
+    orion_proof_end(&proof, CUDA_ERROR_NOT_READY);
+    CHECK(atomic_load(&process->present) == 0);
+}
+
+/* A launch, an allocation or a synchronisation that waits starts another parker, which undoes what the first one had begun. */
 static void the_program_ends_the_parker(uint32_t number, void (*waits)(void))
 {
     atomic_store(&ends_parker, 1);
@@ -305,6 +314,7 @@ int main(void)
     memory_that_is_shared_at_the_last_moment_keeps_it();
     the_program_ends_the_parker(15, launch_once);
     the_program_ends_the_parker(17, allocate);
+    the_program_ends_the_parker(21, synchronise);
     it_stays_away_until_a_new_agent_knows(19);
     it_stays_until_it_is_asked(7);
     it_is_lost(9);

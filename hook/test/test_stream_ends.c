@@ -202,6 +202,19 @@ static void records_run_out_for_as_long_as_the_work_runs(void)
     CHECK(!orion_stream_record_is_shared(process, record_of(many + 1)));
 }
 
+/* Threads and handlers may launch while the process exits. The contexts are there until the driver's own handler. */
+static void launches_of_a_process_that_exits_see_their_work_end(void)
+{
+    struct orion_stream_record *own = launch(0, 1);
+    close_all(own);
+    complete_all();
+    uint64_t held = in_flight();
+    atomic_store(&process->gpu_count, 1);
+    orion_process_ending();
+    CHECK(in_flight() == held);
+    CHECK(!orion_window_enter(process, own, COST, COST) && in_flight() < held);
+}
+
 int main(void)
 {
     begin();
@@ -217,6 +230,7 @@ int main(void)
     work_that_is_stuck_is_forgotten();
     contexts_end();
     records_run_out_for_as_long_as_the_work_runs();
+    launches_of_a_process_that_exits_see_their_work_end();
     puts("stream_ends: ok");
     return 0;
 }

@@ -135,8 +135,9 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuMemAlloc_v2", "if (!orion_allocation_may_begin(device, reserved, kind)) return CUDA_ERROR_OUT_OF_MEMORY;"),
         ("cuMemAllocAsync_ptsz", "{.pool = NULL, .stream = {hStream, true}, .bytes = bytesize};"),
         ("cuMemFreeAsync", "orion_operation_begin((struct orion_stream_name){hStream, false});"),
-        ("cuMemGetHandleForAddressRange", "if (result == CUDA_SUCCESS) orion_memory_shared();"),
-        ("cuPointerGetAttribute", "&& attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) orion_memory_shared();"),
+        ("cuMemGetHandleForAddressRange", ", if (answer == CUDA_SUCCESS) orion_memory_shared());"),
+        ("cuMemAllocAsync", "result = PRESENT(real(dptr, bytesize, hStream));"),
+        ("cuPointerGetAttribute", "&& attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) orion_memory_shared());"),
         (
             "cuMemGetMemPool",
             "if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();",

@@ -124,12 +124,13 @@ def test_it_leaves_although_hp_never_pauses(parking: ParkingSlot) -> None:
     be.must("ctxsync")
 
 
-def test_its_queries_wait_until_it_is_back(parking: ParkingSlot) -> None:
-    """NVIDIA's driver ends a process that asks for a stream while it is away, and so does the simulated one."""
+@pytest.mark.parametrize("call", range(1, 12))
+def test_calls_that_the_driver_does_not_stop_wait_until_it_is_back(parking: ParkingSlot, call: int) -> None:
+    """NVIDIA's driver ends a process that makes such a call while it is away, and so does the simulated one."""
     be = parking.start()
-    be.must("run 2 100 1")
+    be.must("unstopped 0")
     parking.leaves(be)
-    be.send("query 1")
+    be.send(f"unstopped {call}")
     assert not be.heard_something(0.05)
     assert be.process.poll() is None
     parking.wish(False)

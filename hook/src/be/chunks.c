@@ -9,10 +9,10 @@
 #include "generated/driver.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
+#include "process/absence.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
-#include "process/queries.h"
 #include "streams/capture.h"
 #include "streams/outcome.h"
 #include "streams/stream_records.h"
@@ -201,7 +201,9 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
 {
     unsigned retired = 0;
     struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
-    if (!orion_query_try(process)) return 0;
+    if (chunks->count == 0) return 0;
+    enum orion_presence presence = orion_present_try(process);
+    if (presence == ORION_ABSENT) return 0;
     while (chunks->count > 0) {
         struct orion_chunk *chunk = orion_chunks_at(chunks, 0);
         enum orion_outcome outcome = orion_outcome_of(orion_driver.cuEventQuery(chunk->end));
@@ -209,7 +211,7 @@ unsigned orion_chunks_reap(struct orion_process *process, struct orion_stream_re
         retire(process, stream_record, outcome == ORION_OUTCOME_LOST);
         retired++;
     }
-    orion_query_end(process);
+    orion_present_end(process, presence);
     return retired;
 }
 

@@ -1,6 +1,8 @@
 #include "be/gpu_clock.h"
 
 #include "generated/driver.h"
+#include "process/absence.h"
+#include "process/process.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -11,7 +13,11 @@
 static bool elapsed(CUevent from, CUevent to, int64_t *nanoseconds)
 {
     float milliseconds = 0;
-    if (orion_driver.cuEventElapsedTime(&milliseconds, from, to) != CUDA_SUCCESS) return false;
+    enum orion_presence presence = orion_present_try(orion_the_process);
+    if (presence == ORION_ABSENT) return false;
+    CUresult result = orion_driver.cuEventElapsedTime(&milliseconds, from, to);
+    orion_present_end(orion_the_process, presence);
+    if (result != CUDA_SUCCESS) return false;
     if (!(milliseconds > -1e9f && milliseconds < 1e9f)) return false;
     *nanoseconds = (int64_t)((double)milliseconds * 1e6);
     return true;

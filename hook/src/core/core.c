@@ -18,12 +18,12 @@
 #include "hp/marks.h"
 #include "learning/identity.h"
 #include "parking/parking.h"
+#include "process/absence.h"
 #include "process/gpu.h"
 #include "process/notifier.h"
 #include "process/plan.h"
 #include "process/policy.h"
 #include "process/process.h"
-#include "process/queries.h"
 #include "process/report.h"
 #include "slices/time_slice.h"
 #include "streams/capture.h"
@@ -104,11 +104,19 @@ static struct orion_stream_record *record_of_be(struct orion_process *process, s
     return stream_record;
 }
 
+/* While the process is away, the driver stops an operation on a stream, unless it is a thread's first use of its own default stream. */
+static void stay(struct orion_process *process)
+{
+    if (orion_has_errands(process) && (atomic_load(&process->errands) & ORION_ERRAND_STAY)) orion_parking_await(process);
+}
+
 void orion_operation_begin(struct orion_stream_name stream)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_stream_record *stream_record = record_of_be(process, stream);
-    if (stream_record != NULL) orion_driver_order_operation(process, stream_record);
+    if (stream_record == NULL) return;
+    stay(process);
+    orion_driver_order_operation(process, stream_record);
 }
 
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
@@ -141,13 +149,14 @@ static void mark_context(struct orion_process *process, CUcontext context)
 static bool is_done(struct orion_process *process, const struct orion_proof *proof, const struct orion_stream_record *stream_record)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    if (!orion_query_try(process)) return false;
+    enum orion_presence presence = orion_present_try(process);
+    if (presence == ORION_ABSENT) return false;
     struct orion_relaxed relaxed = orion_capture_relax(); /* another thread may begin a capture at any time */
     if (proof->scope == ORION_PROOF_EVENT) result = orion_driver.cuEventQuery(proof->event);
     else if (proof->scope == ORION_PROOF_STREAM && !proof->of_itself)
         result = orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record));
     orion_capture_unrelax(&relaxed);
-    orion_query_end(process);
+    orion_present_end(process, presence);
     return result != CUDA_ERROR_NOT_READY;
 }
 
@@ -173,16 +182,22 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
 
 void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orion_the_process, work->stream_record, NULL); }
 
+enum orion_presence orion_present_begin(struct orion_process *process)
+{
+    enum orion_presence presence;
+    while ((presence = orion_present_try(process)) == ORION_ABSENT) orion_parking_await(process);
+    return presence;
+}
+
 void orion_proof_begin(struct orion_proof *proof)
 {
     proof->stream_record = NULL;
-    proof->counted = proof->queries = false;
+    proof->counted = false;
+    proof->presence = ORION_UNCOUNTED;
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     proof->counted = proof->blocks;
     if (proof->counted) atomic_fetch_add(&process->blocked_proofs, 1);
-    proof->queries = !proof->blocks;
-    if (proof->queries) orion_query_begin(process);
     uint32_t index;
     if (proof->scope == ORION_PROOF_CONTEXT) {
         mark_context(process, proof->context);
@@ -196,6 +211,7 @@ void orion_proof_begin(struct orion_proof *proof)
     struct orion_stream_record *waited_for =
         proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
     if (proof->blocks) sleep_instead_of_spinning(process, waited_for, proof);
+    if (!proof->of_itself) proof->presence = orion_present_begin(process); /* the driver stops copies */
 }
 
 static void proven(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t returned)
@@ -213,7 +229,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
-    if (proof->queries) orion_query_end(process);
+    orion_present_end(process, proof->presence);
     if (process == NULL) return;
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         struct orion_stream_record *stream_record =
@@ -254,7 +270,10 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
-    if (is_be(stream_record)) orion_driver_order_operation(process, stream_record);
+    if (is_be(stream_record)) {
+        stay(process);
+        orion_driver_order_operation(process, stream_record);
+    }
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
     orion_recordings_forget(orion_recordings(process), recording->event);
@@ -281,6 +300,7 @@ void orion_event_awaited(CUevent event, struct orion_stream_name stream)
     struct orion_stream_record *stream_record = record_of_be(process, stream);
     uint32_t source, number;
     if (stream_record == NULL) return;
+    stay(process);
     if (orion_recordings_behind(orion_recordings(process), event, &source, &number)) {
         const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
         orion_driver_order_awaits(process, stream_record, behind);

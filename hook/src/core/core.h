@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "be/work.h"
+#include "process/absence.h"
 #include "streams/stream_name.h"
 
 /* -- Work: launches, graph launches, copies, memsets, prefetches, memory operations on streams. ---------------------- */
@@ -35,6 +36,9 @@ static inline bool orion_work_is_admitted(const struct orion_work *work) { retur
  * gates nor counts it. Events have functions of their own, which do the same. */
 void orion_operation_begin(struct orion_stream_name stream);
 
+/* As orion_present_try, but waits until the process is back. `process` may be NULL. */
+enum orion_presence orion_present_begin(struct orion_process *process);
+
 /* -- Proofs of completion. ------------------------------------------------------------------------------------------ */
 enum orion_proof_scope { ORION_PROOF_STREAM, ORION_PROOF_EVENT, ORION_PROOF_CONTEXT };
 struct orion_proof {
@@ -49,7 +53,8 @@ struct orion_proof {
     /* Set by the core. */
     struct orion_stream_record *stream_record;
     uint64_t returned;
-    bool counted, queries;
+    bool counted;
+    enum orion_presence presence;
 };
 void orion_proof_begin(struct orion_proof *proof);
 void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves work */

@@ -303,6 +303,7 @@ void orion_process_ending(void)
     if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* in a forked child this memory is zero */
     orion_parking_end(process);
     orion_forbid_touch(process);
+    atomic_store(&process->exits, 1);
     orion_stops_open(process);
     ORION_EACH_GPU(gpu, process) /* If a thread holds the ledger, waits for it for a bounded time. */
         if (orion_ledger_try_lock(gpu)) orion_ledger_unlock(gpu);

@@ -32,6 +32,8 @@
 #include "memory/memory.h"
 #include "memory/pools.h"
 #include "memory/unified.h"
+#include "process/absence.h"
+#include "process/process.h"
 #include "streams/capture.h"
 #include "streams/priorities.h"
 #include "threads/redirect.h"
@@ -48,6 +50,19 @@
     if (__builtin_expect(address_of_real == NULL, 0)) address_of_real = orion_resolve_row(ROW_##name); \
     if (__builtin_expect(address_of_real == NULL, 0)) return CUDA_ERROR_NOT_FOUND; \
     __typeof__(&name) real = (__typeof__(&name))address_of_real
+
+/* A call of the driver that waits first while the process is away, because the driver does not stop it (process/absence.h). Before the
+ * process may leave, `then` follows. */
+#define PRESENT_THEN(call, then) \
+    __extension__({ \
+        struct orion_process *process = orion_process_if_managed(); \
+        enum orion_presence presence = orion_present_begin(process); \
+        CUresult answer = call; \
+        then; \
+        orion_present_end(process, presence); \
+        answer; \
+    })
+#define PRESENT(call) PRESENT_THEN(call, (void)0)
 
 #define WRAPPED(name, per_thread) ROW_##name,
 #define PASSED WRAPPED

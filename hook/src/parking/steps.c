@@ -8,17 +8,17 @@
 #include "be/window.h"
 #include "generated/driver.h"
 #include "memory/memory.h"
+#include "process/absence.h"
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
-#include "process/queries.h"
 #include "streams/capture.h"
 #include "system/system.h"
 
 #define LET_RUN_NS (200 * ORION_MILLISECOND) /* for so long queued work ends only while hp is idle */
 #define DRAIN_MOST_NS (5 * ORION_SECOND)     /* work that takes longer is not waited for */
 #define LOCK_MOST_MS 5000u
-#define QUERIES_MOST_NS ORION_SECOND /* one takes microseconds */
+#define CALLS_MOST_NS ORION_SECOND /* what such a call waits for has ended */
 #define STEP_NS ORION_MILLISECOND
 #define LEDGER_TRIES 100u
 
@@ -105,7 +105,7 @@ static void open_stops(struct orion_process *process)
 /* The process is on the GPU. */
 static void go_on(struct orion_process *process)
 {
-    orion_queries_continue(process);
+    orion_absence_end(process);
     if (atomic_exchange(&process->kept_open, 0)) orion_allow_touch(process);
 }
 
@@ -117,7 +117,7 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
     *stopped = stops(process);
     if (*stopped) return outcome;
     open_stops(process);
-    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops) && orion_queries_stop(process, orion_now() + QUERIES_MOST_NS))
+    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops) && orion_absence_begin(process, orion_now() + CALLS_MOST_NS))
         outcome = copy_out(process);
     if (outcome.reason != ORION_PARKING_REASON_NONE) go_on(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
@@ -152,7 +152,7 @@ struct orion_parking_outcome orion_parking_return(struct orion_process *process)
 bool orion_parking_is_away(struct orion_process *process)
 {
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
-    if (!driver_can() || orion_driver.cuCheckpointProcessGetState((int)getpid(), &state) != CUDA_SUCCESS) return false;
+    if (driver_can()) orion_driver.cuCheckpointProcessGetState((int)getpid(), &state); /* if it fails, nothing has happened */
     if (state == CU_PROCESS_STATE_CHECKPOINTED) return true;
     if (state == CU_PROCESS_STATE_LOCKED) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
     go_on(process);

@@ -30,7 +30,8 @@ typedef void orion_stream_ended(struct orion_process *process, struct orion_stre
 enum orion_errand {
     ORION_ERRAND_SLICES = 1u, /* sets the time slices: slices/time_slice.h */
     ORION_ERRAND_PARKER = 2u, /* starts the thread that parks the process: parking/parking.h */
-    ORION_ERRAND_STAY = 4u    /* waits until the process is back on the GPU */
+    ORION_ERRAND_STAY = 4u,   /* waits until the process is back on the GPU */
+    ORION_ERRAND_ABSENT = 8u  /* only with STAY: calls that the driver does not stop wait, too (absence.h) */
 };
 
 #define ORION_CONTEXT_PLACES 64u /* a power of two */
@@ -49,6 +50,7 @@ struct orion_process {
     /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of
      * drain threads that use a context now. */
     _Atomic int32_t captures, untouchable;
+    _Atomic int32_t exits; /* of `untouchable`: 1 once the process has begun to exit; the driver's own handler ends the contexts */
     _Atomic int32_t kept_open; /* of `untouchable`: 1 only keeps the stops open, while the process parks; no context ends */
     _Atomic uint32_t touching;
     _Atomic uint32_t context_epoch;                          /* grows when a context ends */
@@ -60,10 +62,9 @@ struct orion_process {
 
     _Atomic uint32_t primary_retains[ORION_GPUS]; /* by device: the program's references to the primary context */
 
-    _Atomic uint32_t blocked_proofs;  /* threads inside a synchronising call */
-    _Atomic uint32_t queries;         /* threads inside a query; see queries.h */
-    _Atomic uint32_t queries_stopped; /* 1: no query may begin */
-    _Atomic uint32_t said;            /* bit i: sentence i of report.h was written */
+    _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
+    _Atomic uint32_t present;        /* threads inside a call that the driver does not stop; see absence.h */
+    _Atomic uint32_t said;           /* bit i: sentence i of report.h was written */
 
     struct orion_unknown unknown;
     struct orion_gpu gpus[ORION_GPUS];

@@ -64,6 +64,7 @@
  *   rungraph, upgraph      launches or uploads it, and waits
  *   graphsheld             RESULT: bytes that graphs hold of the driver
  *   info                   cuMemGetInfo; RESULT: total bytes
+ *   unstopped CALL         0: makes what the others need; else one of the calls that the driver does not stop (unstopped.c)
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
  *   spawn                  fork and exec of this program; the child uses the device; RESULT: its exit status
@@ -170,6 +171,7 @@ static const struct {
     {"total", total_memory},
     {"churn", churn},
     {"room", room},
+    {"unstopped", unstopped},
     {"moveroot", move_root},
     {"fork", forks},
     {"forklaunch", fork_and_launch},

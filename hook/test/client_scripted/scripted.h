@@ -59,6 +59,10 @@ command allocate, allocate_many, is_managed, share_last, pin_last, free_last, un
 
 command churn, room;
 
+/* -- unstopped.c: calls that the driver does not stop while the process is away ---------------------------------------------- */
+
+command unstopped;
+
 /* -- pools.c: memory pools, and memory of graphs --------------------------------------------------------------------------- */
 
 command pool_keeps, pool_takes, pool_gives, pool_trims, pool_holds, pool_ends;
