@@ -12,4 +12,8 @@ void *orion_elf_libc_function(const char *name);
 /* The first definition of `name` in an object that was loaded after the one that holds `address`; NULL: none. */
 void *orion_elf_next_function(const void *address, const char *name);
 
+/* What a call would reach without the hook: the first definition after the hook, which may be another preloaded library's;
+ * the C library's if the hook was loaded after it. NULL: none. */
+void *orion_elf_replaced_function(const char *name);
+
 #endif

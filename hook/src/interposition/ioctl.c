@@ -3,29 +3,17 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "interposition/elf_symbols.h"
 
 _Atomic(orion_ioctl *) orion_next_ioctl;
-
-static int system_call(int file, unsigned long request, ...)
-{
-    va_list rest;
-    va_start(rest, request);
-    void *argument = va_arg(rest, void *);
-    va_end(rest);
-    return (int)syscall(SYS_ioctl, file, request, argument);
-}
 
 /* Not dlsym: the look-up must neither allocate nor change dlerror's state. */
 static orion_ioctl *next_ioctl(void)
 {
     orion_ioctl *next = atomic_load_explicit(&orion_next_ioctl, memory_order_relaxed);
     if (__builtin_expect(next != NULL, 1)) return next;
-    next = (orion_ioctl *)orion_elf_next_function((const void *)&orion_next_ioctl, "ioctl");
-    if (next == NULL) next = system_call;
+    next = (orion_ioctl *)orion_elf_replaced_function("ioctl");
     atomic_store_explicit(&orion_next_ioctl, next, memory_order_relaxed);
     return next;
 }
