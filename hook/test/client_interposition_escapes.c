@@ -1,6 +1,7 @@
 /* Ways around a preload, what a second preload finds, and what a library finds that was opened with the driver in its own
  * scope. Prints WAY, object, symbol, separated by tabs. Usage: client_interposition_escapes
- * "deepbind now"|"deepbind lazy"|namespace|table LIBRARY, or: preload, or: scope LIBRARY NAME [OPENED BEFORE]
+ * "deepbind now"|"deepbind lazy"|"deepbind beside"|namespace|table LIBRARY, or: preload, or: scope LIBRARY NAME
+ * [OPENED BEFORE]
  *
  * With -DUNLINKED the program is not linked with the driver, and only `scope` works. */
 #include <dlfcn.h>
@@ -36,20 +37,32 @@ static void *linked(void *library)
     return function == NULL ? NULL : function();
 }
 
+static void say_returned(const char *way, void *library, const char *function)
+{
+    say(way, ((void *(*)(void))dlsym(library, function))());
+}
+
+static void say_opens(void)
+{
+    unsigned long *opens = dlsym(RTLD_DEFAULT, "preload_opens");
+    printf("opens\t%s\t-\n", opens != NULL && *opens > 0 ? "seen" : "none");
+}
+
 /* What a library that binds deeply calls. */
 static void deepbind(const char *path, int mode)
 {
     void *library = dlopen(path, mode);
-    const char *error = library == NULL ? dlerror() : NULL;
-    if (library == NULL) printf("error\t%s\t-\n", error != NULL ? error : "none");
+    const char *error = dlerror();
+    printf("error\t%s\t-\n", error != NULL ? error : "none");
     if (library == NULL) return;
     void *(*look_up)(const char *) = (void *(*)(const char *))dlsym(library, "preload_by_driver");
-    void *(*its_dlopen)(void) = (void *(*)(void))dlsym(library, "preload_dlopen");
-    void *(*its_getpid)(void) = (void *(*)(void))dlsym(library, "preload_getpid");
     say("linked", linked(library));
     say("looked up", look_up("cuLaunchKernel"));
-    say("dlopen", its_dlopen());
-    say("getpid", its_getpid());
+    say_returned("dlopen", library, "preload_dlopen");
+    say_returned("ioctl", library, "preload_ioctl");
+    say_returned("chosen", library, "preload_chosen");
+    say_returned("getpid", library, "preload_getpid");
+    say_opens();
 }
 
 static void second_preload(void)
@@ -66,12 +79,18 @@ static void second_preload(void)
     say("linked", (void *)cuLaunchKernel);
     printf("getpid\t%s\t-\n", getpid() > 1000000000 ? "wrapped" : "plain");
     printf("look-ups\t%s\t-\n", *look_ups > 0 ? "seen" : "none");
+    say_opens();
+    say("dlopen of the C library", dlsym(dlopen("libc.so.6", RTLD_LAZY), "dlopen"));
 }
 
 static void linked_ways(const char *way, const char *path)
 {
     if (strcmp(way, "deepbind now") == 0) deepbind(path, RTLD_NOW | RTLD_DEEPBIND);
     if (strcmp(way, "deepbind lazy") == 0) deepbind(path, RTLD_LAZY | RTLD_DEEPBIND);
+    if (strcmp(way, "deepbind beside") == 0) {
+        if (dlmopen(LM_ID_NEWLM, "libm.so.6", RTLD_NOW) == NULL) return;
+        deepbind(path, RTLD_NOW | RTLD_DEEPBIND);
+    }
     if (strcmp(way, "namespace") == 0) say(way, linked(dlmopen(LM_ID_NEWLM, path, RTLD_NOW)));
     if (strcmp(way, "table") == 0) {
         const void *table = NULL;

@@ -1,9 +1,13 @@
 /* A second preload library beside the hook, like a profiler. It wraps getpid and, if WRAPS_DLSYM is defined, dlsym. It
  * looks up the next definition of a function by RTLD_NEXT. It is also linked with the driver: tests open it by
- * RTLD_DEEPBIND or dlmopen, and look whether it then calls the driver or the hook. */
+ * RTLD_DEEPBIND or dlmopen, and look whether it then calls the driver or the hook.
+ *
+ * With WRAPS_DLOPEN it wraps dlopen; with BY_HANDLE, too, it finds the next one in the C library's handle. With
+ * TEXT_RELOCATION it has an address in a page that stays read-only. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/types.h>
 
 #if defined(__x86_64__) /* the oldest version of dlsym on this architecture; every glibc has it */
@@ -28,6 +32,32 @@ void *dlsym(void *handle, const char *name)
     preload_look_ups++;
     return next_dlsym()(handle, name);
 }
+#endif
+
+#ifdef WRAPS_DLOPEN
+#ifdef BY_HANDLE
+#define NEXT dlopen_by_next("libc.so.6", RTLD_LAZY)
+#else
+#define NEXT RTLD_NEXT
+#endif
+unsigned long preload_opens;
+
+static void *dlopen_by_next(const char *path, int mode)
+{
+    return ((void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen"))(path, mode);
+}
+
+void *dlopen(const char *path, int mode)
+{
+    static void *(*next)(const char *, int);
+    if (next == NULL) next = (void *(*)(const char *, int))dlsym(NEXT, "dlopen");
+    preload_opens++;
+    return (next != NULL ? next : dlopen_by_next)(path, mode);
+}
+#endif
+
+#ifdef TEXT_RELOCATION
+__asm__(".section .rodata\n.balign 8\n.quad dlsym\n.text");
 #endif
 
 /* Both return the next definition after this library's own. The first function calls the next dlsym after this library.
@@ -62,3 +92,10 @@ void *preload_by_driver(const char *name)
 
 void *preload_dlopen(void) { return (void *)dlopen; }
 void *preload_getpid(void) { return (void *)getpid; }
+void *preload_ioctl(void) { return (void *)ioctl; }
+
+/* The program chooses another function than the one that the dynamic linker has put here. */
+void *preload_own(void *handle, const char *name) { return (void)handle, (void)name, NULL; }
+look_up *preload_variable = dlsym;
+__attribute__((constructor)) static void choose(void) { preload_variable = preload_own; }
+void *preload_chosen(void) { return (void *)preload_variable; }

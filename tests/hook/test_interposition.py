@@ -93,6 +93,12 @@ class Programs:
     second: Path
     second_with_dlsym: Path
 
+    def second_built(self, name: str, *arguments: str | Path, driver: Path | None = None) -> Path:
+        """Compile the second library with other arguments; its driver may be another one."""
+        source = HOOK / "test" / "preload_interposition.c"
+        linked = driver or self.folder / "libcuda.so.1"
+        return compile_c(self.folder / name, "-Wl,--no-as-needed", *arguments, source, "-shared", linked)
+
     def run(self, program: Path, *arguments: str | Path, preload: str, driver: bool = True) -> Rows:
         environment = {"LD_PRELOAD": preload, "LD_LIBRARY_PATH": str(self.folder) if driver else ""}
         environment |= {"ORION_ROOT": str(self.folder / "no-agent"), "ASAN_OPTIONS": "detect_leaks=0"}
@@ -248,6 +254,7 @@ def test_a_second_preload_behind_the_hook(programs: Programs, wraps: bool) -> No
     assert rows["next cuDeviceGetCount"][0] == "libcuda.so.1"
     assert rows["next cuLaunchKernel"] == rows["next cuLaunchKernel by dlsym"] == ("liborion_hook.so", "cuLaunchKernel")
     assert rows["handle"][0] == rows["linked"][0] == "liborion_hook.so"
+    assert rows["dlopen of the C library"] == ("liborion_hook.so", "dlopen")
 
 
 @pytest.mark.parametrize("wraps", [False, True], ids=["next", "wraps-dlsym"])
@@ -280,12 +287,65 @@ def test_a_library_that_binds_deeply_calls_the_hook(programs: Programs, lazy: st
     rows = programs.run(programs.escapes, f"deepbind {lazy}", programs.second, preload=str(programs.hook[level]))
     assert rows["linked"] == rows["looked up"] == ("liborion_hook.so", "cuLaunchKernel")
     assert rows["dlopen"] == ("liborion_hook.so", "dlopen")  # so that what it opens deeply calls the hook, too
+    assert rows["ioctl"] == ("liborion_hook.so", "ioctl")
+    assert rows["chosen"] == ("libsecond.so", "preload_own")  # what the library itself has put there
     assert rows["getpid"] == ("libsecond.so", "getpid")  # other names stay bound as the program wants it
 
 
 def test_a_library_that_binds_deeply_is_not_found(programs: Programs) -> None:
     preload = str(programs.hook["-O2"])
     assert "cannot open" in programs.run(programs.escapes, "deepbind now", "/nowhere/x.so", preload=preload)["error"][0]
+
+
+def test_a_library_that_binds_deeply_beside_a_namespace(programs: Programs) -> None:
+    rows = programs.run(programs.escapes, "deepbind beside", programs.second, preload=str(programs.hook["-O2"]))
+    assert rows["linked"] == rows["looked up"] == ("liborion_hook.so", "cuLaunchKernel")
+
+
+def test_a_library_that_binds_deeply_with_relocations_in_its_code(programs: Programs) -> None:
+    library = programs.second_built("libtext.so", "-DTEXT_RELOCATION", "-Wl,-z,notext")
+    rows = programs.run(programs.escapes, "deepbind now", library, preload=str(programs.hook["-O2"]))
+    assert rows["error"][0] == "none"  # although the hook has looked for NVML, which is not loaded here
+    assert rows["linked"] == ("liborion_hook.so", "cuLaunchKernel")
+
+
+def test_a_library_that_binds_deeply_by_a_path_relative_to_the_caller(programs: Programs) -> None:
+    """The dynamic linker puts the caller's folder for $ORIGIN. The hook must not be the caller."""
+    rows = programs.run(programs.escapes, "deepbind now", "$ORIGIN/libsecond.so", preload=str(programs.hook["-O2"]))
+    assert rows["error"][0] == "none"
+    assert rows["looked up"][1] == "cuLaunchKernel"
+
+
+def test_a_driver_that_a_library_brings_itself(programs: Programs) -> None:
+    """It has chosen RTLD_DEEPBIND to call an emulation of the driver."""
+    (programs.folder / "emulated.c").write_text("int cuLaunchKernel(void) { return 42; }\n")
+    emulated = compile_c(programs.folder / "libemulated.so", "-shared", programs.folder / "emulated.c")
+    library = programs.second_built("libemulating.so", driver=emulated)
+    rows = programs.run(programs.escapes, "deepbind now", library, preload=str(programs.hook["-O2"]))
+    assert rows["linked"] == ("libemulated.so", "cuLaunchKernel")
+    assert rows["looked up"] == ("liborion_hook.so", "cuLaunchKernel")
+
+
+@pytest.mark.parametrize("by", ["next", "handle"])
+def test_a_preload_behind_the_hook_that_wraps_dlopen(programs: Programs, by: str) -> None:
+    """A tool that looks at what a program opens. The hook calls it, and it finds the C library's function."""
+    defined = ["-DWRAPS_DLOPEN", *(["-DBY_HANDLE"] if by == "handle" else [])]
+    preload = f"{programs.hook['-O2']}:{programs.second_built(f'libwraps_{by}.so', *defined)}"
+    rows = programs.run(programs.escapes, "preload", preload=preload)
+    assert rows["opens"][0] == "seen"
+    assert rows["dlopen of the C library"] == ("liborion_hook.so", "dlopen")
+    rows = programs.run(programs.escapes, "deepbind now", programs.second, preload=preload)
+    assert rows["opens"][0] == "seen"
+    assert rows["linked"] == ("liborion_hook.so", "cuLaunchKernel")
+
+
+def test_a_thread_that_loads_a_library_meanwhile(programs: Programs) -> None:
+    """The hook changes no library that the dynamic linker has not yet finished. Each of the two changes its own."""
+    source = HOOK / "test" / "deep_race.c"
+    program = compile_c(programs.folder / "race", "-rdynamic", source)
+    library = compile_c(programs.folder / "librace.so", "-DLIBRARY", "-shared", "-Wl,-z,relro,-z,now", source)
+    rows = programs.run(program, programs.second, library, preload=str(programs.hook["-O2"]))
+    assert rows["both"] == ("open", "managed")
 
 
 def test_a_separate_namespace_is_harmless(programs: Programs) -> None:

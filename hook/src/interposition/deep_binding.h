@@ -3,21 +3,26 @@
  * linked with the driver, they call it past the hook.
  *
  * The hook exports dlopen and writes its own functions into these libraries once they are loaded, as the dynamic linker
- * would have done without the flag. All other names stay bound as the program wants it.
+ * would have done without the flag. It writes only where the dynamic linker has put the function that the hook's replaces,
+ * or where a call is not bound yet. So all other names stay bound as the program wants it, and so does a name for which the
+ * program has chosen another function.
  *
  * Rejected: opening without the flag. Programs set it because two libraries define the same names (Taichi: LLVM).
  *
- * What a constructor of such a library looks up runs unmanaged, and so does a library that is opened by a bare name: the C
- * library then searches in the caller's paths, and the caller must not be the hook. */
+ * What a constructor of such a library looks up runs unmanaged. So does a library that is opened by a bare name, or by a path
+ * with `$ORIGIN`: the C library then looks where the caller is, and the caller must not be the hook. */
 #ifndef ORION_DEEP_BINDING_H
 #define ORION_DEEP_BINDING_H
 
 #include <stdbool.h>
 
-/* Whether to open `path` by orion_deep_open; if not, the caller's call goes on to the C library. */
+/* A function, and the hook's instead of it. NULL: there is none. */
+struct orion_replaced { void *real, *hooks; };
+
+/* Whether to open `path` by orion_deep_open; if not, the caller's call goes on to the next dlopen. */
 bool orion_deep_binds(const char *path, int mode);
 
-/* dlopen, and then the names of `hook_functions` in the libraries that it has loaded. */
-void *orion_deep_open(const char *path, int mode, void *(*hook_function)(const char *name));
+/* The next dlopen, and then the hook's functions in the libraries that it has loaded. */
+void *orion_deep_open(const char *path, int mode, struct orion_replaced (*replaced)(const char *name));
 
 #endif

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "core/core.h"
 #include "interposition/deep_binding.h"
@@ -93,14 +94,32 @@ static struct decision decide_function(const struct query *query, const struct o
     return found == real ? forwarded(query) : answered(NULL);
 }
 
-/* For a look-up of dlsym or dlvsym: the answer is the hook's function, so that later look-ups with it come to the
- * hook. */
-static struct decision decide_look_up(const struct query *query)
+/* The C library's functions by which the hook's are found. */
+static struct orion_replaced replaced_look_up(const char *name)
+{
+    if (order_of(name, "dlsym") == 0) return (struct orion_replaced){(void *)orion_real_dlsym(), (void *)orion_exported_dlsym};
+    if (order_of(name, "dlvsym") == 0) return (struct orion_replaced){(void *)orion_real_dlvsym(), (void *)orion_exported_dlvsym};
+    if (order_of(name, "dlopen") == 0) return (struct orion_replaced){(void *)orion_real_dlopen(), (void *)orion_exported_dlopen};
+    return (struct orion_replaced){NULL, NULL};
+}
+
+/* Whether the hook's dlopen may lead to the caller. Then the caller needs the C library's, or the two would call each other
+ * endlessly. Who looks up by RTLD_NEXT may do so for a wrapper in another library. */
+static bool is_behind_dlopen(const struct query *query, const void *caller)
+{
+    if (query->handle == RTLD_NEXT) return true;
+    for (void *next = (void *)orion_next_dlopen(); next != NULL; next = orion_elf_next_function(next, "dlopen"))
+        if (are_in_one_object(caller, next)) return true;
+    return false;
+}
+
+/* The answer is the hook's function, so that later look-ups with it come to the hook. */
+static struct decision decide_look_up(const struct query *query, struct orion_replaced replaced, const void *caller)
 {
     void *found = ask(query, query->handle);
-    if (found != NULL && found == (void *)orion_real_dlsym()) return answered((void *)orion_exported_dlsym);
-    if (found != NULL && found == (void *)orion_real_dlvsym()) return answered((void *)orion_exported_dlvsym);
-    return forwarded(query);
+    if (found == NULL || found != replaced.real) return forwarded(query);
+    if (replaced.hooks == (void *)orion_exported_dlopen && is_behind_dlopen(query, caller)) return forwarded(query);
+    return answered(replaced.hooks);
 }
 
 /* The answer does not depend on this: the hook never keeps a function of the driver from the program. */
@@ -109,10 +128,11 @@ static void report_if_unknown(const char *name)
     if (orion_is_unknown_name(name) && orion_resolve_if_loaded() && orion_resolve_exports(name)) orion_unknown_function(name);
 }
 
-static struct decision decide_nvml(const struct query *query, const void *caller)
+/* NULL: the name belongs to none. */
+static const struct orion_functions *library_of(const char *name)
 {
-    const struct orion_function *function = function_in(&orion_nvml, query->name);
-    return function == NULL ? forwarded(query) : decide_function(query, &orion_nvml, function, caller);
+    if (name[0] == 'c' && name[1] == 'u') return &orion_cuda;
+    return name[0] == 'n' && name[1] == 'v' ? &orion_nvml : NULL;
 }
 
 /* For names that are neither the driver's nor NVML's, this function allocates nothing and takes no lock. */
@@ -122,35 +142,32 @@ __attribute__((used, visibility("hidden"))) struct decision orion_lookup_decide(
     struct query query = {handle, name, version};
     struct decision forward = forwarded(&query);
     if (forward.forward == NULL || name == NULL) return forward;
-    if (order_of(name, "dlsym") == 0 || order_of(name, "dlvsym") == 0) return decide_look_up(&query);
-    if (name[0] == 'n' && name[1] == 'v') return decide_nvml(&query, caller);
-    if (name[0] != 'c' || name[1] != 'u') return forward;
-    const struct orion_function *function = function_of(name);
-    if (function == NULL) report_if_unknown(name);
-    return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, &orion_cuda, function, caller);
+    struct orion_replaced look_up = replaced_look_up(name);
+    if (look_up.hooks != NULL) return decide_look_up(&query, look_up, caller);
+    const struct orion_functions *library = library_of(name);
+    const struct orion_function *function = library == NULL ? NULL : function_in(library, name);
+    if (library == &orion_cuda && function == NULL) report_if_unknown(name);
+    return function == NULL || function->wrapper == NULL ? forward : decide_function(&query, library, function, caller);
 }
 
-/* What a library that binds deeply would call without that; NULL: not a function of the hook. */
-static void *deep_function(const char *name)
+/* For a name in a library that binds deeply. */
+static struct orion_replaced replaced_in_library(const char *name)
 {
-    if (name[0] == 'd' && strcmp(name, "dlsym") == 0) return (void *)orion_exported_dlsym;
-    if (name[0] == 'd' && strcmp(name, "dlvsym") == 0) return (void *)orion_exported_dlvsym;
-    if (name[0] == 'd' && strcmp(name, "dlopen") == 0) return (void *)orion_exported_dlopen;
-    const struct orion_function *function = NULL;
-    if (name[0] == 'c' && name[1] == 'u') function = function_of(name);
-    if (name[0] == 'n' && name[1] == 'v') function = function_in(&orion_nvml, name);
-    return function == NULL ? NULL : function->wrapper;
+    const struct orion_functions *library = library_of(name);
+    const struct orion_function *function = library == NULL ? NULL : function_in(library, name);
+    if (function != NULL) return (struct orion_replaced){real_of(library, function), function->wrapper};
+    if (order_of(name, "ioctl") == 0) return (struct orion_replaced){orion_elf_libc_function(name), (void *)ioctl};
+    return replaced_look_up(name);
 }
 
 __attribute__((used, visibility("hidden"))) struct decision orion_open_decide(const char *path, long mode)
 {
-    if (!orion_deep_binds(path, (int)mode) || !orion_lookup_interposes())
-        return (struct decision){(void *)orion_real_dlopen(), NULL};
-    return answered(orion_deep_open(path, (int)mode, deep_function));
+    if (!orion_deep_binds(path, (int)mode)) return (struct decision){(void *)orion_next_dlopen(), NULL};
+    return answered(orion_deep_open(path, (int)mode, replaced_in_library));
 }
 
 /* dlsym, dlvsym and dlopen. They save the arguments and call `decide`. Then they return its answer, or make a tail
- * jump to the C library's function. The tail jump keeps the stack and the return address, because RTLD_NEXT,
+ * jump to the next function. The tail jump keeps the stack and the return address, because RTLD_NEXT,
  * RTLD_DEFAULT and the paths in which dlopen searches depend on the caller. */
 #if defined(__x86_64__)
 #define TRAMPOLINE(name, version, decide) \

@@ -9,15 +9,15 @@
 
 #define DRIVER "libcuda.so.1"
 
-static _Atomic(void *) real_dlsym, real_dlvsym, real_dlopen, the_driver;
+static _Atomic(void *) real_dlsym, real_dlvsym, real_dlopen, next_dlopen, the_driver;
 static atomic_bool resolved;
 
 /* Needs no lock: threads that run this at the same time find the same address. */
-static void *c_library_function(_Atomic(void *) *known, const char *name)
+static void *known_or(_Atomic(void *) *known, void *(*look_up)(const char *), const char *name)
 {
     void *found = atomic_load_explicit(known, memory_order_relaxed);
     if (__builtin_expect(found == NULL, 0)) {
-        found = orion_elf_libc_function(name);
+        found = look_up(name);
         atomic_store_explicit(known, found, memory_order_relaxed);
     }
     return found;
@@ -25,17 +25,22 @@ static void *c_library_function(_Atomic(void *) *known, const char *name)
 
 void *(*orion_real_dlsym(void))(void *, const char *)
 {
-    return (void *(*)(void *, const char *))c_library_function(&real_dlsym, "dlsym");
+    return (void *(*)(void *, const char *))known_or(&real_dlsym, orion_elf_libc_function, "dlsym");
 }
 
 void *(*orion_real_dlvsym(void))(void *, const char *, const char *)
 {
-    return (void *(*)(void *, const char *, const char *))c_library_function(&real_dlvsym, "dlvsym");
+    return (void *(*)(void *, const char *, const char *))known_or(&real_dlvsym, orion_elf_libc_function, "dlvsym");
 }
 
 void *(*orion_real_dlopen(void))(const char *, int)
 {
-    return (void *(*)(const char *, int))c_library_function(&real_dlopen, "dlopen");
+    return (void *(*)(const char *, int))known_or(&real_dlopen, orion_elf_libc_function, "dlopen");
+}
+
+void *(*orion_next_dlopen(void))(const char *, int)
+{
+    return (void *(*)(const char *, int))known_or(&next_dlopen, orion_elf_replaced_function, "dlopen");
 }
 
 static void *find(void *where, const char *name) { return orion_real_dlsym()(where, name); }

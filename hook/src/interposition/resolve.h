@@ -10,6 +10,9 @@ void *(*orion_real_dlsym(void))(void *, const char *);
 void *(*orion_real_dlvsym(void))(void *, const char *, const char *);
 void *(*orion_real_dlopen(void))(const char *, int);
 
+/* The dlopen that a call would reach without the hook. It may be another preloaded library's. */
+void *(*orion_next_dlopen(void))(const char *, int);
+
 /* Fills orion_real and orion_driver if a driver is loaded; true: they are filled. This changes dlerror's state, so do
  * it before the program's own look-up. */
 bool orion_resolve_if_loaded(void);
