@@ -18,10 +18,11 @@ static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 static CUresult answer = CUDA_ERROR_NOT_READY; /* of every query */
+static uint32_t remaining = UINT32_MAX;        /* so many more */
 static CUresult CUDAAPI fake_answer(CUevent event)
 {
     (void)event;
-    return answer;
+    return remaining-- > 0 ? answer : CUDA_ERROR_NOT_READY;
 }
 static CUresult CUDAAPI fake_elapsed(float *milliseconds, CUevent start, CUevent end)
 {
@@ -58,6 +59,32 @@ static void a_failed_launch_teaches_nothing(struct orion_stream_name stream)
     CHECK(atomic_load(&orion_be(failed.stream_record->gpu)->in_flight_ns) == in_flight_ns); /* that of the other launch */
     CHECK(chunks->count + (chunks->open_ns > 0) == count + 1);
     CHECK(chunks->open_ns == 0 || chunks->open.begin == ORION_CHUNK_BEGIN_UNKNOWN);
+}
+
+/* Which launches had returned before the event of their chunk was recorded: those are complete with it, and no others. */
+static void a_chunk_proves_its_work(struct orion_stream_name stream)
+{
+    struct orion_stream_record *stream_record = orion_stream_record_of(orion_the_process, stream);
+    struct orion_work timed = {.stream = stream, .identity = 0x70001}, later = {.stream = stream, .identity = 0x80001},
+                      not_returned = {.stream = stream, .identity = 0x90001};
+    know(timed.identity), know(later.identity), know(not_returned.identity);
+    orion_chunks_drop(stream_record);
+    uint64_t before = atomic_load(&stream_record->returned);
+    orion_work_begin(&timed);
+    CHECK(timed.flags & ORION_ADMITTED_TIMED);
+    orion_work_begin(&not_returned); /* of another thread */
+    orion_work_end(&timed, CUDA_SUCCESS);
+    orion_work_end(&not_returned, CUDA_SUCCESS);
+    orion_work_begin(&later);
+    CHECK(later.flags & ORION_ADMITTED_TIMED);
+    orion_work_end(&later, CUDA_SUCCESS);
+    CHECK(orion_be_stream_record(stream_record)->chunks.count == 2 && atomic_load(&stream_record->drained) < before);
+    remaining = 1;
+    answer = CUDA_SUCCESS;
+    CHECK(orion_chunks_reap(orion_the_process, stream_record) == 1 && atomic_load(&stream_record->drained) == before + 1);
+    remaining = UINT32_MAX;
+    answer = CUDA_ERROR_ILLEGAL_ADDRESS; /* what is lost is not complete */
+    CHECK(orion_chunks_reap(orion_the_process, stream_record) == 1 && atomic_load(&stream_record->drained) == before + 1);
 }
 
 int main(void)
@@ -109,6 +136,7 @@ int main(void)
     CHECK(later.flags & ORION_ADMITTED_TIMED);
     orion_work_end(&later, CUDA_SUCCESS);
     a_failed_launch_teaches_nothing(stream);
+    a_chunk_proves_its_work(stream);
     puts("chunks: ok");
     return 0;
 }

@@ -2,9 +2,12 @@
  * stream, and some behind them. The test begins and ends work itself; no thread of the hook looks at it. */
 #include "simulated_process.h"
 
+#include "be/chunks.h"
 #include "be/driver_order.h"
+#include "be/window.h"
 #include "core/core.h"
 #include "streams/stream_records.h"
+#include "system/system.h"
 
 #define MOST_HELD 1000u
 
@@ -23,6 +26,7 @@ static bool launch(CUstream stream)
     bool held = orion_driver_order_matters(process, record_of(stream));
     atomic_fetch_add(&record_of(stream)->begun, 1);
     orion_driver_order_begun(record_of(stream));
+    atomic_fetch_add(&record_of(stream)->returned, 1);
     return held;
 }
 
@@ -32,7 +36,7 @@ static void complete(CUstream stream) { orion_stream_record_prove(record_of(stre
 static unsigned settle(void)
 {
     unsigned held = 0;
-    complete(NULL), complete(blocking), complete(other), complete(CU_STREAM_PER_THREAD), complete(source);
+    complete(NULL), complete(blocking), complete(other), complete(CU_STREAM_PER_THREAD), complete(source), complete(middle);
     while (launch(non_blocking)) CHECK(++held < MOST_HELD);
     return held;
 }
@@ -161,6 +165,34 @@ static void a_stream_does_not_wait_for_itself(CUstream first, CUstream second)
     settle();
 }
 
+static CUresult CUDAAPI is_complete(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI takes_unknown(float *milliseconds, CUevent start, CUevent end)
+{
+    (void)milliseconds, (void)start, (void)end;
+    return CUDA_ERROR_NOT_READY;
+}
+
+/* No call of the program proves that the awaited work is complete. In this test the hook's own calls are wrapped, too. */
+static void a_wait_ends_with_the_chunk_that_it_awaits(CUstream first, CUstream second)
+{
+    CHECK(!launch(source));
+    await(first, source);
+    CHECK(orion_ledger_try_lock(gpu));
+    orion_chunks_launched(process, record_of(source), ORION_MICROSECOND, orion_now(), false);
+    orion_chunks_close(process, record_of(source));
+    orion_ledger_unlock(gpu);
+    orion_driver.cuEventQuery = is_complete;
+    orion_driver.cuEventElapsedTime_v2 = takes_unknown;
+    orion_window_reap(process, gpu);
+    CHECK(!launch(second));
+    settle();
+}
+
 /* Another stream gets the handle and the record of one that has ended. */
 static void a_new_stream_is_asked_again(void)
 {
@@ -263,6 +295,8 @@ int main(void)
     a_wait_ends_with_what_it_awaits(blocking, NULL);
     a_synchronised_stream_waits_no_more(NULL, blocking);
     a_synchronised_stream_waits_no_more(blocking, NULL);
+    a_wait_ends_with_the_chunk_that_it_awaits(NULL, blocking);
+    a_wait_ends_with_the_chunk_that_it_awaits(blocking, NULL);
     a_stream_does_not_wait_for_itself(NULL, blocking);
     a_stream_does_not_wait_for_itself(blocking, NULL);
     a_new_stream_has_not_waited_or_looked();

@@ -53,6 +53,15 @@ static bool record(CUevent *event, const struct orion_stream_record *stream_reco
     return *event != NULL && orion_driver.cuEventRecord(*event, orion_stream_record_handle(stream_record)) == CUDA_SUCCESS;
 }
 
+/* Puts the chunk's end behind the launches that have returned by now. */
+static bool record_end(struct orion_chunk *chunk, const struct orion_stream_record *stream_record)
+{
+    uint64_t returned = atomic_load(&stream_record->returned);
+    if (!record(&chunk->end, stream_record)) return false;
+    chunk->returned = returned;
+    return true;
+}
+
 static void push_chunk(struct orion_chunks *chunks, struct orion_chunk *chunk, uint64_t identity)
 {
     chunk->cost_ns = chunks->open_ns;
@@ -98,7 +107,7 @@ void orion_chunks_close(struct orion_process *process, struct orion_stream_recor
     if (chunk == NULL || chunks->sampling || orion_stream_record_is_shared(process, stream_record))
         return; /* the cost goes into the next chunk */
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (record(&chunk->end, stream_record)) push_chunk(chunks, chunk, 0);
+    if (record_end(chunk, stream_record)) push_chunk(chunks, chunk, 0);
     orion_capture_unrelax(&relaxed);
 }
 
@@ -110,7 +119,7 @@ void orion_chunks_close_last(struct orion_process *process, struct orion_stream_
     if (chunks->open_ns == 0 || chunks->sampling || chunks->count < ORION_CHUNKS) return;
     struct orion_chunk *last = orion_chunks_at(chunks, chunks->count - 1);
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (record(&last->end, stream_record)) {
+    if (record_end(last, stream_record)) {
         last->cost_ns += chunks->open_ns;
         last->identity = 0;
         last->bounds.pause = ORION_CHUNK_PAUSES;
@@ -192,6 +201,7 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
     atomic_store_explicit(head_ns, is_past ? began + chunk->cost_ns : now, memory_order_relaxed);
     learn(process, stream_record->gpu, chunk);
     orion_chunk_account(process, stream_record, chunk, lost, now);
+    if (!lost) orion_stream_record_prove(stream_record, chunk->returned);
     orion_ledger_subtract(stream_record->gpu, chunk->cost_ns);
     chunks->first = (chunks->first + 1) % ORION_CHUNKS;
     chunks->count--;
@@ -250,7 +260,7 @@ bool orion_chunks_sampled(struct orion_stream_record *stream_record)
     struct orion_chunk *chunk = orion_chunks_next(chunks);
     chunks->sampling = false;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (record(&chunk->end, stream_record)) push_chunk(chunks, chunk, chunk->identity);
+    if (record_end(chunk, stream_record)) push_chunk(chunks, chunk, chunk->identity);
     orion_capture_unrelax(&relaxed);
     return true;
 }

@@ -51,6 +51,7 @@ struct orion_chunk {
     uint64_t cost_ns;
     uint64_t begun_ns; /* when its first launch was passed to the driver */
     uint64_t identity; /* of the timed launch; 0: no launch is timed */
+    uint64_t returned; /* the stream record's `returned` before the end was recorded: what the end proves */
     struct orion_chunk_bounds bounds;
 };
 
@@ -91,7 +92,7 @@ void orion_ledger_subtract(struct orion_gpu *gpu, uint64_t cost_ns);
  *   list      adds the launches whose threads did not get the ledger
  *   close     puts an event behind the open chunk
  *   close_last  also if the ring is full: the last chunk then ends behind the open one
- *   reap      removes completed chunks from the work in flight, returns how many
+ *   reap      removes completed chunks from the work in flight, proves the work of their streams so far, returns how many
  *   drop      counts all chunks as complete
  *   forget    counts all chunks as complete and forgets their events */
 void orion_chunks_launched(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t cost_ns,

@@ -110,7 +110,7 @@ static inline bool orion_has_errands(const struct orion_process *process)
  * function that returns the part; the part has a constant offset, so the function costs nothing. */
 struct orion_mapping {
     struct orion_process process;
-    _Alignas(128) unsigned char stream_records[2621568];
+    _Alignas(128) unsigned char stream_records[3014784];
     _Alignas(128) unsigned char recordings[196608];
     _Alignas(128) unsigned char capture_origins[1152];
     _Alignas(128) unsigned char marks[51200];
