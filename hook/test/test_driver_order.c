@@ -193,6 +193,68 @@ static void a_wait_ends_with_the_chunk_that_it_awaits(CUstream first, CUstream s
     settle();
 }
 
+static void a_wait_that_is_over_hides_no_other(CUstream first, CUstream second)
+{
+    CHECK(!launch(source) && !launch(middle));
+    await(first, source);
+    await(first, middle);
+    complete(middle);
+    CHECK(launch(second));
+    settle();
+}
+
+static void a_stream_is_awaited_with_its_work_and_its_wait(CUstream first, CUstream second)
+{
+    CHECK(!launch(source) && !launch(middle));
+    await(middle, source);
+    await(first, middle);
+    complete(middle);
+    CHECK(launch(second)); /* the event comes behind the wait, too */
+    settle();
+    CHECK(!launch(source) && !launch(middle));
+    await(middle, source);
+    await(first, middle);
+    complete(source);
+    CHECK(launch(second));
+    settle();
+}
+
+/* One more than there is room for: it counts no longer than the others. */
+static void many_waits_end_with_the_longest(CUstream first, CUstream second)
+{
+    CUstream awaited[ORION_AWAITED + 1];
+    for (unsigned i = 0; i <= ORION_AWAITED; i++) {
+        MUST(cuStreamCreate(&awaited[i], CU_STREAM_NON_BLOCKING));
+        CHECK(!launch(awaited[i]));
+        await(first, awaited[i]);
+        await(first, awaited[i]); /* takes no more room */
+    }
+    for (unsigned i = 0; i < ORION_AWAITED; i++) {
+        CHECK(launch(second));
+        settle();
+        complete(awaited[i]);
+        operate(first); /* so that the next launch looks again */
+    }
+    CHECK(!launch(second));
+    settle();
+    for (unsigned i = 0; i <= ORION_AWAITED; i++) {
+        orion_stream_ending(awaited[i]);
+        MUST(cuStreamDestroy(awaited[i]));
+    }
+}
+
+/* Another thread puts a wait into the stream while a call of this one proves that the stream is empty. */
+static void a_wait_behind_a_synchronise_stays(CUstream first, CUstream second)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {first, false}};
+    CHECK(!launch(source));
+    orion_proof_begin(&proof);
+    await(first, source);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+    CHECK(launch(second));
+    settle();
+}
+
 /* Another stream gets the handle and the record of one that has ended. */
 static void a_new_stream_is_asked_again(void)
 {
@@ -297,6 +359,14 @@ int main(void)
     a_synchronised_stream_waits_no_more(blocking, NULL);
     a_wait_ends_with_the_chunk_that_it_awaits(NULL, blocking);
     a_wait_ends_with_the_chunk_that_it_awaits(blocking, NULL);
+    a_wait_that_is_over_hides_no_other(NULL, blocking);
+    a_wait_that_is_over_hides_no_other(blocking, NULL);
+    a_stream_is_awaited_with_its_work_and_its_wait(NULL, blocking);
+    a_stream_is_awaited_with_its_work_and_its_wait(blocking, NULL);
+    many_waits_end_with_the_longest(NULL, blocking);
+    many_waits_end_with_the_longest(blocking, NULL);
+    a_wait_behind_a_synchronise_stays(NULL, blocking);
+    a_wait_behind_a_synchronise_stays(blocking, NULL);
     a_stream_does_not_wait_for_itself(NULL, blocking);
     a_stream_does_not_wait_for_itself(blocking, NULL);
     a_new_stream_has_not_waited_or_looked();

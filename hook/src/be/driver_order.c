@@ -11,16 +11,15 @@
  * and one that does so now and then runs ahead of the GPU in between. */
 #define AFTER_CROSSING 256u
 
-/* What a stream awaits is one word: a record's index + 1 in the top 16 bits, and below them how many of its launches had begun when the
- * wait came; 0: nothing. So no reader combines the record of one wait with the count of another. Accesses are relaxed: nothing else is
- * read through the word, and the wait counts in `ordered` only after it, so who sees the count sees the word. A stream's last wait
- * replaces those before it. */
+/* What a stream awaits of another one is one word: a record's index + 1 in the top 16 bits, and below them how many of its launches had
+ * begun when the wait came; 0: nothing. So no reader combines the record of one wait with the count of another. A wait counts in
+ * `ordered` only after its word is there, so who sees the count sees the word. */
 #define COUNT_BITS 48u
 #define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
 
 static _Atomic uint64_t *awaited_of(const struct orion_stream_record *stream_record)
 {
-    return &orion_be_stream_record(stream_record)->awaited;
+    return orion_be_stream_record(stream_record)->awaited;
 }
 
 static bool is_over(const struct orion_process *process, uint64_t awaited)
@@ -32,7 +31,9 @@ static bool is_over(const struct orion_process *process, uint64_t awaited)
 
 static bool waits(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    return !is_over(process, atomic_load_explicit(awaited_of(stream_record), memory_order_relaxed));
+    for (unsigned i = 0; i < ORION_AWAITED; i++)
+        if (!is_over(process, atomic_load(&awaited_of(stream_record)[i]))) return true;
+    return false;
 }
 
 /* Whether the stream waits for work of its context's streams of the other kind that was begun since its last look, and is not known
@@ -77,23 +78,48 @@ void orion_driver_order_operation(struct orion_process *process, struct orion_st
     orion_driver_order_begun(stream_record);
 }
 
-/* A source without work in flight may itself wait. */
+/* A later wait for the same stream replaces the earlier one. */
+static void add(const struct orion_process *process, struct orion_stream_record *stream_record, uint64_t wait)
+{
+    uint64_t source = wait >> COUNT_BITS;
+    for (unsigned i = 0; i < ORION_AWAITED && !is_over(process, wait); i++) {
+        _Atomic uint64_t *place = &awaited_of(stream_record)[i];
+        uint64_t held = atomic_load(place);
+        while (held >> COUNT_BITS == source ? held < wait : is_over(process, held)) {
+            atomic_fetch_add(&orion_be_stream_record(stream_record)->waits, 1); /* before the word: see orion_driver_order_over */
+            if (atomic_compare_exchange_strong(place, &held, wait)) return;
+        }
+        if (held >> COUNT_BITS == source) return;
+    }
+}
+
+/* The event comes behind the source's own waits, too. */
 void orion_driver_order_awaits(const struct orion_process *process, struct orion_stream_record *stream_record,
                                const struct orion_stream_record *source)
 {
     if (source == stream_record) return;
-    uint64_t awaited = (uint64_t)(orion_stream_record_index(process, source) + 1) << COUNT_BITS | atomic_load(&source->begun);
-    if (is_over(process, awaited)) awaited = atomic_load_explicit(awaited_of(source), memory_order_relaxed);
-    if (!is_over(process, awaited)) atomic_store_explicit(awaited_of(stream_record), awaited, memory_order_relaxed);
+    add(process, stream_record,
+        (uint64_t)(orion_stream_record_index(process, source) + 1) << COUNT_BITS | atomic_load(&source->begun));
+    for (unsigned i = 0; i < ORION_AWAITED; i++) add(process, stream_record, atomic_load(&awaited_of(source)[i]));
 }
 
-void orion_driver_order_synchronised(struct orion_stream_record *stream_record)
+uint32_t orion_driver_order_waits(const struct orion_stream_record *stream_record)
 {
-    atomic_store_explicit(awaited_of(stream_record), 0, memory_order_relaxed);
+    return atomic_load(&orion_be_stream_record(stream_record)->waits);
+}
+
+/* Erases only words that were there before the count was read again. */
+void orion_driver_order_over(struct orion_stream_record *stream_record, uint32_t waits)
+{
+    uint64_t held[ORION_AWAITED];
+    for (unsigned i = 0; i < ORION_AWAITED; i++) held[i] = atomic_load(&awaited_of(stream_record)[i]);
+    if (orion_driver_order_waits(stream_record) != waits) return;
+    for (unsigned i = 0; i < ORION_AWAITED; i++)
+        if (held[i] != 0) atomic_compare_exchange_strong(&awaited_of(stream_record)[i], &held[i], 0);
 }
 
 void orion_driver_order_forget(struct orion_stream_record *stream_record)
 {
-    orion_driver_order_synchronised(stream_record);
+    orion_driver_order_over(stream_record, orion_driver_order_waits(stream_record));
     atomic_store_explicit(&orion_be_stream_record(stream_record)->others_seen, 0, memory_order_relaxed);
 }

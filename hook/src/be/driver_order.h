@@ -13,6 +13,9 @@
 #define ORION_DRIVER_ORDER_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#define ORION_AWAITED 4u /* so many streams are known for which one waits; what it awaits beside them is missed */
 
 struct orion_process;
 struct orion_stream_record;
@@ -31,8 +34,10 @@ void orion_driver_order_operation(struct orion_process *process, struct orion_st
 void orion_driver_order_awaits(const struct orion_process *process, struct orion_stream_record *stream_record,
                                const struct orion_stream_record *source);
 
-/* Called when the program has synchronised with the stream, which then waits for nothing. */
-void orion_driver_order_synchronised(struct orion_stream_record *stream_record);
+/* How many waits for other streams the stream has; the caller may then learn that they are over, and calls the second function. If
+ * more have come meanwhile, all count until what they await is complete. */
+uint32_t orion_driver_order_waits(const struct orion_stream_record *stream_record);
+void orion_driver_order_over(struct orion_stream_record *stream_record, uint32_t waits);
 
 /* Called when the stream ends. */
 void orion_driver_order_forget(struct orion_stream_record *stream_record);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "be/chunks.h"
+#include "be/driver_order.h"
 #include "be/gpu_clock.h"
 #include "be/partition.h"
 #include "be/usage.h"
@@ -59,10 +60,11 @@ struct orion_be_stream_record {
     _Atomic uint32_t waited_epoch;
     _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
     /* See driver_order.c */
-    _Atomic uint64_t others_seen; /* launches and operations of the other order at the last look */
-    _Atomic uint64_t awaited;     /* the work of another stream for which this one waits */
-    bool kept;                    /* the program has destroyed the stream, and the driver has not; see ends.c */
-    uint32_t meeting;             /* see meetings.c; the launching thread writes it */
+    _Atomic uint64_t others_seen;            /* launches and operations of the other order at the last look */
+    _Atomic uint32_t waits;                  /* so many waits for other streams were put into this one */
+    _Atomic uint64_t awaited[ORION_AWAITED]; /* the work of other streams for which this one waits */
+    bool kept;                               /* the program has destroyed the stream, and the driver has not; see ends.c */
+    uint32_t meeting;                        /* see meetings.c; the launching thread writes it */
 };
 _Static_assert(sizeof(struct orion_be_stream_record) <= ORION_STREAM_RECORD_BE, "ORION_STREAM_RECORD_BE is too small");
 

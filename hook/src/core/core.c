@@ -194,6 +194,7 @@ void orion_proof_begin(struct orion_proof *proof)
     proof->stream_record = NULL;
     proof->counted = false;
     proof->presence = ORION_UNCOUNTED;
+    proof->waits = 0;
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
     proof->counted = proof->blocks;
@@ -203,7 +204,10 @@ void orion_proof_begin(struct orion_proof *proof)
         mark_context(process, proof->context);
     } else if (proof->scope == ORION_PROOF_STREAM) {
         proof->stream_record = orion_stream_record_of(process, proof->stream);
-        if (proof->stream_record != NULL) proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
+        if (proof->stream_record != NULL) {
+            proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
+            proof->waits = orion_driver_order_waits(proof->stream_record);
+        }
     } else if (orion_recordings_get(orion_recordings(process), proof->event, &index, &proof->returned)) {
         if (index < ORION_STREAM_RECORDS) proof->stream_record = &orion_stream_records(process)->entry[index];
     }
@@ -247,7 +251,7 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
     if (proof->scope != ORION_PROOF_CONTEXT) {
         if (proof->stream_record == NULL) return;
         proven(process, proof->stream_record, proof->returned);
-        if (proof->scope == ORION_PROOF_STREAM) orion_driver_order_synchronised(proof->stream_record);
+        if (proof->waits != 0) orion_driver_order_over(proof->stream_record, proof->waits);
         if (proof->blocks) orion_baseline_synchronised(process, proof->stream_record->gpu);
         return;
     }

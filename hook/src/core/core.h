@@ -53,6 +53,7 @@ struct orion_proof {
     /* Set by the core. */
     struct orion_stream_record *stream_record;
     uint64_t returned;
+    uint32_t waits; /* of the stream; see be/driver_order.h */
     bool counted;
     enum orion_presence presence;
 };
