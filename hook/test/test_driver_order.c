@@ -98,15 +98,19 @@ static void an_operation_behind_nothing_holds_nothing(void)
     settle();
 }
 
+static void record(CUevent event, CUstream stream)
+{
+    struct orion_recording recording = {.event = event, .stream = {stream, false}};
+    orion_event_recording(&recording);
+    orion_event_recorded(&recording, CUDA_SUCCESS);
+}
+
 /* The stream waits for the work so far of another one. */
 static void await(CUstream stream, CUstream awaited)
 {
     CUevent event;
-    struct orion_recording recording = {.stream = {awaited, false}};
     MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    recording.event = event;
-    orion_event_recording(&recording);
-    orion_event_recorded(&recording, CUDA_SUCCESS);
+    record(event, awaited);
     orion_event_awaited(event, (struct orion_stream_name){stream, false});
     orion_event_ending(event);
     MUST(cuEventDestroy(event));
@@ -150,6 +154,36 @@ static void a_synchronised_stream_waits_no_more(CUstream first, CUstream second)
     orion_proof_end(&proof, CUDA_SUCCESS);
     CHECK(!launch(second));
     settle();
+}
+
+static void synchronise(CUevent event)
+{
+    struct orion_proof proof = {.scope = ORION_PROOF_EVENT, .blocks = true, .event = event};
+    orion_proof_begin(&proof);
+    orion_proof_end(&proof, CUDA_SUCCESS);
+}
+
+static void a_wait_before_an_event_is_over_with_it(CUstream first, CUstream second)
+{
+    CUevent before, behind;
+    MUST(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING));
+    CHECK(!launch(source));
+    record(before, first);
+    await(first, source);
+    record(behind, first);
+    synchronise(behind);
+    CHECK(!launch(second));
+    settle();
+    CHECK(!launch(source));
+    record(before, first);
+    await(first, source);
+    synchronise(before);
+    CHECK(launch(second));
+    settle();
+    orion_event_ending(before), orion_event_ending(behind);
+    MUST(cuEventDestroy(before));
+    MUST(cuEventDestroy(behind));
 }
 
 static void a_stream_does_not_wait_for_itself(CUstream first, CUstream second)
@@ -367,6 +401,8 @@ int main(void)
     many_waits_end_with_the_longest(blocking, NULL);
     a_wait_behind_a_synchronise_stays(NULL, blocking);
     a_wait_behind_a_synchronise_stays(blocking, NULL);
+    a_wait_before_an_event_is_over_with_it(NULL, blocking);
+    a_wait_before_an_event_is_over_with_it(blocking, NULL);
     a_stream_does_not_wait_for_itself(NULL, blocking);
     a_stream_does_not_wait_for_itself(blocking, NULL);
     a_new_stream_has_not_waited_or_looked();

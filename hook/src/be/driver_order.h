@@ -34,8 +34,8 @@ void orion_driver_order_operation(struct orion_process *process, struct orion_st
 void orion_driver_order_awaits(const struct orion_process *process, struct orion_stream_record *stream_record,
                                const struct orion_stream_record *source);
 
-/* How many waits for other streams the stream has; the caller may then learn that they are over, and calls the second function. If
- * more have come meanwhile, all count until what they await is complete. */
+/* How many waits for other streams have been put into the stream so far. A caller that learns later that these are over calls the second
+ * function. If more have come since, all of them count until what they await is known to be complete. */
 uint32_t orion_driver_order_waits(const struct orion_stream_record *stream_record);
 void orion_driver_order_over(struct orion_stream_record *stream_record, uint32_t waits);
 

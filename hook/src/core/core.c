@@ -208,7 +208,7 @@ void orion_proof_begin(struct orion_proof *proof)
             proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
             proof->waits = orion_driver_order_waits(proof->stream_record);
         }
-    } else if (orion_recordings_get(orion_recordings(process), proof->event, &index, &proof->returned)) {
+    } else if (orion_recordings_get(orion_recordings(process), proof->event, &index, &proof->returned, &proof->waits)) {
         if (index < ORION_STREAM_RECORDS) proof->stream_record = &orion_stream_records(process)->entry[index];
     }
     if (proof->stream_record != NULL && orion_stream_record_is_shared(process, proof->stream_record)) proof->stream_record = NULL;
@@ -242,11 +242,11 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
         return;
     }
     /* If the event was recorded again meanwhile, it is unknown which recording the call waited for. */
-    uint32_t index;
+    uint32_t index, waits;
     uint64_t returned;
     if (proof->scope == ORION_PROOF_EVENT && proof->stream_record != NULL &&
-        !(orion_recordings_get(orion_recordings(process), proof->event, &index, &returned) && returned == proof->returned &&
-          &orion_stream_records(process)->entry[index % ORION_STREAM_RECORDS] == proof->stream_record))
+        !(orion_recordings_get(orion_recordings(process), proof->event, &index, &returned, &waits) && returned == proof->returned &&
+          waits == proof->waits && &orion_stream_records(process)->entry[index % ORION_STREAM_RECORDS] == proof->stream_record))
         return;
     if (proof->scope != ORION_PROOF_CONTEXT) {
         if (proof->stream_record == NULL) return;
@@ -274,9 +274,11 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
+    recording->waits = 0;
     if (is_be(stream_record)) {
         stay(process);
         orion_driver_order_operation(process, stream_record);
+        recording->waits = orion_driver_order_waits(stream_record);
     }
     recording->stream_record = stream_record;
     recording->returned = atomic_load(&stream_record->returned);
@@ -295,7 +297,8 @@ void orion_event_recorded(struct orion_recording *recording, CUresult result)
     else if (recording->stream_record == NULL) orion_recordings_forget(orion_recordings(process), recording->event);
     else
         orion_recordings_set(orion_recordings(process), recording->event,
-                             orion_stream_record_index(process, recording->stream_record), recording->returned, recording->number);
+                             orion_stream_record_index(process, recording->stream_record), recording->returned, recording->number,
+                             recording->waits);
 }
 
 void orion_event_awaited(CUevent event, struct orion_stream_name stream)

@@ -68,6 +68,7 @@ struct orion_recording {
     struct orion_stream_record *stream_record;
     uint64_t returned;
     uint32_t number; /* see be/event_words.h */
+    uint32_t waits;  /* see be/driver_order.h */
 };
 void orion_event_recording(struct orion_recording *recording);                 /* before the driver's cuEventRecord */
 void orion_event_recorded(struct orion_recording *recording, CUresult result); /* after the driver's call */
