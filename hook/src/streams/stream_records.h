@@ -2,8 +2,9 @@
  *
  * Each stream record has three counters. `begun` counts driver calls that submit work, before the call. `returned`
  * counts these calls when they have returned. `drained` counts the calls whose work is complete for certain. To prove
- * that work is complete, the hook reads `returned`, makes a synchronising driver call, and then raises `drained` to the
- * count that it read. So a proof never covers work that another thread submits during the synchronising call.
+ * that work is complete, the hook reads `returned`, makes a synchronising driver call or records an event that completes
+ * later, and then raises `drained` to the count that it read. So a proof never covers work that another thread submits
+ * meanwhile.
  *
  * The counters only grow, even when another stream gets the stream record. So an old event that was recorded on the
  * earlier stream proves nothing about the new stream's work.
