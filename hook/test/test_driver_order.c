@@ -365,6 +365,12 @@ static void a_new_stream_has_not_waited_or_looked(void)
     settle();
 }
 
+static void each_behind_the_other(void (*test)(CUstream first, CUstream second), CUstream stream)
+{
+    test(NULL, stream);
+    test(stream, NULL);
+}
+
 int main(void)
 {
     begin_process("orion-sim 1\nkernel one duration_us=20\n");
@@ -374,37 +380,23 @@ int main(void)
     MUST(cuStreamCreate(&source, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&middle, CU_STREAM_NON_BLOCKING));
     streams_of_one_kind_are_not_held();
-    a_launch_behind_work_of_the_other_kind_is_held(NULL, blocking);
-    a_launch_behind_work_of_the_other_kind_is_held(blocking, NULL);
+    each_behind_the_other(a_launch_behind_work_of_the_other_kind_is_held, blocking);
     a_launch_behind_work_of_the_other_kind_is_held(NULL, CU_STREAM_PER_THREAD);
-    completed_work_holds_nothing(NULL, other);
-    completed_work_holds_nothing(other, NULL);
+    each_behind_the_other(completed_work_holds_nothing, other);
     a_launch_that_begins_after_a_look_is_seen_by_the_next();
-    an_operation_waits_as_a_launch_does(NULL, blocking);
-    an_operation_waits_as_a_launch_does(blocking, NULL);
+    each_behind_the_other(an_operation_waits_as_a_launch_does, blocking);
     an_operation_behind_nothing_holds_nothing();
-    a_launch_behind_a_wait_for_another_stream_is_held(NULL, blocking);
-    a_launch_behind_a_wait_for_another_stream_is_held(blocking, NULL);
-    a_launch_behind_a_wait_of_a_wait_is_held(NULL, blocking);
-    a_launch_behind_a_wait_of_a_wait_is_held(blocking, NULL);
-    a_wait_ends_with_what_it_awaits(NULL, blocking);
-    a_wait_ends_with_what_it_awaits(blocking, NULL);
-    a_synchronised_stream_waits_no_more(NULL, blocking);
-    a_synchronised_stream_waits_no_more(blocking, NULL);
-    a_wait_ends_with_the_chunk_that_it_awaits(NULL, blocking);
-    a_wait_ends_with_the_chunk_that_it_awaits(blocking, NULL);
-    a_wait_that_is_over_hides_no_other(NULL, blocking);
-    a_wait_that_is_over_hides_no_other(blocking, NULL);
-    a_stream_is_awaited_with_its_work_and_its_wait(NULL, blocking);
-    a_stream_is_awaited_with_its_work_and_its_wait(blocking, NULL);
-    many_waits_end_with_the_longest(NULL, blocking);
-    many_waits_end_with_the_longest(blocking, NULL);
-    a_wait_behind_a_synchronise_stays(NULL, blocking);
-    a_wait_behind_a_synchronise_stays(blocking, NULL);
-    a_wait_before_an_event_is_over_with_it(NULL, blocking);
-    a_wait_before_an_event_is_over_with_it(blocking, NULL);
-    a_stream_does_not_wait_for_itself(NULL, blocking);
-    a_stream_does_not_wait_for_itself(blocking, NULL);
+    each_behind_the_other(a_launch_behind_a_wait_for_another_stream_is_held, blocking);
+    each_behind_the_other(a_launch_behind_a_wait_of_a_wait_is_held, blocking);
+    each_behind_the_other(a_wait_ends_with_what_it_awaits, blocking);
+    each_behind_the_other(a_synchronised_stream_waits_no_more, blocking);
+    each_behind_the_other(a_wait_ends_with_the_chunk_that_it_awaits, blocking);
+    each_behind_the_other(a_wait_that_is_over_hides_no_other, blocking);
+    each_behind_the_other(a_stream_is_awaited_with_its_work_and_its_wait, blocking);
+    each_behind_the_other(many_waits_end_with_the_longest, blocking);
+    each_behind_the_other(a_wait_behind_a_synchronise_stays, blocking);
+    each_behind_the_other(a_wait_before_an_event_is_over_with_it, blocking);
+    each_behind_the_other(a_stream_does_not_wait_for_itself, blocking);
     a_new_stream_has_not_waited_or_looked();
     contexts_have_an_order_of_their_own();
     operations_cost_no_look_up_without_be();

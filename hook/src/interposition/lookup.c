@@ -50,8 +50,6 @@ static const struct orion_function *function_in(const struct orion_functions *li
     return NULL;
 }
 
-static const struct orion_function *function_of(const char *name) { return function_in(&orion_cuda, name); }
-
 static void *real_of(const struct orion_functions *library, const struct orion_function *function)
 {
     return __atomic_load_n(&library->real[function - library->functions], __ATOMIC_ACQUIRE);
@@ -250,7 +248,7 @@ static bool is_wrapper(const void *found)
 void *orion_lookup_procedure(const char *symbol, void *found, uint64_t flags)
 {
     if (found == NULL || symbol == NULL) return found;
-    if (function_of(symbol) == NULL) {
+    if (function_in(&orion_cuda, symbol) == NULL) {
         if (orion_is_unknown_name(symbol)) orion_unknown_function(symbol);
         return found;
     }
