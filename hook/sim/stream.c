@@ -215,19 +215,21 @@ CUresult CUDAAPI cuStreamQuery(CUstream handle)
     return sim_context_error(stream->context);
 }
 
-#define GETS(function, type_of, member) \
+/* Driver 580 also refuses two of these, and invalidates the capture, while the stream is being captured. */
+#define GETS(function, type_of, member, check) \
     CUresult CUDAAPI function(CUstream handle, type_of *value) \
     { \
         SIM_STREAM(stream, handle); \
         SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE); \
+        SIM_TRY(check); \
         *value = stream->member; \
         return CUDA_SUCCESS; \
     }
 
-GETS(cuStreamGetPriority, int, priority)
-GETS(cuStreamGetFlags, unsigned, flags)
-GETS(cuStreamGetId, unsigned long long, id)
-GETS(cuStreamGetDevice, CUdevice, context->device)
+GETS(cuStreamGetPriority, int, priority, CUDA_SUCCESS)
+GETS(cuStreamGetFlags, unsigned, flags, sim_capture_check_use(stream))
+GETS(cuStreamGetId, unsigned long long, id, sim_capture_check_use(stream))
+GETS(cuStreamGetDevice, CUdevice, context->device, CUDA_SUCCESS)
 
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream target, CUstream source)
 {

@@ -192,6 +192,20 @@ static void a_handle_has_one_capture(void)
 
 /* -- Threads --------------------------------------------------------------------------------------------------------- */
 
+/* The driver invalidates a capture upon a question about the stream's flags. So the hook asks later which streams the driver orders. */
+static void a_stream_may_be_new_when_its_capture_begins(void)
+{
+    CUstream made;
+    MUST(cuStreamCreate(&made, CU_STREAM_DEFAULT));
+    MUST(cuStreamBeginCapture(made, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    become_known(made);
+    become_known(made);
+    MUST(end_of(made));
+    struct orion_stream_name name = {made, false};
+    CHECK(orion_stream_record_of(process, name)->order == ORION_ORDER_BLOCKING);
+    MUST(cuStreamDestroy(made));
+}
+
 static void *capture_often(void *context)
 {
     MUST(cuCtxSetCurrent(context));
@@ -294,6 +308,7 @@ int main(void)
     every_kind_of_capture_counts();
     more_captures_than_the_table_holds_count();
     a_handle_has_one_capture();
+    a_stream_may_be_new_when_its_capture_begins();
     threads_capture_at_the_same_time();
     the_hooks_own_calls_leave_other_captures_alone();
     return 0;

@@ -52,15 +52,20 @@ static bool crosses(struct orion_process *process, struct orion_stream_record *s
     return false;
 }
 
+static bool is_ordered(const struct orion_stream_record *stream_record)
+{
+    return stream_record->order == ORION_ORDER_LEGACY || stream_record->order == ORION_ORDER_BLOCKING;
+}
+
 static void look(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    if (stream_record->order != ORION_ORDER_NONE && crosses(process, stream_record))
+    if (is_ordered(stream_record) && crosses(process, stream_record))
         atomic_store_explicit(&orion_be(stream_record->gpu)->ordered_launches, AFTER_CROSSING, memory_order_relaxed);
 }
 
 void orion_driver_order_begun(const struct orion_stream_record *stream_record)
 {
-    if (stream_record->order != ORION_ORDER_NONE) atomic_fetch_add(&orion_be(stream_record->gpu)->ordered[stream_record->order], 1);
+    if (is_ordered(stream_record)) atomic_fetch_add(&orion_be(stream_record->gpu)->ordered[stream_record->order], 1);
 }
 
 bool orion_driver_order_matters(struct orion_process *process, struct orion_stream_record *stream_record)

@@ -9,7 +9,12 @@
 #include <stdbool.h>
 
 /* The driver orders the work of the legacy stream with that of the blocking streams of its context. */
-enum orion_stream_order { ORION_ORDER_NONE = 0, ORION_ORDER_LEGACY = 1, ORION_ORDER_BLOCKING = 2 };
+enum orion_stream_order {
+    ORION_ORDER_NONE = 0,
+    ORION_ORDER_LEGACY = 1,
+    ORION_ORDER_BLOCKING = 2,
+    ORION_ORDER_UNKNOWN = 4 /* so far the stream has only been captured */
+};
 
 struct orion_place {
     CUcontext context, green; /* see struct orion_stream_record */

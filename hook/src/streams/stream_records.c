@@ -39,13 +39,18 @@ static uint64_t key_of(struct orion_stream_name stream, CUcontext context)
     return (orion_mix((uint64_t)(uintptr_t)context + thread) << 1) | 1; /* odd, so it differs from every handle */
 }
 
+/* A stream that is being captured must not be asked for its flags: the driver invalidates the capture (580). */
 static enum orion_stream_order order_of(struct orion_stream_name stream)
 {
     unsigned flags = CU_STREAM_NON_BLOCKING;
     if (orion_stream_handle(stream) == CU_STREAM_LEGACY) return ORION_ORDER_LEGACY;
     if (orion_stream_is_per_thread(stream)) return ORION_ORDER_BLOCKING;
-    if (orion_driver.cuStreamGetFlags == NULL || orion_driver.cuStreamGetFlags(stream.handle, &flags) != CUDA_SUCCESS)
-        return ORION_ORDER_NONE;
+    if (orion_driver.cuStreamGetFlags == NULL) return ORION_ORDER_NONE;
+    if (orion_capture_has(stream)) return ORION_ORDER_UNKNOWN;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUresult result = orion_driver.cuStreamGetFlags(stream.handle, &flags);
+    orion_capture_unrelax(&relaxed);
+    if (result != CUDA_SUCCESS) return ORION_ORDER_NONE;
     return flags & CU_STREAM_NON_BLOCKING ? ORION_ORDER_NONE : ORION_ORDER_BLOCKING;
 }
 
@@ -179,7 +184,10 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
         place.order = order_of(stream); /* no call of the driver while a record is claimed */
         stream_record = new_stream_record(process, stream, key, &place);
         if (stream_record == NULL && !by_client) return NULL;
+    } else if (stream_record->order == ORION_ORDER_UNKNOWN) {
+        stream_record->order = order_of(stream);
     }
+    if (stream_record != NULL && stream_record->order == ORION_ORDER_UNKNOWN) return stream_record; /* the next call asks again */
     *remembered_of(stream.handle) =
         (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
     return stream_record;
