@@ -58,6 +58,7 @@ static void deepbind(const char *path, int mode)
     void *(*look_up)(const char *) = (void *(*)(const char *))dlsym(library, "preload_by_driver");
     say("linked", linked(library));
     say("looked up", look_up("cuLaunchKernel"));
+    say_returned("called", library, "preload_called");
     say_returned("dlopen", library, "preload_dlopen");
     say_returned("ioctl", library, "preload_ioctl");
     say_returned("chosen", library, "preload_chosen");

@@ -316,13 +316,17 @@ def test_a_library_that_binds_deeply_by_a_path_relative_to_the_caller(programs: 
     assert rows["looked up"][1] == "cuLaunchKernel"
 
 
-def test_a_driver_that_a_library_brings_itself(programs: Programs) -> None:
+@pytest.mark.parametrize("lazy", ["now", "lazy"])
+def test_a_driver_that_a_library_brings_itself(programs: Programs, lazy: str) -> None:
     """It has chosen RTLD_DEEPBIND to call an emulation of the driver."""
-    (programs.folder / "emulated.c").write_text("int cuLaunchKernel(void) { return 42; }\n")
+    (programs.folder / "emulated.c").write_text(
+        "int cuLaunchKernel(void) { return 42; }\nint cuCtxSynchronize(void) { return 42; }\n"
+    )
     emulated = compile_c(programs.folder / "libemulated.so", "-shared", programs.folder / "emulated.c")
-    library = programs.second_built("libemulating.so", driver=emulated)
-    rows = programs.run(programs.escapes, "deepbind now", library, preload=str(programs.hook["-O2"]))
+    library = programs.second_built("libemulating.so", f"-Wl,-z,{lazy}", driver=emulated)
+    rows = programs.run(programs.escapes, f"deepbind {lazy}", library, preload=str(programs.hook["-O2"]))
     assert rows["linked"] == ("libemulated.so", "cuLaunchKernel")
+    assert rows["called"] == ("libemulating.so", "preload_called")
     assert rows["looked up"] == ("liborion_hook.so", "cuLaunchKernel")
 
 

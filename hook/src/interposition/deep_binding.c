@@ -10,9 +10,9 @@
 #include "interposition/resolve.h"
 
 #if defined(__x86_64__)
-enum { DATA = R_X86_64_64, GLOBAL = R_X86_64_GLOB_DAT, JUMP = R_X86_64_JUMP_SLOT };
+enum { DATA = R_X86_64_64, GLOBAL = R_X86_64_GLOB_DAT, CALL = R_X86_64_JUMP_SLOT };
 #else
-enum { DATA = R_AARCH64_ABS64, GLOBAL = R_AARCH64_GLOB_DAT, JUMP = R_AARCH64_JUMP_SLOT };
+enum { DATA = R_AARCH64_ABS64, GLOBAL = R_AARCH64_GLOB_DAT, CALL = R_AARCH64_JUMP_SLOT };
 #endif
 
 /* The objects that are loaded at one time. */
@@ -101,13 +101,11 @@ static void write_place(const struct dl_phdr_info *info, uintptr_t place, void *
     if (sealed) mprotect(page, bytes, PROT_READ);
 }
 
-static void bind_place(const struct dl_phdr_info *info, uintptr_t place, uint32_t type, struct orion_replaced replaced)
+static void bind_place(const struct dl_phdr_info *info, uintptr_t place, struct orion_replaced replaced)
 {
     if (replaced.real == NULL || replaced.hooks == NULL) return;
     if (!orion_elf_holds(info, place, PF_W)) return; /* the dynamic linker made it writable only for a time (DT_TEXTREL) */
-    void *bound = __atomic_load_n((void **)place, __ATOMIC_RELAXED);
-    bool unbound = type == JUMP && orion_elf_holds(info, (uintptr_t)bound, PF_X); /* it leads to the library's own stub */
-    if (bound == replaced.real || unbound) write_place(info, place, replaced.hooks);
+    if (__atomic_load_n((void **)place, __ATOMIC_RELAXED) == replaced.real) write_place(info, place, replaced.hooks);
 }
 
 static void bind_table(const struct dl_phdr_info *info, const struct orion_elf_object *object, int which,
@@ -118,8 +116,8 @@ static void bind_table(const struct dl_phdr_info *info, const struct orion_elf_o
     for (entry += which == 0 ? object->relative : 0; entry < end; entry++) {
         uint32_t type = (uint32_t)entry->r_info;
         const ElfW(Sym) *symbol = &object->symbols[entry->r_info >> 32];
-        if ((type != DATA && type != GLOBAL && type != JUMP) || entry->r_addend != 0 || symbol->st_shndx != SHN_UNDEF) continue;
-        bind_place(info, object->base + entry->r_offset, type, search->replaced(object->strings + symbol->st_name));
+        if ((type != DATA && type != GLOBAL && type != CALL) || entry->r_addend != 0 || symbol->st_shndx != SHN_UNDEF) continue;
+        bind_place(info, object->base + entry->r_offset, search->replaced(object->strings + symbol->st_name));
     }
 }
 
@@ -142,12 +140,20 @@ static void wait_for_loads(void)
     dladdr((const void *)orion_deep_open, &unused);
 }
 
+/* A call that is not bound yet would be bound past the hook later, and nobody knows whether to the driver or to a function that the library
+ * brings itself. So the dynamic linker binds all of them, unless the library calls one that does not exist. */
+static void *open_bound(const char *path, int mode)
+{
+    void *library = (mode & RTLD_NOW) == 0 ? orion_next_dlopen()(path, (mode & ~RTLD_LAZY) | RTLD_NOW) : NULL;
+    return library != NULL ? library : orion_next_dlopen()(path, mode);
+}
+
 /* Looks the replaced functions up before the walk, because that needs a lock that comes before the walk's. */
 void *orion_deep_open(const char *path, int mode, struct orion_replaced (*replaced)(const char *name))
 {
     struct search search = {.replaced = replaced};
     bool listed = fill_list(&search.before);
-    void *library = orion_next_dlopen()(path, mode);
+    void *library = open_bound(path, mode);
     if (library != NULL && listed && fill_list(&search.after)) {
         wait_for_loads();
         orion_cuda.resolve_if_loaded();

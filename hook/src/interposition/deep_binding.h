@@ -3,9 +3,8 @@
  * linked with the driver, they call it past the hook.
  *
  * The hook exports dlopen and writes its own functions into these libraries once they are loaded, as the dynamic linker
- * would have done without the flag. It writes only where the dynamic linker has put the function that the hook's replaces,
- * or where a call is not bound yet. So all other names stay bound as the program wants it, and so does a name for which the
- * program has chosen another function.
+ * would have done without the flag. It writes only where the dynamic linker has put the function that the hook's replaces.
+ * So all other names stay bound as the program wants it, and so does a name for which the program has chosen another function.
  *
  * Rejected: opening without the flag. Programs set it because two libraries define the same names (Taichi: LLVM).
  *
