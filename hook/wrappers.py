@@ -266,6 +266,10 @@ _BODIES = {
 }
 
 
+_PRESENT = {"submit", "synchronise"}
+""" Classes whose calls the driver does not stop while the process is away. Of `submit` these are a thread's first use of its stream. """
+
+
 def wrapper(function: Function, declaration: Declaration) -> str:
     """Return the definition of the function that interposes the driver's function.
 
@@ -278,7 +282,7 @@ def wrapper(function: Function, declaration: Declaration) -> str:
         *own_streams.redirected(function, declaration),
         *_BODIES[declaration.kind](function, declaration),
     ]
-    if "present" in declaration.words:
+    if declaration.kind in _PRESENT or "present" in declaration.words:
         body = [line.replace(real(function), f"PRESENT({real(function)})") for line in body]
     lines = "\n".join(f"    {line}" for line in body)
     opening = f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"

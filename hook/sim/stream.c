@@ -1,4 +1,5 @@
 /* Streams: their handles, the default streams, and queries. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "capture.h"
@@ -83,6 +84,12 @@ struct sim_position sim_stream_position(struct CUstream_st *stream)
     return (struct sim_position){stream->slot, stream->generation, sim_state()->streams[stream->slot].tail};
 }
 
+/* The real driver frees the streams of a thread that ends. */
+static pthread_key_t ends;
+static pthread_once_t watching = PTHREAD_ONCE_INIT;
+static void thread_ends(void *unused) { (void)unused, sim_checkpoint_read(); }
+static void watch_ends(void) { pthread_key_create(&ends, thread_ends); }
+
 /* The calling thread's own default stream of a context. Context ids are never reused. */
 static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st **stream)
 {
@@ -95,6 +102,8 @@ static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st *
         SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[index].stream));
         known[index].stream->per_thread = true;
         known[index].context = context->id;
+        pthread_once(&watching, watch_ends);
+        pthread_setspecific(ends, known);
     }
     *stream = known[index].stream;
     return CUDA_SUCCESS;

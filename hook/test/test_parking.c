@@ -200,11 +200,9 @@ static void launch_once(void)
 
 static void synchronise(void)
 {
-    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = {(CUstream)0x40, false}};
-    orion_proof_begin(&proof);
-    CHECK(proof.presence == ORION_COUNTED);
-    orion_proof_end(&proof, CUDA_ERROR_NOT_READY);
-    CHECK(atomic_load(&process->present) == 0);
+    enum orion_presence presence = orion_present_begin(process);
+    CHECK(presence == ORION_COUNTED);
+    orion_present_end(process, presence);
 }
 
 /* A launch, an allocation or a synchronisation that waits starts another parker, which undoes what the first one had begun. */

@@ -124,7 +124,7 @@ def test_it_leaves_although_hp_never_pauses(parking: ParkingSlot) -> None:
     be.must("ctxsync")
 
 
-@pytest.mark.parametrize("call", range(1, 12))
+@pytest.mark.parametrize("call", range(1, 13))
 def test_calls_that_the_driver_does_not_stop_wait_until_it_is_back(parking: ParkingSlot, call: int) -> None:
     """NVIDIA's driver ends a process that makes such a call while it is away, and so does the simulated one."""
     be = parking.start()
@@ -136,6 +136,26 @@ def test_calls_that_the_driver_does_not_stop_wait_until_it_is_back(parking: Park
     parking.wish(False)
     assert be.answer().result == 0
     parking.leaves(be)
+    parking.returns(be)
+
+
+def test_a_parked_program_ends_though_its_exit_handler_makes_such_a_call(parking: ParkingSlot) -> None:
+    be = parking.start()
+    be.must("unstopped 0")
+    be.must("unstopped 13")
+    parking.leaves(be)
+    be.send("exit")
+    assert be.process.wait(20) == 0
+
+
+def test_it_leaves_though_its_work_waits_for_a_thread_that_records_an_event(parking: ParkingSlot) -> None:
+    be = parking.start()
+    be.must("unstopped 0")
+    be.must("unstopped 14")
+    parking.wish(True)
+    parking.until(be, ParkingState.LEAVING)
+    be.must("unstopped 15")
+    parking.until(be, ParkingState.PARKED)
     parking.returns(be)
 
 

@@ -104,19 +104,11 @@ static struct orion_stream_record *record_of_be(struct orion_process *process, s
     return stream_record;
 }
 
-/* While the process is away, the driver stops an operation on a stream, unless it is a thread's first use of its own default stream. */
-static void stay(struct orion_process *process)
-{
-    if (orion_has_errands(process) && (atomic_load(&process->errands) & ORION_ERRAND_STAY)) orion_parking_await(process);
-}
-
 void orion_operation_begin(struct orion_stream_name stream)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_stream_record *stream_record = record_of_be(process, stream);
-    if (stream_record == NULL) return;
-    stay(process);
-    orion_driver_order_operation(process, stream_record);
+    if (stream_record != NULL) orion_driver_order_operation(process, stream_record);
 }
 
 /* -- Proofs ---------------------------------------------------------------------------------------------------------- */
@@ -185,7 +177,8 @@ void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orio
 enum orion_presence orion_present_begin(struct orion_process *process)
 {
     enum orion_presence presence;
-    while ((presence = orion_present_try(process)) == ORION_ABSENT) orion_parking_await(process);
+    while ((presence = orion_present_try(process)) == ORION_ABSENT && atomic_load(&process->exits) == 0)
+        orion_parking_await(process);
     return presence;
 }
 
@@ -193,7 +186,6 @@ void orion_proof_begin(struct orion_proof *proof)
 {
     proof->stream_record = NULL;
     proof->counted = false;
-    proof->presence = ORION_UNCOUNTED;
     proof->waits = 0;
     struct orion_process *process = orion_process_if_managed();
     if (process == NULL) return;
@@ -215,7 +207,6 @@ void orion_proof_begin(struct orion_proof *proof)
     struct orion_stream_record *waited_for =
         proof->scope == ORION_PROOF_CONTEXT && mark_count > 0 ? marks[0].stream_record : proof->stream_record;
     if (proof->blocks) sleep_instead_of_spinning(process, waited_for, proof);
-    if (!proof->of_itself) proof->presence = orion_present_begin(process); /* the driver stops copies */
 }
 
 static void proven(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t returned)
@@ -233,7 +224,6 @@ void orion_proof_end(struct orion_proof *proof, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     if (proof->counted) atomic_fetch_sub(&process->blocked_proofs, 1);
-    orion_present_end(process, proof->presence);
     if (process == NULL) return;
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         struct orion_stream_record *stream_record =
@@ -276,7 +266,6 @@ void orion_event_recording(struct orion_recording *recording)
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
     recording->waits = 0;
     if (is_be(stream_record)) {
-        stay(process);
         orion_driver_order_operation(process, stream_record);
         recording->waits = orion_driver_order_waits(stream_record);
     }
@@ -307,7 +296,6 @@ void orion_event_awaited(CUevent event, struct orion_stream_name stream)
     struct orion_stream_record *stream_record = record_of_be(process, stream);
     uint32_t source, number;
     if (stream_record == NULL) return;
-    stay(process);
     if (orion_recordings_behind(orion_recordings(process), event, &source, &number)) {
         const struct orion_stream_record *behind = &orion_stream_records(process)->entry[source];
         orion_driver_order_awaits(process, stream_record, behind);

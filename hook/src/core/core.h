@@ -36,7 +36,7 @@ static inline bool orion_work_is_admitted(const struct orion_work *work) { retur
  * gates nor counts it. Events have functions of their own, which do the same. */
 void orion_operation_begin(struct orion_stream_name stream);
 
-/* As orion_present_try, but waits until the process is back. `process` may be NULL. */
+/* As orion_present_try, but waits until the process is back, unless it exits. `process` may be NULL. */
 enum orion_presence orion_present_begin(struct orion_process *process);
 
 /* -- Proofs of completion. ------------------------------------------------------------------------------------------ */
@@ -55,7 +55,6 @@ struct orion_proof {
     uint64_t returned;
     uint32_t waits; /* of the stream; see be/driver_order.h */
     bool counted;
-    enum orion_presence presence;
 };
 void orion_proof_begin(struct orion_proof *proof);
 void orion_proof_end(struct orion_proof *proof, CUresult result); /* only CUDA_SUCCESS proves work */

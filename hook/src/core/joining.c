@@ -4,6 +4,7 @@
 
 #include "agent/thread.h"
 #include "core/lifetimes.h"
+#include "core/thread_ends.h"
 #include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -28,6 +29,7 @@ struct orion_gpu *orion_gpu_of(CUdevice device)
     orion_owner *none = NULL;
     atomic_compare_exchange_strong(&process->owner, &none, orion_owner_by_device);
     atomic_store(&process->thread_ended, orion_thread_stream_ended);
+    if (joins) atomic_store(&process->thread_begins, orion_thread_ends_watch);
     gpu = orion_gpu_make(process, device, joins, &made);
     if (!made) return gpu;
     if (joins) {

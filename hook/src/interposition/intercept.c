@@ -52,12 +52,13 @@
     __typeof__(&name) real = (__typeof__(&name))address_of_real
 
 /* A call of the driver that waits first while the process is away, because the driver does not stop it (process/absence.h). Before the
- * process may leave, `then` follows. */
+ * process may leave, `then` follows. A process that exits while it is away never comes back: its handlers get the error that the driver
+ * gives behind its own end. */
 #define PRESENT_THEN(call, then) \
     __extension__({ \
         struct orion_process *process = orion_process_if_managed(); \
         enum orion_presence presence = orion_present_begin(process); \
-        CUresult answer = call; \
+        CUresult answer = presence == ORION_ABSENT ? CUDA_ERROR_DEINITIALIZED : call; \
         then; \
         orion_present_end(process, presence); \
         answer; \

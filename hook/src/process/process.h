@@ -25,6 +25,9 @@ typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream st
 /* Ends the record of the default stream of a thread that has ended. An upper layer provides the function. */
 typedef void orion_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record);
 
+/* Called before a thread's first use of its own default stream. An upper layer may provide the function. */
+typedef void orion_stream_of_thread(struct orion_process *process);
+
 /* What a thread of the program does before its next launch. Threads of the hook ask for it, because a thread of the program has
  * the program's descriptors, or because the launch must wait. */
 enum orion_errand {
@@ -37,15 +40,16 @@ enum orion_errand {
 #define ORION_CONTEXT_PLACES 64u /* a power of two */
 
 struct orion_process {
-    _Atomic uint32_t started;                 /* 0: not started, as in a forked child; 1: being started; 2: started */
-    _Atomic uint32_t managed;                 /* number of GPUs with a role; if 0, every call passes at once */
-    _Atomic uint32_t joining;                 /* number of GPUs whose first join has not yet succeeded or failed */
-    _Atomic uint32_t scheduler;               /* generation of the running scheduler of threads; 0: none runs */
-    orion_owner *_Atomic owner;               /* set before the first GPU has a role */
-    orion_stream_ended *_Atomic thread_ended; /* as `owner` */
-    _Atomic uint32_t stream_record_epoch;     /* grows when a stream or context ends: makes cached stream records invalid */
-    _Atomic uint32_t gpu_count, gpu_making;   /* entries in `gpus`; a lock around making one */
-    _Atomic uint32_t sees_exit;               /* 1: the handler at exit is registered */
+    _Atomic uint32_t started;                      /* 0: not started, as in a forked child; 1: being started; 2: started */
+    _Atomic uint32_t managed;                      /* number of GPUs with a role; if 0, every call passes at once */
+    _Atomic uint32_t joining;                      /* number of GPUs whose first join has not yet succeeded or failed */
+    _Atomic uint32_t scheduler;                    /* generation of the running scheduler of threads; 0: none runs */
+    orion_owner *_Atomic owner;                    /* set before the first GPU has a role */
+    orion_stream_ended *_Atomic thread_ended;      /* as `owner` */
+    orion_stream_of_thread *_Atomic thread_begins; /* NULL: nothing is to be done */
+    _Atomic uint32_t stream_record_epoch;          /* grows when a stream or context ends: makes cached stream records invalid */
+    _Atomic uint32_t gpu_count, gpu_making;        /* entries in `gpus`; a lock around making one */
+    _Atomic uint32_t sees_exit;                    /* 1: the handler at exit is registered */
 
     /* For capture.c: the numbers of open captures, of reasons why drain threads must not use a context now, and of
      * drain threads that use a context now. */

@@ -64,7 +64,8 @@
  *   rungraph, upgraph      launches or uploads it, and waits
  *   graphsheld             RESULT: bytes that graphs hold of the driver
  *   info                   cuMemGetInfo; RESULT: total bytes
- *   unstopped CALL         0: makes what the others need; else one of the calls that the driver does not stop (unstopped.c)
+ *   unstopped CALL         0: makes what the others need; to 12: one of the calls that the driver does not stop (unstopped.c); 13: an exit
+ *                          handler makes one; 14: launches behind a host function that 15 lets end, which first records an event
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
  *   forklaunch             forks a child that tries to launch; RESULT: the child's CUDA result
  *   spawn                  fork and exec of this program; the child uses the device; RESULT: its exit status
