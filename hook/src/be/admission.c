@@ -107,12 +107,14 @@ static uint64_t cost_of(uint64_t expected, bool ahead, uint64_t share)
     return expected != 0 ? expected : ahead ? 2 * share : ORION_WINDOW_ALONE;
 }
 
-/* How much work may be in flight with a launch that is held on the CPU: a window. Of a graph with branches two pieces: one that
- * runs, and the next. */
+/* How much work may be in flight with a launch that is held on the CPU. Of a graph with branches two pieces: one that runs, and the next.
+ * Of other work that must not be behind a wait the whole share: with less, the GPU is idle while the thread wakes up for each launch
+ * (0.75 of be's speed instead of 0.95, docs/results/programs.md). */
 static uint64_t held_room(struct orion_gpu *gpu, const struct orion_work *work, uint64_t window)
 {
-    if ((work->flags & ORION_ADMITTED_UNHELD) && orion_valve_may_hold(gpu)) return 0;
-    return work->flags & ORION_ADMITTED_BRANCHES ? 2 * (window + window / 4) : window;
+    if (!(work->flags & ORION_ADMITTED_UNHELD)) return window;
+    if (orion_valve_may_hold(gpu)) return 0;
+    return work->flags & ORION_ADMITTED_BRANCHES ? 2 * (window + window / 4) : orion_window_share(gpu);
 }
 
 /* Tries once to let a be launch through where contexts are time-sliced. If the stream can wait for the stop on the GPU,
