@@ -85,6 +85,9 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
     begin = [*records, "orion_work_begin(&work);", *elsewhere]
     if blocks is not None:
         begin += [f"if (orion_work_is_admitted(&work) && {blocks}) orion_work_blocks(&work);"]
+    settles = declaration.options.get("settles")
+    if settles is not None:
+        after = [f"if (orion_work_is_admitted(&work) && {settles}) orion_work_settles(&work);", *after]
     if proves is None:
         return [*before, *begin, *calling(function, ["orion_work_end(&work, result);", *after])]
     when = "" if proves == "true" else f"if ({proves}) "
@@ -267,7 +270,7 @@ _BODIES = {
 
 
 _PRESENT = {"submit", "synchronise"}
-""" Classes whose calls the driver does not stop while the process is away. Of `submit` these are a thread's first use of its stream. """
+""" Classes whose calls the driver does not stop while the process is away; of `submit` only a thread's first use. """
 
 
 def wrapper(function: Function, declaration: Declaration) -> str:

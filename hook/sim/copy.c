@@ -35,13 +35,18 @@ CUresult sim_copy(struct CUstream_st *stream, void *target, const void *source, 
     return sim_submit_copy(stream, sim_engine_for(target, source), size);
 }
 
-/* Synchronous copies run in the default stream. The caller does not wait for a copy within the device. */
+#define AT_ONCE 65536u
+
+/* Synchronous copies run in the default stream. The caller does not wait for a copy within the device, nor for a small one from the
+ * host's memory (CUDA C++ Programming Guide, Asynchronous Concurrent Execution). */
 static CUresult copy_now(void *target, const void *source, size_t size)
 {
+    enum sim_engine engine = sim_engine_for(target, source);
     SIM_STREAM(stream, NULL);
     SIM_TRY(sim_capture_unsafe());
     SIM_TRY(sim_copy(stream, target, source, size));
-    return sim_engine_for(target, source) == SIM_DEVICE_TO_DEVICE ? CUDA_SUCCESS : sim_stream_wait(stream);
+    bool at_once = engine == SIM_DEVICE_TO_DEVICE || (engine == SIM_HOST_TO_DEVICE && size <= AT_ONCE);
+    return at_once ? CUDA_SUCCESS : sim_stream_wait(stream);
 }
 
 static CUresult copy_later(void *target, const void *source, size_t size, CUstream handle)

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.quiet
 BYTES = 1 << 20
 HELD_MS = 200
 ROUNDS = 3
+WITHOUT_FREE = 3
 WAYS = ("cuMemcpyHtoD", "cuMemcpy", "cuMemcpy2D")
 
 
@@ -41,3 +42,14 @@ def test_a_held_copy_burns_no_cpu_and_waits_for_hp(machine: Machine, way: int) -
     figure(f"CPU time of a held {WAYS[way]}", [each * 1000 for each in seconds], "ms")
     assert min(held) > HELD_MS / 1000 / 2, "a copy was hardly held"
     assert all(cpu < time / 3 for cpu, time in zip(seconds, held, strict=True))
+
+
+def test_a_small_copy_that_hp_holds_is_complete_when_the_call_returns(machine: Machine) -> None:
+    """The driver returns at once. Programs then launch into streams that it does not order with the copy."""
+    hp, be = machine.start("hp-0"), start_be(machine)
+    machine.until_known(hp, be)
+    be.must(f"copyin 4096 {WITHOUT_FREE}")
+    with busy(hp, HELD_MS) as launched:
+        copied = be.do(f"copyin 4096 {WITHOUT_FREE}")
+    assert copied.result == 0
+    assert copied.ended >= launched.began + HELD_MS * MILLISECOND

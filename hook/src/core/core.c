@@ -174,6 +174,22 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
 
 void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orion_the_process, work->stream_record, NULL); }
 
+/* The driver returns from such a copy when the host's memory may be used again. On a GPU that takes the copy at once it is all but complete
+ * then, and programs launch into streams that the driver does not order with it. Behind a stop it may come much later. */
+void orion_work_settles(const struct orion_work *work)
+{
+    struct orion_process *process = orion_the_process;
+    struct orion_gpu *gpu = work->stream_record->gpu;
+    if (!orion_gate_closed(gpu) && !orion_gate_hp_was_busy_since(gpu, work->admitted_ns)) return;
+    struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = work->stream};
+    orion_proof_begin(&proof);
+    enum orion_presence presence = orion_present_begin(process);
+    CUresult result = CUDA_ERROR_DEINITIALIZED;
+    if (presence != ORION_ABSENT) result = orion_driver.cuStreamSynchronize(orion_stream_handle(work->stream));
+    orion_present_end(process, presence);
+    orion_proof_end(&proof, result);
+}
+
 enum orion_presence orion_present_begin(struct orion_process *process)
 {
     enum orion_presence presence;

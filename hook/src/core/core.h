@@ -30,6 +30,10 @@ void orion_work_end(struct orion_work *work, CUresult result); /* after the driv
  * stream. Sleeps while hp holds the stream's work, because the driver would spin. The work's place in the stream is not
  * affected: what the stream had before is in the driver already. */
 void orion_work_blocks(struct orion_work *work);
+
+/* Called after end, for an admitted copy from the host's memory that the program takes for complete. Waits until it is, if be has been
+ * held meanwhile. */
+void orion_work_settles(const struct orion_work *work);
 static inline bool orion_work_is_admitted(const struct orion_work *work) { return work->expected_ns != 0; }
 
 /* Before a call that puts something on a stream that takes no GPU time: a host function, a word, memory of a pool. The hook neither

@@ -35,6 +35,9 @@ static inline bool orion_copy_in_blocks(size_t bytes) { return bytes > ORION_COP
     ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST && \
      (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) > ORION_COPY_AT_ONCE)
 
+/* Whether a blocking copy goes from the host's memory to the device. */
+#define orion_copy_of_box_settles(copy) ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST)
+
 /* Whether the driver waits for the end of a blocking copy. */
 #define orion_copy_of_box_proves(copy, depth) \
     ((copy)->dstMemoryType == CU_MEMORYTYPE_HOST && (copy)->srcMemoryType != CU_MEMORYTYPE_HOST && \

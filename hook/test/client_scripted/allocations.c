@@ -176,6 +176,7 @@ double copy_in(const struct arguments *at)
                                .WidthInBytes = bytes,
                                .Height = 1};
     double cpu = cpu_of_thread();
+    if (at->b == 3) return result == CUDA_SUCCESS ? cuMemcpyHtoD(to, from, bytes) : result; /* cuMemFree would wait, too */
     if (result == CUDA_SUCCESS)
         result = at->b < 1   ? cuMemcpyHtoD(to, from, bytes)
                  : at->b < 2 ? cuMemcpy(to, (CUdeviceptr)(uintptr_t)from, bytes)
