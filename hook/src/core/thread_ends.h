@@ -5,7 +5,7 @@
  * The C library runs the destructors of C++ thread_local objects before those of keys. One of the former begins the presence. A key's
  * destructor ends it in the last round of destructors, when the driver's has run.
  *
- * Not seen: a driver that would use a thread_local object (550's imports have only keys), and C libraries without such objects. */
+ * Not seen: a driver that would use a thread_local object (550 and 580 import only keys), and C libraries without such objects. */
 #ifndef ORION_THREAD_ENDS_H
 #define ORION_THREAD_ENDS_H
 
