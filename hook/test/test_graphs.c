@@ -90,6 +90,12 @@ static void graphs_with_branches_are_known(void)
     CHECK(!branches(exec));
     orion_graph_set_branches(orion_graphs(process), exec, true);
     CHECK(branches(exec));
+    CUgraphNode roots[2];
+    CUgraph joined; /* as many edges as a chain has */
+    MUST(cuGraphCreate(&joined, 0));
+    for (int i = 0; i < 2; i++) MUST(cuGraphAddKernelNode(&roots[i], joined, NULL, 0, &parameters));
+    MUST(cuGraphAddKernelNode(&node, joined, roots, 2, &parameters));
+    CHECK(branches(instantiated(joined)));
     MUST(cuGraphCreate(&parent, 0));
     MUST(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
     exec = instantiated(parent);

@@ -64,6 +64,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGraphExecUpdate_v2);
     FILL(cuGraphGetEdges_v2);
     FILL(cuGraphGetNodes);
+    FILL(cuGraphGetRootNodes);
     FILL(cuGraphHostNodeGetParams);
     FILL(cuGraphHostNodeSetParams);
     FILL(cuGraphInstantiateWithFlags);

@@ -64,6 +64,7 @@ struct orion_driver {
     __typeof__(cuGraphExecUpdate_v2) *cuGraphExecUpdate_v2;
     __typeof__(cuGraphGetEdges_v2) *cuGraphGetEdges_v2;
     __typeof__(cuGraphGetNodes) *cuGraphGetNodes;
+    __typeof__(cuGraphGetRootNodes) *cuGraphGetRootNodes;
     __typeof__(cuGraphHostNodeGetParams) *cuGraphHostNodeGetParams;
     __typeof__(cuGraphHostNodeSetParams) *cuGraphHostNodeSetParams;
     __typeof__(cuGraphInstantiateWithFlags) *cuGraphInstantiateWithFlags;

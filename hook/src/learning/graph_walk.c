@@ -147,6 +147,13 @@ static bool begin_list(struct orion_graph_list *list, CUgraphNode *nodes, size_t
     return true;
 }
 
+static bool has_several_roots(CUgraph graph)
+{
+    size_t roots = 0;
+    return orion_driver.cuGraphGetRootNodes != NULL && orion_driver.cuGraphGetRootNodes(graph, NULL, &roots) == CUDA_SUCCESS &&
+           roots > 1;
+}
+
 static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
 {
     struct orion_graph_walk *walk = walker->walk;
@@ -172,7 +179,7 @@ static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
         orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS) {
         walk->sum += edges * UINT64_C(0x9e3779b97f4a7c15);
         bool *branches = depth == 0 ? &walk->branches : &walk->child_branches;
-        *branches |= count > 1 && edges != count - 1;
+        *branches |= count > 1 && (edges != count - 1 || has_several_roots(graph));
     }
     if (listed) list->edges = (uint32_t)edges;
 }

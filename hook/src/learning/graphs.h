@@ -69,8 +69,8 @@ bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 void orion_graph_gets_collective(struct orion_process *process, CUgraphExec exec);
 
 /* Whether nodes of the graph may run side by side: then the driver makes streams of its own wait for one another. The walk
- * only counts edges. It takes a tree for a chain, and a chain with a needless edge for a graph with branches; a caller that
- * has the levels of the graph's own nodes says how it is. */
+ * only counts edges and roots. It takes a tree with one root for a chain (no capture makes one), and a chain with a needless edge for a
+ * graph with branches; a caller that has the levels of the graph's own nodes says how it is. */
 bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);
 void orion_graph_set_branches(struct orion_graphs *graphs, const void *exec, bool own);
 
