@@ -190,8 +190,6 @@ static void a_handle_has_one_capture(void)
     CHECK(captures() == 0);
 }
 
-/* -- Threads --------------------------------------------------------------------------------------------------------- */
-
 /* The driver invalidates a capture upon a question about the stream's flags. So the hook asks later which streams the driver orders. */
 static void a_stream_may_be_new_when_its_capture_begins(void)
 {
@@ -205,6 +203,8 @@ static void a_stream_may_be_new_when_its_capture_begins(void)
     CHECK(orion_stream_record_of(process, name)->order == ORION_ORDER_BLOCKING);
     MUST(cuStreamDestroy(made));
 }
+
+/* -- Threads --------------------------------------------------------------------------------------------------------- */
 
 static void *capture_often(void *context)
 {

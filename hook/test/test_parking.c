@@ -203,6 +203,7 @@ static void synchronise(void)
     enum orion_presence presence = orion_present_begin(process);
     CHECK(presence == ORION_COUNTED);
     orion_present_end(process, presence);
+    CHECK(atomic_load(&process->present) == 0);
 }
 
 /* A launch, an allocation or a synchronisation that waits starts another parker, which undoes what the first one had begun. */

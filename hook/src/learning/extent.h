@@ -31,12 +31,11 @@ static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, s
  * Execution). Small copies from pinned memory block, too; they count as copies that do not. */
 #define ORION_COPY_AT_ONCE 65536u
 static inline bool orion_copy_in_blocks(size_t bytes) { return bytes > ORION_COPY_AT_ONCE; }
-#define orion_copy_of_box_blocks(copy, depth) \
-    ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST && \
-     (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) > ORION_COPY_AT_ONCE)
-
 /* Whether a blocking copy goes from the host's memory to the device. */
 #define orion_copy_of_box_settles(copy) ((copy)->srcMemoryType == CU_MEMORYTYPE_HOST && (copy)->dstMemoryType != CU_MEMORYTYPE_HOST)
+
+#define orion_copy_of_box_blocks(copy, depth) \
+    (orion_copy_of_box_settles(copy) && (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) > ORION_COPY_AT_ONCE)
 
 /* Whether the driver waits for the end of a blocking copy. */
 #define orion_copy_of_box_proves(copy, depth) \
