@@ -185,6 +185,16 @@ static void memory_that_is_shared_at_the_last_moment_keeps_it(void)
     atomic_store(&orion_memory(process)->shared, 0);
 }
 
+/* A call that the hook counts, such as a query, and that does not return. */
+static void a_call_keeps_it(uint32_t number)
+{
+    enum orion_presence presence = orion_present_try(process);
+    CHECK(presence == ORION_COUNTED);
+    SAYS(wish(number), NOTHING_BUT(LOCK), ORION_PARKING_REFUSED);
+    orion_present_end(process, presence);
+    runs_on(number);
+}
+
 static void allocate(void)
 {
     uint64_t until = 0;
@@ -311,6 +321,7 @@ int main(void)
     it_stops_half_way();
     some_memory_keeps_it();
     memory_that_is_shared_at_the_last_moment_keeps_it();
+    a_call_keeps_it(23);
     the_program_ends_the_parker(15, launch_once);
     the_program_ends_the_parker(17, allocate);
     the_program_ends_the_parker(21, synchronise);

@@ -101,7 +101,7 @@ _REASONS = {
     ParkingReason.IS_HP: "it is hp on another GPU; run the two in processes of their own",
     ParkingReason.BUSY: "its work on the GPU did not end in time; launch shorter kernels",
     ParkingReason.CAPTURING: "it was capturing a graph or ending a context",
-    ParkingReason.LOCK: "one of its calls holds the driver, such as one that waits for work",
+    ParkingReason.LOCK: "one of its calls to the driver does not return, such as one that waits for work",
     ParkingReason.CHECKPOINT: "the driver did not copy its memory out; see that the pod's memory limit can hold it",
     ParkingReason.RESTORE: "the driver did not copy its memory back",
     ParkingReason.SLOTS: "it uses another GPU whose slot may not park; allow it for all of its slots",

@@ -281,7 +281,7 @@ enum orion_parking_reason {
     ORION_PARKING_REASON_IS_HP = 5,      /* it is hp on another GPU */
     ORION_PARKING_REASON_BUSY = 6,       /* its work did not end in time */
     ORION_PARKING_REASON_CAPTURING = 7,  /* it captures a graph, or ends a context */
-    ORION_PARKING_REASON_LOCK = 8,       /* the driver could not lock it: a call of the program holds the driver */
+    ORION_PARKING_REASON_LOCK = 8,       /* a call of the program did not return in time, or holds the driver */
     ORION_PARKING_REASON_CHECKPOINT = 9, /* the driver refused to copy its memory out */
     ORION_PARKING_REASON_RESTORE = 10,   /* the driver could not copy its memory back */
     ORION_PARKING_REASON_SLOTS = 11      /* it uses a GPU whose slot does not park */

@@ -117,8 +117,10 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
     *stopped = stops(process);
     if (*stopped) return outcome;
     open_stops(process);
-    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops) && orion_absence_begin(process, orion_now() + CALLS_MOST_NS))
-        outcome = copy_out(process);
+    if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops)) {
+        bool is_absent = orion_absence_begin(process, orion_now() + CALLS_MOST_NS);
+        outcome = is_absent ? copy_out(process) : (struct orion_parking_outcome){ORION_PARKING_REASON_LOCK, CUDA_SUCCESS};
+    }
     if (outcome.reason != ORION_PARKING_REASON_NONE) go_on(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
     return outcome;

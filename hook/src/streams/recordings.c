@@ -43,26 +43,25 @@ void orion_recordings_elsewhere(struct orion_recordings *recordings, CUevent eve
     if (entry != NULL) atomic_store_explicit(&entry->word, ELSEWHERE, memory_order_seq_cst);
 }
 
-void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
-                          uint32_t number, uint32_t waits)
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, const struct orion_recorded *recorded,
+                          uint32_t number)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, true);
     if (entry == NULL || atomic_load(&entry->word) == ELSEWHERE) return;
-    uint64_t word = ((uint64_t)(stream_record_index + 1) << COUNT_BITS) | (returned & COUNT_MASK);
-    atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)stream_record_index << 32 | number : 0, memory_order_relaxed);
-    atomic_store_explicit(&entry->waits, waits, memory_order_relaxed);
+    uint64_t word = ((uint64_t)(recorded->stream_record + 1) << COUNT_BITS) | (recorded->returned & COUNT_MASK);
+    atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)recorded->stream_record << 32 | number : 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->waits, recorded->waits, memory_order_relaxed);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
 }
 
-bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint64_t *returned,
-                          uint32_t *waits)
+bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, struct orion_recorded *recorded)
 {
     struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
     uint64_t word = word_of(entry);
     if (word == 0) return false;
-    *stream_record_index = (uint32_t)(word >> COUNT_BITS) - 1;
-    *returned = word & COUNT_MASK;
-    *waits = atomic_load_explicit(&entry->waits, memory_order_relaxed);
+    recorded->stream_record = (uint32_t)(word >> COUNT_BITS) - 1;
+    recorded->returned = word & COUNT_MASK;
+    recorded->waits = atomic_load_explicit(&entry->waits, memory_order_relaxed);
     return true;
 }
 

@@ -23,15 +23,20 @@ struct orion_recording_entry {
     _Atomic uint64_t event;  /* 0: never used; 1: free again, because its event was destroyed */
     _Atomic uint64_t word;   /* stream record index + 1 in the top 16 bits, 0: nothing recorded */
     _Atomic uint64_t behind; /* stream record index in the high half, the number in the low half; 0: none */
-    _Atomic uint32_t waits;  /* so many waits of that stream are before the event: see be/driver_order.h */
+    _Atomic uint32_t waits;  /* as in orion_recorded */
 };
 struct orion_recordings { struct orion_recording_entry entry[ORION_RECORDINGS]; };
 ORION_PART(recordings)
 
-void orion_recordings_set(struct orion_recordings *recordings, CUevent event, uint32_t stream_record_index, uint64_t returned,
-                          uint32_t number, uint32_t waits);
-bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint64_t *returned,
-                          uint32_t *waits);
+struct orion_recorded {
+    uint32_t stream_record; /* its index */
+    uint32_t waits;         /* so many waits of that stream are before the event: see be/driver_order.h */
+    uint64_t returned;      /* that stream record's count */
+};
+/* `number`: what the stream writes before the event; 0: nothing. */
+void orion_recordings_set(struct orion_recordings *recordings, CUevent event, const struct orion_recorded *recorded,
+                          uint32_t number);
+bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, struct orion_recorded *recorded);
 
 /* The stream record of an event, and the number. *number is 0 if there is none. */
 bool orion_recordings_behind(struct orion_recordings *recordings, CUevent event, uint32_t *stream_record_index, uint32_t *number);
