@@ -54,13 +54,11 @@ static void sleep_as_hp(struct orion_process *process, struct orion_gpu *gpu, ui
     uint32_t notifier = atomic_load(&gpu->notifier), before = atomic_load(&gpu->busy->state);
     uint64_t now = orion_now();
     uint64_t next = orion_busy_poll(process, gpu, now);
+    if (next == UINT64_MAX) before = ORION_IDLE; /* as the poll found it, or made it */
     if (next > due) next = due;
     if (next > HP_SOCKET_POLL_NS) next = HP_SOCKET_POLL_NS;
     atomic_store(&gpu->wake_at_ns, now + next);
-    uint32_t after = atomic_load(&gpu->busy->state);
-    /* orion_busy_poll itself changed LINGER to IDLE. */
-    bool same = after == before || (before == ORION_LINGER && after == ORION_IDLE);
-    if (same) orion_futex_wait(&gpu->notifier, notifier, next, false);
+    if (atomic_load(&gpu->busy->state) == before) orion_futex_wait(&gpu->notifier, notifier, next, false);
     atomic_store(&gpu->wake_at_ns, 0); /* awake: others need not wake it */
 }
 

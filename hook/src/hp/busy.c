@@ -80,11 +80,17 @@ static void keep_period(struct orion_record_page *record, uint64_t begin, uint64
     atomic_store_explicit(&record->busy_periods, number + 1, memory_order_release);
 }
 
-static void note_closed(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
+/* Another thread may have begun the next period already: its begin stays. */
+static void clear_since(_Atomic uint64_t *busy_since_ns, uint64_t since)
+{
+    atomic_compare_exchange_strong_explicit(busy_since_ns, &since, 0, memory_order_relaxed, memory_order_relaxed);
+}
+
+static void note_closed(struct orion_process *process, struct orion_gpu *gpu, uint64_t since, uint64_t now)
 {
     if (orion_hp(gpu)->budget.open) orion_budget_paused(gpu, now, work_begun(process, gpu));
-    uint64_t since = atomic_exchange_explicit(&orion_hp(gpu)->busy_since_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&gpu->record->busy_since_ns, 0, memory_order_relaxed);
+    clear_since(&orion_hp(gpu)->busy_since_ns, since);
+    clear_since(&gpu->record->busy_since_ns, since);
     if (since == 0 || now < since) return;
     uint64_t lasted = now - since;
     uint64_t typical = atomic_load_explicit(&orion_hp(gpu)->typical_busy_ns, memory_order_relaxed);
@@ -113,8 +119,10 @@ static void close_once(struct orion_process *process, struct orion_gpu *gpu)
     /* drained_ns is written before the state, because the launch that ends the gap reads it. */
     uint64_t now = orion_now();
     atomic_store_explicit(&gpu->busy->drained_ns, now, memory_order_relaxed);
+    uint64_t since =
+        atomic_load_explicit(&orion_hp(gpu)->busy_since_ns, memory_order_relaxed); /* from LINGER on, the next period's */
     if (!atomic_compare_exchange_strong(&gpu->busy->state, &expected, ORION_LINGER)) return;
-    note_closed(process, gpu, now);
+    note_closed(process, gpu, since, now);
     /* With no be client to wake, hp's thread need not wake early. */
     if (orion_gpu_be_clients(gpu) == 0) return;
     orion_thread_wake_by(gpu, now + linger_now(gpu));
