@@ -269,15 +269,28 @@ class Turns:
         known = [name for name in self._order if name in self._accounts]
         return [*known, *(name for name in self._accounts if name not in known)]
 
+    def _before(self, asking: str, kept: str | None) -> list[str]:
+        """Return the slots that go before one that asks: they are owed more than it, and more than a turn of theirs.
+
+        Without them, slots that ask a few times in each cycle would always come before one that works all the time.
+        """
+        accounts, shares = self._accounts, self._accounts.shares
+        least, cycle_ns = accounts[asking].owed_ns, self._planned.length_ns
+        owed = {name: each.owed_ns for name, each in accounts.items() if each.wants and name not in (asking, kept)}
+        late = [name for name, each in owed.items() if each > max(least, shares.get(name, 0.0) * cycle_ns)]
+        return sorted(late, key=lambda name: -owed[name])
+
     def _restart(
         self, now_ns: int, begin_ns: int, after: str | None, first: str | None = None, kept: str | None = None
     ) -> None:
         """Begin a cycle at ``begin_ns``: ``first``, then the slot behind ``after``. ``kept`` runs until then."""
         self._restarted_ns = now_ns
+        before = self._before(first, kept) if first else []
         if self._accounts.taken:
-            self._plan_around(now_ns, first, kept)
+            self._plan_around(now_ns, None if before else first, kept)
             return
-        order = [name for name in self._order if name != first]
+        ahead = [*before, *([first] if first else [])]
+        order = [name for name in self._order if name not in ahead]
         index = order.index(after) + 1 if after in order else 0
-        self._order = [*([first] if first else []), *order[index:], *order[:index]]
+        self._order = [*ahead, *order[index:], *order[:index]]
         self._write(now_ns, begin_ns, {kept: (self._planned.turn_under_way(kept, now_ns)[0], begin_ns)} if kept else {})

@@ -23,6 +23,7 @@ class Tenant:
         limit: the part that it may use.
         honesty: the part of its GPU time that it reports.
         awake_ns: it works so long, then sleeps for as long; 0: it always works.
+        burst_ns, pause_ns: it works until it has had the GPU for so long, then sleeps for so long.
         piece_ns: its work runs on for so long after each of its turns.
         stopped: it says that it has work, and does nothing.
         handover_ns: its turns after those of others begin so late.
@@ -32,6 +33,8 @@ class Tenant:
     limit: float = 1.0
     honesty: float = 1.0
     awake_ns: int = 0
+    burst_ns: int = 0
+    pause_ns: int = 0
     piece_ns: int = 0
     stopped: bool = False
     handover_ns: int = HANDOVER_NS
@@ -39,9 +42,17 @@ class Tenant:
     reported_ns: float = 0.0
     handed_back: bool = False
     running_until_ns: int = 0
+    asleep_until_ns: int = 0
+    had_ns: int = 0
 
     def is_awake(self, now_ns: int) -> bool:
-        return not self.awake_ns or now_ns // self.awake_ns % 2 == 0
+        return now_ns >= self.asleep_until_ns and (not self.awake_ns or now_ns // self.awake_ns % 2 == 0)
+
+    def use(self, time_ns: int, now_ns: int) -> None:
+        self.used.append(self.used[-1] + time_ns)
+        self.had_ns += time_ns
+        if self.burst_ns and self.had_ns >= self.burst_ns:
+            self.had_ns, self.asleep_until_ns = 0, now_ns + self.pause_ns
 
     def demand(self, now_ns: int) -> Demand:
         total = self.used[-1] * self.honesty
@@ -93,7 +104,7 @@ def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, ti
         if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
             working.append(each)
     for each in tenants.values():
-        each.used.append(each.used[-1] + (time_ns // len(working) if each in working else 0))
+        each.use(time_ns // len(working) if each in working else 0, now)
 
 
 def shares(tenants: Mapping[str, Tenant], of_all: bool = True) -> list[list[float]]:

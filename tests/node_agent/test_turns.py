@@ -49,6 +49,13 @@ def test_time_that_a_slot_does_not_want_is_used_by_others() -> None:
         assert sleeper > 0.2  # half of the time it is awake, at least nearly
 
 
+@pytest.mark.parametrize(("bursts", "asked", "due"), [(5, 0.1, 0.1), (7, 0.2, 0.2), (7, 0.0, 1 / 8), (12, 0.05, 0.05)])
+def test_slots_that_ask_again_and_again_leave_others_their_part(bursts: int, asked: float, due: float) -> None:
+    """Each of them asks a few times in each cycle, for less than a turn."""
+    restless = [Tenant(burst_ns=MS, pause_ns=(3500 + 100 * index) * MS // 1000) for index in range(bursts)]
+    assert means(run([Tenant(asked), *restless], 6.0), of_all=False)[0] > 0.95 * due
+
+
 def test_a_slot_whose_work_runs_on_pays_for_it() -> None:
     free = means(run([Tenant(), Tenant(piece_ns=0)], 6.0))
     long = means(run([Tenant(), Tenant(piece_ns=30 * MS)], 10.0))
