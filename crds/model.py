@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from orion.crds.descriptions import descriptions
 from orion.crds.errors import UNKNOWN_FIELD, sentence
 from orion.crds.rules import Rule, add_rules
 from orion.errors import Unreadable
@@ -28,9 +29,7 @@ fields of metadata. """
 class Model(BaseModel):
     """A part of an API object. The string under a field is its description, which `kubectl explain` shows."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
     rules: ClassVar[tuple[Rule, ...]] = ()
 
@@ -88,5 +87,8 @@ class Model(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler(core)
-        add_rules(handler.resolve_ref_schema(schema), *cls.rules)
+        plain = handler.resolve_ref_schema(schema)
+        for name, text in descriptions(cls).items():
+            plain["properties"][cls.model_fields[name].alias or name]["description"] = text
+        add_rules(plain, *cls.rules)
         return schema

@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from orion.crds.bounds import Between
 from orion.crds.clients import GPU_UUID_PATTERN
 from orion.crds.decimals import Number
+from orion.crds.descriptions import descriptions
 from orion.crds.durations import Duration
 from orion.crds.generate import KINDS
 from orion.crds.kinds import Kind
@@ -84,6 +85,7 @@ class Reference:
         self.lines += [f"### {path}", "", _plain(model.__doc__ or ""), ""]
         self.lines += ["| field | value | default | meaning |", "|---|---|---|---|"]
         below = []
+        texts = descriptions(model)
         for name, info in model.model_fields.items():
             shown = info.alias or name
             shape = shape_of(info)
@@ -91,7 +93,7 @@ class Reference:
                 deeper = f"{path}.{shown}{'[]' if shape.words.startswith('list') else ''}"
                 self.headings[shape.model] = deeper
                 below.append((shape.model, deeper))
-            self.lines.append(self._row(shown, info, shape))
+            self.lines.append(self._row(shown, info, shape, texts.get(name, "")))
         rules = [_plain(rule.message.replace(FIELD, path)) for rule in model.rules]
         if rules:
             self.lines += [
@@ -104,8 +106,8 @@ class Reference:
         for deeper_model, deeper in below:
             self._table(deeper_model, deeper)
 
-    def _row(self, name: str, info: FieldInfo, shape: Shape) -> str:
-        meaning, unit, default = _parts(info.description or "")
+    def _row(self, name: str, info: FieldInfo, shape: Shape, text: str) -> str:
+        meaning, unit, default = _parts(text)
         if not default and not info.is_required() and info.default not in (None, "") and shape.model is None:
             default = f"`{info.get_default(call_default_factory=True)}`".replace("`False`", "`false`")
         words = shape.words

@@ -8,6 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from orion.crds.decimals import Number
+from orion.crds.descriptions import descriptions
 from orion.crds.durations import Duration
 from orion.crds.grant import ContainerGrant, GrantedPolicy
 from orion.crds.policy import PolicyName, Priority
@@ -91,7 +92,7 @@ def test_defaults_that_descriptions_name_are_the_agents() -> None:
         (GPUShareSpec, "policy", RELEASE.names[0]),
         (GPUShareSpec, "max_slowdown", f"{row['max_slowdown'].default:g}"),
     ):
-        assert f"Default: {default}" in " ".join(str(model.model_fields[field].description).split()), field
+        assert f"Default: {default}" in " ".join(descriptions(model)[field].split()), field
 
 
 def _takes(adapter: TypeAdapter[Any], value: Any) -> bool:
