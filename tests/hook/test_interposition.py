@@ -4,6 +4,7 @@ The driver is a stub whose functions do nothing, made here from cuda.h. This fil
 has its own tests. The hook and the program are compiled with and without optimisation.
 """
 
+import fcntl
 import os
 import re
 import subprocess
@@ -109,32 +110,39 @@ class Programs:
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The hook at each optimisation level: 30 s of CPU to compile both, so the workers of pytest-xdist share them."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has its folder in one that all share
+        folder = folder.parent
+    source = HOOK / "src"
+    sources = sorted(path for path in source.rglob("*.c") if path.parent.name != "baselines")  # as the released library
+    flags = [f"-I{source}", f"-I{HOOK / 'include'}", "-fvisibility=hidden", "-ftls-model=initial-exec"]
+    exported = f"-Wl,--version-script={source / 'exports.map'},-z,nodelete,-z,now"
+    compiled = {level: folder / f"interposition{level}" / "liborion_hook.so" for level in LEVELS}
+    with open(folder / "interposition.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for level, library in compiled.items():
+            library.parent.mkdir(exist_ok=True)
+            if not library.exists():
+                compile_c(library, level, "-shared", *flags, *sources, exported)
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory, hooks: dict[str, Path]) -> Programs:
     folder = tmp_path_factory.mktemp("interposition")
     (folder / "stub.c").write_text(stub_driver_source())
     driver = compile_c(folder / "libcuda.so.1", "-shared", "-Wl,-soname,libcuda.so.1,-Bsymbolic", folder / "stub.c")
     (folder / "nvml.c").write_text(f"int {NVML_FUNCTION}(void) {{ return 0; }}\n")
     nvml = compile_c(folder / "libnvidia-ml.so.1", "-shared", "-Wl,-soname,libnvidia-ml.so.1", folder / "nvml.c")
     (folder / "static.c").write_text('#include <stdio.h>\nint main(void) { puts("static\\tfine\\t-"); return 0; }\n')
-    test, source = HOOK / "test", HOOK / "src"
-    sources = sorted(path for path in source.rglob("*.c") if path.parent.name != "baselines")  # as the released library
-    included: list[str | Path] = [
-        f"-I{source}",
-        f"-I{HOOK / 'include'}",
-        "-fvisibility=hidden",
-        "-ftls-model=initial-exec",
-    ]
-    exported = f"-Wl,--version-script={source / 'exports.map'},-z,nodelete,-z,now"
-
-    def hook(level: str) -> Path:
-        (folder / level).mkdir()
-        return compile_c(folder / level / "liborion_hook.so", level, "-shared", *included, *sources, exported)
-
+    test = HOOK / "test"
     client, second = test / "client_interposition.c", test / "preload_interposition.c"
     escapes = test / "client_interposition_escapes.c"
     return Programs(
         folder,
-        {level: hook(level) for level in LEVELS},
+        hooks,
         {level: compile_c(folder / f"client{level}", level, client, driver) for level in LEVELS},
         compile_c(folder / "unlinked", "-DUNLINKED", client),
         compile_c(folder / "escapes", "-Wl,--no-as-needed", escapes, driver),
