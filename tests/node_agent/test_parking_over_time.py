@@ -26,8 +26,11 @@ class Card:
         self.learnt, self.most = Reserve(GIB // 2), 0
         self.here: defaultdict[str, float] = defaultdict(float)
         self.moved: list[tuple[float, str, Place]] = []
+        # What returns has taken its memory in this model at once, so nothing of it is still to come.
         self.tenants = {
-            f"t{i}": tenant(f"t{i}", Place.AWAY, each, weight=weights[i] if weights else 1.0, change_seconds=4.0)
+            f"t{i}": tenant(
+                f"t{i}", Place.AWAY, each, weight=weights[i] if weights else 1.0, change_seconds=4.0, coming={A: 0}
+            )
             for i, each in enumerate(held)
         }
 
@@ -62,11 +65,9 @@ class Card:
                 self.move(name, Place.AWAY if each.place is Place.LEAVING else Place.HERE)
             elif each.place is Place.HERE:
                 self.here[name] += seconds
-                waits = any(other.place is Place.AWAY for other in self.tenants.values())
-                self.tenants[name] = replace(each, stayed=each.stayed + seconds * waits)
-        # What returns has taken its memory in this model at once, so nothing of it is still to come.
-        seen = tuple(replace(each, coming={A: 0}) for each in self.tenants.values())
-        wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR))
+                if any(other.place is Place.AWAY for other in self.tenants.values()):
+                    self.tenants[name] = replace(each, stayed=each.stayed + seconds)
+        wishes = decide(View(self.now, {A: self.room()}, tuple(self.tenants.values()), FACTOR))
         for name in wishes.leave:
             self.move(name, Place.LEAVING)
         for name in wishes.back:
