@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -60,6 +61,16 @@ def stopped_agent(socket_folder: Path, gpu_names: Path) -> Iterator[AgentProcess
 def agent(stopped_agent: AgentProcess) -> AgentProcess:
     stopped_agent.start()
     return stopped_agent
+
+
+@pytest.fixture(scope="module")
+def refusing_agent(gpu_names: Path) -> Iterator[AgentProcess]:
+    """An agent that the tests of a file share: it refuses what they ask, so that nothing of it changes."""
+    with tempfile.TemporaryDirectory(prefix="orion-", dir="/tmp") as folder:
+        agent = AgentProcess(Path(folder) / "root", gpu_names)
+        agent.start()
+        yield agent
+        agent.kill()
 
 
 @pytest.fixture

@@ -70,9 +70,9 @@ REFUSED: list[tuple[Request, grpc.StatusCode, str]] = [
 
 @pytest.mark.parametrize(("request_", "code", "sentence"), REFUSED, ids=range(len(REFUSED)))
 def test_invalid_requests_are_refused_with_a_sentence(
-    agent: AgentProcess, request_: Request, code: grpc.StatusCode, sentence: str
+    refusing_agent: AgentProcess, request_: Request, code: grpc.StatusCode, sentence: str
 ) -> None:
-    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
+    with AgentClient(refusing_agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
         request_(administrator)
     assert refused.value.code is code
 

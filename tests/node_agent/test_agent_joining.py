@@ -73,10 +73,12 @@ def test_a_page_is_sent_to_others_only_after_it_is_sealed(agent: AgentProcess) -
 
 
 @pytest.mark.parametrize(("oldest", "newest"), [(layout.LAYOUT_NEWEST + 1, 9), (0, 0), (9, 2), (2**32 - 1, 2**32 - 1)])
-def test_another_layout_version_is_refused_with_a_sentence(agent: AgentProcess, oldest: int, newest: int) -> None:
+def test_another_layout_version_is_refused_with_a_sentence(
+    refusing_agent: AgentProcess, oldest: int, newest: int
+) -> None:
     supported = f"the agent supports layouts {layout.LAYOUT_OLDEST} to {layout.LAYOUT_NEWEST}"
     with pytest.raises(Refused, match=supported) as refusal:
-        ProtocolClient(agent.slot("be-0")).join(oldest=oldest, newest=newest)
+        ProtocolClient(refusing_agent.slot("be-0")).join(oldest=oldest, newest=newest)
     assert refusal.value.code is join.Refusal.LAYOUT
 
 

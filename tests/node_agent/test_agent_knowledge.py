@@ -263,7 +263,7 @@ def test_administrators_set_a_profile(agent: AgentProcess) -> None:
     ids=["slot", "identity", "class", "many"],
 )
 def test_an_invalid_profile_is_refused(
-    agent: AgentProcess, slot: str, rows: list[agent_pb2.ProfileRow], sentence: str
+    refusing_agent: AgentProcess, slot: str, rows: list[agent_pb2.ProfileRow], sentence: str
 ) -> None:
-    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence):
+    with AgentClient(refusing_agent.root) as administrator, pytest.raises(RequestRefused, match=sentence):
         administrator.set_profile(GPU, slot, rows)

@@ -62,8 +62,8 @@ def test_every_policy_can_be_set_by_its_name(agent: AgentProcess, name: str) -> 
 
 
 @pytest.mark.parametrize("name", sorted(set(BENCH.names) - set(RELEASE.names)))
-def test_the_bench_policies_are_unknown_to_a_release_agent(agent: AgentProcess, name: str) -> None:
-    with AgentClient(agent.root) as administrator:
+def test_the_bench_policies_are_unknown_to_a_release_agent(refusing_agent: AgentProcess, name: str) -> None:
+    with AgentClient(refusing_agent.root) as administrator:
         with pytest.raises(RequestRefused, match=f"there is no policy '{name}'; there are "):
             administrator.set_policy(GPU, policy=name)
         with pytest.raises(RequestRefused, match=r"^reef_depth: "):
@@ -95,8 +95,8 @@ REFUSED: list[tuple[Ask, str]] = [
 
 
 @pytest.mark.parametrize(("ask", "sentence"), REFUSED, ids=range(len(REFUSED)))
-def test_values_out_of_bounds_are_refused(agent: AgentProcess, ask: Ask, sentence: str) -> None:
-    with AgentClient(agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
+def test_values_out_of_bounds_are_refused(refusing_agent: AgentProcess, ask: Ask, sentence: str) -> None:
+    with AgentClient(refusing_agent.root) as administrator, pytest.raises(RequestRefused, match=sentence) as refused:
         ask(administrator)
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
