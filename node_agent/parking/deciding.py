@@ -11,7 +11,8 @@ Who comes back: a tenant for which enough is free at this moment, beside the res
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
 has had the least of the time that it is due. If not all fit, it takes the place of others that have had more, once
 these have stayed for the minimum time. Nobody overtakes it on its GPUs meanwhile: small tenants would keep a large one
-away for ever. No turn begins on a GPU while somebody moves there: if two left at a time, those who stay might not be
+away for ever. But who only waits for host memory, in which those that would have to leave do not fit together, keeps
+nobody away. No turn begins on a GPU while somebody moves there: if two left at a time, those who stay might not be
 enough to keep the GPU busy, and neither would leave sooner, because they share the link to the host.
 
 A tenant whose allocation finds no room leaves itself, and comes back in its turn with room for it. If there can never
@@ -200,8 +201,7 @@ class _Deciding:
                 continue
             if all(self._for_return(gpu) >= amount for gpu, amount in size.items()):
                 self._back[tenant.name] = size
-            else:
-                self._make_turn(tenant, size)
+            elif self._make_turn(tenant, size):
                 awaited |= tenant.gpus
 
     def _free(self, gpu: str) -> int | None:
@@ -240,10 +240,15 @@ class _Deciding:
         moving = [each.gpus for each in [*self._leaving(), *self._returning()]]
         return any(gpus & each for each in [*moving, *(frozenset(size) for size in self._back.values())])
 
-    def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> None:
-        """Let others leave for a tenant whose turn it is, if that makes enough room for it."""
+    def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> bool:
+        """Let others leave for a tenant whose turn it is, if that makes enough room for it.
+
+        Returns:
+            Whether nobody may overtake it: not if only host memory keeps it away. Those who come back meanwhile give
+            back as much host memory as they need when they leave again for it.
+        """
         if self._somebody_moves(tenant.gpus):
-            return
+            return True
         longest = sorted(
             (
                 each
@@ -252,26 +257,20 @@ class _Deciding:
             ),
             key=lambda each: (-each.clock, each.name),
         )
-        leaving, chosen = self._leaving(), list[Tenant]()
 
-        def short() -> list[str]:
-            return [
-                gpu
-                for gpu, amount in size.items()
-                if self._for_return(gpu)
-                + sum(each.held.get(gpu, 0) for each in leaving)
-                + sum(each.needs(gpu) for each in chosen)
-                < amount
-            ]
+        def short(leaving: Iterable[Tenant]) -> list[str]:
+            free = {gpu: self._for_return(gpu) + sum(each.needs(gpu) for each in leaving) for gpu in size}
+            return [gpu for gpu, amount in size.items() if free[gpu] < amount]
 
+        chosen = list[Tenant]()
         for each in longest:
-            if not (lacking := short()):
-                break
-            if any(each.needs(gpu) for gpu in lacking) and self._fits_host([*chosen, each]):
+            if any(each.needs(gpu) for gpu in short(chosen)) and self._fits_host([*chosen, each]):
                 chosen.append(each)
-        if not short():
+        would_suffice = not short(longest)
+        if not short(chosen):
             for each in chosen:
                 self._choose(each)
+        return bool(self._leaving()) or not would_suffice
 
 
 def _cost(gpu: str, short: int) -> Callable[[Tenant], tuple[bool, int, float, str]]:

@@ -101,6 +101,19 @@ def test_nobody_makes_a_turn_possible_who_does_not_fit() -> None:
     assert decide(seen(0, 4, large, *here)).leave == (), "one alone makes too little room"
 
 
+def test_who_waits_for_host_memory_alone_keeps_nobody_away() -> None:
+    large, small = tenant("large", Place.AWAY, 7, stayed=1.0), tenant("small", Place.AWAY, 1, stayed=2.0)
+    here = charged("a", 4, 4, stayed=9.0), charged("b", 3, 3, stayed=8.0)
+    assert decide(seen(1, 6, large, small, *here)) == Wishes(back=("small",)), "either can leave, not both"
+    assert decide(seen(1, 7, large, small, *here)) == Wishes(leave=("a", "b"))
+    returned = replace(small, place=Place.HERE, charged={"/c": GIB})
+    assert decide(seen(0, 8, large, returned, *here)).leave == ("a", "b"), "the small one leaves it as much room"
+    leaving = Tenant("leaving", Place.LEAVING, 0.0, {B: GIB}, charged={"/c": GIB})
+    assert decide(seen(1, 7, large, small, *here, leaving)) == Wishes(), "what it takes may be counted twice"
+    unread, both = (replace(each, charged={}) for each in here), {"a": present(c1=4), "b": present(c2=3)}
+    assert decided(HostRoom(Memory(node=6)), view(1, large, small, *unread), both) == (Wishes(back=("small",)), {})
+
+
 def test_those_that_leave_a_gpu_which_is_not_looked_at_count() -> None:
     room, both = HostRoom(Memory(node=4)), {"a": present(c1=3), "b": present(c2=2)}
     assert decided(room, view(0, tenant("a", Place.HERE, 3), wished=2), both)[0].leave == ("a",)

@@ -23,16 +23,17 @@ class Card:
     def __init__(self, size: float, *held: float, weights: tuple[float, ...] = ()) -> None:
         self.size, self.now = round(size * GIB), 0.0
         self.hp, self.wished = 0, 0
+        self.host = 1000 * GIB
+        """ What those who are away may have in host memory. """
         self.learnt, self.most = Reserve(GIB // 2), 0
         self.here: defaultdict[str, float] = defaultdict(float)
         self.moved: list[tuple[float, str, Place]] = []
         # What returns has taken its memory in this model at once, so nothing of it is still to come.
-        self.tenants = {
-            f"t{i}": tenant(
-                f"t{i}", Place.AWAY, each, weight=weights[i] if weights else 1.0, change_seconds=4.0, coming={A: 0}
-            )
+        away = [
+            tenant(f"t{i}", Place.AWAY, each, weight=weights[i] if weights else 1.0, change_seconds=4.0, coming={A: 0})
             for i, each in enumerate(held)
-        }
+        ]
+        self.tenants = {each.name: replace(each, charged=each.held) for each in away}
 
     def free(self) -> int:
         held = sum(each.held[A] for each in self.tenants.values() if each.place is not Place.AWAY)
@@ -67,7 +68,9 @@ class Card:
                 self.here[name] += seconds
                 if any(other.place is Place.AWAY for other in self.tenants.values()):
                     self.tenants[name] = replace(each, stayed=each.stayed + seconds)
-        wishes = decide(View(self.now, {A: self.room()}, tuple(self.tenants.values()), FACTOR))
+        seen = tuple(self.tenants.values())
+        away = sum(each.held[A] for each in seen if each.place in (Place.AWAY, Place.RETURNING))
+        wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR, host={A: self.host - away}))
         for name in wishes.leave:
             self.move(name, Place.LEAVING)
         for name in wishes.back:
@@ -89,6 +92,19 @@ def test_tenants_of_different_requests_have_parts_by_them() -> None:
     for _ in range(40_000):
         card.step(0.5)
     assert card.here["t0"] / card.here["t1"] == pytest.approx(3, rel=0.15)
+
+
+def test_small_ones_come_and_go_until_host_memory_lets_the_large_one_in() -> None:
+    card = Card(80, 40, 30, 70, 5, 5, 5)
+    card.host = 130 * GIB  # with the large one and one small one away, either of the two others can leave
+    for _ in range(4_000):
+        card.step(0.5)
+    assert card.here["t2"] == 0
+    assert min(card.here[f"t{i}"] for i in (3, 4, 5)) > 500
+    card.host = 160 * GIB
+    for _ in range(400):
+        card.step(0.5)
+    assert card.here["t2"] > 0
 
 
 @pytest.mark.parametrize("pause", [5, 20, 45, 90])
