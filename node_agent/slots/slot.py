@@ -75,6 +75,8 @@ class Slot:
         """ The GPU is simulated, so managed memory beyond it harms nothing but its owner. """
         self.parking = SlotParking()
         """ Where the memory of its processes is. """
+        directory.mkdir(parents=True, exist_ok=True)  # before the page: nobody would close it if this fails
+        directory.chmod(0o755)
         self.page = agent_pages.GrantPage(gpu)
         self.grant = agent_pages.Grant(role, 0, 0)
         self.debt_ns = 0.0
@@ -83,8 +85,6 @@ class Slot:
         self.plan: Plan | None = None
         """ be: its turns; None: the slot waits for no other slot. """
         self.page.write(self.grant)
-        directory.mkdir(parents=True, exist_ok=True)
-        directory.chmod(0o755)
 
     @property
     def job(self) -> str:

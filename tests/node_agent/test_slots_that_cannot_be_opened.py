@@ -59,6 +59,17 @@ async def test_a_slot_without_a_socket_keeps_its_directory_and_is_opened_later(a
     agent.slots.close(GPU, "be-12")
 
 
+async def test_a_slot_whose_directory_cannot_be_made_keeps_no_descriptor(agent: Agent) -> None:
+    obstacle = agent.root.slot(GPU, "be-12")
+    obstacle.write_text("")
+    before = held_open(obstacle)
+    for _ in range(3):
+        with pytest.raises(FileExistsError):
+            agent.slots.open_permanent(GPU, "be-12", layout.Role.BE)
+    assert held_open(obstacle) <= before
+    obstacle.unlink()
+
+
 def test_a_socket_that_cannot_be_made_keeps_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object) -> None:
         raise OSError("no descriptors left")
