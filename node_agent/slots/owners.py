@@ -22,7 +22,7 @@ class Owners:
         self._loop = asyncio.get_running_loop()
         self._living: dict[tuple[Slot, Owner], int | None] = {}
         """ The pidfd of each owner whose end was not reported yet; None: it has none, because it has ended, or because
-        none could be opened yet. """
+        none could be opened or waited for yet. """
 
     def set(self, slot: Slot, owner: Owner | None) -> None:
         """Set the process that owns a slot alone; None: no process."""
@@ -47,16 +47,19 @@ class Owners:
         self._living[slot, owner] = None
         try:
             pidfd = os.pidfd_open(owner.process_id)
+            try:
+                self._loop.add_reader(pidfd, self._ended, slot, owner)
+            except OSError:
+                os.close(pidfd)
+                raise
         except ProcessLookupError:
             self._loop.call_soon(self._ended, slot, owner)
             return
-        except OSError:  # the agent or the machine has no descriptor left
+        except OSError:  # the agent or the machine has no descriptor left, or may wait for no more of them
             self._loop.call_later(_AGAIN_SECONDS, self._watch_again, slot, owner)
             return
         self._living[slot, owner] = pidfd
-        if Owner.of(owner.process_id) == owner:
-            self._loop.add_reader(pidfd, self._ended, slot, owner)
-        else:
+        if Owner.of(owner.process_id) != owner:
             self._loop.call_soon(self._ended, slot, owner)
 
     def _watch_again(self, slot: Slot, owner: Owner) -> None:
