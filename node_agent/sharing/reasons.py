@@ -16,7 +16,10 @@ _NOTABLE = 0.02
 """ Smaller parts of the time are not named. """
 _NOTABLE_DEBT_NS = 20_000_000
 """ A smaller debt is the ordinary overlap of two turns. """
-_IDLE_IN_TURN = _BEHIND = 0.05
+_IDLE_IN_TURN = 0.05
+_BEHIND, _BEHIND_OF_DUE, _BEHIND_SECONDS = 0.05, 0.1, 0.05
+""" A slot is behind by more than a part of the time, or by more than a part of what it was due, if that is less. It is
+not behind by so many seconds: about a turn, which may fall just outside the time that is looked at. """
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,14 @@ def _of_claims(facts: Facts) -> Iterator[Reason]:
         yield Reason(REQUESTS_SCALED, f"the requests of the GPU's be slots add up to {_n(facts.requests)}{what}")
     elif facts.requests and not facts.request:
         yield Reason("NoRequest", f"it has no request, so it shares what the others' requests leave: {_n(slot.due)}")
-    if facts.parts.turns > _NOTABLE and slot.charged < slot.due - _BEHIND:
+    if facts.parts.turns > _NOTABLE and facts.debt_ns <= _NOTABLE_DEBT_NS and _is_behind(facts.parts):
         what = f"it was due {_n(slot.due)} of the time and was charged {_n(slot.charged)}"
         yield Reason("Behind", f"{what}: its next turns are longer, by up to 0.1 s in all")
+
+
+def _is_behind(parts: Parts) -> bool:
+    notable = max(_BEHIND_OF_DUE * parts.slot.due, _BEHIND_SECONDS / parts.seconds)
+    return parts.slot.charged < parts.slot.due - min(_BEHIND, notable)
 
 
 def _limited(facts: Facts) -> Reason:

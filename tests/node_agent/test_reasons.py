@@ -1,5 +1,7 @@
 """Why a slot has less GPU time than it asked for, in sentences."""
 
+from dataclasses import replace
+
 import pytest
 
 from orion.node_agent.sharing.reasons import Facts, reasons
@@ -38,8 +40,23 @@ CASES = [
         Facts(request=0.4, debt_ns=250_000_000, parts=parts()),
         {"Debt": "0.25 s more than it was due: this debt comes off its next turns"},
     ),
+    (
+        Facts(request=0.4, debt_ns=250_000_000, parts=parts(charged=0.3, measured=0.3)),
+        {"Debt": "this debt comes off its next turns"},
+    ),
     (Facts(request=0.4, parts=parts(measured=0.2)), {"IdleInTurns": "turns took 0.4 of the time, and its work on"}),
     (Facts(request=0.4, parts=parts(charged=0.3, measured=0.3)), {"Behind": "due 0.4 of the time and was charged 0.3"}),
+    (
+        Facts(request=0.05, parts=parts(due=0.05, charged=0, measured=0)),
+        {"Behind": "due 0.05 of the time and was charged 0:"},
+    ),
+    (Facts(request=0.05, parts=parts(due=0.053, charged=0.038, measured=0.038)), {"Behind": "due 0.053 of the time"}),
+    (Facts(request=0.05, parts=parts(due=0.05, charged=0.047, measured=0.047)), {"AsAsked": "has what it asked for"}),
+    (Facts(request=0.01, parts=parts(due=0.01, charged=0.006, measured=0.006)), {"AsAsked": "has what it asked for"}),
+    (
+        Facts(request=0.05, parts=replace(parts(due=0.05, charged=0.02, measured=0.02), seconds=1.0)),
+        {"AsAsked": "has what it asked for"},
+    ),
     (Facts(request=0.4, window=0.3, parts=parts()), {"JobOnSeveralGPUs": "on all of them together, 0.3 of"}),
     (Facts(unordered=True, parts=parts(turns=0.0)), {"PolicyNone": "the policy none lets all programs run at once"}),
     (Facts(is_hp=True, request=0.9, parts=parts(measured=0.9, waited=0.1)), {"Request": "sure of the other 0.1"}),
