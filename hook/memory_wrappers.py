@@ -108,6 +108,6 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
         "orion_room_ask_first(device, reserved, &until);",
         f"do result = {allocate};",
         f"while ({_room_may_come('device', 'reserved')});",
-        f"orion_memory_reserved(device, reserved, kind, {key}, result);",
+        f"orion_memory_{'reserved' if device else 'allocated'}(device, reserved, kind, {key}, result);",
         "return result;",
     ]

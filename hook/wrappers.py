@@ -150,6 +150,7 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
 
 
 def _creates_context(function: Function, kind: str, device: str) -> list[str]:
+    context = function.parameters[0].name
     return [
         f"orion_context_creating({device});",
         "CUresult result;",
@@ -157,7 +158,7 @@ def _creates_context(function: Function, kind: str, device: str) -> list[str]:
         f"do result = {real(function)};",
         f"while (result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_for_context({device}, &room));",
         f"orion_room_for_context_ends({device}, &room);",
-        *([f"orion_primary_retained({device}, result);"] if kind == "retains_primary" else []),
+        *([f"orion_primary_retained({device}, {context}, result);"] if kind == "retains_primary" else []),
         "return result;",
     ]
 
@@ -194,7 +195,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
             ["if (may_end) orion_context_ended();"],
         ),
         "starts_driver": (["orion_connections_choose();"], []),
-        "ends_context": ([f"orion_context_ending({handle});"], ["orion_context_ended();"]),
+        "ends_context": ([f"orion_context_ending({handle});"], [f"orion_context_destroyed({handle}, result);"]),
         "ends_green": ([f"orion_green_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"if (orion_stream_ending({handle})) return CUDA_SUCCESS;"], []),

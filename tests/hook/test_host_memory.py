@@ -28,6 +28,8 @@ WAYS = {
 }
 ON_THE_SIMULATED_GPU = {name: way for name, way in WAYS.items() if "Array" not in name}
 """ Only a refusal by the hook can be tested for arrays: the simulated GPU has none. """
+OF_A_CONTEXT = {name: WAYS[name] for name in ("cuMemAlloc", "cuMemAllocPitch", "cuMemAllocManaged")}
+""" What ends with its context, says the documentation of cuCtxDestroy. """
 
 
 def begin(machine: Machine, *commands: str) -> Client:
@@ -129,6 +131,64 @@ def test_mapped_memory_counts_until_its_last_mapping_is_removed(
         client.must(f"unmap {number}")
     client.must(f"alloc {500 * MIB}")
     assert shown(machine, client).memory_bytes == 500 * MIB
+
+
+@pytest.mark.parametrize("way", OF_A_CONTEXT.values(), ids=list(OF_A_CONTEXT))
+@pytest.mark.parametrize("end", ["reset", "context"])
+def test_memory_that_ends_with_its_context_counts_no_more(machine: Machine, way: int, end: str) -> None:
+    client = begin(machine, "init 0")
+    client.answer()
+    for bytes_more in range(3):
+        size = 400 * MIB + bytes_more * MIB
+        if end == "context":
+            client.must(f"context 100 {size} {way}")
+        else:
+            client.must(f"alloc {size} {way}")
+            client.must("reset")
+        assert shown(machine, client).memory_bytes == 0
+    client.must(f"alloc {LIMIT}")
+
+
+@pytest.mark.parametrize("way", [WAYS["cuMemCreate"], WAYS["cuMemMap and cuMemRelease"]])
+def test_memory_that_outlives_its_context_counts_on(machine: Machine, way: int) -> None:
+    client = begin(machine, "init 0")
+    client.answer()
+    client.must(f"alloc {400 * MIB} {way}")
+    client.must("reset")
+    assert client.do(f"alloc {200 * MIB}").result == OUT_OF_MEMORY
+    assert shown(machine, client).memory_bytes == 400 * MIB
+
+
+def test_a_release_that_leaves_a_reference_gives_nothing_back(machine: Machine) -> None:
+    client = begin(machine, "init 0")
+    client.answer()
+    client.must(f"alloc {400 * MIB}")
+    assert client.do("retain 0.1 100").result > 0
+    client.must(f"context 100 {100 * MIB}")
+    assert shown(machine, client).memory_bytes == 400 * MIB
+
+
+def test_memory_of_a_green_context_ends_with_the_primary_context(machine: Machine) -> None:
+    client = begin(machine, "init 0")
+    client.answer()
+    client.must("green 1 100 0")
+    client.must(f"alloc {400 * MIB}")
+    client.must("reset")
+    assert shown(machine, client).memory_bytes == 0
+
+
+def test_the_end_of_a_context_leaves_other_gpus_alone(c_build: Path) -> None:
+    with Machine(c_build, gpus=2) as machine:
+        machine.start_agent()
+        for gpu in range(2):
+            machine.agent.set_grant(machine.uuids[gpu], "be-0", memory_limit_bytes=LIMIT)
+        client = machine.start_in(machine.client_root("be-0", "be-0"))
+        for gpu in range(2):
+            client.must(f"init {gpu}")
+            client.must(f"alloc {400 * MIB}")
+        client.must("reset")
+        shown = [machine.shown(client, gpu) for gpu in range(2)]
+        assert [found and found.memory_bytes for found in shown] == [400 * MIB, 0]
 
 
 def test_the_limit_holds_for_more_allocations_than_one_table_has(machine: Machine) -> None:

@@ -13,6 +13,7 @@
 #include "hp/busy.h"
 #include "hp/marks.h"
 #include "learning/kernels.h"
+#include "memory/contexts.h"
 #include "memory/pools.h"
 #include "parking/parking.h"
 #include "process/gpu.h"
@@ -59,6 +60,8 @@ static void count_end(struct orion_process *process, CUcontext context)
     for (uint32_t i = 0; context == NULL && i < ORION_CONTEXT_PLACES; i++) atomic_fetch_add(&process->ends_of_contexts[i], 1);
 }
 
+static _Thread_local uint32_t ending_memory; /* orion_memory_ending of the thread's call */
+
 /* NULL: a green context of the program, which may hold the last reference to a primary context. */
 static void begin_end(struct orion_process *process, CUcontext context)
 {
@@ -74,6 +77,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
     count_end(process, context);
     ORION_EACH_GPU(gpu, process) orion_marks_end(process, gpu, context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
+    ending_memory = orion_memory_ending(process);
 }
 
 void orion_context_ending(CUcontext context)
@@ -90,10 +94,12 @@ static _Atomic uint32_t *retains_of(CUdevice device)
     return process != NULL && device >= 0 && device < (int)ORION_GPUS ? &process->primary_retains[device] : NULL;
 }
 
-void orion_primary_retained(CUdevice device, CUresult result)
+void orion_primary_retained(CUdevice device, const CUcontext *context, CUresult result)
 {
     _Atomic uint32_t *retains = retains_of(device);
-    if (retains != NULL && result == CUDA_SUCCESS) atomic_fetch_add(retains, 1);
+    if (retains == NULL || result != CUDA_SUCCESS) return;
+    atomic_fetch_add(retains, 1);
+    orion_memory_primary_is(orion_the_process, device, *context);
 }
 
 /* The hook counts the program's references to the primary context: a retain after the driver's call, and a release
@@ -145,6 +151,7 @@ void orion_primary_ending(CUdevice device)
     ORION_EACH_GPU(gpu, process)
         if (gpu->device == device) orion_marks_end(process, gpu, NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);
+    ending_memory = orion_memory_ending(process);
 }
 
 static bool primary_is(CUdevice device, int active)
@@ -160,6 +167,7 @@ static void end_primary(struct orion_process *process, CUdevice device)
     orion_capture_origins_end_in_primary(process, device);
     orion_own_streams_end_on(process, device);
     orion_pools_ended_on(process, device);
+    orion_memory_primary_ended(process, device, ending_memory);
     ORION_EACH_GPU(gpu, process) {
         if (gpu->device != device) continue;
         end_stream_records(process, NULL, gpu);
@@ -178,6 +186,13 @@ void orion_context_ended(void)
     atomic_fetch_add(&process->context_epoch, 1);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     orion_allow_touch(process);
+}
+
+void orion_context_destroyed(CUcontext context, CUresult result)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL && result == CUDA_SUCCESS) orion_memory_ended(process, context, ending_memory);
+    orion_context_ended();
 }
 
 /* hp's work continues after its stream is destroyed. If the client is a thread, the hook cannot prove this work by a

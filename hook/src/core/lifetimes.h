@@ -10,13 +10,14 @@ struct orion_stream_record;
 
 /* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate, and cuMemCreate, which needs no context */
 void orion_context_creating(CUdevice device);
-void orion_context_ending(CUcontext context); /* before cuCtxDestroy */
-void orion_green_ending(CUgreenCtx green);    /* before cuGreenCtxDestroy */
-void orion_primary_ending(CUdevice device);   /* before cuDevicePrimaryCtxReset */
+void orion_context_ending(CUcontext context);                     /* before cuCtxDestroy */
+void orion_context_destroyed(CUcontext context, CUresult result); /* after it; calls orion_context_ended() */
+void orion_green_ending(CUgreenCtx green);                        /* before cuGreenCtxDestroy */
+void orion_primary_ending(CUdevice device);                       /* before cuDevicePrimaryCtxReset */
 
 /* after cuDevicePrimaryCtxRetain; before cuDevicePrimaryCtxRelease. True: this release may end the context, and the caller
  * calls orion_context_ended() after the driver's call. */
-void orion_primary_retained(CUdevice device, CUresult result);
+void orion_primary_retained(CUdevice device, const CUcontext *context, CUresult result);
 bool orion_primary_releasing(CUdevice device);
 
 void orion_context_ended(void); /* after the driver's call */

@@ -4,6 +4,7 @@
 
 #include "generated/driver.h"
 #include "memory/account.h"
+#include "memory/contexts.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
 #include "system/mix.h"
@@ -63,7 +64,7 @@ static void clear(struct orion_memory *memory, struct orion_allocation *allocati
 }
 
 /* Returns a free entry for memory that the driver has just given, or has mapped. An older entry of the same key is of memory
- * that ended with its context. The caller has the lock. */
+ * that ended with its context, of which the hook does not know. The caller has the lock. */
 static struct orion_allocation *enter(struct orion_process *process, uint64_t key)
 {
     struct orion_memory *memory = orion_memory(process);
@@ -75,16 +76,23 @@ static struct orion_allocation *enter(struct orion_process *process, uint64_t ke
     return find_free(memory, key);
 }
 
-static struct orion_allocation entry_of(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key)
+/* Fills a free entry. */
+static void fill(const struct orion_memory *memory, struct orion_allocation *entry, const struct orion_release *of)
 {
-    return (struct orion_allocation){.key = key, .bytes = bytes, .device = (unsigned)device & 15, .kind = kind & 3, .handles = 1};
+    *entry = (struct orion_allocation){.key = of->key,
+                                       .bytes = of->bytes,
+                                       .device = (unsigned)of->device & 15,
+                                       .kind = of->kind & 3,
+                                       .context = of->context,
+                                       .handles = 1,
+                                       .ends = memory->ends};
 }
 
 /* Frees the entry if nothing holds its memory; returns what is to be given back. Memory that is only mapped keeps its entry
  * without a handle, because the driver may give the same handle to other memory. The caller has the lock. */
 static struct orion_release drop(struct orion_memory *memory, struct orion_allocation *allocation)
 {
-    struct orion_release release = {.device = allocation->device, .kind = allocation->kind};
+    struct orion_release release = {.context = allocation->context, .device = allocation->device, .kind = allocation->kind};
     if (allocation->handles == 0) allocation->key = ONLY_MAPPED;
     if (allocation->handles != 0 || allocation->mappings != 0) return release;
     release.bytes = allocation->pool == 0 ? allocation->bytes : 0;
@@ -98,7 +106,7 @@ static void count_managed(struct orion_memory *memory, enum orion_memory_kind ki
     if (kind != ORION_MEMORY_RESIDENT) atomic_fetch_add_explicit(&memory->managed, 1, memory_order_relaxed);
 }
 
-void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result)
+static void note(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUcontext context, CUresult result)
 {
     bytes = orion_account_countable(bytes);
     struct orion_process *process = orion_the_process;
@@ -110,10 +118,36 @@ void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_ki
     orion_account_lock(memory);
     if (result == CUDA_SUCCESS && key != 0) {
         entry = enter(process, key);
-        if (entry != NULL) *entry = entry_of(device, bytes, kind, key);
+        if (entry != NULL) fill(memory, entry, &(struct orion_release){key, bytes, context, device, kind});
     }
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
         orion_account_give_back(process, device, bytes, kind);
+    orion_account_unlock(memory);
+}
+
+void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result)
+{
+    note(device, bytes, kind, key, NULL, result);
+}
+
+void orion_memory_allocated(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result)
+{
+    struct orion_process *process = orion_the_process;
+    bool has_entry = process != NULL && orion_account_counts(device) && result == CUDA_SUCCESS;
+    note(device, bytes, kind, key, has_entry ? orion_memory_context(process, device) : NULL, result);
+}
+
+void orion_memory_ended(struct orion_process *process, CUcontext context, uint32_t ending)
+{
+    struct orion_memory *memory = orion_memory(process);
+    if (context == NULL) return;
+    orion_account_lock(memory);
+    for (uint32_t i = 0; i < memory->tables * ORION_ALLOCATIONS; i++) {
+        struct orion_allocation *entry = &memory->allocation[i / ORION_ALLOCATIONS][i % ORION_ALLOCATIONS];
+        if (entry->context != context || (int32_t)(entry->ends - ending) >= 0 || entry->mappings != 0) continue;
+        orion_account_give_back(process, entry->device, entry->bytes, entry->kind);
+        clear(memory, entry);
+    }
     orion_account_unlock(memory);
 }
 
@@ -182,7 +216,7 @@ void orion_memory_released(const struct orion_release *release, CUresult result)
     orion_account_lock(memory);
     struct orion_allocation *entry = result == CUDA_SUCCESS ? NULL : find_free(memory, release->key);
     if (entry != NULL) {
-        *entry = entry_of(release->device, release->bytes, release->kind, release->key);
+        fill(memory, entry, release);
         count_managed(memory, release->kind);
     } else {
         orion_account_give_back(process, release->device, release->bytes, release->kind);

@@ -33,17 +33,21 @@ struct orion_allocation {
     /* kind: enum orion_memory_kind; pool: 0, or the number + 1 of the pool that counts it (pools.h) */
     uint64_t bytes : 49, device : 4, kind : 2, pool : 9;
     struct orion_allocation *mapped; /* of a mapping: the memory that is mapped; else NULL */
+    CUcontext context;               /* the memory ends with it; NULL: with none, or the hook does not know it */
     uint32_t handles, mappings;      /* the memory exists until both are 0 */
+    uint32_t ends;                   /* `ends` of struct orion_memory when the entry was made */
 };
 
 struct orion_memory {
     _Atomic uint32_t lock;
     uint32_t tables;              /* that have entries */
+    uint32_t ends;                /* calls that may end a context and have begun */
     _Atomic uint32_t managed;     /* allocations of managed memory */
     _Atomic uint32_t has_managed; /* 1: has got managed memory in another way */
     _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
     uint64_t used[ORION_GPUS];    /* by device */
     uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
+    _Atomic(CUcontext) primary[ORION_GPUS]; /* by device; NULL: the program has not got it, or it has ended */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
@@ -72,8 +76,10 @@ enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enu
 uint64_t orion_memory_excess(CUdevice device);    /* how much more the process holds than it may */
 void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
 
-/* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. */
+/* Called after an allocation that was reserved. `key` is the address or handle; `result` is the driver's. The second function is for
+ * memory that ends with the current context: what cuMemAlloc, cuMemAllocPitch and cuMemAllocManaged allocate, and arrays. */
 void orion_memory_reserved(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result);
+void orion_memory_allocated(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, uint64_t key, CUresult result);
 
 /* After an allocation from a pool, which counts the memory: notes whose memory is at the address. The second function
  * returns what such allocations of a pool still hold; from then on each of them counts by itself, or with device -1 none. */
@@ -84,6 +90,7 @@ uint64_t orion_memory_leave_pool(uint32_t pool, CUdevice device);
  * may get the same address or handle. The bytes count until the driver has freed them. */
 struct orion_release {
     uint64_t key, bytes;
+    CUcontext context;
     CUdevice device;
     enum orion_memory_kind kind;
 };

@@ -123,7 +123,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char durations[524416];
     _Alignas(128) unsigned char graphs[688256];
     _Alignas(128) unsigned char graph_copies[65664];
-    _Alignas(128) unsigned char memory[8388992];
+    _Alignas(128) unsigned char memory[12583424];
     _Alignas(128) unsigned char pools[36096];
     _Alignas(128) unsigned char graph_memory[8320];
     _Alignas(128) unsigned char collectives[8192];

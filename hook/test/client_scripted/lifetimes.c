@@ -74,6 +74,8 @@ double another_context(const struct arguments *at)
     CUresult result;
     if ((result = cuCtxGetDevice(&device)) || (result = cuCtxCreate(&context, NULL, 0, device))) return result;
     if ((result = load(&function)) == CUDA_SUCCESS) result = launch_on(function, NULL, (uint64_t)at->a);
+    const struct arguments wanted = {at->b, at->c, 0, 0};
+    if (result == CUDA_SUCCESS && at->b != 0) result = (CUresult)allocate(&wanted);
     CUresult ended = cuCtxDestroy(context);
     cuCtxSetCurrent(used->context);
     return result != CUDA_SUCCESS ? result : ended;

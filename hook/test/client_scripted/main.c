@@ -35,7 +35,7 @@
  *   crowd N                creates and keeps N streams, numbered from 4 on, each with one short kernel
  *   reset                  cuDevicePrimaryCtxReset with work under way, then init again
  *   retain SECONDS US      keeps retaining and releasing the primary context while a thread launches; RESULT: launches
- *   context US             creates another context, launches on it, destroys it
+ *   context US [BYTES [WAY]]     creates another context, launches on it, allocates in it, destroys it
  *   green N US OTHER       makes a green context current and launches on its default stream; OTHER is 1: makes it
  *                          current to another thread, and launches on one of its streams; 2: launches there
  *   meet N US STREAM BLOCKS      N kernels of BLOCKS blocks that all wait for each other; two of them fit on an SM
