@@ -196,6 +196,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         ),
         "starts_driver": (["orion_connections_choose();"], []),
         "ends_context": ([f"orion_context_ending({handle});"], [f"orion_context_destroyed({handle}, result);"]),
+        "detaches_context": (["orion_context_detaching();"], [f"orion_context_detached({handle}, result);"]),
         "ends_green": ([f"orion_green_ending({handle});"], ["orion_context_ended();"]),
         "ends_primary": ([f"orion_primary_ending({handle});"], ["orion_context_ended();"]),
         "ends_stream": ([f"if (orion_stream_ending({handle})) return CUDA_SUCCESS;"], []),

@@ -188,6 +188,30 @@ static void contexts_end(void)
     orion_context_ended();
 }
 
+static CUcontext current;
+static CUresult CUDAAPI get_current(CUcontext *context)
+{
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+/* cuCtxAttach raises the usage count of a context, so cuCtxDetach need not end it. */
+static void a_context_that_is_detached_ends_with_the_last_use(void)
+{
+    orion_driver.cuCtxGetCurrent = get_current;
+    current = FAKE_CONTEXT;
+    struct orion_stream_record *stream_record = launch(0, 1);
+    orion_context_detaching();
+    orion_context_detached(FAKE_CONTEXT, CUDA_SUCCESS);
+    CHECK(in_flight() == COST && record_of(0) == stream_record);
+    orion_context_detaching();
+    current = NULL; /* the driver takes a context that has ended from the thread's stack */
+    orion_context_detached(FAKE_CONTEXT, CUDA_SUCCESS);
+    CHECK(in_flight() == 0 && is_free(stream_record));
+    current = FAKE_CONTEXT;
+    alive = 0;
+}
+
 /* Streams beyond the records share one, whose work is forgotten by its expected time. */
 static void records_run_out_for_as_long_as_the_work_runs(void)
 {
@@ -229,6 +253,7 @@ int main(void)
     a_wait_for_the_window_uses_no_event_while_contexts_end();
     work_that_is_stuck_is_forgotten();
     contexts_end();
+    a_context_that_is_detached_ends_with_the_last_use();
     records_run_out_for_as_long_as_the_work_runs();
     launches_of_a_process_that_exits_see_their_work_end();
     puts("stream_ends: ok");

@@ -195,6 +195,30 @@ void orion_context_destroyed(CUcontext context, CUresult result)
     orion_context_ended();
 }
 
+void orion_context_detaching(void)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) begin_end(process, NULL);
+}
+
+/* A program may detach only the current context. The driver takes one that has ended from the thread's stack. */
+void orion_context_detached(CUcontext context, CUresult result)
+{
+    CUcontext current = context;
+    struct orion_process *process = orion_process_started();
+    if (process == NULL) return;
+    if (result == CUDA_SUCCESS) orion_driver.cuCtxGetCurrent(&current);
+    if (current == context) {
+        orion_context_ended();
+        return;
+    }
+    orion_capture_origins_end_in(process, context);
+    orion_own_streams_end(process, context);
+    end_stream_records(process, context, NULL);
+    end_clocks(process, context, false);
+    orion_context_destroyed(context, result);
+}
+
 /* hp's work continues after its stream is destroyed. If the client is a thread, the hook cannot prove this work by a
  * wait for the whole context, because other clients work there, too. So this function records an event behind the
  * work. */

@@ -12,8 +12,10 @@ struct orion_stream_record;
 void orion_context_creating(CUdevice device);
 void orion_context_ending(CUcontext context);                     /* before cuCtxDestroy */
 void orion_context_destroyed(CUcontext context, CUresult result); /* after it; calls orion_context_ended() */
-void orion_green_ending(CUgreenCtx green);                        /* before cuGreenCtxDestroy */
-void orion_primary_ending(CUdevice device);                       /* before cuDevicePrimaryCtxReset */
+void orion_context_detaching(void); /* before cuCtxDetach, which ends the current context or only lowers its usage count */
+void orion_context_detached(CUcontext context, CUresult result);
+void orion_green_ending(CUgreenCtx green);  /* before cuGreenCtxDestroy */
+void orion_primary_ending(CUdevice device); /* before cuDevicePrimaryCtxReset */
 
 /* after cuDevicePrimaryCtxRetain; before cuDevicePrimaryCtxRelease. True: this release may end the context, and the caller
  * calls orion_context_ended() after the driver's call. */
