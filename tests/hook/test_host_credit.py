@@ -49,6 +49,14 @@ def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: LimitedTenants)
     assert one.do("room").result == LIMIT * MIB
 
 
+def test_what_ended_with_its_context_is_there_for_the_others(tenants: LimitedTenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    one.must(f"alloc {300 * MIB}")
+    assert not allocate(two, 300)
+    one.must("reset")
+    assert eventually(lambda: allocate(two, 300), "the memory that ended is there again")
+
+
 def test_a_dead_process_gives_back_what_it_held(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     assert allocate(one, 300)
