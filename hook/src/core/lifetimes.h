@@ -25,6 +25,10 @@ bool orion_primary_releasing(CUdevice device);
 void orion_context_ended(void); /* after the driver's call */
 /* Before cuStreamDestroy. True: the caller does not call the driver, because the hook destroys the stream later. */
 bool orion_stream_ending(CUstream stream);
+/* From here on the hook does not use the stream's handle. hp's work continues and must still be proven. be's work counts as
+ * complete. */
+void orion_stream_record_ending(struct orion_process *process, struct orion_stream_record *stream_record);
+
 void orion_module_ending(void);  /* before a module is unloaded */
 void orion_library_ending(void); /* before a library is unloaded */
 void orion_process_ending(void); /* at exit, before the driver's own handlers */
