@@ -11,8 +11,18 @@ from orion.node_agent.api import agent_pb2
 from tests.hook.harness import Machine
 from tests.hook.job_of_ranks import Job
 from tests.hook.limited_slot import LimitedTenants
+from tests.hook.look_ups import Programs, compile_hooks, compile_programs
 from tests.hook.monitor import LIMIT, Monitor, Start
 from tests.hook.scripted_client import Client
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    """Look-ups, and the hook at each level: 30 s of CPU to compile both, so the workers of pytest-xdist share them."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has its folder in one that all share
+        shared = shared.parent
+    return compile_programs(tmp_path_factory.mktemp("interposition"), compile_hooks(shared))
 
 
 @pytest.fixture
