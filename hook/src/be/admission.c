@@ -263,7 +263,7 @@ void orion_admit(struct orion_process *process, struct orion_stream_record *stre
     struct orion_gpu *gpu = stream_record->gpu;
     bool sample, waited = false;
     uint64_t counted = 0;
-    orion_between_pieces_wait(process, stream_record);
+    if (orion_between_pieces_wait(process, stream_record)) work->flags |= ORION_ADMITTED_UNDER_WAY;
     bool is_new = is_new_kernel(process, stream_record, work);
     orion_work_identify(process, work);
     uint64_t expected = orion_duration_expect(orion_durations(process), work->identity, &sample);

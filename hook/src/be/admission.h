@@ -23,7 +23,8 @@ enum {
     ORION_ADMITTED_BESIDE_HP = 1u << 12,
     ORION_ADMITTED_UNHELD = 1u
         << 13, /* behind no wait, and no work in flight that can be held: branches, new kernels, other GPUs */
-    ORION_ADMITTED_OTHER_GPUS = 1u << 14 /* a graph with kernels on other GPUs than that of its stream */
+    ORION_ADMITTED_OTHER_GPUS = 1u << 14, /* a graph with kernels on other GPUs than that of its stream */
+    ORION_ADMITTED_UNDER_WAY = 1u << 15   /* other threads' graphs in pieces wait for its end (between_pieces.h) */
 };
 
 /* Whether anything can make the GPU's be launches wait: the policy, or turns, which hold under the policy `none`, too. */

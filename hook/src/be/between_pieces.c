@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "be/gate.h"
+#include "be/graph_copies.h"
 #include "be/state.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
@@ -36,6 +37,16 @@ static bool others_are_between(struct orion_process *process, const struct orion
     return false;
 }
 
+/* Launches that have looked for holders and found none, and have not returned. */
+static bool others_are_under_way(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
+        if (atomic_load(&orion_be_stream_record(other)->under_way) == 0) continue;
+        if (orion_stream_records_are_ordered(stream_record, other)) return true;
+    }
+    return false;
+}
+
 /* The pieces of a graph with kernels on several GPUs wait for the hp of each. */
 static bool may_wait_for_hp(struct orion_process *process, const struct orion_gpu *gpu)
 {
@@ -45,11 +56,12 @@ static bool may_wait_for_hp(struct orion_process *process, const struct orion_gp
 }
 
 /* False: they still are, but this was long enough. */
-static bool await_others(struct orion_process *process, struct orion_stream_record *stream_record)
+static bool await_others(bool (*are_there)(struct orion_process *, const struct orion_stream_record *),
+                         struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t waited = 0;
-    while (others_are_between(process, stream_record)) {
+    while (are_there(process, stream_record)) {
         if (waited >= MOST_NS) return false;
         if (orion_gate_closed(gpu)) {
             orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
@@ -61,10 +73,24 @@ static bool await_others(struct orion_process *process, struct orion_stream_reco
     return true;
 }
 
-void orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record)
+/* A launch counts before it looks for holders, and a holder looks for launches after it has taken the stream. All of this is sequentially
+ * consistent, so at least one of the two sees the other. */
+bool orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    if (__builtin_expect(atomic_load_explicit(holders_on(stream_record), memory_order_acquire) == 0, 1)) return;
-    if (holder_of(stream_record) != (uintptr_t)&own) await_others(process, stream_record);
+    _Atomic uint32_t *under_way = &orion_be_stream_record(stream_record)->under_way;
+    if (__builtin_expect(atomic_load_explicit(&orion_graph_copies(process)->count, memory_order_relaxed) == 0, 1)) return false;
+    if (holder_of(stream_record) == (uintptr_t)&own) return false;
+    for (bool waits = true;;) {
+        atomic_fetch_add(under_way, 1);
+        if (!waits || !others_are_between(process, stream_record)) return true;
+        atomic_fetch_sub(under_way, 1);
+        waits = await_others(others_are_between, process, stream_record);
+    }
+}
+
+void orion_between_pieces_launched(struct orion_stream_record *stream_record)
+{
+    atomic_fetch_sub(&orion_be_stream_record(stream_record)->under_way, 1);
 }
 
 /* -- Around the launches of the pieces ------------------------------------------------------------------------------- */
@@ -77,20 +103,31 @@ static bool take(struct orion_stream_record *stream_record)
     return true;
 }
 
-/* If two threads take streams with one order at the same time, the one with the legacy stream is second. */
+/* Takes the stream while no other thread has one of the same order. If two threads take such streams at the same time, the one with the
+ * legacy stream is second. False: others hold it for too long. */
+static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    for (;;) {
+        bool alone = await_others(others_are_between, process, stream_record);
+        if (take(stream_record)) {
+            if (!alone || !others_are_between(process, stream_record)) return true;
+            if (stream_record->order != ORION_ORDER_LEGACY) {
+                await_others(others_are_between, process, stream_record);
+                return true;
+            }
+            orion_between_pieces_end(stream_record);
+        } else if (!alone) {
+            return false;
+        }
+    }
+}
+
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record == NULL || orion_stream_record_is_shared(process, stream_record)) return false;
-    bool alone = await_others(process, stream_record);
-    if (!take(stream_record)) return false;
-    if (!alone || !others_are_between(process, stream_record)) return true;
-    if (stream_record->order != ORION_ORDER_LEGACY) {
-        await_others(process, stream_record);
-        return true;
-    }
-    orion_between_pieces_end(stream_record);
-    await_others(process, stream_record);
-    return take(stream_record);
+    if (!take_in_turn(process, stream_record)) return false;
+    await_others(others_are_under_way, process, stream_record);
+    return true;
 }
 
 void orion_between_pieces_end(struct orion_stream_record *stream_record)

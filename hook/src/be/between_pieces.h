@@ -15,7 +15,8 @@ struct orion_stream_record;
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record);
 void orion_between_pieces_end(struct orion_stream_record *stream_record);
 
-/* Before any other launch of be. */
-void orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record);
+/* Before any other launch of be. True: from now on it is under way, and the caller calls orion_between_pieces_launched after it. */
+bool orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record);
+void orion_between_pieces_launched(struct orion_stream_record *stream_record);
 
 #endif

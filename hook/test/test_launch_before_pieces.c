@@ -1,0 +1,97 @@
+/* A launch that has found no graph in pieces in its stream, and then waits for long, does not run inside one that another thread begins
+ * meanwhile. Here the other thread begins it at that moment, and stops before its second piece. */
+#include <pthread.h>
+
+#include "be/graph_pieces.h"
+#include "learning/durations.h"
+
+#define launch chain_launch
+#include "graph_chain.h"
+#undef launch
+#include "until.h"
+
+#define LAUNCHED 1000u /* what the launch logs */
+
+static CUgraphExec long_graph, short_graph;
+static CUcontext context;
+static pthread_t other;
+static _Thread_local bool is_other;
+static _Thread_local unsigned renewals;
+static _Atomic int others_sleeps, second_piece, launched;
+
+static bool renewed(const struct orion_graph_copy *copy, struct orion_piece *piece)
+{
+    if (is_other && ++renewals == 2) {
+        atomic_store(&second_piece, 1);
+        UNTIL(atomic_load(&launched));
+    }
+    return orion_pieces_renewed(copy, piece);
+}
+
+static void sleep_noted(uint64_t ns)
+{
+    if (is_other) atomic_fetch_add(&others_sleeps, 1);
+    orion_sleep_precisely(ns);
+}
+
+static void *launch_long(void *none)
+{
+    is_other = true;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuGraphLaunch(long_graph, stream));
+    return none;
+}
+
+static uint64_t begin_other(struct orion_durations *durations, uint64_t identity, bool *sample)
+{
+    static _Atomic int began;
+    if (!is_other && context != NULL && !atomic_exchange(&began, 1)) {
+        CHECK(pthread_create(&other, NULL, launch_long, NULL) == 0);
+        UNTIL(atomic_load(&others_sleeps) > 0 || atomic_load(&second_piece));
+    }
+    return orion_duration_expect(durations, identity, sample);
+}
+
+#define orion_duration_expect begin_other
+#include "be/admission.c"
+#undef orion_duration_expect
+#define orion_sleep_precisely sleep_noted
+#include "be/between_pieces.c"
+#undef orion_sleep_precisely
+#define orion_pieces_renewed renewed
+#include "core/graph_launch.c"
+
+static CUgraphExec graph_that_logs(void)
+{
+    CUgraph graph;
+    CUgraphNode made, noted;
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+    CUDA_HOST_NODE_PARAMS host = {.fn = note, .userData = (void *)(uintptr_t)LAUNCHED};
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode(&made, graph, NULL, 0, &parameters));
+    MUST(cuGraphAddHostNode(&noted, graph, &made, 1, &host));
+    CUgraphExec exec;
+    MUST(cuGraphInstantiate(&exec, graph, 0));
+    return exec;
+}
+
+int main(void)
+{
+    begin();
+    long_graph = instantiated(chain(0, NULL));
+    short_graph = graph_that_logs();
+    takes_ns(short_graph, 20000);
+    CHECK(launch_in(long_graph, stream) > 1);
+    MUST(cuStreamSynchronize(stream));
+    log_count = 0;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuGraphLaunch(short_graph, stream));
+    atomic_store(&launched, 1);
+    CHECK(pthread_join(other, NULL) == 0);
+    MUST(cuCtxSynchronize());
+    CHECK(log_count == STEPS + 1 && (log_of[0] == LAUNCHED || log_of[STEPS] == LAUNCHED));
+    end(long_graph);
+    end(short_graph);
+    puts("launch_before_pieces: ok");
+    return 0;
+}
