@@ -132,8 +132,12 @@ static bool is_stalled(struct orion_gpu *gpu, const struct orion_busy_page *page
     uint32_t client_index = index_of(gpu, page);
     uint64_t stall = orion_gpu_policy(gpu)->stall_ns;
     uint64_t progress = atomic_load_explicit(&page->progress, memory_order_relaxed) + 1;
+    /* After a while without a waiter the stall time starts again: hp may have been idle meanwhile. The while is long, because waiters may
+     * lose their CPU. */
+    uint64_t looked = atomic_exchange_explicit(&gpu->looked_ns[client_index], now, memory_order_relaxed);
+    bool resumes = now > looked && now - looked > stall / 4;
     /* The time is written first: a second waiter that sees the progress must also see its time. */
-    if (atomic_load_explicit(&gpu->seen_progress[client_index], memory_order_acquire) != progress) {
+    if (resumes || atomic_load_explicit(&gpu->seen_progress[client_index], memory_order_acquire) != progress) {
         atomic_store_explicit(&gpu->progressed_ns[client_index], now, memory_order_relaxed);
         atomic_store_explicit(&gpu->seen_progress[client_index], progress, memory_order_release);
     }
@@ -149,30 +153,41 @@ static void give_up_on(struct orion_process *process, struct orion_gpu *gpu, uin
     orion_say_once(process, ORION_SAY_GIVEN_UP);
 }
 
-static void sleep_once(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
+/* Looks at all hp clients that a launch waits for: while it waits for one, the stall time of the others passes, too. Returns the first that
+ * makes progress, and its state; NULL: there is none. */
+static const struct orion_busy_page *first_to_wait_for(struct orion_process *process, struct orion_gpu *gpu, uint64_t now,
+                                                       uint32_t *state)
 {
+    const struct orion_busy_page *first = NULL;
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++) {
         const struct orion_busy_page *page = orion_gpu_neighbour(gpu, i);
-        uint32_t state = state_to_wait_for(gpu, page);
-        if (state == ORION_IDLE) continue;
-        uint32_t client_index = index_of(gpu, page);
-        uint64_t now = orion_now(), seen;
-        if (is_stalled(gpu, page, now, &seen)) {
-            give_up_on(process, gpu, client_index, seen);
-            continue;
-        }
-        bool stale = heartbeat_is_stale(page, now);
-        if (stale) orion_suspect_report(gpu, client_index, now);
-        uint64_t opens = floor_opens_in(orion_gpu_policy(gpu), now);
-        if (most_ns > opens) most_ns = opens;
-        if (stale && most_ns > SUSPECT_POLL_NS) most_ns = SUSPECT_POLL_NS;
-        orion_futex_wait(&page->state, state, most_ns, true);
-        /* hp is idle, so the stall time starts again with the next busy period. */
-        if (atomic_load(&page->state) == ORION_IDLE)
-            atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
+        uint32_t its_state = state_to_wait_for(gpu, page);
+        uint64_t seen;
+        if (its_state == ORION_IDLE) continue;
+        if (is_stalled(gpu, page, now, &seen)) give_up_on(process, gpu, index_of(gpu, page), seen);
+        else if (first == NULL) first = page, *state = its_state;
+    }
+    return first;
+}
+
+static void sleep_once(struct orion_process *process, struct orion_gpu *gpu, uint64_t most_ns)
+{
+    uint32_t state;
+    uint64_t now = orion_now();
+    const struct orion_busy_page *page = first_to_wait_for(process, gpu, now, &state);
+    if (page == NULL) {
+        orion_turns_sleep(gpu, most_ns);
         return;
     }
-    orion_turns_sleep(gpu, most_ns);
+    uint32_t client_index = index_of(gpu, page);
+    bool stale = heartbeat_is_stale(page, now);
+    if (stale) orion_suspect_report(gpu, client_index, now);
+    uint64_t opens = floor_opens_in(orion_gpu_policy(gpu), now);
+    if (most_ns > opens) most_ns = opens;
+    if (stale && most_ns > SUSPECT_POLL_NS) most_ns = SUSPECT_POLL_NS;
+    orion_futex_wait(&page->state, state, most_ns, true);
+    /* hp is idle, so the stall time starts again with the next busy period. */
+    if (atomic_load(&page->state) == ORION_IDLE) atomic_store_explicit(&gpu->seen_progress[client_index], 0, memory_order_relaxed);
 }
 
 /* A thread that waits here is perhaps the only one that sees this GPU's hp, so it tells the stops before and after. */

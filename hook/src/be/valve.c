@@ -125,7 +125,8 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
     uint64_t began = orion_now(), now = began;
     while (!open_if_idle(gpu)) {
         set_closed(process, &orion_be(gpu)->valve);
-        bool settled = !orion_stops_update(process);
+        /* While a capture begins or a context ends, stops stay open, and close soon after. */
+        bool settled = !orion_stops_update(process) && is_closed(&orion_be(gpu)->valve);
         if (has_work(gpu)) atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
         orion_gate_sleep(process, gpu, settled ? longest_sleep(now - began, typical) : WATCH_NS);
         now = orion_now();

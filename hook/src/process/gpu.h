@@ -69,6 +69,7 @@ struct orion_gpu {
     _Atomic uint64_t given_up_on[ORION_GPU_CLIENTS_MAX];   /* progress + 1 when be stopped waiting; 0: be waits */
     _Atomic uint64_t seen_progress[ORION_GPU_CLIENTS_MAX]; /* progress + 1 when be last waited for the client */
     _Atomic uint64_t progressed_ns[ORION_GPU_CLIENTS_MAX]; /* when seen_progress last changed */
+    _Atomic uint64_t looked_ns[ORION_GPU_CLIENTS_MAX];     /* when a waiter last looked at it */
     _Atomic uint64_t suspected_ns[ORION_GPU_CLIENTS_MAX];  /* when be last asked the agent to check the client */
 
     _Atomic uint32_t sharing;      /* enum orion_sharing of policy.h */
