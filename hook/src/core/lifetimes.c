@@ -126,13 +126,20 @@ static void begin_primary_end(struct orion_process *process, CUdevice device)
     }
 }
 
-/* The events of a primary context, before a call of the program that shall end it. */
+/* The events of a primary context, before a call of the program that shall end it. Other contexts of the device live on; the hook takes
+ * all of its streams for the primary context's only if it does not know that one's handle. */
 static void end_primary_events(struct orion_process *process, CUdevice device)
 {
-    ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
-        if (atomic_load(&stream_record->gpu)->device == device) orion_ends_forget(stream_record, true);
-    ORION_EACH_GPU(gpu, process)
-        if (gpu->device == device) orion_ends_context(gpu, NULL, true);
+    CUcontext primary = orion_memory_primary(process, device);
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
+        if (atomic_load(&stream_record->gpu)->device != device) continue;
+        if (primary == NULL || stream_record->context == primary) orion_ends_forget(stream_record, true);
+    }
+    ORION_EACH_GPU(gpu, process) {
+        if (gpu->device != device) continue;
+        orion_ends_context(gpu, primary, true);
+        orion_marks_end(process, gpu, primary);
+    }
 }
 
 /* Only the last release ends the primary context. */
@@ -147,8 +154,6 @@ void orion_primary_ending(CUdevice device)
     begin_primary_end(process, device);
     end_primary_events(process, device);
     count_end(process, NULL);
-    ORION_EACH_GPU(gpu, process)
-        if (gpu->device == device) orion_marks_end(process, gpu, NULL);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     ending_memory = orion_memory_ending(process);
 }
@@ -166,12 +171,13 @@ static void end_primary(struct orion_process *process, CUdevice device)
     orion_capture_origins_end_in_primary(process, device);
     orion_own_streams_end_on(process, device);
     orion_pools_ended_on(process, device);
-    orion_memory_primary_ended(process, device, ending_memory);
+    CUcontext primary = orion_memory_primary(process, device);
     ORION_EACH_GPU(gpu, process) {
         if (gpu->device != device) continue;
-        end_stream_records(process, NULL, gpu);
-        orion_ends_context(gpu, NULL, false);
+        end_stream_records(process, primary, gpu);
+        orion_ends_context(gpu, primary, false);
     }
+    orion_memory_primary_ended(process, device, ending_memory);
 }
 
 void orion_context_ended(void)

@@ -25,6 +25,11 @@ void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUc
     if (orion_account_counts(device)) atomic_store(&orion_memory(process)->primary[device], context);
 }
 
+CUcontext orion_memory_primary(struct orion_process *process, CUdevice device)
+{
+    return orion_account_counts(device) ? atomic_load(&orion_memory(process)->primary[device]) : NULL;
+}
+
 uint32_t orion_memory_ending(struct orion_process *process)
 {
     struct orion_memory *memory = orion_memory(process);

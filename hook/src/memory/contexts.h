@@ -18,6 +18,7 @@ CUcontext orion_memory_context(struct orion_process *process, CUdevice device);
 
 /* After the program has got the device's primary context. */
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context);
+CUcontext orion_memory_primary(struct orion_process *process, CUdevice device); /* NULL: not known */
 
 /* Before the driver's call. The other two come once the end is certain. */
 uint32_t orion_memory_ending(struct orion_process *process);
