@@ -25,7 +25,7 @@ from orion.crds.annotations import ON_PODS, PRIORITY_LABEL
 from orion.operator.reconciler.keys import Key
 from orion.operator.reconciler.listing import paths
 from orion.operator.reconciler.records import Named, PodRecord, pod_record
-from orion.operator.reconciler.watching import Intake, WatchedPods
+from orion.operator.reconciler.watching import READ, Intake, WatchedPods
 
 _LOG = logging.getLogger(__name__)
 _SOON_S, _AGAIN_S = 2.0, 5.0
@@ -183,7 +183,7 @@ class Resync:
             path = f"/api/v1/namespaces/{at.namespace}/pods"
             found = (await self._api.get(path, fieldSelector=f"metadata.name={at.name}"))["items"]
             for body in found:
-                self._intake.pod({"type": "ADDED", "object": body})
+                self._intake.pod({"type": READ, "object": body})
             if not found:
                 self._intake.gone(at)
 

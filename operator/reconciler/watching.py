@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -36,13 +37,17 @@ _UNKNOWN_MAX, _DEVICES_AT_ONCE = 1_000, 200
 PROGRAM = "orion-operator"
 """ The operator's User-Agent, as in the API server's audit log. """
 
+READ = "READ"
+""" The type of the event in which `Resync` reports a pod that it has read by its name. """
+
 
 class Intake:
     """Stores watch events in the state. The events of one object must arrive in order.
 
     An event can be older than the answer to a write of this process, which is already in the state. Such an event is
     ignored; a newer one will follow. An object from a list is always stored, because all resourceVersions are lower
-    after etcd was restored from a backup.
+    after etcd was restored from a backup. A pod that was `READ` by its name may have the version of its metadata, which
+    is in the state already.
     """
 
     def __init__(self, state: State, controller: Controller) -> None:
@@ -50,7 +55,7 @@ class Intake:
         self._takers = {"pods": self.pod, "nodes": self.node, "gpushares": self.share, "gpudevices": self.device}
         self._all_known = False
         self.unknown: set[Named] = set()
-        """ Pods that GPUDevices name and that are not in the state, once all objects are known. """
+        """ Pods that GPUDevices name and that are not in the state with their node, once all objects are known. """
         self.unnamed: set[tuple[str, str]] = set()
         """ Pods of which GPUDevices have only the uid: node and uid. """
         self.listed_again = False
@@ -87,10 +92,12 @@ class Intake:
     def other_pod(self, new: records.PodRecord) -> None:
         """Process a pod without annotations of Orion, of which only the metadata was read.
 
-        It says nothing new about a pod with slots.
+        It says nothing new about a pod with slots. What else was read of the pod before stays.
         """
         old = self._state.pod(new.at)
         if (old is None or old.priority is None) and self._is_newer({"type": "ADDED"}, new, old):
+            if old is not None and old.uid == new.uid:
+                new = replace(new, node=old.node, running=old.running, is_static=old.is_static)
             self._controller.changed(self._state.put_pod(new))
 
     def ended_without_label(self) -> set[Named]:
@@ -177,7 +184,9 @@ class Intake:
     def _note_unknown(self, device: records.DeviceRecord) -> None:
         if not self._all_known or len(self.unknown) + len(self.unnamed) >= _UNKNOWN_MAX:
             return
-        found = {at for at in named_pods(device) if self._state.pod(at) is None} - self.unknown
+        # A pod without a node is not known, either: only its metadata was read, or the watch is late.
+        pods = {at: self._state.pod(at) for at in named_pods(device)}
+        found = {at for at, pod in pods.items() if pod is None or not pod.node} - self.unknown
         self.unknown |= found
         rows, node = device.status.unmanaged or (), device.status.node or ""
         unnamed = {(node, row.pod_uid) for row in rows if node and row.pod_uid} - self.unnamed
@@ -188,7 +197,9 @@ class Intake:
     def _is_newer(self, event: Mapping[str, Any], new: records.Record, old: records.Record | None) -> bool:
         if event["type"] == "DELETED":
             return False
-        return event["type"] is None or old is None or old.uid != new.uid or new.version > old.version
+        if event["type"] is None or old is None or old.uid != new.uid:
+            return True
+        return new.version > old.version or (event["type"] == READ and new.version == old.version)
 
 
 def registry(intake: Intake, access: Access, response: type[aiohttp.ClientResponse]) -> kopf.OperatorRegistry:

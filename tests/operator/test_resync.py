@@ -102,10 +102,10 @@ class Watched:
             assert page["items"] == [], "kopf makes a task for each object that it gets"
 
     async def until_known(self, name: str) -> None:
-        """Run the resync until a pod is in the state."""
+        """Run the resync until a pod is known with its node."""
         comparing = asyncio.create_task(self.resync.next_comparison(600))
         async with asyncio.timeout(DEADLINE):
-            while self.state.pod(Named("n", name)) is None:
+            while Named("n", name) not in [each.at for each in self.state.pods_of_node("node")]:
                 await asyncio.sleep(0.01)
         comparing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -198,6 +198,29 @@ async def test_pods_that_are_not_ours_are_known_where_shares_may_select_them() -
     assert share is not None
     assert found.state.governed(share).unannotated == ["selected"]
     assert found.state.pod(Named("m", "elsewhere")) is None
+
+
+@pytest.mark.parametrize(
+    "row", [{"podUid": "uid-tool"}, {"pod": {"namespace": "n", "name": "tool", "uid": "uid-tool"}}], ids=["uid", "name"]
+)
+async def test_a_pod_outside_orion_has_its_node_also_where_a_share_may_select_it(row: Body) -> None:
+    """Of such pods the comparisons read only the metadata. Without the node, the node's agent does not get the pod."""
+    tool = pod("tool", labelled=False, annotated=False)
+    lists = FakeLists([tool], [SHARE])
+    found = Watched(lists)
+    await found.start()
+    status: Body = {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "mode": "timeslice"}
+    status |= {"unmanaged": [{"processId": 7} | row]}
+    meta = {"name": "gpu-0", "uid": "uid-gpu", "resourceVersion": "2"}
+    found.intake.device({"type": "ADDED", "object": {"metadata": meta, "spec": {}, "status": status}})
+    await found.until_known("tool")
+    assert lists.read == ["metadata.name=tool"]
+    tool["metadata"] |= {"resourceVersion": "2", "labels": {"app": "b"}}
+    await found.resync.next_comparison(0)
+    assert [each.labels for each in found.state.pods_of_node("node")] == [{"app": "b"}]
+    tool["metadata"] |= {"resourceVersion": "3", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    await found.resync.next_comparison(0)
+    assert [each.leaving for each in found.state.pods_of_node("node")] == [True]
 
 
 async def test_a_watch_that_lists_again_leads_to_a_comparison() -> None:
