@@ -19,6 +19,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -277,8 +278,7 @@ class Controller:
             # Mark the pod as leaving before the watch reports it, so that the pod is not evicted twice.
             pod = self.state.pod(write.at)
             if pod is not None and pod.uid == write.uid:
-                pod.leaving = True
-                self.changed(self.state.put_pod(pod))
+                self.changed(self.state.put_pod(replace(pod, leaving=True)))
 
 
 def _refused(pod: records.PodRecord, error: ApiError) -> writes.PostEvent:

@@ -6,6 +6,7 @@ the watch event of a change that followed the write; then the controller ignores
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -110,3 +111,14 @@ async def test_a_gpu_of_a_node_that_the_watch_has_not_reported_yet_is_left_to_it
     api.nodes = [NODE]
     await work_until(api, lambda: api.asked > 1)
     assert api.patched == []
+
+
+async def test_the_agent_of_an_evicted_pod_learns_that_it_leaves() -> None:
+    """The watch reports nothing new then, so the change must be noted when the eviction is answered."""
+    running = copy.deepcopy(POD) | {"status": {"phase": "Running"}}
+    api = FakeApi(FakeCluster([NODE, SHARE, DEVICE, running]), lambda: None)
+    controller = controller_of(api)
+    controller.state.take_changed_nodes()
+    await work_until(api, lambda: (pod := controller.state.pod(Named("n", "p"))) and pod.leaving, controller)
+    assert "/api/v1/namespaces/n/pods/p/eviction" in api.posted
+    assert controller.state.take_changed_nodes() == {"node"}
