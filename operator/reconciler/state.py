@@ -83,11 +83,10 @@ class State:
 
     def drop_pod(self, at: Named) -> set[Key]:
         """Remove a pod that no longer exists."""
-        space = self._namespaces[at.namespace]
-        old = space.pods.pop(at.name, None)
-        if old is None:
+        space = self._namespaces.get(at.namespace)
+        if space is None or at.name not in space.pods:
             return set()
-        nodes = self._place(old, None)
+        nodes = self._place(space.pods.pop(at.name), None)
         shares = space.forget(at.name)
         self._drop_empty(at.namespace)
         return share_keys(at.namespace, shares) | nodes
@@ -110,8 +109,8 @@ class State:
 
     def drop_share(self, at: Named) -> set[Key]:
         """Remove a share that no longer exists."""
-        space = self._namespaces[at.namespace]
-        if space.records.pop(at.name, None) is None:
+        space = self._namespaces.get(at.namespace)
+        if space is None or space.records.pop(at.name, None) is None:
             return set()
         space.changed[at.name] = None
         self._changed.add_nodes_of(at.namespace)

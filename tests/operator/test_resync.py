@@ -223,6 +223,17 @@ async def test_a_pod_outside_orion_has_its_node_also_where_a_share_may_select_it
     assert [each.leaving for each in found.state.pods_of_node("node")] == [True]
 
 
+async def test_a_namespace_without_pods_and_shares_takes_no_memory() -> None:
+    """Namespaces of CI jobs come and go, and their pods do not use Orion."""
+    found = Watched(FakeLists([]))
+    await found.start()
+    job = pod("job", labelled=False, annotated=False, namespace="ci") | {"status": {"phase": "Succeeded"}}
+    for event in ("ADDED", "DELETED"):
+        found.intake.pod({"type": event, "object": job})
+    found.state.drop_share(Named("other", "s"))
+    assert not found.state._namespaces
+
+
 async def test_a_watch_that_lists_again_leads_to_a_comparison() -> None:
     lists = FakeLists([pod("stays"), pod("goes")])
     found = Watched(lists)
