@@ -31,6 +31,8 @@ def _desired_labels(devices: Sequence[records.DeviceRecord]) -> dict[str, str]:
     if not devices:
         return {}
     labels = {annotations.GPUS: str(usable_gpus(devices))}
+    # A GPU that was replaced or excluded keeps its GPUDevice. If all are away, the driver is: then they come back.
+    devices = [each for each in devices if each.status.health != "Unknown"] or devices
     memories = [each.status.memory.total for each in devices if each.status.memory]
     if memories:
         labels[annotations.GPU_MEMORY] = str(min(memories) // _MIB)
