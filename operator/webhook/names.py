@@ -11,6 +11,7 @@ ReplicaSet's controller drops them.
 from typing import Any
 
 from orion.crds.annotations import CONTAINERS, OF_PEOPLE, PINNED_SHARE, PREFIX, PRIORITY, PRIORITY_LABEL, SHARE, WRITTEN
+from orion.crds.claims import SHAPE
 from orion.crds.policy import Priority
 
 ALLOWED = (
@@ -54,7 +55,7 @@ def names_have_an_effect() -> dict[str, Any]:
         "ours": _ours("variables.annotations"),
         "unknown": f"variables.ours.filter(name, name.startsWith('{PREFIX}') && !(name in {_KNOWN}))",
         "written": f"variables.ours.filter(name, name.startsWith('{WRITTEN}') "
-        f"&& !({_MAKES} == 'Pod' && name == '{PINNED_SHARE}'))",
+        f"&& !({_MAKES} == 'Pod' && name in ['{PINNED_SHARE}', '{SHAPE}']))",
         "asLabels": f"{_ours('variables.labels')}.filter(name, !(name == '{PRIORITY_LABEL}' "
         f"&& {_MAKES} == 'Pod' && '{PINNED_SHARE}' in variables.annotations))",
         "outside": "variables.around.exists(each, [each.?annotations.orValue({}), each.?labels.orValue({})]"

@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from orion.crds.allocation import Allocation
+from orion.crds.annotations import WRITTEN
 from orion.operator.webhook import ceilings, manifests
+from orion.operator.webhook.admitting import Cluster, admit
+from orion.operator.webhook.defaults import Defaults
+from orion.operator.webhook.names import names_have_an_effect
+from tests.operator.test_admission_serving import pod
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +47,16 @@ def test_every_policy_has_a_binding_and_fails_closed_except_the_one_that_warns()
     policy, binding = warning
     assert policy["metadata"]["name"] == "orion-names-have-an-effect"
     assert (policy["spec"]["failurePolicy"], binding["spec"]["validationActions"]) == ("Ignore", ["Warn"])
+
+
+def test_annotations_that_the_webhook_writes_get_no_warning() -> None:
+    """The policy sees the pod after the webhook."""
+    annotations = admit(pod("be"), Cluster(), Defaults(allocation=Allocation.DRA)).pod["metadata"]["annotations"]
+    ours = {name for name in annotations if name.startswith(WRITTEN)}
+    assert ours == {"orion.gpu/share", "orion.gpu/claim"}
+    expressions = {each["name"]: each["expression"] for each in names_have_an_effect()["variables"]}
+    excepted = expressions["written"].partition(" == 'Pod' && ")[2]
+    assert all(f"'{name}'" in excepted for name in ours)
 
 
 def test_loops_of_policies_do_not_read_annotations_in_each_iteration() -> None:
