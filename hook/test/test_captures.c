@@ -8,6 +8,7 @@
 #include "be/valve.h"
 #include "core/core.h"
 #include "streams/capture_origins.h"
+#include "played_hp.h"
 #include "until.h"
 
 CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream origin, CUstreamCaptureMode mode); /* cuda.h declares one variant */
@@ -274,24 +275,20 @@ static void wait_for_stream(void)
 /* A busy hp holds the process's work, so a thread that waits for some of it asks whether that is done. */
 static void the_hooks_own_calls_leave_other_captures_alone(void)
 {
-    struct orion_busy_page *hp = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
-    atomic_store(&((struct orion_policy_page *)(uintptr_t)gpu->policy)->hp_clients, 1);
+    hp_joins(gpu);
     ((struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu))->kind = ORION_POLICY_GATE;
-    atomic_store(&gpu->hp_generation[0], 1);
-    atomic_store(&gpu->hp_count, 1);
     beside_a_new_capture(pin);
     become_known(stream);
     MUST(cuEventRecord(event, stream));
     MUST(cuStreamSynchronize(stream));
-    atomic_store(&hp->heartbeat_ns, orion_now() + DEADLINE_NS);
-    atomic_store(&hp->state, ORION_BUSY);
+    set_hp(gpu, ORION_BUSY);
     atomic_store(&orion_be(gpu)->in_flight_ns, 1);
     atomic_store(&orion_be(gpu)->valve.in_use, 1);
     UNTIL(orion_stops_would_block(process, gpu) == gpu);
     beside_a_new_capture(wait_for_event);
     beside_a_new_capture(wait_for_stream);
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
-    atomic_store(&hp->state, ORION_IDLE);
+    set_hp(gpu, ORION_IDLE);
 }
 
 int main(void)

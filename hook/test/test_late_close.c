@@ -1,6 +1,7 @@
 /* hp becomes busy while a capture begins, when no stop may close: the watcher looks again soon, and closes the valve then. */
 #include "check.h"
 #include "fake_driver.h"
+#include "played_hp.h"
 
 #include "be/state.h"
 #include "be/stop.h"
@@ -11,13 +12,6 @@ static struct orion_gpu *gpu;
 static unsigned sleeps;
 static uint64_t open_for_ns;
 
-static void set_hp(enum orion_busy_state state)
-{
-    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
-    atomic_store(&page->heartbeat_ns, orion_now() + ORION_SECOND);
-    atomic_store(&page->state, state);
-}
-
 /* At the first sleep the capture has begun, at the second one hp has become idle. */
 static void note_sleep(struct orion_process *process, struct orion_gpu *of, uint64_t most_ns)
 {
@@ -27,7 +21,7 @@ static void note_sleep(struct orion_process *process, struct orion_gpu *of, uint
     if (open) open_for_ns = most_ns;
     if (sleeps++ == 0)
         orion_capture_changed(ORION_CAPTURE_BEGUN, (struct orion_stream_name){(CUstream)0x100, false}, CUDA_ERROR_UNKNOWN);
-    else set_hp(ORION_IDLE);
+    else set_hp(gpu, ORION_IDLE);
 }
 
 #define orion_gate_sleep note_sleep
@@ -37,14 +31,12 @@ int main(void)
 {
     fake_pinned_memory();
     gpu = fake_gpu(ORION_ROLE_BE);
-    atomic_store(&((struct orion_policy_page *)(uintptr_t)gpu->policy)->hp_clients, 1);
+    hp_joins(gpu);
     ((struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu))->kind = ORION_POLICY_GATE;
-    atomic_store(&gpu->hp_generation[0], 1);
-    atomic_store(&gpu->hp_count, 1);
     CHECK(orion_pinned_page_make(&orion_be(gpu)->valve.page));
     atomic_store(&orion_be(gpu)->in_flight_ns, 1000000);
     orion_capture_changing();
-    set_hp(ORION_BUSY);
+    set_hp(gpu, ORION_BUSY);
     close_while_hp_is_busy(orion_process_started(), gpu, 4 * ORION_MILLISECOND);
     CHECK(sleeps == 2 && open_for_ns == WATCH_NS);
     puts("late_close: ok");

@@ -9,6 +9,7 @@
 #include "be/valve.h"
 #include "be/work.h"
 #include "fake_driver.h"
+#include "played_hp.h"
 #include "streams/stream_records.h"
 #include "until.h"
 
@@ -23,14 +24,6 @@ static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32
 {
     (void)stream, (void)address, (void)value, (void)flags;
     return CUDA_SUCCESS;
-}
-
-static void set_hp(enum orion_busy_state state)
-{
-    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
-    atomic_store(&page->heartbeat_ns, orion_now() + ORION_SECOND);
-    atomic_store(&page->state, state);
-    orion_futex_wake_all(&page->state, true);
 }
 
 static bool is_ready(void) { return orion_valve_ready(process, stream_record); }
@@ -50,7 +43,7 @@ static void launch_whose_work_is_counted(void)
     atomic_store(&orion_be(gpu)->in_flight_ns, EXPECTED_NS);
     CHECK(pass());
     CHECK(!is_open());
-    set_hp(ORION_IDLE);
+    set_hp(gpu, ORION_IDLE);
     UNTIL(is_open());
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
 }
@@ -61,7 +54,7 @@ static void launch_whose_work_is_not_counted(void)
     CHECK(orion_ledger_try_lock(gpu));
     CHECK(!pass());
     orion_ledger_unlock(gpu);
-    set_hp(ORION_IDLE);
+    set_hp(gpu, ORION_IDLE);
     UNTIL(is_open());
 }
 
@@ -108,9 +101,7 @@ static void set_up(void)
     fake_pinned_memory();
     gpu = fake_gpu(ORION_ROLE_BE);
     process = orion_process_started();
-    atomic_store(&((struct orion_policy_page *)(uintptr_t)gpu->policy)->hp_clients, 1);
-    atomic_store(&gpu->hp_generation[0], 1);
-    atomic_store(&gpu->hp_count, 1);
+    hp_joins(gpu);
     stream_record = orion_stream_record_of(process, (struct orion_stream_name){(CUstream)0x100, false});
     CHECK(stream_record != NULL);
 }
@@ -138,7 +129,7 @@ int main(void)
     UNTIL(is_ready());
     for (unsigned i = 0; i < 20; i++) {
         UNTIL(is_parked());
-        set_hp(ORION_BUSY);
+        set_hp(gpu, ORION_BUSY);
         if (i % 2 == 0) launch_whose_work_is_counted();
         else launch_whose_work_is_not_counted();
     }

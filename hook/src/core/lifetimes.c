@@ -61,17 +61,21 @@ static void count_end(struct orion_process *process, CUcontext context)
 
 static _Thread_local uint32_t ending_memory; /* orion_memory_ending of the thread's call */
 
+/* What is in a context that ends or has ended. */
+static void end_what_is_in(struct orion_process *process, CUcontext context)
+{
+    orion_capture_origins_end_in(process, context);
+    orion_own_streams_end(process, context);
+    end_stream_records(process, context, NULL);
+}
+
 /* NULL: a green context of the program, which may hold the last reference to a primary context. */
 static void begin_end(struct orion_process *process, CUcontext context)
 {
     orion_forbid_touch(process);
     orion_stops_open(process);
     orion_kernels_forget(orion_kernels(process));
-    if (context != NULL) {
-        orion_capture_origins_end_in(process, context);
-        orion_own_streams_end(process, context);
-        end_stream_records(process, context, NULL);
-    }
+    if (context != NULL) end_what_is_in(process, context);
     end_clocks(process, context, context == NULL);
     count_end(process, context);
     ORION_EACH_GPU(gpu, process) orion_marks_end(process, gpu, context);
@@ -217,9 +221,7 @@ void orion_context_detached(CUcontext context, CUresult result)
         orion_context_ended();
         return;
     }
-    orion_capture_origins_end_in(process, context);
-    orion_own_streams_end(process, context);
-    end_stream_records(process, context, NULL);
+    end_what_is_in(process, context);
     end_clocks(process, context, false);
     orion_context_destroyed(context, result);
 }
