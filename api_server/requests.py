@@ -15,6 +15,7 @@ import aiohttp
 from orion.api_server.access import Access
 from orion.api_server.exec_credentials import LogInFailed
 from orion.api_server.kubeconfigs import NoCluster
+from orion.api_server.lists import parsed
 from orion.api_server.metrics import RequestMetrics
 from orion.errors import OrionError
 
@@ -24,7 +25,7 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 PAGE = 250
-""" Objects in one page of a list. A page is parsed without a pause. """
+""" Objects in one page of a list. """
 _ATTEMPTS = 5
 _RETRY_AFTER_MAX_S = 30.0
 _CONNECT_S = 10.0
@@ -92,7 +93,8 @@ class ApiServer:
         """
         more: dict[str, str] = {}
         while True:
-            page = await self.get(path, accept, limit=str(PAGE), **query, **more)
+            wanted = {"limit": str(PAGE), **query, **more}
+            page = await parsed(await self._text("GET", path, None, {"Accept": accept}, wanted))
             page["items"] = page.get("items") or []  # the API server sends null for an empty list of metadata
             yield page
             if not page["metadata"].get("continue"):
@@ -185,6 +187,12 @@ class ApiServer:
     async def _request(
         self, method: str, path: str, body: _Body | None, headers: dict[str, str], query: dict[str, str]
     ) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(await self._text(method, path, body, headers, query))
+        return answer
+
+    async def _text(
+        self, method: str, path: str, body: _Body | None, headers: dict[str, str], query: dict[str, str]
+    ) -> str:
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -192,8 +200,7 @@ class ApiServer:
             status, wait, text = await self._attempt(method, path, data, headers, query)
             self._metrics.requests.labels(method, str(status)).inc()
             if 200 <= status < 300:
-                answer: dict[str, Any] = json.loads(text)
-                return answer
+                return text
             if (status != 429 and status < 500) or attempt == _ATTEMPTS - 1 or path.endswith("/eviction"):
                 raise ApiError(status, f"{method} {path}: {_message(text)}", wait)
             await asyncio.sleep(wait if wait is not None else 0.2 * 2**attempt)
