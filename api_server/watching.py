@@ -85,6 +85,13 @@ class Watched(Generic[T, G]):
         """Return every object, of all namespaces."""
         return (each for objects in self._objects.values() for each in objects.values())
 
+    def same(self, plain: Mapping[str, Any]) -> T | None:
+        """Return what is known of an object, if the watch has seen it with the same uid and generation."""
+        metadata = plain["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        seen = self._seen.get((namespace, name)) == _mark(metadata)
+        return self._objects.get(namespace, {}).get(name) if seen else None
+
     @property
     def count(self) -> int:
         """The number of objects."""
@@ -165,7 +172,7 @@ class Watched(Generic[T, G]):
         metadata = plain["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         if self._by_generation:
-            mark = (metadata.get("uid"), metadata.get("generation"))
+            mark = _mark(metadata)
             if seen.get((namespace, name)) == mark:
                 return
             seen[namespace, name] = mark
@@ -185,3 +192,7 @@ class Watched(Generic[T, G]):
         kept.pop(name, None)
         if not kept:
             self._objects.pop(namespace, None)
+
+
+def _mark(metadata: Mapping[str, Any]) -> tuple[object, object]:
+    return metadata.get("uid"), metadata.get("generation")

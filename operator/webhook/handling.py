@@ -1,15 +1,20 @@
 """Answers the API server's reviews with data from watches, and reads the live API before it rejects.
 
 If a share and a pod are applied together, the pod's review can arrive before the watch reports the share. So if a
-rejection depends on shares or GPUs, this module reads them from the API server and decides again. No other review sends
-a request to the API server, so a pod that the first decision admits does not wait for such a request.
+rejection depends on shares or GPUs, this module reads the shares from the API server and decides again. No other review
+sends a request to the API server, so a pod that the first decision admits does not wait for such a request.
+
+Whoever may write GPUShares in one namespace can have its shares read again and again. So a namespace has one such look
+at a time, all who asked before it began share it, and the loop serves other reviews meanwhile.
 
 A pod can also arrive just before a share whose selector matches it. The pod then gets the defaults. The reconciler
 writes the share's grant as soon as its watches have reported the pod and the share.
 """
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
+from weakref import WeakValueDictionary
 
 from orion.api_server.paths import DEVICES, SHARES, resource_path
 from orion.api_server.requests import ApiServer
@@ -17,16 +22,19 @@ from orion.api_server.watching import Watched
 from orion.crds import share as share_kind
 from orion.crds.governing import Shares
 from orion.crds.share import GPUShare
-from orion.errors import Unavailable
+from orion.errors import Unavailable, Unreadable
 from orion.operator.webhook.admitting import Cluster, admit, admit_ephemeral
-from orion.operator.webhook.cluster_facts import all_of, read_gpu, read_share, readable_shares
+from orion.operator.webhook.cluster_facts import all_of, read_gpu, read_share
 from orion.operator.webhook.decisions import Decision, Outcome, Reason
 from orion.operator.webhook.defaults import Defaults
 from orion.operator.webhook.metrics import Metrics
 from orion.operator.webhook.reviews import Request
 
 LIVE_TIMEOUT_S = 2.0
-""" Timeout of the second decision's requests, in seconds. The API server allows a review five seconds in total. """
+""" Timeout of a look at the shares, in seconds. A review waits for two looks at most: the one that runs when it asks,
+and the next one. The API server allows a review five seconds in total. """
+_AT_ONCE = 10
+""" Shares of a look between two pauses. Each takes 0.4 ms at most. """
 
 
 class Admission:
@@ -44,6 +52,9 @@ class Admission:
         self._metrics = metrics
         self.shares = Watched(server, SHARES, read_share, self._bounded, by_generation=True)
         self.devices = Watched(server, DEVICES, read_gpu, all_of, by_generation=False)
+        self._next: dict[str, asyncio.Task[Shares]] = {}
+        """ The look of each namespace that has not begun. """
+        self._looking = WeakValueDictionary[str, asyncio.Lock]()
 
     @property
     def ready(self) -> bool:
@@ -68,8 +79,15 @@ class Admission:
         known = Cluster(self.shares.of(request.namespace), self.devices.of(""), request.namespace)
         return admit(request.object, known, self._defaults)
 
-    async def look_again(self, request: Request, decision: Decision) -> Decision:
+    async def look_again(
+        self, request: Request, decision: Decision, turn: Callable[[], contextlib.AbstractAsyncContextManager[None]]
+    ) -> Decision:
         """Decide again with the data of the API server, if the decision is a rejection that depends on them.
+
+        Args:
+            request: the review.
+            decision: the first decision.
+            turn: waits for a turn to decide: a look can end for many reviews at once.
 
         Raises:
             Exception: any failure. The caller must report it as an error, never as a denial.
@@ -77,13 +95,29 @@ class Admission:
         if decision.outcome is not Outcome.REFUSED or not decision.of_cluster or request.object is None:
             return decision
         self._metrics.second_looks.inc()
-        return admit(request.object, await self._read_live(request.namespace), self._defaults)
-
-    async def _read_live(self, namespace: str) -> Cluster:
-        async with asyncio.timeout(LIVE_TIMEOUT_S):
-            shares = await self._server.get(resource_path(share_kind.KIND, namespace))
+        if request.namespace not in self._next:
+            self._next[request.namespace] = asyncio.create_task(self._look(request.namespace))
+        shares = await asyncio.shield(self._next[request.namespace])
         # Not the GPUs: whoever creates pods could make the webhook list all those of a large cluster again and again.
-        return Cluster(self._bounded(readable_shares(shares["items"])), self.devices.of(""), namespace)
+        async with turn():
+            known = Cluster(shares, self.devices.of(""), request.namespace)
+            return admit(request.object, known, self._defaults)
+
+    async def _look(self, namespace: str) -> Shares:
+        async with self._looking.setdefault(namespace, asyncio.Lock()):
+            del self._next[namespace]  # whoever asks from now on needs a look that begins later
+            async with asyncio.timeout(LIVE_TIMEOUT_S):
+                return await self._read_live(namespace)
+
+    async def _read_live(self, namespace: str) -> Shares:
+        shares = self._bounded(())
+        async for page in self._server.pages(resource_path(share_kind.KIND, namespace)):
+            for number, plain in enumerate(page["items"]):
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                with contextlib.suppress(Unreadable):
+                    shares.put(self.shares.same(plain) or read_share(plain))
+        return shares
 
     def _bounded(self, shares: Iterable[GPUShare]) -> Shares:
         return Shares(shares, self._defaults.shares_per_namespace)

@@ -10,6 +10,7 @@ It does not close them itself: an API server that sends a review at that moment 
 """
 
 import asyncio
+import functools
 import gc
 import logging
 import signal
@@ -200,8 +201,11 @@ class Webhook:
             except Exception as error:
                 return self._not_decided(question.request, error)
         try:
-            decision = await self.admission.look_again(question.request, decision)
+            turn = functools.partial(self._bodies.turn, peer, body)
+            decision = await self.admission.look_again(question.request, decision, turn)
             text = reviews.answer(question.request, decision)
+        except Refused:
+            raise
         except Exception as error:
             return self._not_decided(question.request, error)
         self.metrics.decisions.labels(decision.outcome, decision.reason).inc()
