@@ -31,16 +31,16 @@ class Shares:
 
     def __init__(self, shares: Iterable[GPUShare] = (), most: int | None = None) -> None:
         self.most = most
-        self._named: dict[str, GPUShare] = {}
-        self._order: list[tuple[str, str]] = []
+        self._named = {share.metadata.name: share for share in shares}
+        self._order = sorted(map(_age, self._named.values()))
         """ Creation time and name of all shares, oldest first. """
         self._matchers: dict[str, Matcher | None] = {}
         """ Of the shares that govern. None: the share has no selector. """
         self._by_label: dict[Label, set[str]] = defaultdict(set)
         self._others: set[str] = set()
         """ Shares whose selectors require no label with a value. """
-        for share in shares:
-            self.put(share)
+        for _, name in self._order[:most]:
+            self._begin(name)
 
     def __iter__(self) -> Iterator[GPUShare]:
         return iter(self._named.values())

@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orion.crds import governing
 from orion.crds.governing import Shares
+from orion.crds.selectors import LabelSelector, Matcher
 from orion.crds.share import GPUShare
 from tests.crds.plain_rule import oldest, selects
 
@@ -89,6 +92,28 @@ def test_the_oldest_shares_govern_while_shares_come_and_go(
         left[share.metadata.name] = share
         follow(found.put(share), share.metadata.name)
     assert names_of(found) == names_of(left.values())
+
+
+@given(shares(), st.integers(1, 4), LABELS)
+def test_the_oldest_of_the_first_shares_govern(given_shares: list[GPUShare], most: int, labels: dict[str, str]) -> None:
+    found, governing = Shares(given_shares, most), oldest(given_shares, most)
+    assert {name for name in NAMES if found.governs(name)} == names_of(governing)
+    assert names_of(found.claiming(None, labels)) == {each.metadata.name for each in governing if selects(each, labels)}
+    assert names_of(found) == names_of(given_shares)
+
+
+def test_the_first_shares_beyond_the_bound_cost_no_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LabelSelector] = []
+
+    def counted(selector: LabelSelector) -> Matcher:
+        made.append(selector)
+        return Matcher(selector)
+
+    monkeypatch.setattr(governing, "Matcher", counted)
+    spec = {"priority": "be", "selector": {"matchLabels": {"app": "x"}}}
+    metas = ({"name": f"s{each}", "creationTimestamp": f"2026-01-01T00:00:{59 - each}Z"} for each in range(40))
+    Shares((GPUShare.read({"metadata": meta, "spec": spec}, "GPUShare") for meta in metas), most=2)
+    assert len(made) == 2
 
 
 def names_of(shares: Iterable[GPUShare]) -> set[str]:
