@@ -85,7 +85,7 @@ def _pod(state: State, pod: records.PodRecord, now: datetime, monotonic: float) 
             yield writes.PostEvent(reference, True, complaint.reason, "Govern", complaint.message)
         yield writes.Remember(pod.at, pod.uid, complaint)
     yield from _eviction(state, pod, governance, monotonic)
-    if state.by_claims and pod.shape and pod.unschedulable and not pod.node:
+    if state.by_claims and pod.shape and pod.lacks_gpus and not pod.node:
         yield writes.SayWhatIsMissing(pod.at, pod.uid, pod.shape)
         yield writes.RequeueAfter(_wait_to_say_it_again(pod, now))
 

@@ -25,6 +25,7 @@ from orion.errors import Unreadable
 from orion.operator.reconciler.asked_slots import asked_slots, is_probed
 from orion.operator.reconciler.claimed_slots import claimed_slots
 from orion.operator.reconciler.reports import ReportedStatus, reported
+from orion.operator.reconciler.unplaced import unplaced
 
 ENDED = ("Succeeded", "Failed")
 
@@ -91,6 +92,8 @@ class PodRecord:
     """ The shape of that claim, as JSON. """
     unschedulable: bool = False
     """ The scheduler has found no node for it. """
+    lacks_gpus: bool = False
+    """ One of the reasons is that a node has no GPUs for its claims. """
     complaint: Complaint | None = None
     """ What this process said last about the pod in an Event. The state keeps it when it replaces the record. """
 
@@ -207,6 +210,7 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         priority = next((each for each, slots in asked.items() if slots), None)
     ended = status.get("phase") in ENDED
     slots = (asked[priority] or claimed.slots) if priority else ()
+    unschedulable, lacks_gpus = unplaced(status)
     return PodRecord(
         # Positional: CPython 3.11 keeps each freed tuple of exactly 20 names, as a call with 20 keywords makes one.
         at,
@@ -228,10 +232,8 @@ def pod_record(body: Mapping[str, Any]) -> PodRecord:
         ended=ended,
         is_static=annotations.MIRROR in marks,
         revision=_revision(meta, priority, asked[Priority.HP] or claimed.slots),
-        unschedulable=any(
-            (each.get("type"), each.get("status"), each.get("reason")) == ("PodScheduled", "False", "Unschedulable")
-            for each in status.get("conditions") or ()
-        ),
+        unschedulable=unschedulable,
+        lacks_gpus=lacks_gpus,
     )
 
 

@@ -120,10 +120,10 @@ def test_a_template_lives_as_long_as_pods_name_it(audited: AuditedPlane, tmp_pat
         assert "Syntax error" in refused(core, "device.attributes[")
         assert "too complex" in refused(core, TOO_COSTLY)
         offer(audited.api, "node-1", cordoned=True)
-        mark_unschedulable(core, "1 node")
+        mark_unschedulable(core, "0/1 nodes are available: 1 cannot allocate all claims.")
         eventually(lambda: [note for note in notes(core) if "it has the taint orion.gpu/cordoned" in note])
         offer(audited.api, "node-2", cordoned=False)
-        mark_unschedulable(core, "2 nodes")
+        mark_unschedulable(core, "0/2 nodes are available: 2 cannot allocate all claims.")
         eventually(lambda: ("", "nodes", "patch") in audited.asked(), what="a changed label, for the scheduler")
         made = templates.uids()[SHAPES.template_name]
         templates.delete(SHAPES.template_name)

@@ -76,10 +76,21 @@ def test_a_template_that_exists_is_made_again_seldom_unless_another_pod_comes() 
     assert soon == RequeueAfter(0.75)
 
 
+def unplaced(message: str) -> Body:
+    found = pod()
+    found["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    found["status"]["conditions"] = [condition]
+    return found
+
+
+def test_a_pod_that_waits_for_something_else_than_gpus_makes_the_operator_read_no_claims() -> None:
+    state = state_of(FakeCluster([unplaced("0/1 nodes are available: 1 Insufficient cpu.")]), by_claims=True)
+    assert decide(state, Key(Kind.POD, Named("n", "p")), datetime(2026, 1, 1, tzinfo=UTC), 0.0) == []
+
+
 def test_a_pod_that_the_scheduler_cannot_place_learns_what_is_missing_less_and_less_often() -> None:
-    waits = pod()
-    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    waits["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    waits = unplaced("0/3 nodes are available: 1 Insufficient cpu, 2 cannot allocate all claims. preemption: none.")
     cluster = FakeCluster([waits])
     state, key = state_of(cluster, by_claims=True), Key(Kind.POD, Named("n", "p"))
     created, pauses = datetime(2026, 1, 1, tzinfo=UTC), []
