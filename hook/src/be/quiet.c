@@ -26,10 +26,7 @@ bool orion_quiet_matters(const struct orion_process *process, const struct orion
            !orion_policy_overlaps(gpu) && orion_stops_exist(gpu) && atomic_load(&process->captures) == 0;
 }
 
-bool orion_quiet_is_wanted(const struct orion_gpu *gpu)
-{
-    return atomic_load_explicit(&orion_be(gpu)->quiet, memory_order_relaxed) > 0;
-}
+bool orion_quiet_is_wanted(const struct orion_gpu *gpu) { return atomic_load(&orion_be(gpu)->quiet) > 0; }
 
 void orion_quiet_wait(struct orion_process *process, struct orion_stream_record *stream_record)
 {

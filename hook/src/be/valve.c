@@ -5,6 +5,7 @@
 #include "be/chunks.h"
 #include "be/gate.h"
 #include "be/overlap.h"
+#include "be/quiet.h"
 #include "be/state.h"
 #include "be/stop.h"
 #include "be/turns.h"
@@ -255,6 +256,9 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
+    /* A call that loads code counts itself and then looks at in_use; the launch in the other order, so one of them sees the other. */
+    if (!atomic_load(&valve->in_use)) atomic_store(&valve->in_use, 1);
+    if (orion_quiet_is_wanted(gpu)) return false;
     if (!orion_ledger_try_lock(gpu)) {
         atomic_store_explicit(&mine->waited_epoch, 0,
                               memory_order_relaxed); /* if it goes all the same, the next one needs a wait */
@@ -272,7 +276,6 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     if (waits) orion_chunks_behind_wait(stream_record, exact);
     mine->past_valve_ns += expected_ns; /* put_wait sets it to 0 first: nothing is behind a new wait yet */
     orion_ledger_unlock(gpu);
-    atomic_store_explicit(&valve->in_use, 1, memory_order_relaxed);
     orion_valve_wake(gpu);
     return armed;
 }

@@ -51,8 +51,8 @@ bool orion_valve_ready(struct orion_process *process, struct orion_stream_record
 /* Called before a launch: puts the wait of the launch's stop into the stream, and wakes the watcher if it sleeps. The
  * valve puts a wait into the stream before the stream's work since the last wait exceeds its part of share_ns, and once
  * after each closing. share_ns is the client's share of the window; all streams that have work get an equal part of it.
- * Returns false if the launch must be gated on the CPU and fit into the window, because a wait could not be put into the stream or
- * another thread holds the ledger. */
+ * Returns false if the launch must be gated on the CPU and fit into the window, because a wait could not be put into the stream, or
+ * another thread holds the ledger or loads code (quiet.h). */
 bool orion_valve_pass(struct orion_process *process, struct orion_stream_record *stream_record, const struct orion_work *work,
                       const struct orion_stop *stop, uint64_t expected_ns, uint64_t share_ns);
 
