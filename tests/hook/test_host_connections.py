@@ -1,4 +1,4 @@
-"""A be process has 32 connections to the GPU, unless it sets the number itself or is a client of an MPS daemon."""
+"""A be process has 32 connections for kernels, unless it sets the number itself or is a client of an MPS daemon."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import pytest
 from orion import hook
 
 NUMBER = "CUDA_DEVICE_MAX_CONNECTIONS"
+FOR_COPIES = "CUDA_DEVICE_MAX_COPY_CONNECTIONS"
 PROGRAM = """
 import ctypes, json, os, sys
 libc = ctypes.CDLL(None)
@@ -28,8 +29,10 @@ print(json.dumps([before, *(None if each is None else each.decode() for each in 
 """
 
 
-def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be", default: str = "") -> str | None:
-    """Return what the driver finds in CUDA's variable when a process under the hook has started it.
+def connections(
+    build: Path, folder: Path, own: dict[str, str], role: str = "be", default: str = "", name: str = NUMBER
+) -> str | None:
+    """Return what the driver finds in one of CUDA's variables when a process under the hook has started it.
 
     Args:
         build: the folder of the hook and of the simulated driver.
@@ -37,6 +40,7 @@ def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be"
         own: the program's own variables.
         role: be or hp.
         default: what the program sets if the variable is not set.
+        name: that of the variable.
     """
     environment = {
         "PATH": os.environ["PATH"],
@@ -46,18 +50,24 @@ def connections(build: Path, folder: Path, own: dict[str, str], role: str = "be"
         "ORION_ROOT": str(folder),
         "CUDA_MPS_PIPE_DIRECTORY": str(folder),
     }
-    command = [sys.executable, "-c", PROGRAM, NUMBER, *filter(None, [default])]
+    command = [sys.executable, "-c", PROGRAM, name, *filter(None, [default])]
     done = subprocess.run(
         command, env={**environment, **hook.role_environment(role), **own}, capture_output=True, text=True, check=True
     )
     before, seen, later, path = json.loads(done.stdout)
-    assert (before, later, path) == (own.get(NUMBER), "1", os.environ["PATH"])
+    assert (before, later, path) == (own.get(name), "1", os.environ["PATH"])
     assert isinstance(seen, str | None)
     return seen
 
 
 def test_a_be_process_has_as_many_connections_as_cuda_allows(c_build: Path, tmp_path: Path) -> None:
     assert connections(c_build, tmp_path, {}) == "32"
+
+
+@pytest.mark.parametrize(("own", "seen"), [({}, "8"), ({FOR_COPIES: "2"}, "2"), ({NUMBER: "4"}, None)])
+def test_copies_keep_the_number_of_cuda(c_build: Path, tmp_path: Path, own: dict[str, str], seen: str | None) -> None:
+    """CUDA's variable alone would raise it, too, and each connection takes time at the start and at the end."""
+    assert connections(c_build, tmp_path, own, name=FOR_COPIES) == seen
 
 
 @pytest.mark.parametrize("own", ["1", ""])

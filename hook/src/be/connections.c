@@ -15,7 +15,9 @@
 
 #include "system/environment.h"
 
-#define VARIABLE "CUDA_DEVICE_MAX_CONNECTIONS"
+#define CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
+#define COPY_CONNECTIONS "CUDA_DEVICE_MAX_COPY_CONNECTIONS"
+#define CUDAS_COPY_CONNECTIONS "8" /* CUDA's number where neither variable is set; the first one changes both numbers */
 
 static bool is_mps_client(void)
 {
@@ -27,17 +29,19 @@ static bool is_mps_client(void)
 
 /* setenv frees the array of an earlier setenv, which another thread may be reading. This array replaces the old one, and neither is
  * ever freed. */
-static void add_variable(const char *connections)
+static void add_variables(const char *connections)
 {
-    static char variable[sizeof VARIABLE + sizeof(((struct orion_environment *)0)->connections)];
+    static char variable[sizeof CONNECTIONS + sizeof(((struct orion_environment *)0)->connections)];
+    static char copies[] = COPY_CONNECTIONS "=" CUDAS_COPY_CONNECTIONS;
     size_t count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
-    char **more = malloc((count + 2) * sizeof *more);
+    char **more = malloc((count + 3) * sizeof *more);
     if (more == NULL) return;
-    snprintf(variable, sizeof variable, VARIABLE "=%s", connections);
+    snprintf(variable, sizeof variable, CONNECTIONS "=%s", connections);
     if (count > 0) memcpy(more, environ, count * sizeof *more);
-    more[count] = variable;
-    more[count + 1] = NULL;
+    more[count++] = variable;
+    if (getenv(COPY_CONNECTIONS) == NULL) more[count++] = copies;
+    more[count] = NULL;
     environ = more;
 }
 
@@ -47,6 +51,6 @@ void orion_connections_choose(void)
     const char *connections = orion_environment()->connections;
     if (atomic_exchange(&chosen, 1) != 0 || connections[0] == '\0') return;
     int kept = errno;
-    if (getenv(VARIABLE) == NULL && !is_mps_client()) add_variable(connections);
+    if (getenv(CONNECTIONS) == NULL && !is_mps_client()) add_variables(connections);
     errno = kept;
 }
