@@ -56,12 +56,13 @@ class Templates:
 
 
 def pod(name: str = "p", shape: ClaimShape = SHAPES, share: str = "") -> dict[str, Any]:
-    """A pod as the webhook admits it. No scheduler runs, so it waits."""
+    """A pod as the webhook admits it. No scheduler places it, so it waits, and the test writes what the scheduler writes."""
     marks = {"orion/priority": "be", "orion.gpu/share": share, SHAPE: shape.as_json()}
     claims = [{"name": CLAIM, "request": "main"}]
     return {
         "metadata": {"name": name, "annotations": marks, "labels": {"orion.gpu/priority": "be"}},
         "spec": {
+            "schedulerName": "nobody",
             "containers": [{"name": "main", "image": "none", "resources": {"claims": claims}}],
             "resourceClaims": [{"name": CLAIM, "resourceClaimTemplateName": shape.template_name}],
         },
