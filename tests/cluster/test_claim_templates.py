@@ -56,7 +56,7 @@ class Templates:
 
 
 def pod(name: str = "p", shape: ClaimShape = SHAPES, share: str = "") -> dict[str, Any]:
-    """A pod as the webhook admits it. No scheduler places it, so it waits, and the test writes what the scheduler writes."""
+    """A pod as the webhook admits it. No scheduler looks at it; the test writes what one would write."""
     marks = {"orion/priority": "be", "orion.gpu/share": share, SHAPE: shape.as_json()}
     claims = [{"name": CLAIM, "request": "main"}]
     return {
