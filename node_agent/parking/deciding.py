@@ -60,7 +60,7 @@ class _Deciding:
         return Wishes(leave, tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
 
     def _choose(self, tenant: Tenant) -> None:
-        if self._fits_host([tenant]):  # else once those have left that are leaving now
+        if self._fits_host(tenant, self._charged()):  # else once those have left that are leaving now
             self._leave.append(tenant)
             self._left.add(tenant.name)
 
@@ -80,12 +80,16 @@ class _Deciding:
         is_asked = tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
         return is_asked and not self._view.lacks_host_memory(tenant)
 
-    def _fits_host(self, tenants: list[Tenant]) -> bool:
-        """Return whether host memory can hold what these have on the GPUs, beside those that are leaving."""
+    def _charged(self) -> Counter[str]:
+        """Return what those that are leaving take of host memory."""
         charged = Counter[str]()
-        for each in [*self._leaving(), *tenants]:
+        for each in self._leaving():
             charged.update(each.charged)
-        return all(charged[place] <= self._view.host[place] for each in tenants for place in each.charged)
+        return charged
+
+    def _fits_host(self, tenant: Tenant, charged: Mapping[str, int]) -> bool:
+        """Return whether host memory can hold what it has on the GPUs, beside what is charged for others."""
+        return all(charged[place] + size <= self._view.host[place] for place, size in tenant.charged.items())
 
     def _has_stayed(self, tenant: Tenant) -> bool:
         return self._view.now - tenant.since >= self._view.stay_seconds(tenant)
@@ -249,28 +253,33 @@ class _Deciding:
         """
         if self._somebody_moves(tenant.gpus):
             return True
+        lacking = {gpu: amount - self._for_return(gpu) for gpu, amount in size.items()}
         longest = sorted(
-            (
-                each
-                for each in self._here()
-                if self._may_leave(each) and self._has_stayed(each) and (tenant.is_half or each.clock > tenant.clock)
-            ),
+            (each for each in self._here() if self._gives_way(each, tenant)),
             key=lambda each: (-each.clock, each.name),
         )
-
-        def short(leaving: Iterable[Tenant]) -> list[str]:
-            free = {gpu: self._for_return(gpu) + sum(each.needs(gpu) for each in leaving) for gpu in size}
-            return [gpu for gpu, amount in size.items() if free[gpu] < amount]
-
-        chosen = list[Tenant]()
+        if any(sum(each.needs(gpu) for each in longest) < amount for gpu, amount in lacking.items()):
+            return True
+        chosen, charged = list[Tenant](), self._charged()
         for each in longest:
-            if any(each.needs(gpu) for gpu in short(chosen)) and self._fits_host([*chosen, each]):
+            if max(lacking.values()) <= 0:
+                break
+            if any(amount > 0 and each.needs(gpu) for gpu, amount in lacking.items()) and self._fits_host(
+                each, charged
+            ):
                 chosen.append(each)
-        would_suffice = not short(longest)
-        if not short(chosen):
+                charged.update(each.charged)
+                lacking = {gpu: amount - each.needs(gpu) for gpu, amount in lacking.items()}
+        if max(lacking.values()) <= 0:
             for each in chosen:
                 self._choose(each)
-        return bool(self._leaving()) or not would_suffice
+        return bool(self._leaving())
+
+    def _gives_way(self, tenant: Tenant, waiting: Tenant) -> bool:
+        """Return whether a tenant that is here may have to leave for one whose turn it is."""
+        if not any(map(tenant.needs, waiting.gpus)) or not (waiting.is_half or tenant.clock > waiting.clock):
+            return False
+        return self._may_leave(tenant) and self._has_stayed(tenant)
 
 
 def _cost(gpu: str, short: int) -> Callable[[Tenant], tuple[bool, int, float, str]]:
