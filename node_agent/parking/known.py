@@ -62,7 +62,10 @@ class Known:
     noted: float = 0.0
     """ When its time here was last added. """
     here_seconds: float = 0.0
-    stayed: float = 0.0
+    clock: float = float("-inf")
+    """ How much it has had of what it is due, as in its `Tenant`. """
+    clocked_seconds: float = 0.0
+    """ How long it had been here when its clock was read. """
     peak: dict[str, int] = field(default_factory=dict)
     """ The most that it has held in this period of its time here and in the one before, by GPU. """
     peak_of_period: dict[str, int] = field(default_factory=dict)
@@ -85,6 +88,11 @@ class Known:
     def is_young(self) -> bool:
         """Whether it may still come to hold much more."""
         return self.here_seconds < YOUNG_SECONDS
+
+    def take_here_seconds(self) -> float:
+        """Return how long it has been here since the last call."""
+        before, self.clocked_seconds = self.clocked_seconds, self.here_seconds
+        return self.here_seconds - before
 
     def note_held(self, held: Mapping[str, int]) -> None:
         """Note what it holds while it is here, by GPU: the most counts for a while, since it may need as much again."""

@@ -33,7 +33,7 @@ def _overtakings(view: View) -> Iterator[float]:
     """Yield when tenants that are here will have had more of what they are due than one that waits for their room."""
     here = [each for each in view.tenants if each.place is Place.HERE]
     for waiting in view.tenants:
-        if waiting.place is Place.AWAY:
+        if waiting.place is Place.AWAY and waiting.takes_turns:
             for each in here:
                 if each.clock <= waiting.clock and each.gpus & waiting.gpus:
                     yield view.now + each.seconds_until(waiting.clock)

@@ -177,8 +177,9 @@ class Parking:
             each.note_lacks(lacking)
         is_stale = has_moved and self._asking.is_slow(gpus)  # else somebody who always moves would stop all others
         cards = {uuid: self._cards[uuid].seen(now, self.tenants.on.get(uuid, ()), is_stale) for uuid in gpus}
-        views = self.tenants.views(now, here, self._asking.listed)
-        view = View(now, cards, views, self._settings.parking_stay_factor, _MARGIN_PART)
+        factor = self._settings.parking_stay_factor
+        views = self.tenants.views(now, here, self._asking.listed, factor)
+        view = View(now, cards, views, factor, _MARGIN_PART)
         found = self._host.decide(view, self.tenants.present)
         joined = self._host.judge(here, found[0]) if found is not None else None
         if found is None or joined is None:

@@ -262,13 +262,12 @@ class Present:
                     found[member.slot.gpu] += min(member.most, lacks)  # each client may ask for the whole limit
             self.known.lacks = dict(found)
 
-    def note(self, now: float, waits: bool) -> None:
-        """Note how long the tenant was here, and what it held there at most. `waits`: somebody is away."""
+    def note(self, now: float) -> None:
+        """Note how long the tenant was here, and what it held there at most."""
         passed, self.known.noted = now - max(self.known.noted, self.known.since), now
         if self.known.place is not Place.HERE:
             return
         self.known.here_seconds += passed
-        self.known.stayed += passed if waits else 0.0
         self.known.note_held(self.by_gpu())
 
     def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
@@ -290,7 +289,7 @@ class Present:
             is_half=known.is_half,
             is_wished_away=known.stays_away(now) or self._is_wished_away,
             weight=weight,
-            stayed=known.stayed,
+            clock=known.clock,
             change_seconds=known.change_seconds(sum(by_gpu.values())),
             refused_until=known.refused_until if self.is_settled and not known.silent else float("inf"),
         )

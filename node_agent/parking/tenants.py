@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
+from orion.node_agent.parking.clocks import clocks
 from orion.node_agent.parking.known import Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Listed, Present
@@ -35,9 +37,8 @@ class Tenants:
     ) -> dict[str, bool]:
         """Look at some tenants; return what must be asked of some of them again at once (`Present.look`)."""
         again = {each.name: each.look(now, listed, settings) for each in tenants}
-        waits = any(each.known.place is Place.AWAY for each in self.present.values())
         for present in tenants:
-            present.note(now, waits)
+            present.note(now)
         return {name: away for name, away in again.items() if away is not None}
 
     def together(self, uuids: Collection[str]) -> tuple[set[str], list[Present]]:
@@ -48,9 +49,21 @@ class Tenants:
             new = set().union(*(each.gpus for uuid in new for each in self.on.get(uuid, ()))) - gpus
         return gpus, list({each.name: each for uuid in gpus for each in self.on.get(uuid, ())}.values())
 
-    def views(self, now: float, tenants: Iterable[Present], listed: Listed) -> tuple[Tenant, ...]:
-        """Return tenants as `decide` sees them. One without processes cannot leave."""
-        return tuple(each.seen(now, self._weights[each.name], listed) for each in tenants if each.clients)
+    def views(self, now: float, tenants: Iterable[Present], listed: Listed, stay_factor: float) -> tuple[Tenant, ...]:
+        """Return tenants as `decide` sees them, with all that share GPUs with them: those with processes."""
+        found: list[Tenant] = []
+        left = {each.name: each for each in tenants}
+        while left:
+            _, sharing = self.together(left.popitem()[1].gpus)
+            seen = [each.seen(now, self._weights[each.name], listed) for each in sharing if each.clients]
+            here = {each.name: self._known[each.name].take_here_seconds() for each in seen}
+            read = clocks(seen, here, stay_factor)
+            for name, clock in read.items():
+                self._known[name].clock = clock
+            found += [replace(each, clock=read[each.name]) for each in seen]
+            for each in sharing:
+                left.pop(each.name, None)
+        return tuple(found)
 
     def group(self, now: float, gpus: Iterable[SharedGpu]) -> None:
         """Find all tenants: slots and processes have come or gone, or a grant has changed."""
@@ -71,10 +84,7 @@ class Tenants:
             for uuid in present.gpus:
                 self.on.setdefault(uuid, []).append(present)
         self._known = {name: each.known for name, each in self.present.items()}
-        weights = self._weights = self._due()
-        least = min((each.stayed / weights[name] for name, each in self._known.items() if name in before), default=0.0)
-        for name in self._known.keys() - before.keys():
-            self._known[name].stayed = least * weights[name]  # as if it had had as much of its due as the others
+        self._weights = self._due()
 
     def _due(self) -> dict[str, float]:
         """Return the part of the time that each tenant is due on its card, if all tenants want it."""

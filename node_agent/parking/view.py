@@ -3,6 +3,7 @@
 A tenant is what leaves and comes back as a whole: all slots of one pod, or of one program that `orion run` started.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -73,8 +74,8 @@ class Tenant:
     """ A person wants it away. """
     weight: float = 1.0
     """ The part of the time that it is due on the card, of that which all tenants are due. """
-    stayed: float = 0.0
-    """ How long it was here while others waited. """
+    clock: float = 0.0
+    """ How much it has had of what it is due; who has had the least comes back first. -inf: as much as that one. """
     change_seconds: float = 0.0
     """ How long it takes to leave and to come back. """
     refused_until: float = float("-inf")
@@ -83,13 +84,27 @@ class Tenant:
     """ What its leaving takes of host memory, by the cgroup or node that is charged; empty: not known, or nothing. """
 
     @property
-    def clock(self) -> float:
-        """How much it has had of what it is due; who has had the least comes back first."""
-        return self.stayed / max(self.weight, _LEAST_WEIGHT)
+    def part(self) -> float:
+        """The part of the time that it is due, of that which all are due; more than 0."""
+        return max(self.weight, _LEAST_WEIGHT)
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether it is known how much it has had of what it is due."""
+        return self.clock > -math.inf
+
+    def clock_after(self, seconds: float) -> float:
+        """Return its clock when it has been here for so long while others waited."""
+        return self.clock + seconds / self.part
 
     def seconds_until(self, clock: float) -> float:
         """Return how long it has to be here until its clock says so."""
-        return clock * max(self.weight, _LEAST_WEIGHT) - self.stayed
+        return (clock - self.clock) * self.part
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it leaves for others when their turn comes, or waits for its own."""
+        return not self.is_wished_away and (self.place is not Place.HERE or (self.parks and not self.is_hp))
 
     def needs(self, gpu: str) -> int:
         """Return what it may need of a GPU while it is here."""

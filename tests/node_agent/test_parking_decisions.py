@@ -109,13 +109,13 @@ def test_a_new_one_does_not_take_what_others_are_about_to_leave() -> None:
 
 
 def test_who_has_had_least_of_what_it_is_due_comes_back_first() -> None:
-    had_much = tenant("much", Place.AWAY, 4, stayed=100.0, weight=0.9)
-    had_little = tenant("little", Place.AWAY, 4, stayed=50.0, weight=0.1)
-    assert decide(view(5, had_much, had_little)).back == ("much",)  # 111 s of its due against 500 s
+    had_much = tenant("much", Place.AWAY, 4, clock=111.0)
+    had_little = tenant("little", Place.AWAY, 4, clock=500.0)
+    assert decide(view(5, had_much, had_little)).back == ("much",)
 
 
 def test_who_finds_no_room_waits_for_its_turn() -> None:
-    cramped = tenant("cramped", Place.HERE, 5, lacks={A: 2 * GIB}, stayed=1.0)
+    cramped = tenant("cramped", Place.HERE, 5, lacks={A: 2 * GIB}, clock=1.0)
     other = tenant("other", Place.HERE, 4, change_seconds=1e3)
     assert decide(view(1, cramped, other)).leave == ("cramped",)
     assert decide(view(2, cramped, other)) == Wishes(), "the room is there"
@@ -125,7 +125,7 @@ def test_who_finds_no_room_waits_for_its_turn() -> None:
     small = tenant("small", Place.HERE, 5, lacks={A: GIB})
     assert decide(view(2, small, reserve=2)).helpless == set(), "hp may need less later"
     assert decide(view(2, small, reserve=2)).leave == ("small",)
-    second = replace(cramped, name="second", stayed=2.0)
+    second = replace(cramped, name="second", clock=2.0)
     assert decide(view(1, cramped, second, other)).leave == ("second",), "what it leaves is enough for the first"
 
 
@@ -138,33 +138,33 @@ def test_who_found_no_room_comes_back_with_room_for_it_or_without_if_that_can_ne
 
 def test_the_next_takes_the_place_of_one_that_has_stayed() -> None:
     away = tenant("away", Place.AWAY, 4)
-    here = tenant("here", Place.HERE, 4, stayed=60.0, change_seconds=3.0)
+    here = tenant("here", Place.HERE, 4, clock=60.0, change_seconds=3.0)
     assert decide(view(0, away, here, now=59.0)).leave == ()
     assert decide(view(0, away, here, now=60.0)).leave == ("here",)
-    assert decide(view(0, away, replace(here, stayed=0.0), now=60.0)).leave == ()
+    assert decide(view(0, away, replace(here, clock=0.0), now=60.0)).leave == ()
 
 
 def test_no_turn_begins_on_a_gpu_while_somebody_moves_there() -> None:
-    away, here = tenant("away", Place.AWAY, 4), tenant("here", Place.HERE, 4, stayed=60.0)
+    away, here = tenant("away", Place.AWAY, 4), tenant("here", Place.HERE, 4, clock=60.0)
     for place in (Place.LEAVING, Place.RETURNING):
         assert decide(view(0, away, here, tenant("moves", place, 1, coming={A: 0}))).leave == ()
-    assert decide(view(1, away, here, tenant("back", Place.AWAY, 1, stayed=-1.0))) == Wishes(back=("back",))
+    assert decide(view(1, away, here, tenant("back", Place.AWAY, 1, clock=-1.0))) == Wishes(back=("back",))
     elsewhere = Tenant("moves", Place.LEAVING, 0.0, {B: GIB})
     assert decide(View(1e3, {A: Room(0), B: Room(0)}, (away, here, elsewhere))).leave == ("here",)
 
 
 def test_who_waits_for_its_turn_on_one_gpu_keeps_nobody_away_from_another() -> None:
     first, here = tenant("first", Place.AWAY, 4), tenant("here", Place.HERE, 4, change_seconds=1e3)
-    second = Tenant("second", Place.AWAY, 0.0, {B: 4 * GIB}, stayed=1.0)
-    both = Tenant("both", Place.AWAY, 0.0, {A: GIB, B: GIB}, stayed=0.5)
+    second = Tenant("second", Place.AWAY, 0.0, {B: 4 * GIB}, clock=1.0)
+    both = Tenant("both", Place.AWAY, 0.0, {A: GIB, B: GIB}, clock=0.5)
     cards = {A: Room(2 * GIB), B: Room(4 * GIB)}
     assert decide(View(1e3, cards, (first, here, second, both))).back == ("second",)
 
 
 def test_a_small_one_does_not_overtake_a_large_one_whose_turn_it_is() -> None:
     large = tenant("large", Place.AWAY, 8)
-    small = tenant("small", Place.AWAY, 1, stayed=5.0)
-    here = tenant("here", Place.HERE, 7, stayed=9.0, change_seconds=1e3)
+    small = tenant("small", Place.AWAY, 1, clock=5.0)
+    here = tenant("here", Place.HERE, 7, clock=9.0, change_seconds=1e3)
     assert decide(view(2, large, small, here)).back == ()
     never = replace(large, held={A: 80 * GIB})
     assert decide(view(2, never, small, here)).back == ("small",)

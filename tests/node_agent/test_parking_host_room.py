@@ -94,7 +94,7 @@ def test_a_person_sends_nobody_away_who_does_not_fit() -> None:
 
 def test_nobody_makes_a_turn_possible_who_does_not_fit() -> None:
     away = tenant("away", Place.AWAY, 4)
-    here = [charged(name, 4, 4, stayed=9) for name in "ab"]
+    here = [charged(name, 4, 4, clock=9) for name in "ab"]
     assert decide(seen(0, 4, away, *here)).leave == ("a",)
     assert decide(seen(0, 3, away, *here)).leave == ()
     large = replace(away, held={A: 8 * GIB})
@@ -102,8 +102,8 @@ def test_nobody_makes_a_turn_possible_who_does_not_fit() -> None:
 
 
 def test_who_waits_for_host_memory_alone_keeps_nobody_away() -> None:
-    large, small = tenant("large", Place.AWAY, 7, stayed=1.0), tenant("small", Place.AWAY, 1, stayed=2.0)
-    here = charged("a", 4, 4, stayed=9.0), charged("b", 3, 3, stayed=8.0)
+    large, small = tenant("large", Place.AWAY, 7, clock=1.0), tenant("small", Place.AWAY, 1, clock=2.0)
+    here = charged("a", 4, 4, clock=9.0), charged("b", 3, 3, clock=8.0)
     assert decide(seen(1, 6, large, small, *here)) == Wishes(back=("small",)), "either can leave, not both"
     assert decide(seen(1, 7, large, small, *here)) == Wishes(leave=("a", "b"))
     returned = replace(small, place=Place.HERE, charged={"/c": GIB})
@@ -199,7 +199,7 @@ def test_who_refuses_keeps_room_only_while_others_need_it() -> None:
     assert kept(view(0, refuses, tenant("b", Place.HERE, 2), wished=2)) == set(), "another one leaves instead"
     assert kept(view(0, refuses, wished=4)) == set(), "it would not suffice"
     assert kept(view(0, refuses, tenant("b", Place.AWAY, 3))) == set(), "it has had no more than the other one"
-    assert kept(view(0, replace(refuses, stayed=9), tenant("b", Place.AWAY, 3))) == {"a"}
+    assert kept(view(0, replace(refuses, clock=9), tenant("b", Place.AWAY, 3))) == {"a"}
     assert kept(view(0, replace(refuses, lacks={A: GIB}))) == set(), "it waits for room itself"
     assert kept(view(9, replace(refuses, is_wished_away=True))) == set(), "only a person wants it away"
 

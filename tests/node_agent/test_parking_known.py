@@ -41,10 +41,10 @@ def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
 
 def test_a_lie_of_once_keeps_no_room_for_ever() -> None:
     liar = present(GIB, 2**40)
-    liar.note(1.0, waits=True)
+    liar.note(1.0)
     assert liar.wants() == {GPU: GIB}
     without_limit = present(0, 2**40)
-    without_limit.note(1.0, waits=True)
+    without_limit.note(1.0)
     assert without_limit.wants() == {GPU: 8 * GIB}
 
 
@@ -90,7 +90,7 @@ def test_what_a_tenant_once_held_does_not_count_for_ever() -> None:
         nonlocal now
         for _ in range(round(seconds / 5)):
             now += 5
-            tenant.note(now, waits=True)
+            tenant.note(now)
         return tenant.wants()
 
     assert here(5) == {GPU: 3 * GIB}
@@ -118,7 +118,7 @@ def test_what_did_not_leave_is_not_counted_again_when_the_others_come_back() -> 
     (member,) = tenant.members
     tenant.members[0] = member._replace(clients=(*member.clients, *other.members[0].clients))
     gone, stays = tenant.clients
-    tenant.note(1.0, waits=True)
+    tenant.note(1.0)
     member.slot.parking.left_bytes, gone.left_mib, stays.left_mib = 3 * GIB, 1024, 2048
     tenant.verdicts = {gone: Verdict.PARKED, stays: Verdict.REFUSED}
     tenant.known.place, tenant.known.is_half = Place.AWAY, True

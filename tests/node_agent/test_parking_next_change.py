@@ -12,7 +12,7 @@ from orion.node_agent.parking.view import Place, Room, Tenant, View, Wishes
 from tests.node_agent.parking_views import GIB, A, tenant, view
 
 NOW = 1000.0
-HERE = tenant("here", Place.HERE, 4, stayed=10.0)
+HERE = tenant("here", Place.HERE, 4, clock=10.0)
 AWAY = tenant("away", Place.AWAY, 4)
 
 
@@ -20,7 +20,7 @@ def later(seen: View, seconds: float) -> View:
     """Return what is seen when only time has passed."""
     waits = any(each.place is Place.AWAY for each in seen.tenants)
     tenants = (
-        replace(each, stayed=each.stayed + seconds) if waits and each.place is Place.HERE else each
+        replace(each, clock=each.clock_after(seconds)) if waits and each.place is Place.HERE else each
         for each in seen.tenants
     )
     return replace(seen, now=seen.now + seconds, tenants=tuple(tenants))
@@ -32,8 +32,8 @@ def later(seen: View, seconds: float) -> View:
         pytest.param(replace(HERE, since=990.0, change_seconds=1.0), AWAY, 10.0, id="it has stayed for the least time"),
         pytest.param(replace(HERE, refused_until=1005.0), AWAY, 5.0, id="it may be asked again"),
         pytest.param(HERE, replace(AWAY, came=995.0, change_seconds=1.0), 15.0, id="the other one may come back"),
-        pytest.param(HERE, replace(AWAY, stayed=13.0), 3.0, id="it has had more than the other one"),
-        pytest.param(replace(HERE, weight=0.5), replace(AWAY, stayed=26.0), 3.0, id="the same with half its weight"),
+        pytest.param(HERE, replace(AWAY, clock=13.0), 3.0, id="it has had more than the other one"),
+        pytest.param(replace(HERE, weight=0.5), replace(AWAY, clock=16.0), 3.0, id="the same with half its weight"),
     ],
 )
 def test_somebody_moves_at_the_next_change(here: Tenant, away: Tenant, seconds: float) -> None:
@@ -69,7 +69,7 @@ def turns(draw: st.DrawFn) -> View:
             held={A: draw(st.integers(1, 4)) * GIB},
             has_returned=True,
             weight=draw(st.sampled_from([0.25, 0.5, 1.0])),
-            stayed=draw(quarters(0, 20)),
+            clock=draw(quarters(0, 20)),
             change_seconds=draw(quarters(0, 4)),
             came=draw(lately),
             refused_until=draw(st.just(-1.0) | quarters(1000, 1050)),

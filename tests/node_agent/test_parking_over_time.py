@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orion.node_agent.parking import known
+from orion.node_agent.parking.clocks import clocks
 from orion.node_agent.parking.deciding import decide
 from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
 from orion.node_agent.parking.reserve import Reserve
@@ -58,16 +59,26 @@ class Card:
         changed = replace(self.tenants[name], place=place, since=self.now)
         self.tenants[name] = replace(changed, has_returned=True, came=self.now) if back else changed
 
+    def weigh(self, *weights: float) -> None:
+        for weight, (name, each) in zip(weights, self.tenants.items(), strict=True):
+            self.tenants[name] = replace(each, weight=weight)
+
+    def arrives(self, name: str, held: float) -> None:
+        of_name = tenant(name, Place.AWAY, held, change_seconds=4.0, coming={A: 0})
+        self.tenants[name] = replace(of_name, charged=of_name.held, since=self.now, clock=float("-inf"))
+
     def step(self, seconds: float) -> None:
         self.now += seconds
+        here = dict[str, float]()
         for name, each in self.tenants.items():
             done = self.now - each.since >= self.CHANGE
             if done and each.place in (Place.LEAVING, Place.RETURNING):
                 self.move(name, Place.AWAY if each.place is Place.LEAVING else Place.HERE)
             elif each.place is Place.HERE:
                 self.here[name] += seconds
-                if any(other.place is Place.AWAY for other in self.tenants.values()):
-                    self.tenants[name] = replace(each, stayed=each.stayed + seconds)
+                here[name] = seconds
+        read = clocks(self.tenants.values(), here, FACTOR)
+        self.tenants = {name: replace(each, clock=read[name]) for name, each in self.tenants.items()}
         seen = tuple(self.tenants.values())
         away = sum(each.held[A] for each in seen if each.place in (Place.AWAY, Place.RETURNING))
         wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR, host={A: self.host - away}))

@@ -29,7 +29,7 @@ def tenants(draw: st.DrawFn) -> Tenant:
         is_half=draw(st.booleans()),
         is_wished_away=draw(st.booleans()),
         weight=draw(st.floats(0.001, 1)),
-        stayed=draw(st.floats(0, 1000)),
+        clock=draw(st.floats(0, 1000)),
         change_seconds=draw(st.floats(0, 60)),
         came=draw(st.just(float("-inf")) | st.floats(0, 1000)),
         refused_until=draw(st.sampled_from([-1.0, 1e9])),

@@ -32,12 +32,12 @@ def calls(seen: View) -> int:
 def crowded(number: int, gpus: int, host: int, waits: int) -> View:
     """Return a view of full GPUs, each with so many small tenants, and as many that need several of their places."""
     here = [
-        Tenant(f"h{gpu}-{i}", Place.HERE, 0.0, {f"G{gpu}": GIB}, stayed=1000.0 + i, charged={NODE: GIB})
+        Tenant(f"h{gpu}-{i}", Place.HERE, 0.0, {f"G{gpu}": GIB}, clock=1000.0 + i, charged={NODE: GIB})
         for gpu in range(gpus)
         for i in range(number)
     ]
     away = [
-        Tenant(f"a{gpu}-{i}", Place.AWAY, 0.0, {f"G{gpu}": waits * GIB}, stayed=float(i))
+        Tenant(f"a{gpu}-{i}", Place.AWAY, 0.0, {f"G{gpu}": waits * GIB}, clock=float(i))
         for gpu in range(gpus)
         for i in range(number)
     ]
