@@ -8,7 +8,7 @@ from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.clocks import clocks
-from orion.node_agent.parking.known import Known
+from orion.node_agent.parking.known import YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Listed, Present
 from orion.node_agent.parking.view import Place, Tenant
@@ -77,8 +77,7 @@ class Tenants:
                     of_slot = tuple(clients.get(slot.name, ()))
                     members[name].append(Member(shared_gpu, slot, of_slot, slot.name in awaited))
         for name, of_name in members.items():
-            known = before.get(name) or Known(now, since=now, asked=now, noted=now)
-            self.present[name] = Present(name, known, of_name)
+            self.present[name] = Present(name, before.get(name) or _begun(now, of_name), of_name)
         self.on = {}
         for present in self.present.values():
             for uuid in present.gpus:
@@ -98,6 +97,12 @@ class Tenants:
             for name, part in due.requests(claims).items():
                 weights[name] = min(weights[name], part)
         return weights
+
+
+def _begun(now: float, members: Iterable[Member]) -> Known:
+    """Return what is known of a tenant at first. One that the previous agent knew has shown how much it holds."""
+    is_old = any(each.is_awaited or any(client.returned for client in each.clients) for each in members)
+    return Known(now, since=now, asked=now, noted=now, here_seconds=YOUNG_SECONDS if is_old else 0.0)
 
 
 def _clients(shared_gpu: SharedGpu) -> dict[str, list[Client]]:

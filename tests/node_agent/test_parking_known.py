@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from orion.hook import layout
 from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Present
+from orion.node_agent.parking.tenants import Tenants
 from orion.node_agent.parking.view import Place
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.memory_sharing import MemorySharing
@@ -195,3 +197,24 @@ def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     assert restored(Place.HERE, 1, {7: 3 * GIB, 1: 3 * GIB}) == 0
     assert restored(Place.AWAY, 5, {7: 2 * GIB, 9: 2 * GIB}, before_gib=3) == 0, "9 ends while it is listed"
     assert restored(Place.RETURNING, 5, {7: 2 * GIB}) == 0, "1 GiB is still the driver's own"
+
+
+@pytest.mark.parametrize(("returned", "is_new"), [(False, True), (True, False)])
+def test_a_tenant_of_the_previous_agent_counts_with_what_it_holds_as_one_that_has_run_for_long(
+    returned: bool, is_new: bool
+) -> None:
+    clients: dict[int, Any] = {}
+    gpu: Any = SimpleNamespace(
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), slots={}, clients=clients, awaited={}
+    )
+    (member,) = present(6 * GIB, 1024).members
+    slot, client = member.slot, member.clients[0]
+    gpu.slots["be-0"], clients[0] = slot, client
+    slot.name, slot.job, slot.role, slot.grant.request_milli = "be-0", "", layout.Role.BE, 0  # type: ignore[misc]
+    client.slot, client.ready, client.role, client.returned = slot, True, layout.Role.BE, returned  # type: ignore[misc]
+    tenants = Tenants()
+    tenants.group(100.0, [gpu])
+    (tenant,) = tenants.present.values()
+    tenant.note(100.0)
+    seen = tenant.seen(100.0, 1.0, {})
+    assert (seen.is_new, seen.needs(GPU)) == (is_new, 6 * GIB if is_new else GIB)
