@@ -262,7 +262,7 @@ class _Deciding:
             return True
         chosen, charged = list[Tenant](), self._charged()
         for each in longest:
-            if max(lacking.values()) <= 0:
+            if max(lacking.values(), default=0) <= 0:
                 break
             if any(amount > 0 and each.needs(gpu) for gpu, amount in lacking.items()) and self._fits_host(
                 each, charged
@@ -270,7 +270,7 @@ class _Deciding:
                 chosen.append(each)
                 charged.update(each.charged)
                 lacking = {gpu: amount - each.needs(gpu) for gpu, amount in lacking.items()}
-        if max(lacking.values()) <= 0:
+        if max(lacking.values(), default=0) <= 0:
             for each in chosen:
                 self._choose(each)
         return bool(self._leaving())
