@@ -61,7 +61,7 @@ static void a_context_ends_before_it_is_used(void)
     for (; atomic_load(&queries) == 0; sched_yield()) CHECK(orion_now() < until);
     orion_context_ending(FAKE_CONTEXT);
     atomic_store(&has_ended, true);
-    orion_context_ended();
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
     until_it_has_drained();
     CHECK(atomic_load(&uses_of_dead) == 0);
 }

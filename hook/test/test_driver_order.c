@@ -313,7 +313,7 @@ static void contexts_have_an_order_of_their_own(void)
     complete(NULL), complete(CU_STREAM_PER_THREAD);
     orion_context_ending(second);
     MUST(cuCtxDestroy(second));
-    orion_context_ended();
+    orion_context_destroyed(second, CUDA_SUCCESS);
     MUST(cuCtxSetCurrent(context));
     settle();
 }

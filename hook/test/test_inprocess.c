@@ -139,7 +139,7 @@ static void end_a_context_while_a_thread_is_bound(void)
     ended = orion_redirected(NULL);
     CHECK(ended != NULL);
     orion_context_ending(FAKE_CONTEXT);
-    orion_context_ended();
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
     CHECK(orion_set_client_idx(-1) == 0);
     CHECK(orion_stop_scheduler() == 0);
     ended = NULL;

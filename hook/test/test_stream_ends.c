@@ -170,12 +170,22 @@ static void contexts_end(void)
     struct orion_stream_record *stream_record = launch(0, 1);
     orion_stream_ending(stream_of(0));
     CHECK(in_flight() == COST);
-    unsigned before = alive;
     orion_context_ending(FAKE_CONTEXT);
-    CHECK(in_flight() == 0 && is_free(stream_record) && alive == before);
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+    CHECK(in_flight() == COST && !is_free(stream_record));
+    orion_context_ending(FAKE_CONTEXT);
     for (uintptr_t i = 1; i <= made; i++) events[i] = NONE;
     alive = 0;
-    orion_context_ended();
+    CHECK(in_flight() == COST);
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
+    CHECK(in_flight() == 0 && is_free(stream_record));
+    launch(0, 1);
+    orion_context_ending(FAKE_CONTEXT);
+    stream_record = record_of(1); /* a new context gets the handle before the call returns */
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
+    CHECK(in_flight() == 0 && record_of(1) == stream_record);
+    for (uintptr_t i = 1; i <= made; i++) events[i] = NONE;
+    alive = 0;
     launch(0, 1);
     orion_stream_ending(stream_of(0));
     complete_all();

@@ -19,6 +19,7 @@
 #include "process/process.h"
 #include "streams/capture.h"
 #include "streams/capture_origins.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
 #include "streams/recordings.h"
@@ -29,12 +30,16 @@ void orion_context_creating(CUdevice device)
     if (process != NULL) orion_gpu_of(device);
 }
 
-/* Ends the stream records of a context (NULL: of a whole GPU). Their work has completed or is about to be cancelled. */
+static _Thread_local uint32_t ending_epoch; /* process->context_epoch once the thread's call began */
+
+/* Ends the stream records of a context that has ended (NULL: of a whole GPU). None of their work runs any more. A record that is newer
+ * than the call may be of a new context with the same handle. */
 static void end_stream_records(struct orion_process *process, CUcontext context, const struct orion_gpu *gpu)
 {
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         struct orion_gpu *owner = atomic_load(&stream_record->gpu); /* once the record has ended, another GPU may get it */
         if (context != NULL && stream_record->context != context) continue;
+        if ((int32_t)(stream_record->context_epoch - ending_epoch) >= 0) continue;
         orion_ends_forget(stream_record, false);
         atomic_store(&stream_record->last, NULL);
         orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
@@ -54,29 +59,22 @@ static void end_clocks(struct orion_process *process, CUcontext context, bool co
 /* Counts before the driver's call, as the handles of what is in the context are invalid after it. NULL: any may end. */
 static void count_end(struct orion_process *process, CUcontext context)
 {
-    atomic_fetch_add(&process->context_epoch, 1);
+    ending_epoch = atomic_fetch_add(&process->context_epoch, 1) + 1;
     if (context != NULL) atomic_fetch_add(orion_ends_of(process, context), 1);
     for (uint32_t i = 0; context == NULL && i < ORION_CONTEXT_PLACES; i++) atomic_fetch_add(&process->ends_of_contexts[i], 1);
 }
 
 static _Thread_local uint32_t ending_memory; /* orion_memory_ending of the thread's call */
 
-/* What is in a context that ends or has ended. */
-static void end_what_is_in(struct orion_process *process, CUcontext context)
-{
-    orion_capture_origins_end_in(process, context);
-    orion_own_streams_end(process, context);
-    end_stream_records(process, context, NULL);
-}
-
-/* NULL: a green context of the program, which may hold the last reference to a primary context. */
+/* Until the driver's call has succeeded, hp's work may run, be's work is in flight, and the driver may refuse. So only events of the
+ * hook that show no end of work go now. NULL: of all contexts, as a green context of the program may hold the last reference to a primary
+ * context, and cuCtxDetach may end none. */
 static void begin_end(struct orion_process *process, CUcontext context)
 {
     orion_forbid_touch(process);
     orion_stops_open(process);
     orion_kernels_forget(orion_kernels(process));
-    if (context != NULL) end_what_is_in(process, context);
-    end_clocks(process, context, context == NULL);
+    end_clocks(process, context, true);
     count_end(process, context);
     ORION_EACH_GPU(gpu, process) orion_marks_end(process, gpu, context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
@@ -197,9 +195,18 @@ void orion_context_ended(void)
     orion_allow_touch(process);
 }
 
+static void end_what_was_in(struct orion_process *process, CUcontext context)
+{
+    orion_capture_origins_end_in(process, context);
+    orion_own_streams_end(process, context);
+    end_stream_records(process, context, NULL);
+    end_clocks(process, context, false);
+}
+
 void orion_context_destroyed(CUcontext context, CUresult result)
 {
     struct orion_process *process = orion_process_started();
+    if (process != NULL && context != NULL && orion_outcome_of(result) != ORION_OUTCOME_UNKNOWN) end_what_was_in(process, context);
     if (process != NULL && result == CUDA_SUCCESS) orion_memory_ended(process, context, ending_memory);
     orion_context_ended();
 }
@@ -217,13 +224,8 @@ void orion_context_detached(CUcontext context, CUresult result)
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
     if (result == CUDA_SUCCESS) orion_driver.cuCtxGetCurrent(&current);
-    if (current == context) {
-        orion_context_ended();
-        return;
-    }
-    end_what_is_in(process, context);
-    end_clocks(process, context, false);
-    orion_context_destroyed(context, result);
+    if (current == context) orion_context_ended();
+    else orion_context_destroyed(context, result);
 }
 
 /* Without a reference of the program, the green context may hold the last one to the primary context. */

@@ -61,6 +61,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     uint64_t begun = atomic_load(&stream_record->begun);
     if (before != NULL && before->client != 0) atomic_fetch_add(&before->record->launches, begun - stream_record->begun_before);
     stream_record->begun_before = begun;
+    stream_record->context_epoch = atomic_load(&process->context_epoch);
     stream_record->key = key;
     stream_record->stream = stream;
     stream_record->thread = orion_stream_is_per_thread(stream) ? &thread_number : NULL;
