@@ -171,9 +171,9 @@ static void end_primary(struct orion_process *process, CUdevice device)
 {
     if (!primary_is(device, 0)) return;
     orion_capture_origins_end_in_primary(process, device);
-    orion_own_streams_end_on(process, device);
     orion_pools_ended_on(process, device);
     CUcontext primary = orion_memory_primary(process, device);
+    orion_own_streams_end(process, primary, device);
     ORION_EACH_GPU(gpu, process) {
         if (gpu->device != device) continue;
         end_stream_records(process, primary, gpu);
@@ -198,7 +198,7 @@ void orion_context_ended(void)
 static void end_what_was_in(struct orion_process *process, CUcontext context)
 {
     orion_capture_origins_end_in(process, context);
-    orion_own_streams_end(process, context);
+    orion_own_streams_end(process, context, -1);
     end_stream_records(process, context, NULL);
     end_clocks(process, context, false);
 }

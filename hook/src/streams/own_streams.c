@@ -12,20 +12,11 @@ uint32_t orion_owner_of(struct orion_process *process, CUstream stream)
     return 0;
 }
 
-void orion_own_streams_end(struct orion_process *process, CUcontext context)
+void orion_own_streams_end(struct orion_process *process, CUcontext context, CUdevice device)
 {
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
         struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
-        if (atomic_load(&own->stream) != NULL && own->context == context) atomic_store(&own->stream, NULL);
-    }
-}
-
-/* Forgets the streams of all contexts on that GPU. A client rarely has a context besides the primary one. If it has,
- * the hook creates another own stream there. */
-void orion_own_streams_end_on(struct orion_process *process, CUdevice device)
-{
-    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
-        struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
-        if (atomic_load(&own->stream) != NULL && own->device == device) atomic_store(&own->stream, NULL);
+        bool ends = context != NULL ? own->ends_with == context : own->device == device;
+        if (atomic_load(&own->stream) != NULL && ends) atomic_store(&own->stream, NULL);
     }
 }

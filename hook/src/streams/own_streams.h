@@ -19,6 +19,7 @@ struct orion_process;
 struct orion_own_stream {
     _Atomic(CUstream) stream; /* written last; NULL: free */
     CUcontext context;
+    CUcontext ends_with; /* of a green context: the primary context; else the same */
     CUdevice device;
     uint32_t client, role;
 };
@@ -28,9 +29,8 @@ ORION_PART(own_streams)
 /* The number of the client that owns the stream, + 1; 0: it is not an own stream. */
 uint32_t orion_owner_of(struct orion_process *process, CUstream stream);
 
-/* A context ends together with its streams. The second function is for a primary context, because the driver call that
- * ends a primary context names only the device. */
-void orion_own_streams_end(struct orion_process *process, CUcontext context);
-void orion_own_streams_end_on(struct orion_process *process, CUdevice device);
+/* A context ends together with its streams. The driver's call that ends a primary context names only the device: NULL if the handle of the
+ * context is not known. Then the streams of all contexts on the device are forgotten, and the hook creates others. */
+void orion_own_streams_end(struct orion_process *process, CUcontext context, CUdevice device);
 
 #endif

@@ -42,7 +42,9 @@ static CUstream find_or_create(struct orion_process *process, uint32_t client, C
     }
     open->client = client;
     open->role = role;
+    struct orion_place place;
     open->context = context;
+    open->ends_with = orion_stream_place(stream, context, &place) ? place.context : context;
     open->device = device;
     atomic_store_explicit(&open->stream, stream, memory_order_release);
     orion_log(ORION_LOG_INFO, "client %u (%s) has stream %p", client, role == ORION_ROLE_HP ? "hp" : "be", (void *)stream);

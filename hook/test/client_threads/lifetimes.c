@@ -41,6 +41,26 @@ void own_streams_end_with_their_context(void)
     CHECK(figures(HP).launches >= 1 && figures(BE).launches >= 1);
 }
 
+/* Another stream would not be ordered behind the work in the first one. */
+static void works_in_a_context_of_its_own(void)
+{
+    CUcontext mine;
+    DONE(cuCtxCreate(&mine, NULL, 0, 0));
+    CUstream own = stream_of(BE);
+    CHECK(own != NULL);
+    DONE(cuDevicePrimaryCtxReset(0));
+    CHECK(stream_of(BE) == own);
+    DONE(cuCtxDestroy(mine));
+    initialise();
+    CHECK(stream_of(BE) != NULL);
+}
+void the_end_of_the_primary_context_ends_no_other_own_stream(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, works_in_a_context_of_its_own);
+    all_of(BE, be_runs);
+}
+
 /* -- Start and stop -------------------------------------------------------------------------------------------------- */
 
 static pthread_barrier_t barrier;
