@@ -151,8 +151,9 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
 
 def _creates_context(function: Function, kind: str, device: str) -> list[str]:
     context = function.parameters[0].name
+    creating = "orion_green_creating" if kind == "creates_green" else "orion_context_creating"
     return [
-        f"orion_context_creating({device});",
+        f"{creating}({device});",
         "CUresult result;",
         "struct orion_context_room room = {0};",
         f"do result = {real(function)};",
@@ -187,7 +188,7 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = only_call(declaration)
     if kind == "creates_stream":
         return _creates_stream(function, handle)
-    if kind in ("creates_context", "retains_primary"):
+    if kind in ("creates_context", "creates_green", "retains_primary"):
         return _creates_context(function, kind, handle)
     around: dict[str, tuple[list[str], list[str]]] = {
         "releases_primary": (

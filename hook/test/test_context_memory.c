@@ -14,6 +14,7 @@ static struct orion_gpu *gpu;
 static CUcontext current = PRIMARY;
 static int is_active = 1;
 static CUresult green_answer;
+static unsigned questions;
 
 static CUresult CUDAAPI get_current(CUcontext *context)
 {
@@ -29,6 +30,7 @@ static CUresult CUDAAPI get_state(CUdevice device, unsigned *flags, int *active)
 static CUresult CUDAAPI get_green(CUstream stream, CUgreenCtx *green)
 {
     CHECK(stream == CU_STREAM_LEGACY);
+    questions++;
     *green = current == GREEN ? (CUgreenCtx)0x30 : NULL;
     return green_answer;
 }
@@ -157,9 +159,23 @@ static void managed_memory_keeps_the_process_no_longer(void)
     CHECK(!orion_memory_is_managed(process) && orion_memory(process)->movable[0] == 0 && counted() == 0);
 }
 
+/* Only a program with green contexts costs a question to the driver, which might end a capture. */
+static void memory_that_comes_during_a_capture_ends_with_its_context(void)
+{
+    atomic_store(&process->captures, 1);
+    allocate_in(OTHER, 0x10000, 1);
+    atomic_store(&process->captures, 0);
+    allocate_in(OTHER, 0x20000, 2);
+    CHECK(counted() == 3 && questions == 0);
+    destroy(OTHER, CUDA_SUCCESS);
+    CHECK(counted() == 0);
+}
+
 static void memory_of_a_green_context_is_of_the_primary_context(void)
 {
+    orion_green_creating(0);
     allocate_in(GREEN, 0x10000, 1);
+    CHECK(questions == 1);
     green_answer = CUDA_ERROR_UNKNOWN;
     allocate_in(GREEN, 0x20000, 2); /* the hook does not know */
     green_answer = CUDA_SUCCESS;
@@ -185,6 +201,7 @@ int main(void)
     a_free_during_the_end_gives_back_once();
     memory_whose_free_fails_still_ends_with_the_context();
     managed_memory_keeps_the_process_no_longer();
+    memory_that_comes_during_a_capture_ends_with_its_context();
     memory_of_a_green_context_is_of_the_primary_context();
     puts("context_memory: ok");
     return 0;

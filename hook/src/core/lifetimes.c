@@ -30,6 +30,13 @@ void orion_context_creating(CUdevice device)
     if (process != NULL) orion_gpu_of(device);
 }
 
+void orion_green_creating(CUdevice device)
+{
+    struct orion_process *process = orion_process_started();
+    if (process != NULL) orion_memory_has_green(process);
+    orion_context_creating(device);
+}
+
 static _Thread_local uint32_t ending_epoch; /* process->context_epoch once the thread's call began */
 
 /* Ends the stream records of a context that has ended (NULL: of a whole GPU). None of their work runs any more. A record that is newer

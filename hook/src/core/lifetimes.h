@@ -8,8 +8,9 @@
 struct orion_process;
 struct orion_stream_record;
 
-/* before cuCtxCreate*, cuDevicePrimaryCtxRetain, cuGreenCtxCreate, and cuMemCreate, which needs no context */
+/* before cuCtxCreate*, cuDevicePrimaryCtxRetain, and cuMemCreate, which needs no context; the second one before cuGreenCtxCreate */
 void orion_context_creating(CUdevice device);
+void orion_green_creating(CUdevice device);
 void orion_context_ending(CUcontext context);                     /* before cuCtxDestroy */
 void orion_context_destroyed(CUcontext context, CUresult result); /* after it; calls orion_context_ended() */
 void orion_context_detaching(void); /* before cuCtxDetach, which ends the current context or only lowers its usage count */

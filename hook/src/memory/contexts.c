@@ -10,7 +10,8 @@ CUcontext orion_memory_context(struct orion_process *process, CUdevice device)
     CUgreenCtx green = NULL;
     if (orion_driver.cuCtxGetCurrent == NULL || orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return NULL;
     CUcontext primary = atomic_load(&orion_memory(process)->primary[device]);
-    if (current == primary || orion_driver.cuStreamGetGreenCtx == NULL) return current;
+    if (current == primary || atomic_load(&orion_memory(process)->has_green) == 0) return current;
+    if (orion_driver.cuStreamGetGreenCtx == NULL) return current;
     if (atomic_load(&process->captures) != 0) return NULL; /* which such a question might end */
     enum orion_presence presence = orion_present_try(process);
     if (presence == ORION_ABSENT) return NULL;
@@ -19,6 +20,8 @@ CUcontext orion_memory_context(struct orion_process *process, CUdevice device)
     if (result != CUDA_SUCCESS) return NULL;
     return green == NULL ? current : primary;
 }
+
+void orion_memory_has_green(struct orion_process *process) { atomic_store(&orion_memory(process)->has_green, 1); }
 
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context)
 {

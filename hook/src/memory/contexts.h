@@ -13,8 +13,9 @@
 struct orion_process;
 
 /* The context with which memory ends that the thread has just allocated on the device: the current one; if that is a green context, the
- * primary context. NULL: not known. Most programs use the primary context, for which one look at the thread suffices. */
+ * primary context. NULL: not known. Without green contexts one look at the thread suffices. */
 CUcontext orion_memory_context(struct orion_process *process, CUdevice device);
+void orion_memory_has_green(struct orion_process *process); /* before the driver creates a green context of the program */
 
 /* After the program has got the device's primary context. */
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context);
