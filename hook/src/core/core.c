@@ -132,7 +132,9 @@ static void set_recorded(struct orion_process *process, const struct orion_recor
 {
     struct orion_recorded recorded = {.stream_record = orion_stream_record_index(process, recording->stream_record),
                                       .waits = recording->waits,
-                                      .returned = recording->returned};
+                                      .returned = recording->returned,
+                                      .context_epoch = atomic_load(&process->context_epoch)};
+    if (!orion_stream_record_is_shared(process, recording->stream_record)) recorded.context = recording->stream_record->context;
     orion_recordings_set(orion_recordings(process), recording->event, &recorded, recording->number);
 }
 

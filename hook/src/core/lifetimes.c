@@ -186,6 +186,7 @@ static void end_primary(struct orion_process *process, CUdevice device)
         end_stream_records(process, primary, gpu);
         orion_ends_context(gpu, primary, false);
     }
+    orion_recordings_end_in(orion_recordings(process), primary, ending_epoch);
     orion_memory_primary_ended(process, device, ending_memory);
 }
 
@@ -207,6 +208,7 @@ static void end_what_was_in(struct orion_process *process, CUcontext context)
     orion_capture_origins_end_in(process, context);
     orion_own_streams_end(process, context, -1);
     end_stream_records(process, context, NULL);
+    orion_recordings_end_in(orion_recordings(process), context, ending_epoch);
     end_clocks(process, context, false);
 }
 

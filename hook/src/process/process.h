@@ -115,7 +115,7 @@ static inline bool orion_has_errands(const struct orion_process *process)
 struct orion_mapping {
     struct orion_process process;
     _Alignas(128) unsigned char stream_records[3014784];
-    _Alignas(128) unsigned char recordings[262144];
+    _Alignas(128) unsigned char recordings[327680];
     _Alignas(128) unsigned char capture_origins[1152];
     _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2560];

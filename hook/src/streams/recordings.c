@@ -24,7 +24,7 @@ static struct orion_recording_entry *find(struct orion_recordings *recordings, u
     if (!claim || free_entry == NULL) return NULL;
     uint64_t held = atomic_load_explicit(&free_entry->event, memory_order_relaxed);
     /* Two threads that claim an entry for the same event at the same time may leave two entries. `find` then returns
-     * the first one. The other entry is never found, so it proves nothing. */
+     * the first one, and the other one proves nothing. Both end with the event. */
     if (held > GIVEN_UP || !atomic_compare_exchange_strong(&free_entry->event, &held, event)) return NULL;
     return free_entry;
 }
@@ -51,7 +51,11 @@ void orion_recordings_set(struct orion_recordings *recordings, CUevent event, co
     uint64_t word = ((uint64_t)(recorded->stream_record + 1) << COUNT_BITS) | (recorded->returned & COUNT_MASK);
     atomic_store_explicit(&entry->behind, number != 0 ? (uint64_t)recorded->stream_record << 32 | number : 0, memory_order_relaxed);
     atomic_store_explicit(&entry->waits, recorded->waits, memory_order_relaxed);
+    atomic_store_explicit(&entry->context_epoch, recorded->context_epoch, memory_order_relaxed);
+    atomic_store_explicit(&entry->context, recorded->context, memory_order_release);
     atomic_store_explicit(&entry->word, word, memory_order_seq_cst);
+    /* The event's context ended meanwhile, and the entry may be another event's. */
+    if (atomic_load(&entry->event) != (uint64_t)(uintptr_t)event) atomic_compare_exchange_strong(&entry->word, &word, 0);
 }
 
 bool orion_recordings_get(struct orion_recordings *recordings, CUevent event, struct orion_recorded *recorded)
@@ -90,10 +94,25 @@ void orion_recordings_clear(struct orion_recordings *recordings)
     }
 }
 
-void orion_recordings_end(struct orion_recordings *recordings, CUevent event)
+static void give_up(struct orion_recording_entry *entry)
 {
-    struct orion_recording_entry *entry = find(recordings, (uint64_t)(uintptr_t)event, false);
-    if (entry == NULL) return;
+    atomic_store_explicit(&entry->context, NULL, memory_order_relaxed);
     atomic_store_explicit(&entry->word, 0, memory_order_seq_cst);
     atomic_store_explicit(&entry->event, GIVEN_UP, memory_order_release);
+}
+
+void orion_recordings_end_in(struct orion_recordings *recordings, CUcontext context, uint32_t epoch)
+{
+    for (uint32_t i = 0; context != NULL && i < ORION_RECORDINGS; i++) {
+        struct orion_recording_entry *entry = &recordings->entry[i];
+        if (atomic_load_explicit(&entry->context, memory_order_acquire) != context) continue;
+        if ((int32_t)(atomic_load_explicit(&entry->context_epoch, memory_order_relaxed) - epoch) < 0) give_up(entry);
+    }
+}
+
+void orion_recordings_end(struct orion_recordings *recordings, CUevent event)
+{
+    struct orion_recording_entry *entry;
+    if ((uint64_t)(uintptr_t)event <= GIVEN_UP) return; /* no event */
+    while ((entry = find(recordings, (uint64_t)(uintptr_t)event, false)) != NULL) give_up(entry);
 }
