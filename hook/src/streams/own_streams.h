@@ -13,6 +13,7 @@
 #include "process/process.h"
 
 #define ORION_OWN_STREAMS 64u /* one for each client in each context; streams of earlier schedulers count */
+#define ORION_NO_CLIENT UINT32_MAX
 
 struct orion_process;
 
@@ -21,7 +22,7 @@ struct orion_own_stream {
     CUcontext context;
     CUcontext ends_with; /* of a green context: the primary context; else the same */
     CUdevice device;
-    uint32_t client, role;
+    uint32_t client, role; /* client: ORION_NO_CLIENT for a stream that stands for the legacy stream: threads/redirect.c */
 };
 struct orion_own_streams { struct orion_own_stream entry[ORION_OWN_STREAMS]; };
 ORION_PART(own_streams)

@@ -18,8 +18,8 @@ static CUstream create(uint32_t role)
     if (orion_driver.cuCtxGetStreamPriorityRange == NULL || orion_driver.cuStreamCreateWithPriority == NULL) return NULL;
     orion_driver.cuCtxGetStreamPriorityRange(&least, &greatest);
     struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult result =
-        orion_driver.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, role == ORION_ROLE_HP ? greatest : least);
+    unsigned flags = role == ORION_ROLE_NONE ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+    CUresult result = orion_driver.cuStreamCreateWithPriority(&stream, flags, role == ORION_ROLE_HP ? greatest : least);
     orion_capture_unrelax(&relaxed);
     return result == CUDA_SUCCESS ? stream : NULL;
 }
@@ -28,7 +28,7 @@ static CUstream create(uint32_t role)
 static CUstream find_or_create(struct orion_process *process, uint32_t client, CUcontext context, CUdevice device)
 {
     struct orion_own_stream *open = NULL;
-    uint32_t role = orion_inprocess(process)->roles[client];
+    uint32_t role = client == ORION_NO_CLIENT ? ORION_ROLE_NONE : orion_inprocess(process)->roles[client];
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
         struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
         CUstream stream = atomic_load(&own->stream);
@@ -37,7 +37,8 @@ static CUstream find_or_create(struct orion_process *process, uint32_t client, C
     }
     CUstream stream = open != NULL ? create(role) : NULL;
     if (stream == NULL) {
-        orion_log(ORION_LOG_WARNING, "cannot create a stream for client %u; its default stream is the process's", client);
+        if (role != ORION_ROLE_NONE)
+            orion_log(ORION_LOG_WARNING, "cannot create a stream for client %u; its default stream is the process's", client);
         return NULL;
     }
     open->client = client;
@@ -47,7 +48,8 @@ static CUstream find_or_create(struct orion_process *process, uint32_t client, C
     open->ends_with = orion_stream_place(stream, context, &place) ? place.context : context;
     open->device = device;
     atomic_store_explicit(&open->stream, stream, memory_order_release);
-    orion_log(ORION_LOG_INFO, "client %u (%s) has stream %p", client, role == ORION_ROLE_HP ? "hp" : "be", (void *)stream);
+    if (role != ORION_ROLE_NONE)
+        orion_log(ORION_LOG_INFO, "client %u (%s) has stream %p", client, role == ORION_ROLE_HP ? "hp" : "be", (void *)stream);
     return stream;
 }
 
@@ -81,13 +83,17 @@ CUstream orion_own_stream(CUstream instead_of)
     return binding->stream != NULL ? binding->stream : instead_of;
 }
 
+/* A use of the legacy stream ends captures of blocking streams, also of one that has only joined. A use of another blocking stream ends
+ * none, and the driver orders that stream with the legacy one. */
 void orion_order_with_legacy(CUstream own, enum orion_legacy_order order)
 {
     CUevent event;
     struct orion_process *process = orion_the_process;
-    CUstream from = order == ORION_BEHIND_LEGACY ? CU_STREAM_LEGACY : own;
-    CUstream to = order == ORION_BEHIND_LEGACY ? own : CU_STREAM_LEGACY;
-    if (process == NULL || atomic_load(&process->captures) > 0) return;
+    if (process == NULL || orion_capture_records(process, (struct orion_stream_name){own, false})) return;
+    CUstream legacy = atomic_load(&process->captures) > 0 ? orion_stream_of_client(process, ORION_NO_CLIENT) : CU_STREAM_LEGACY;
+    if (legacy == NULL) return;
+    CUstream from = order == ORION_BEHIND_LEGACY ? legacy : own;
+    CUstream to = order == ORION_BEHIND_LEGACY ? own : legacy;
     struct orion_relaxed relaxed = orion_capture_relax();
     if (orion_driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
         if (orion_driver.cuEventRecord(event, from) == CUDA_SUCCESS) orion_driver.cuStreamWaitEvent(to, event, 0);

@@ -27,7 +27,7 @@ struct orion_process;
 CUstream orion_own_stream(CUstream instead_of);
 
 /* The client's own stream in the current context; the first call creates it. NULL: there is no context, the context is
- * on another GPU, or the stream cannot be created. */
+ * on another GPU, or the stream cannot be created. ORION_NO_CLIENT: a blocking stream that stands for the legacy stream beside captures. */
 CUstream orion_stream_of_client(struct orion_process *process, uint32_t client);
 
 /* Whether the stream is a default stream that the hook replaces. In an unbound thread this costs one thread-local
@@ -52,8 +52,7 @@ void orion_after_legacy(void);
 bool orion_synchronised_client(CUcontext context, CUresult *result);
 
 /* Makes one of the two streams wait for the work that is in the other one now: the own stream for the legacy stream
- * (BEHIND), or the legacy stream for the own stream (AHEAD_OF). Does nothing while the process has a capture, because
- * the event record would invalidate the capture. */
+ * (BEHIND), or the legacy stream for the own stream (AHEAD_OF). Does nothing while the own stream is being captured. */
 enum orion_legacy_order { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
 void orion_order_with_legacy(CUstream own, enum orion_legacy_order order);
 

@@ -56,6 +56,42 @@ void binding_keeps_the_order(void)
     CHECK(seen == 43);
 }
 
+static void launches_and_leaves(void)
+{
+    hp_worked_until = now() + 100 * MS;
+    launch(NULL, 100);
+    CHECK(bind_to(-1) == 0);
+}
+static void leaves_while_another_comes(void)
+{
+    CUgraph graph;
+    CUstream own = stream_of(BE);
+    DONE(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    launch(NULL, 1);
+    CHECK(bind_to(-1) == 0);
+    all_of(HP, be_runs); /* its stream does not join the capture */
+    DONE(cuStreamEndCapture(own, &graph));
+}
+void binding_keeps_the_order_beside_a_capture(void)
+{
+    CHECK(start(2) == 0);
+    for (unsigned flags = CU_STREAM_DEFAULT; flags <= CU_STREAM_NON_BLOCKING; flags++) {
+        CUgraph graph;
+        CUstream stream;
+        DONE(cuStreamCreate(&stream, flags));
+        hp_begins();
+        DONE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        all_of(BE, be_runs);
+        CHECK(marks[0] > hp_worked_until);
+        all_of(BE, launches_and_leaves);
+        DONE(cuStreamEndCapture(stream, &graph));
+        be_runs();
+        CHECK(marks[0] > hp_worked_until);
+        DONE(cuStreamDestroy(stream));
+    }
+    all_of(BE, leaves_while_another_comes);
+}
+
 static void be_synchronises_context(void)
 {
     launch(NULL, 1);

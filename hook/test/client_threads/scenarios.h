@@ -9,6 +9,7 @@
     SCENARIO(a_held_copy_may_keep_a_lock_that_hp_needs) \
     SCENARIO(unknown_policies_are_refused) SCENARIO(unbound_threads_pass) SCENARIO(a_stream_keeps_its_client) \
     SCENARIO(own_streams_have_priorities) SCENARIO(a_clients_calls_run_in_order) SCENARIO(binding_keeps_the_order) \
+    SCENARIO(binding_keeps_the_order_beside_a_capture) \
     SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(events_order_clients) \
     SCENARIO(a_stream_outlives_its_green_context) \
     SCENARIO(captures_use_the_clients_stream) SCENARIO(hp_drains_without_a_synchronise) \
