@@ -77,18 +77,24 @@ void own_streams_have_priorities(void)
 
 /* -- A stream that the driver refuses ------------------------------------------------------------------------------- */
 
-static void uses_a_stream_that_outlives_its_green_context(void)
+static CUgreenCtx make_green_context(CUstream *stream, int priority)
 {
     CUdevResource all, part;
     CUdevResourceDesc description;
     CUgreenCtx green;
-    CUstream stream;
     unsigned groups = 1;
     DONE(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
     DONE(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 32));
     DONE(cuDevResourceGenerateDesc(&description, &part, 1));
     DONE(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    DONE(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    DONE(cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+    return green;
+}
+
+static void uses_a_stream_that_outlives_its_green_context(void)
+{
+    CUstream stream;
+    CUgreenCtx green = make_green_context(&stream, 0);
     launch(stream, 1);
     DONE(cuGreenCtxDestroy(green));
     DONE(cuCtxSynchronize());
@@ -101,4 +107,22 @@ void a_stream_outlives_its_green_context(void)
     all_of(HP, uses_a_stream_that_outlives_its_green_context);
     all_of(BE, be_runs);
     CHECK(marks[0] < marks[1] + 500 * MS); /* hp does not stay busy */
+}
+
+static void asks_for_the_greatest_priority(void)
+{
+    CUstream streams[2];
+    int least, greatest, priority;
+    DONE(cuCtxGetStreamPriorityRange(&least, &greatest));
+    DONE(cuStreamCreateWithPriority(&streams[0], CU_STREAM_NON_BLOCKING, greatest));
+    make_green_context(&streams[1], greatest);
+    for (int i = 0; i < 2; i++) {
+        DONE(cuStreamGetPriority(streams[i], &priority));
+        CHECK(priority == least);
+    }
+}
+void streams_of_be_have_the_least_priority(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, asks_for_the_greatest_priority);
 }
