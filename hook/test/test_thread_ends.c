@@ -1,7 +1,9 @@
-/* No call announces the end of a thread, whose default stream ends with it: the hook finds out when a new thread has its place. */
+/* A thread's default stream ends with it. Where the hook does not see the end of a thread, it finds out when a new one has its place. */
 #include "ending_streams.h"
 
 #include <pthread.h>
+
+#include "core/thread_ends.h"
 
 static const struct orion_stream_name own = {CU_STREAM_PER_THREAD, false};
 static const void *place; /* of the thread-local words of the last thread */
@@ -84,12 +86,31 @@ static void threads_that_end_leave_no_records(void)
     }
 }
 
+/* Threads whose stacks differ in size get other places, so none of them finds the records of the others. */
+static void a_record_ends_with_its_thread(void)
+{
+    prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    atomic_store(&process->thread_begins, orion_thread_ends_watch);
+    struct orion_stream_record *ended = in_thread(launch_in_own);
+    CHECK(atomic_load(&ended->state) == ORION_STREAM_RECORD_ENDING && in_flight() == COST);
+    prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    CHECK(is_free(ended) && in_flight() == 0);
+    atomic_store(&gpu->role, ORION_ROLE_HP);
+    ended = in_thread(launch_in_own);
+    CHECK(atomic_load(&ended->state) == ORION_STREAM_RECORD_ENDED && !is_proven(ended));
+    prove((struct orion_proof){.scope = ORION_PROOF_CONTEXT, .blocks = true});
+    CHECK(is_free(ended));
+    atomic_store(&gpu->role, ORION_ROLE_BE);
+    atomic_store(&process->thread_begins, NULL);
+}
+
 int main(void)
 {
     begin();
     a_thread_ends_with_work_in_its_stream();
     hp_stays_busy_when_a_thread_ends();
     threads_that_end_leave_no_records();
+    a_record_ends_with_its_thread();
     puts("thread_ends: ok");
     return 0;
 }

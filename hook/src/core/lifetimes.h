@@ -34,7 +34,7 @@ void orion_module_ending(void);  /* before a module is unloaded */
 void orion_library_ending(void); /* before a library is unloaded */
 void orion_process_ending(void); /* at exit, before the driver's own handlers */
 
-/* Once a new thread has the place of one that has ended: the orion_stream_ended function (process.h). */
+/* When a thread ends, or once a new thread has the place of one that has ended: the orion_stream_ended function (process.h). */
 void orion_thread_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record);
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "core/core.h"
 #include "process/absence.h"
+#include "streams/capture.h"
+#include "streams/stream_records.h"
 
 /* The C library's function behind C++ thread_local objects (Itanium C++ ABI, "thread_local"). */
 extern int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *library) __attribute__((weak));
@@ -24,10 +26,20 @@ static void end_presence(void *process)
 }
 static void make_key(void) { has_key = pthread_key_create(&last_round, end_presence) == 0; }
 
+/* Where this is not possible now, because a context may be ending, the records end once a new thread has this one's place. */
+static void end_records(struct orion_process *process)
+{
+    if (!orion_touch(process)) return;
+    orion_stream_records_end_thread(process);
+    orion_touched(process);
+}
+
 static void begin_presence(void *process)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (orion_present_begin(process) != ORION_COUNTED) return;
+    enum orion_presence presence = orion_present_begin(process);
+    if (presence != ORION_ABSENT) end_records(process);
+    if (presence != ORION_COUNTED) return;
     pthread_once(&once, make_key);
     if (!has_key || pthread_setspecific(last_round, process) != 0) orion_present_end(process, ORION_COUNTED);
 }

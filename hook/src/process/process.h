@@ -22,7 +22,7 @@ struct orion_stream_record;
  * provides the function. */
 typedef struct orion_gpu *orion_owner(struct orion_process *process, CUstream stream, CUdevice device);
 
-/* Ends the record of the default stream of a thread that has ended. An upper layer provides the function. */
+/* Ends the record of the default stream of a thread that ends or has ended. An upper layer provides the function. */
 typedef void orion_stream_ended(struct orion_process *process, struct orion_stream_record *stream_record);
 
 /* Called before a thread's first use of its own default stream. An upper layer may provide the function. */

@@ -151,20 +151,25 @@ static struct orion_stream_record *new_stream_record(struct orion_process *proce
     return stream_record;
 }
 
-/* A record with this thread's address is of a thread that has ended. */
-static void number_thread(struct orion_process *process)
+void orion_stream_records_end_thread(struct orion_process *process)
 {
-    static _Atomic uint64_t numbers;
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     orion_stream_ended *ended = atomic_load(&process->thread_ended);
-    orion_stream_of_thread *begins = atomic_load(&process->thread_begins);
-    thread_number = atomic_fetch_add(&numbers, 1) + 1;
-    if (begins != NULL) begins(process);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
         if (settled_state(stream_record) == ORION_STREAM_RECORD_READY && stream_record->thread == &thread_number)
             ended(process, stream_record);
     }
+}
+
+/* A record with this thread's address is of a thread that has ended, and whose end nobody has seen. */
+static void number_thread(struct orion_process *process)
+{
+    static _Atomic uint64_t numbers;
+    orion_stream_of_thread *begins = atomic_load(&process->thread_begins);
+    thread_number = atomic_fetch_add(&numbers, 1) + 1;
+    if (begins != NULL) begins(process);
+    orion_stream_records_end_thread(process);
 }
 
 /* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. Not

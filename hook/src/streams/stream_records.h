@@ -10,9 +10,9 @@
  * earlier stream proves nothing about the new stream's work.
  *
  * The key of a stream record is the stream's handle; for a default stream, its context and, if it is a thread's own, the
- * thread. No call announces the end of a thread, so its record ends once a new thread has its place in memory. Look-ups need no
- * lock. When the table is full, further streams of a GPU share one overflow stream record, and only a synchronisation of the whole
- * context proves its work. */
+ * thread. A record of a thread's own stream ends with the thread (core/thread_ends.h), or else once a new thread has its place
+ * in memory. Look-ups need no lock. When the table is full, further streams of a GPU share one overflow stream record, and only
+ * a synchronisation of the whole context proves its work. */
 #ifndef ORION_STREAM_RECORDS_H
 #define ORION_STREAM_RECORDS_H
 
@@ -66,6 +66,9 @@ struct orion_process;
 /* The stream's record, on a managed GPU; NULL: the stream's context or GPU is unknown. */
 struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream);
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record);
+
+/* Ends the records of the calling thread's own default streams. */
+void orion_stream_records_end_thread(struct orion_process *process);
 
 /* A new event of the stream's context, whichever context is current: a stream records events of its own context only.
  * NULL: the driver refuses. flags: as for cuEventCreate. */
