@@ -17,7 +17,7 @@
 #include "streams/recordings.h"
 #include "streams/stream_records.h"
 
-#define MARKS 16u
+#define MARKS 64u
 /* The work that is complete once the call in progress on this thread has synchronised the context: one mark for each
  * stream record. If there are more than MARKS stream records, the drain thread proves hp's work in the others, and events be's. */
 static _Thread_local struct {

@@ -147,7 +147,7 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || orion_outcome_of(result) == ORION_OUTCOME_UNKNOWN) return false;
     for (uint32_t i = 0; i < marks.count; i++) orion_stream_record_prove(marks.mark[i].stream_record, marks.mark[i].returned);
     orion_busy_try_close(process, gpu);
-    return marks.one_stream;
+    return marks.one_stream || marks.count == MARKS; /* then there may be more */
 }
 
 static void drain(struct orion_process *process, struct orion_gpu *gpu)
