@@ -91,13 +91,14 @@ struct orion_graph_copy {
     bool uploaded;     /* the program's executable was launched or uploaded: see graph_pieces.c */
     bool refused;      /* pieces could not be made; the program's executable is launched until the next update */
 
-    /* The last launch, for launches in several streams: see graph_pieces.c. */
+    /* The last launch, for launches in several streams: see graph_follow.c. */
     const struct orion_stream_record *stream_record; /* NULL: never launched */
     uint64_t returned;                               /* of that record, after a launch in pieces */
     uint32_t stream_epoch;
     CUcontext context; /* of the event */
     uint32_t ends;     /* orion_ends_of that context when the event was made, or last looked at */
-    CUevent event;     /* behind the last launch; NULL: none, and the last launch was of the program's executable */
+    CUevent event;     /* behind the last launch; NULL: none */
+    bool in_pieces;    /* the last launch was; false: it was of the program's executable */
     bool turns;        /* pieces could not follow the last launch, so an event must be behind this one */
     CUevent spare;     /* an event that is not in use */
 };

@@ -2,6 +2,7 @@
 
 #include "be/gate.h"
 #include "be/graph_cut.h"
+#include "be/graph_follow.h"
 #include "be/graph_lengths.h"
 #include "be/graph_order.h"
 #include "be/window.h"
@@ -81,49 +82,6 @@ static bool prepare(struct orion_process *process, struct orion_graph_copy *copy
 
 /* -- Launches -------------------------------------------------------------------------------------------------------- */
 
-/* The record may belong to another stream once a stream has ended. */
-static void note_stream(struct orion_process *process, struct orion_graph_copy *copy,
-                        const struct orion_stream_record *stream_record)
-{
-    copy->stream_record = stream_record;
-    copy->stream_epoch = atomic_load(&process->stream_record_epoch);
-    copy->returned = stream_record != NULL ? atomic_load(&stream_record->returned) : 0;
-}
-
-/* After a context has ended, its events are gone, and the work of its streams counts as complete. So an event behind work that is
- * not complete is of another context. True: there is none, as the last launch, which was in pieces, is complete. */
-static bool drop_ended_event(struct orion_process *process, struct orion_graph_copy *copy)
-{
-    uint32_t ends = atomic_load(orion_ends_of(process, copy->context));
-    if (copy->ends == ends) return false;
-    copy->ends = ends;
-    bool in_pieces = copy->event != NULL && copy->stream_record != NULL;
-    /* An overflow record has streams of several contexts, and while a context ends its streams do not count yet. */
-    bool is_known =
-        in_pieces && atomic_load(&process->untouchable) == 0 && !orion_stream_record_is_shared(process, copy->stream_record);
-    if (is_known && atomic_load(&copy->stream_record->drained) < copy->returned) return false;
-    copy->event = copy->spare = NULL;
-    return is_known;
-}
-
-/* The launch waits for the last one, if that was in pieces and in another stream. False: the last launch was of the
- * program's executable in another stream, so only that executable's next launch waits for it. */
-static bool follow_last(struct orion_process *process, struct orion_graph_copy *copy,
-                        const struct orion_stream_record *stream_record, struct orion_stream_name stream)
-{
-    bool same = copy->stream_record == stream_record && copy->stream_epoch == atomic_load(&process->stream_record_epoch) &&
-                !orion_stream_record_is_shared(process, stream_record);
-    bool complete = drop_ended_event(process, copy);
-    if (same || complete || copy->stream_record == NULL) return true;
-    if (copy->event == NULL) return false;
-    struct orion_relaxed relaxed = orion_capture_relax();
-    CUresult (*CUDAAPI wait)(CUstream, CUevent, unsigned) =
-        stream.per_thread ? orion_driver.cuStreamWaitEvent_ptsz : orion_driver.cuStreamWaitEvent;
-    bool follows = wait != NULL && wait(stream.handle, copy->event, 0) == CUDA_SUCCESS;
-    orion_capture_unrelax(&relaxed);
-    return follows;
-}
-
 static bool hp_may_arrive_on(const struct orion_gpu *gpu)
 {
     return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && orion_policy_gates(orion_gpu_policy(gpu)) &&
@@ -177,12 +135,14 @@ bool orion_pieces_begin(struct orion_process *process, struct orion_graph_copy *
     if (stream_record == NULL || orion_capture_records(process, stream)) return false;
     if (atomic_exchange_explicit(&copy->busy, 1, memory_order_acquire) != 0) return false;
     uint64_t whole_ns = 0, limit = longest_piece(stream_record->gpu);
-    bool follows = follow_last(process, copy, stream_record, stream);
+    bool follows = orion_graph_follow(process, copy, stream_record, stream);
     bool needed = needs_pieces(process, copy, stream_record->gpu, &whole_ns, limit);
-    if (follows && needed && are_ready(process, copy, whole_ns, limit)) return true;
+    copy->in_pieces = follows && needed && are_ready(process, copy, whole_ns, limit) &&
+                      orion_graph_event_behind(process, copy, stream_record) != NULL;
+    if (copy->in_pieces) return true;
     copy->turns = needed && !follows;
     copy->uploaded = true; /* by the launch */
-    note_stream(process, copy, stream_record);
+    orion_graph_note_stream(process, copy, stream_record);
     if (copy->event != NULL) copy->spare = copy->event, copy->event = NULL;
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
     return false;
@@ -226,21 +186,14 @@ void orion_pieces_launched(struct orion_process *process, struct orion_graph_cop
     struct orion_relaxed relaxed = orion_capture_relax();
     struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
     upload(stream_record != NULL ? stream_record->gpu : NULL, copy, stream); /* behind the pieces, so it needs no stop of its own */
-    CUevent event = copy->event != NULL ? copy->event : copy->spare;
     CUresult (*CUDAAPI record)(CUevent, CUstream) =
         stream.per_thread ? orion_driver.cuEventRecord_ptsz : orion_driver.cuEventRecord;
+    CUevent event = stream_record != NULL ? orion_graph_event_behind(process, copy, stream_record) : copy->event;
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
-    if (!recorded && stream_record != NULL && record != NULL) { /* none yet, or the stream is of another context */
-        if (event != NULL) orion_driver.cuEventDestroy_v2(event);
-        copy->context = stream_record->context;
-        copy->ends = atomic_load(orion_ends_of(process, copy->context));
-        event = orion_stream_record_event(stream_record, CU_EVENT_DISABLE_TIMING);
-        recorded = event != NULL && record(event, stream.handle) == CUDA_SUCCESS;
-    }
     copy->event = recorded ? event : NULL;
     copy->spare = recorded ? NULL : event;
     orion_capture_unrelax(&relaxed);
-    note_stream(process, copy, stream_record);
+    orion_graph_note_stream(process, copy, stream_record);
     atomic_store_explicit(&copy->busy, 0, memory_order_release);
 }
 

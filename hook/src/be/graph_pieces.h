@@ -12,10 +12,6 @@
  *
  * A child graph is one node. If it takes longer than the window, its own nodes are cut in the same way.
  *
- * A launch of an executable waits for the executable's earlier launches, also in other streams. Pieces must wait for
- * the whole earlier launch, so a launch in another stream first waits for an event behind it. If the earlier launch was
- * of the program's executable, there is no such event; the next launch is of the program's executable, too, and gets one.
- *
  * Cutting and updating happen in the launching thread. They happen rarely, and only while the GPU has hp clients. */
 #ifndef ORION_GRAPH_PIECES_H
 #define ORION_GRAPH_PIECES_H

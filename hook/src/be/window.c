@@ -123,15 +123,8 @@ static bool wait_for_ledger(struct orion_stream_record *stream_record, uint64_t 
     return false;
 }
 
-/* Whether no event may be used, as its context may be ending. The parker adds to `untouchable` before it sets `kept_open`, and
- * takes both back in the opposite order. The check under the ledger decides: who ends a context waits for the ledger. */
-static bool contexts_end(struct orion_process *process, int32_t exits)
-{
-    int32_t kept_open = atomic_load(&process->kept_open);
-    return atomic_load(&process->untouchable) > kept_open + exits;
-}
-
-/* Returns whether the work may go after all. Handlers at exit, and threads that run meanwhile, still launch and see their work end. */
+/* Returns whether the work may go after all. Handlers at exit, and threads that run meanwhile, still launch and see their work end.
+ * Whether a context ends is asked under the ledger: who ends one waits for the ledger. */
 static bool wait_once(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t expected_ns,
                       uint64_t limit)
 {
@@ -139,7 +132,7 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     uint64_t now = orion_now();
     if (!orion_ledger_try_lock(gpu)) return wait_for_ledger(stream_record, expected_ns, now);
     struct orion_relaxed relaxed = orion_capture_relax();
-    bool asks = !contexts_end(process, atomic_load(&process->exits));
+    bool asks = !orion_contexts_end(process, atomic_load(&process->exits));
     unsigned retired = asks ? orion_in_flight_retire(process, gpu, now) : 0;
     if (asks && retired == 0) orion_in_flight_close(process, stream_record);
     bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
@@ -233,9 +226,9 @@ void orion_window_failed(struct orion_process *process, struct orion_stream_reco
 
 void orion_window_reap(struct orion_process *process, struct orion_gpu *gpu)
 {
-    if (contexts_end(process, 0) || !orion_ledger_try_lock(gpu)) return;
+    if (orion_contexts_end(process, 0) || !orion_ledger_try_lock(gpu)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (!contexts_end(process, 0)) orion_in_flight_retire(process, gpu, orion_now());
+    if (!orion_contexts_end(process, 0)) orion_in_flight_retire(process, gpu, orion_now());
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
 }

@@ -54,6 +54,13 @@ void orion_forbid_touch(struct orion_process *process)
 
 void orion_allow_touch(struct orion_process *process) { atomic_fetch_sub(&process->untouchable, 1); }
 
+/* The parker adds to `untouchable` before it sets `kept_open`, and takes both back in the opposite order. */
+bool orion_contexts_end(const struct orion_process *process, int32_t exits)
+{
+    int32_t kept_open = atomic_load(&process->kept_open);
+    return atomic_load(&process->untouchable) > kept_open + exits;
+}
+
 /* Counts captures even in an unmanaged process, because the process may join during a capture. */
 void orion_capture_changing(void)
 {

@@ -48,4 +48,7 @@ void orion_touched(struct orion_process *process);
 void orion_forbid_touch(struct orion_process *process);
 void orion_allow_touch(struct orion_process *process);
 
+/* Whether no event may be used, as its context may be ending. exits: 1: not because the process exits (process.h). */
+bool orion_contexts_end(const struct orion_process *process, int32_t exits);
+
 #endif
