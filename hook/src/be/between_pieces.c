@@ -27,8 +27,12 @@ static _Atomic uint32_t *holders_on(const struct orion_stream_record *stream_rec
 
 /* -- Waits ----------------------------------------------------------------------------------------------------------- */
 
-static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record)
+/* What a thread waits for. since: when it came. */
+typedef bool others(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since);
+
+static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
 {
+    (void)since;
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(holders_on(stream_record)) == 0) break;
         if (holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
@@ -38,13 +42,39 @@ static bool others_are_between(struct orion_process *process, const struct orion
 }
 
 /* Launches that have looked for holders and found none, and have not returned. */
-static bool others_are_under_way(struct orion_process *process, const struct orion_stream_record *stream_record)
+static bool others_are_under_way(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
 {
+    (void)since;
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(&orion_be_stream_record(other)->under_way) == 0) continue;
         if (orion_stream_records_are_ordered(stream_record, other)) return true;
     }
     return false;
+}
+
+/* Or another launch has waited for longer than this thread, which holds no stream yet: else threads whose streams are ordered with that of
+ * the launch, but not with each other, could always hold one of theirs. */
+static bool others_go_first(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
+{
+    ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
+        uint64_t others_since = atomic_load(&orion_be_stream_record(other)->waits_since);
+        if (others_since == 0 || others_since >= since) continue;
+        if (orion_stream_records_are_ordered(stream_record, other)) return true;
+    }
+    return others_are_between(process, stream_record, since);
+}
+
+/* The thread that has waited for longest shows it. */
+static void show_wait(struct orion_stream_record *stream_record, uint64_t since)
+{
+    _Atomic uint64_t *shown = &orion_be_stream_record(stream_record)->waits_since;
+    uint64_t seen = atomic_load(shown);
+    while ((seen == 0 || seen > since) && !atomic_compare_exchange_weak(shown, &seen, since)) {}
+}
+
+static void end_wait(struct orion_stream_record *stream_record, uint64_t since)
+{
+    atomic_compare_exchange_strong(&orion_be_stream_record(stream_record)->waits_since, &since, 0);
 }
 
 /* The pieces of a graph with kernels on several GPUs wait for the hp of each. */
@@ -55,14 +85,15 @@ static bool may_wait_for_hp(struct orion_process *process, const struct orion_gp
     return false;
 }
 
-/* False: they still are, but this was long enough. */
-static bool await_others(bool (*are_there)(struct orion_process *, const struct orion_stream_record *),
-                         struct orion_process *process, struct orion_stream_record *stream_record)
+/* False: they still are, but this was long enough. since: when the thread came; 0: it holds a stream, and lets nobody wait. */
+static bool await_others(others *are_there, struct orion_process *process, struct orion_stream_record *stream_record,
+                         uint64_t since)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     uint64_t waited = 0;
-    while (are_there(process, stream_record)) {
+    while (are_there(process, stream_record, since)) {
         if (waited >= MOST_NS) return false;
+        if (since != 0) show_wait(stream_record, since);
         if (orion_gate_closed(gpu)) {
             orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
             continue;
@@ -78,14 +109,18 @@ static bool await_others(bool (*are_there)(struct orion_process *, const struct 
 bool orion_between_pieces_wait(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     _Atomic uint32_t *under_way = &orion_be_stream_record(stream_record)->under_way;
+    uint64_t since = 0;
     if (__builtin_expect(atomic_load_explicit(&orion_graph_copies(process)->count, memory_order_relaxed) == 0, 1)) return false;
     if (holder_of(stream_record) == (uintptr_t)&own) return false;
     for (bool waits = true;;) {
         atomic_fetch_add(under_way, 1);
-        if (!waits || !others_are_between(process, stream_record)) return true;
+        if (!waits || !others_are_between(process, stream_record, since)) break;
         atomic_fetch_sub(under_way, 1);
-        waits = await_others(others_are_between, process, stream_record);
+        if (since == 0) since = orion_now();
+        waits = await_others(others_are_between, process, stream_record, since);
     }
+    if (since != 0) end_wait(stream_record, since);
+    return true;
 }
 
 void orion_between_pieces_launched(struct orion_stream_record *stream_record)
@@ -105,14 +140,14 @@ static bool take(struct orion_stream_record *stream_record)
 
 /* Takes the stream while no other thread has one of the same order. If two threads take such streams at the same time, the one with the
  * legacy stream is second. False: others hold it for too long. */
-static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record)
+static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since)
 {
     for (;;) {
-        bool alone = await_others(others_are_between, process, stream_record);
+        bool alone = await_others(others_go_first, process, stream_record, since);
         if (take(stream_record)) {
-            if (!alone || !others_are_between(process, stream_record)) return true;
+            if (!alone || !others_are_between(process, stream_record, since)) return true;
             if (stream_record->order != ORION_ORDER_LEGACY) {
-                await_others(others_are_between, process, stream_record);
+                await_others(others_are_between, process, stream_record, 0);
                 return true;
             }
             orion_between_pieces_end(stream_record);
@@ -125,9 +160,11 @@ static bool take_in_turn(struct orion_process *process, struct orion_stream_reco
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record == NULL || orion_stream_record_is_shared(process, stream_record)) return false;
-    if (!take_in_turn(process, stream_record)) return false;
-    await_others(others_are_under_way, process, stream_record);
-    return true;
+    uint64_t since = orion_now();
+    bool taken = take_in_turn(process, stream_record, since);
+    end_wait(stream_record, since);
+    if (taken) await_others(others_are_under_way, process, stream_record, 0);
+    return taken;
 }
 
 void orion_between_pieces_end(struct orion_stream_record *stream_record)

@@ -58,8 +58,9 @@ struct orion_be_stream_record {
     uint64_t past_valve_ns; /* expected time of the work launched since the last wait */
     /* The valve's epoch when that wait was put into the stream, + 1; 0: no wait, or a launch may have gone without the ledger. */
     _Atomic uint32_t waited_epoch;
-    _Atomic uintptr_t in_pieces; /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
-    _Atomic uint32_t under_way;  /* other launches that go before the next graph in pieces */
+    _Atomic uintptr_t in_pieces;  /* the thread that launches a graph in pieces; 0: none. See between_pieces.h */
+    _Atomic uint32_t under_way;   /* other launches that go before the next graph in pieces */
+    _Atomic uint64_t waits_since; /* when the thread came that has waited longest for graphs in pieces; 0: none waits */
     /* See driver_order.c */
     _Atomic uint64_t others_seen;            /* launches and operations of the other order at the last look */
     _Atomic uint32_t waits;                  /* so many waits for other streams were put into this one */

@@ -26,7 +26,7 @@
 #include "streams/stream_name.h"
 
 #define ORION_STREAM_RECORDS 1024u
-#define ORION_STREAM_RECORD_BE 2752u /* bytes */
+#define ORION_STREAM_RECORD_BE 2816u /* bytes */
 
 enum orion_stream_record_state {
     ORION_STREAM_RECORD_FREE = 0,
