@@ -77,6 +77,18 @@ static void end_wait(struct orion_stream_record *stream_record, uint64_t since)
     atomic_compare_exchange_strong(&orion_be_stream_record(stream_record)->waits_since, &since, 0);
 }
 
+/* Whether a thread may launch a graph in pieces before this launch has returned: not without hp, unless hp joins meanwhile. The hp may be
+ * that of another GPU on which the graph has kernels. */
+static bool pieces_may_come(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    if (atomic_load_explicit(&orion_graph_copies(process)->count, memory_order_relaxed) > 0 || orion_gpu_hp_clients(gpu) > 0)
+        return true;
+    ORION_EACH_GPU(other, process)
+        if (atomic_load_explicit(&other->role, memory_order_relaxed) == ORION_ROLE_BE && orion_gpu_hp_clients(other) > 0)
+            return true;
+    return false;
+}
+
 /* The pieces of a graph with kernels on several GPUs wait for the hp of each. */
 static bool may_wait_for_hp(struct orion_process *process, const struct orion_gpu *gpu)
 {
@@ -110,8 +122,7 @@ bool orion_between_pieces_wait(struct orion_process *process, struct orion_strea
 {
     _Atomic uint32_t *under_way = &orion_be_stream_record(stream_record)->under_way;
     uint64_t since = 0;
-    if (__builtin_expect(atomic_load_explicit(&orion_graph_copies(process)->count, memory_order_relaxed) == 0, 1)) return false;
-    if (holder_of(stream_record) == (uintptr_t)&own) return false;
+    if (!pieces_may_come(process, stream_record->gpu) || holder_of(stream_record) == (uintptr_t)&own) return false;
     for (bool waits = true;;) {
         atomic_fetch_add(under_way, 1);
         if (!waits || !others_are_between(process, stream_record, since)) break;
