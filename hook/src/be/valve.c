@@ -16,6 +16,7 @@
 #include "process/policy.h"
 #include "process/process.h"
 #include "process/waits.h"
+#include "streams/capture.h"
 #include "streams/stream_records.h"
 #include "system/spawn.h"
 #include "system/system.h"
@@ -121,13 +122,20 @@ static uint64_t longest_sleep(uint64_t closed_for, uint64_t typical)
     return sleep < ORION_GATE_POLL_NS ? sleep : ORION_GATE_POLL_NS;
 }
 
+/* Whether stops stay open for long, because the process parks or exits. */
+static bool stays_open(struct orion_process *process)
+{
+    int32_t exits = atomic_load(&process->exits);
+    return exits + atomic_load(&process->kept_open) > 0 && !orion_contexts_end(process, exits);
+}
+
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
 {
     uint64_t began = orion_now(), now = began;
     while (!open_if_idle(gpu)) {
         set_closed(process, &orion_be(gpu)->valve);
         /* While a capture begins or a context ends, stops stay open, and close soon after. */
-        bool settled = !orion_stops_update(process) && is_closed(&orion_be(gpu)->valve);
+        bool settled = !orion_stops_update(process) && (is_closed(&orion_be(gpu)->valve) || stays_open(process));
         if (has_work(gpu)) atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
         orion_gate_sleep(process, gpu, settled ? longest_sleep(now - began, typical) : WATCH_NS);
         now = orion_now();
