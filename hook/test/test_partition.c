@@ -95,12 +95,20 @@ static CUstream *recording_of(CUevent event)
     return &recorded_in[(uintptr_t)event / 16];
 }
 static void (*after_record)(void);
+static unsigned records_fail;
 static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
 {
     void (*call)(void) = after_record;
     after_record = NULL;
     *recording_of(event) = stream;
     if (call != NULL) call();
+    return records_fail > 0 && records_fail-- ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+static CUstream synchronised;
+static CUresult CUDAAPI fake_synchronise(CUstream stream)
+{
+    CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
+    synchronised = stream;
     return CUDA_SUCCESS;
 }
 static CUstream waited, waited_for; /* the streams of the last call */
@@ -147,6 +155,7 @@ static struct orion_gpu *partitioned_gpu(void)
     orion_driver.cuEventDestroy_v2 = fake_event_end;
     orion_driver.cuEventRecord = fake_record_in;
     orion_driver.cuStreamWaitEvent = fake_wait;
+    orion_driver.cuStreamSynchronize = fake_synchronise;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange_mode;
     orion_driver.cuDevicePrimaryCtxGetState = fake_state;
     orion_driver.cuDevicePrimaryCtxRetain = fake_retain;
@@ -188,6 +197,20 @@ static void the_program_waits_for_each_kernel(struct orion_gpu *gpu, struct orio
     after_record = move_to_another_size;
     orion_partition_join(stream_record, elsewhere);
     CHECK(waited == orion_stream_record_handle(stream_record) && waited_for == elsewhere.stream);
+}
+
+/* If the driver refuses the event or the wait, the thread waits for the kernel itself. */
+static void the_program_waits_although_the_driver_refuses(struct orion_gpu *gpu, struct orion_stream_record *stream_record,
+                                                          unsigned *fail)
+{
+    synchronised = NULL;
+    launch_moved(gpu, stream_record, 32);
+    CHECK(synchronised == NULL);
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
+    *fail = 1;
+    orion_partition_join(stream_record, elsewhere);
+    CHECK(*fail == 0 && elsewhere.stream != NULL && synchronised == elsewhere.stream);
+    CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
 }
 
 /* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
@@ -237,6 +260,8 @@ int main(void)
     CHECK(contexts == 1 && streams == 1);
     a_kernel_goes_into_the_stream_that_waits(gpu, stream_record);
     the_program_waits_for_each_kernel(gpu, stream_record);
+    the_program_waits_although_the_driver_refuses(gpu, stream_record, &records_fail);
+    the_program_waits_although_the_driver_refuses(gpu, stream_record, &waits_fail);
     a_long_kernel_is_beside_hp_on_fewer_sms_only(gpu, stream_record);
     puts("partition: ok");
     return 0;

@@ -144,8 +144,9 @@ struct orion_elsewhere orion_partition_fork(struct orion_process *process, struc
 void orion_partition_join(struct orion_stream_record *stream_record, struct orion_elsewhere elsewhere)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
-    if (orion_driver.cuEventRecord(elsewhere.join, elsewhere.stream) == CUDA_SUCCESS)
-        orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), elsewhere.join, 0);
+    bool joined = orion_driver.cuEventRecord(elsewhere.join, elsewhere.stream) == CUDA_SUCCESS &&
+                  orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), elsewhere.join, 0) == CUDA_SUCCESS;
+    if (!joined) orion_driver.cuStreamSynchronize(elsewhere.stream);
     atomic_fetch_sub(&orion_be(stream_record->gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);
 }

@@ -67,7 +67,8 @@ bool orion_partition_can_move(struct orion_process *process, struct orion_stream
  * orion_partition_join with what this returned: the stream record may have another stream by then, because the policy's size may
  * have changed. */
 struct orion_elsewhere orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
-/* Called after the launch. Makes later work in the stream record's stream wait for the launch. */
+/* Called after the launch. Makes later work in the stream record's stream wait for the launch. If the driver refuses that, the thread
+ * waits for it. */
 void orion_partition_join(struct orion_stream_record *stream_record, struct orion_elsewhere elsewhere);
 
 /* Called after orion_forbid_touch, before the primary context may end. Waits for launches between fork and join, about
