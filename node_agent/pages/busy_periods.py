@@ -22,6 +22,11 @@ class BusyPeriods:
     since_ns: int
     periods: tuple[tuple[int, int], ...] = ()
 
+    def since(self, since_ns: int) -> "BusyPeriods":
+        """Return what is known of the time since then."""
+        inside = tuple([(max(begin, since_ns), end) for begin, end in self.periods if end > since_ns])
+        return BusyPeriods(max(self.since_ns, since_ns), inside)
+
 
 @dataclass(frozen=True, slots=True)
 class PeriodWords:

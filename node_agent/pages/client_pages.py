@@ -116,6 +116,7 @@ class RecordPage:
     _periods: ClassVar[int] = layout.offset(layout.RecordPage, "busy_periods") // 8
     _ring: ClassVar[int] = layout.offset(layout.RecordPage, "period") // 8
     _ring_end: ClassVar[int] = _ring + 2 * layout.BUSY_PERIODS
+    _linger: ClassVar[int] = layout.offset(layout.RecordPage, "linger_ns") // 8
     _gpu: ClassVar[int] = layout.offset(layout.RecordPage, "gpu_ns") // 8
     _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
     _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
@@ -200,6 +201,11 @@ class RecordPage:
         """Return the time spent busy, including an open busy period."""
         since = self._words[self._busy_since]
         return self._words[self._busy] + (now_ns - since if 0 < since < now_ns else 0)
+
+    @property
+    def linger_ns(self) -> int:
+        """How long the client lingers at present, as it says."""
+        return self._words[self._linger]
 
     def busy_periods(self, since_ns: int, now_ns: int, most: int) -> BusyPeriods:
         """Return when the client was busy between two times; read at most ``most`` closed periods."""

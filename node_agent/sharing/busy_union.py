@@ -32,15 +32,16 @@ class Busy:
 
 def union_ns(slots: Iterable[Sequence[Busy]], since_ns: int, now_ns: int) -> int:
     """Return for how long at least one of the clients was busy between two times; each slot has at least one."""
-    elapsed_ns = now_ns - since_ns
-    said: list[int] = []
+    elapsed_ns, slots = now_ns - since_ns, list(slots)
+    said = [min(each.busy_ns, elapsed_ns) for clients in slots for each in clients]
+    if len(said) <= 1 or elapsed_ns <= 0:
+        return sum(said)
     known: list[tuple[int, int]] = []
     parts: list[float] = []
     for clients in slots:
-        said += [min(each.busy_ns, elapsed_ns) for each in clients]
         sampled: list[Busy] = []
         for each in clients:
-            is_charged = length_ns(each.periods.periods) <= each.busy_ns + _TOLERANCE_NS
+            is_charged = is_sound(each)
             if is_charged and each.periods.since_ns <= since_ns:
                 known += each.periods.periods
             elif is_charged and each.periods.periods:
@@ -48,11 +49,14 @@ def union_ns(slots: Iterable[Sequence[Busy]], since_ns: int, now_ns: int) -> int
             else:
                 parts.append(each.busy_ns)
         parts += _sampled_ns(sampled)
-    if len(said) <= 1 or elapsed_ns <= 0:
-        return sum(said)
     parts.append(length_ns(known))
     idle = prod(1 - min(1.0, part / elapsed_ns) for part in parts)
     return max(*said, round(elapsed_ns * (1 - idle)))
+
+
+def is_sound(each: Busy) -> bool:
+    """Return whether the client was busy for as long as its periods say."""
+    return length_ns(each.periods.periods) <= each.busy_ns + _TOLERANCE_NS
 
 
 def _sampled_ns(clients: Sequence[Busy]) -> list[float]:
@@ -71,9 +75,15 @@ def _sampled_ns(clients: Sequence[Busy]) -> list[float]:
 
 def length_ns(periods: Iterable[tuple[int, int]]) -> int:
     """Return how long the union of periods is."""
-    total = until = 0
+    return sum([end - begin for begin, end in merged(periods)])
+
+
+def merged(periods: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of periods in order of time, without empty ones."""
+    found: list[tuple[int, int]] = []
     for begin, end in sorted(periods):
-        if end > until:
-            total += end - max(begin, until)
-            until = end
-    return total
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        elif begin < end:
+            found.append((begin, end))
+    return found

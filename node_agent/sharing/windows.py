@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.shared_gpu import SharedGpu
-from orion.node_agent.pages.busy_periods import BusyPeriods
 from orion.node_agent.sharing import policies
-from orion.node_agent.sharing.busy_union import Busy, union_ns
+from orion.node_agent.sharing.busy_union import Busy, is_sound, merged, union_ns
+from orion.node_agent.sharing.closed_gate import closed
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.slots.slot import Slot
 
@@ -28,8 +28,12 @@ _ACTIVE_NS = 200_000_000
 """ How long a be client counts as active after it last launched or waited. When its slot's share is divided, the client
 also counts as active for this time after it joined. """
 _RATIO_NS = 1_000_000_000
-_PERIODS_MOST = 512
-""" How many busy periods of a slot's hp clients the agent reads at each check, so that checks stay short. """
+_PERIODS_MOST, _PERIODS_ALONE = 512, 20
+""" How many busy periods of a slot's hp clients the agent reads at each check, so that checks stay short; and how many
+of a client that was busy alone. """
+CLOSED_MOST = 16
+""" If be's gate was closed more often since the previous check, turns do not know when: it takes time, and such short
+times coincide with the turns of all slots. """
 
 
 @dataclass
@@ -42,12 +46,13 @@ class Look:
     hp_used_ns: MutableMapping[str, int] = field(default_factory=lambda: defaultdict(int))
     """ The busy time of each hp slot that has clients. """
     hp_took_ns: int = 0
-    """ What hp took from be: less than `hp_busy_ns`, as be does not wait for clients that have stalled. """
+    """ For how long hp closed be's gate: in its busy time, except that of clients that have stalled, and its lingers.
+    """
+    closed: Sequence[tuple[int, int]] = ()
+    """ When that was; empty: often. """
     hp_stall_ns: int = 0
     """ For how long a be process may wait for hp clients that have stalled, one after the other, since it first saw the
     first one; 0: none has, or be does not wait. """
-    hp_lingers: bool = False
-    """ hp is not busy at this moment, but be still waits. """
     be_waits: bool = True
     """ be waits for hp, so that hp takes its busy time from be. """
     together: bool = True
@@ -63,7 +68,24 @@ class Look:
         """The part of the time that hp left to be."""
         if not self.be_waits:
             return 1.0
-        return 0.0 if self.hp_lingers or not self.elapsed_ns else 1.0 - self.hp_took_ns / self.elapsed_ns
+        return 1.0 - self.hp_took_ns / self.elapsed_ns if self.elapsed_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What an hp client did since the previous check.
+
+    Args:
+        client: it.
+        busy_ns: for how long it was busy.
+        stalled: it makes no progress, and be does not wait for it.
+        lingers: it is not busy at this moment, but be still waits.
+    """
+
+    client: Client
+    busy_ns: int
+    stalled: bool
+    lingers: bool
 
 
 class Activity:
@@ -81,8 +103,7 @@ class Activity:
         now = time.monotonic_ns()
         look = Look(now, now - self._looked_ns, be_waits=policies.gates(self._shared_gpu.policy))
         self._looked_ns = now
-        busy: defaultdict[str, list[tuple[Client, int]]] = defaultdict(list)
-        stalled: set[Client] = set()
+        busy: defaultdict[str, list[_Used]] = defaultdict(list)
         for client in self._shared_gpu.clients.values():
             record = client.record
             launches, wants = record.launches, record.wants_gpu and not client.is_parked
@@ -95,54 +116,58 @@ class Activity:
             look.waited_ns[client.slot.name] += max(0, waited - client.last_waited_ns)
             client.last_waited_ns = waited
             if client.role is layout.Role.HP:
-                used_ns = self._look_at_hp(client, look, stalled)
-                if used_ns:
-                    busy[client.slot.name].append((client, used_ns))
+                if used := self._look_at_hp(client, look):
+                    busy[client.slot.name].append(used)
             else:
                 self._look_at_be(client, look, launched, wants)
-        self._add_up(busy, look, stalled)
+        self._add_up(busy, look)
         self._rate(look)
         return look
 
-    def _look_at_hp(self, client: Client, look: Look, stalled: set[Client]) -> int:
+    def _look_at_hp(self, client: Client, look: Look) -> "_Used | None":
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)
         client.last_busy_ns = total
         look.hp_used_ns[client.slot.name] += 0
         if client in self._shared_gpu.stopped:  # be does not wait for it, and its page stays as it was
-            return 0
+            return None
         state = client.busy.state
         progress = None if state is layout.BusyState.IDLE else client.busy.progress
         if progress != client.last_progress:
             client.last_progress, client.progressed_ns = progress, look.now_ns
-        if progress is not None and look.now_ns - client.progressed_ns > self._shared_gpu.policy.stall_ns:
-            stalled.add(client)
+        stalled = progress is not None and look.now_ns - client.progressed_ns > self._shared_gpu.policy.stall_ns
+        if stalled:
             look.hp_stall_ns += self._shared_gpu.policy.stall_ns if look.be_waits else 0
-        else:
-            look.hp_lingers |= state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
-        return busy
+        lingers = not stalled and state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
+        return _Used(client, busy, stalled, lingers) if busy or lingers else None
 
-    @staticmethod
-    def _add_up(busy: Mapping[str, Sequence[tuple[Client, int]]], look: Look, stalled: Collection[Client]) -> None:
-        """Add up what the hp clients of each slot used; a time in which several were busy counts once.
+    def _add_up(self, busy: Mapping[str, Sequence["_Used"]], look: Look) -> None:
+        """Add up what the hp clients of each slot used, and for how long they closed be's gate.
 
-        A kernel without progress is its slot's use. But be does not wait for it, so it takes no time from be.
+        A time in which several were busy counts once. A kernel without progress is its slot's use. But be does not wait
+        for it, so it takes no time from be.
         """
         now, since = look.now_ns, look.now_ns - look.elapsed_ns
+        longest_ns = self._shared_gpu.policy.linger_ceiling_ns
         several = sum(map(len, busy.values())) > 1
         all_busy: list[list[Busy]] = []
         took: list[list[Busy]] = []
         for name, clients in busy.items():
-            most = _PERIODS_MOST // len(clients)
-            used = {}
-            for client, used_ns in clients:
-                periods = client.record.busy_periods(since, now, most) if several else BusyPeriods(now)
-                used[client] = Busy(used_ns, periods)
-            all_busy.append(list(used.values()))
-            took.append([each for client, each in used.items() if client not in stalled])
+            most = _PERIODS_MOST // len(clients) if several else _PERIODS_ALONE
+            all_busy.append([])
+            took.append([])
+            for each in clients:
+                linger_ns = min(each.client.record.linger_ns, longest_ns)
+                read = each.client.record.busy_periods(since - linger_ns, now, most)
+                all_busy[-1].append(Busy(each.busy_ns, read.since(since)))
+                if not each.stalled:
+                    took[-1].append(closed(each.busy_ns, read, linger_ns, each.lingers, since, now))
             look.hp_used_ns[name] = union_ns(all_busy[-1:], since, now)
         look.hp_busy_ns = union_ns(all_busy, since, now)
-        look.hp_took_ns = union_ns(took, since, now) if stalled else look.hp_busy_ns
+        look.hp_took_ns = union_ns(took, since, now)
+        spans = [span for clients in took for each in clients if is_sound(each) for span in each.periods.periods]
+        united = merged(spans)
+        look.closed = united if len(united) <= CLOSED_MOST else ()
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together &= client.record.shares_context

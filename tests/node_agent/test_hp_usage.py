@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orion.hook import layout
-from orion.node_agent.pages.client_pages import RecordPage
 from orion.node_agent.sharing.ceilings import Ceilings
 from orion.node_agent.sharing.windows import Look
 from tests.node_agent.hp_pages import HpClient, LookedAt
@@ -134,12 +133,69 @@ def test_beside_an_earlier_hook_busy_times_count_as_independent(gpu: LookedAt, o
     assert look.hp_busy_ns == pytest.approx((1 - 0.6 * 0.6) * LOOK_NS)
 
 
-def test_a_client_that_is_busy_alone_is_not_asked_when(gpu: LookedAt, monkeypatch: pytest.MonkeyPatch) -> None:
-    clients = [gpu.client(), gpu.client()]
-    look_after(gpu, clients, (0.1, 0.6))
-    monkeypatch.delattr(RecordPage, "busy_periods")
-    assert look_after(gpu, clients[:1], (0.1, 0.6)).hp_busy_ns == pytest.approx(0.5 * LOOK_NS)
-    assert look_after(gpu, [], (0.1, 0.6)).hp_used_ns == {"hp-0": 0}
+@pytest.mark.parametrize("count", [1, 2])
+def test_be_has_no_time_in_the_lingers_of_hp(gpu: LookedAt, count: int) -> None:
+    """hp is busy for 3 of each 10 ms, and lingers for 2 ms, also at the moments of some looks."""
+    gpu.slot("be-0", layout.Role.BE).set(limit_milli=200)
+    clients, begin, at = [gpu.client() for _ in range(count)], gpu.now, gpu.now
+    lefts = []
+    for client in clients:
+        client.record.linger_ns = 2 * MS
+    for look in range(1, 60):
+        now = begin + look * 74 * MS
+        while at + 3 * MS <= now:
+            for client in clients:
+                client.was_busy(at, at + 3 * MS)
+            at += 10 * MS
+        for client in clients:
+            client.busy.state = layout.BusyState.LINGER if now < at - 5 * MS else layout.BusyState.IDLE
+            if at < now:
+                client.busy.state = layout.BusyState.BUSY
+                client.open(at)
+        found = gpu.look(now)
+        lefts.append(found.left)
+        since = now - found.elapsed_ns
+        assert all(since <= first < last <= now for first, last in found.closed)
+        assert sum(last - first for first, last in found.closed) == found.hp_took_ns
+    assert sum(lefts) / len(lefts) == pytest.approx(0.5, abs=0.005)
+    assert max(lefts) - min(lefts) < 0.06
+    assert gpu.shared_gpu.hp_busy_ratio == pytest.approx(0.3, abs=0.02)
+    assert gpu.activity.without_clients(found)["be-0"].limit == pytest.approx(0.2 / 0.5, rel=0.04)
+
+
+@pytest.mark.parametrize(("linger", "took"), [(0.0, 0.2), (0.1, 0.4), (0.3, 0.7)])
+def test_a_linger_ends_with_the_next_busy_period(gpu: LookedAt, linger: float, took: float) -> None:
+    client = gpu.client()
+    client.record.linger_ns = round(linger * LOOK_NS)
+    gpu.shared_gpu.set_policy(gpu.shared_gpu.policy.changed(words={"linger_ceiling_ns": LOOK_NS}))
+    look = look_after(gpu, [client], (0.1, 0.2), (0.4, 0.5))
+    assert look.hp_used_ns == {"hp-0": 0.2 * LOOK_NS}
+    assert look.hp_took_ns == pytest.approx(took * LOOK_NS)
+
+
+def test_busy_periods_that_a_page_no_longer_has_lingered_as_the_others(gpu: LookedAt) -> None:
+    client = gpu.client()
+    client.record.linger_ns = 10_000
+    for at in range(gpu.now, gpu.now + LOOK_NS, 50_000):
+        client.was_busy(at, at + 20_000)
+    look = gpu.look(gpu.now + LOOK_NS)
+    assert look.left == pytest.approx(0.4, abs=0.01)
+    assert not look.closed
+
+
+def test_a_client_claims_no_longer_linger_than_the_policy_has(gpu: LookedAt) -> None:
+    client = gpu.client()
+    client.record.linger_ns = 2**63
+    look = look_after(gpu, [client], (0.1, 0.3))
+    assert look.hp_took_ns == 0.2 * LOOK_NS + gpu.shared_gpu.policy.linger_ceiling_ns
+
+
+def test_a_client_whose_busy_periods_are_longer_than_its_busy_time_shows_no_times(gpu: LookedAt) -> None:
+    client = gpu.client()
+    client.was_busy(gpu.now, gpu.now + 20 * MS)
+    client.record.busy_ns -= 10 * MS
+    look = gpu.look(gpu.now + LOOK_NS)
+    assert (look.hp_took_ns, look.closed) == (10 * MS, [])
 
 
 @pytest.mark.parametrize(("kind", "part"), [(layout.PolicyKind.NONE, 1.0), (layout.PolicyKind.GATE, 0.5)])
