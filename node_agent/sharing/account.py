@@ -204,17 +204,18 @@ class Account:
         self.lost_ns = lost - counted if self.wants else 0.0
         return counted
 
-    def charge(self, since_ns: int, now_ns: int, part: float, ran_on_ns: float, lost_ns: float) -> None:
+    def charge(self, since_ns: int, now_ns: int, part: float, held_ns: float, ran_on_ns: float, lost_ns: float) -> None:
         """Move what has passed since the last check into the balance.
 
         Args:
             since_ns: the time of the last check.
             now_ns: the time of this check.
             part: the part of the time that hp left to be.
+            held_ns: the time of its turns, less hp's part.
             ran_on_ns: what the slot used beyond its turns.
             lost_ns: what others used of its turns.
         """
-        used = self.held_ns * part + ran_on_ns
+        used = held_ns + ran_on_ns
         self.was_due_ns, self.was_charged_ns = self.due_ns * part, max(0.0, used - lost_ns)
         self._note_use(since_ns, now_ns, used)
         balance = self.balance_ns + self.was_due_ns - self.was_charged_ns

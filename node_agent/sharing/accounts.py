@@ -134,6 +134,7 @@ class Accounts(dict[str, Account]):
         elapsed_ns: float,
         learn_ns: int = 0,
         hp_stall_ns: int = 0,
+        parts: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Charge all slots for what has passed since the last check.
 
@@ -144,9 +145,10 @@ class Accounts(dict[str, Account]):
             elapsed_ns: the time since the last check.
             learn_ns: the length of cycles, if reports show what handovers cost; 0: they do not.
             hp_stall_ns: for so long slots may still wait for hp that makes no progress.
+            parts: the part of its turns that hp left to a slot; if it is not here, ``part``.
         """
         reported = {name: account.counted(demands[name], elapsed_ns) for name, account in self.items()}
-        held = {name: account.held_ns * part for name, account in self.items()}
+        held = {name: account.held_ns * parts.get(name, part) for name, account in self.items()}
         turned = {name: (account.turns, account.turns_ns) for name, account in self.items()}
         # Without turns nobody uses the time of others. While hp is about to work again, `part` is 0, and reports of the
         # same time say nothing.
@@ -162,7 +164,8 @@ class Accounts(dict[str, Account]):
             lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
                         if other != name and held[name]]) if beyond else 0.0  # fmt: skip
             before = account.balance_ns
-            account.charge(now_ns - round(elapsed_ns), now_ns, part, ran_on[name], account.taken_from(lost, held[name]))
+            lost = account.taken_from(lost, held[name])
+            account.charge(now_ns - round(elapsed_ns), now_ns, part, held[name], ran_on[name], lost)
             # Also if it has no work any more: it was charged for its window, and was due nothing beside it.
             if window := self.windows.get(name):
                 account.settle_window(before, ran_on[name], window.forgone * elapsed_ns * part)

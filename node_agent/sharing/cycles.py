@@ -17,9 +17,10 @@ _CORRECTED = 0.7
 _REPEATED = 2.0
 """ Cycles repeat until the next check. If they do so more often than this, each corrects less; else shares would swing.
 """
-_VARIED = 0.2
-""" The length of cycles varies by this part. Else the turns of some slots would coincide with the work of an hp client
-whose period divides the cycle, and a slot's pieces would end too late, or too early, in each of its turns. """
+_VARIED, _VARIED_BESIDE_HP = 0.2, 0.4
+""" The length of cycles varies by this part. Else a slot's pieces would end too late, or too early, in each of its
+turns. Beside an hp client whose period is about the cycle, the turns of some slots would also coincide with its work
+for long. What hp takes of turns comes back (beside_hp.py), but later. """
 _GOLDEN = 0.618_034
 _FORGOTTEN = 0.9
 """ At each check, the longest time between checks of late counts for this part of what it did. """
@@ -42,9 +43,9 @@ class Cycles:
         self._mode = ALTERNATING
         self._between_ns = 0.0
         """ The time between checks: the longest of late. """
-        self._varied = 0.5
+        self._golden, self._varied = 0.5, 1.0
 
-    def look(self, between_ns: float, together: bool, joint_ns: int, average_ns: int = 0) -> None:
+    def look(self, between_ns: float, together: bool, joint_ns: int, average_ns: int, beside_hp: bool) -> None:
         """Note what holds from this check on.
 
         Args:
@@ -52,11 +53,13 @@ class Cycles:
             together: the contexts of the clients run together (MPS).
             joint_ns: the length of joint cycles.
             average_ns: how long turns are at least on average.
+            beside_hp: hp took time from be since the previous check.
         """
         self._between_ns = max(between_ns, self._between_ns * _FORGOTTEN)
         self._mode = TOGETHER if together else ALTERNATING
         self.joint_ns, self._average_ns = joint_ns, average_ns
-        self._varied = (self._varied + _GOLDEN) % 1
+        self._golden = (self._golden + _GOLDEN) % 1
+        self._varied = 1 + (_VARIED_BESIDE_HP if beside_hp else _VARIED) * (self._golden - 0.5)
 
     def plan(self, order: Sequence[str], now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> Planned:
         """Return the plans.
@@ -111,7 +114,7 @@ class Cycles:
         pieces = {name: self._accounts[name].piece_ns for name in shares}
         usual = self._bounds.cycle(self._mode, shares, pieces, handover) if shares else self._mode.cycle_ns
         usual = max(usual, len(shares) * self._average_ns)
-        varied = round(usual * (1 + _VARIED * (self._varied - 0.5)))
+        varied = round(usual * self._varied)
         cycle = self.joint_ns if self._accounts.taken else varied
         repeats = max(1.0, self._between_ns / cycle)
         for account in self._accounts.values():

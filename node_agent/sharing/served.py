@@ -221,7 +221,15 @@ class ServedGpu:
         average_ns = moving.shortest_average_ns(self.shared_gpu.gpu.memory_bytes, clients, demands)
         cycle_ns = self._agreement.cycle_ns
         self.turns.look(
-            look.now_ns, look.left, demands, look.together, windows, cycle_ns, average_ns, hp_stall_ns=look.hp_stall_ns
+            look.now_ns,
+            look.left,
+            demands,
+            look.together,
+            windows,
+            cycle_ns,
+            average_ns,
+            look.hp_stall_ns,
+            look.closed,
         )
         accounts = self.turns.accounts
         # Where hp leaves nothing a job cannot pay, and need not wait elsewhere for that.

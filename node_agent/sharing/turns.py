@@ -12,7 +12,7 @@ alternates between their contexts every 2 ms, each of them has a kernel in fligh
 several points within a second. A turn for each check of the agent: its timers are late by more than a handover costs.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.account import Account
 from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, UnderWay, clipped, origin
+from orion.node_agent.sharing.beside_hp import BesideHp
 from orion.node_agent.sharing.cycles import PLAN_NS, Cycles
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
@@ -48,6 +49,7 @@ class Turns:
         self._accounts = Accounts()
         self._cycles = Cycles(lengths, self._accounts)
         self._planned = Planned()
+        self._beside_hp = BesideHp()
         self.competing = False
         """ Whether slots take turns. """
         self.look_ns = LOOK_NS
@@ -80,6 +82,7 @@ class Turns:
         joint_ns: int = 0,
         average_ns: int = 0,
         hp_stall_ns: int = 0,
+        closed: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Charge the slots, and plan their next turns.
 
@@ -92,6 +95,7 @@ class Turns:
             joint_ns: the length of joint cycles.
             average_ns: how long turns are at least on average.
             hp_stall_ns: for so long slots may still wait for hp that makes no progress; 0: all hp makes progress.
+            closed: times since the previous check at which hp left nothing to be, as far as they are known.
         """
         elapsed, self._looked_ns, self._part = now_ns - (self._looked_ns or now_ns), now_ns, part
         between = min(elapsed, PLAN_NS) if self.competing else 0
@@ -99,10 +103,12 @@ class Turns:
         self._accounts.pay(elapsed * part)
         self._order = self._ordered()
         self._settle(now_ns)
+        dividing = self._accounts.apart if self._accounts.are_full else ()
+        parts = self._beside_hp.parts(part, now_ns - elapsed, now_ns, closed, dividing)
         if not self.plans and self._accounts.are_idle(demands):
             return
         learn_ns = self._planned.length_ns if part > _UNDISTURBED and not together else 0
-        self._accounts.charge(now_ns, part, demands, between, learn_ns, hp_stall_ns)
+        self._accounts.charge(now_ns, part, demands, between, learn_ns, hp_stall_ns, parts)
         self._accounts.windows = windows
         for name, demand in demands.items():
             plan = self.plans.get(name)
@@ -110,7 +116,7 @@ class Turns:
         before = self._accounts.shares
         self._accounts.divide()
         self.look_ns = self._next_look_ns(part)
-        self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns)
+        self._cycles.look(max(between, self.look_ns), together, joint_ns, average_ns, part <= _UNDISTURBED)
         self.competing = self._accounts.compete(now_ns)
         if self.competing:
             if not self._are_fresh(now_ns, before):
@@ -208,6 +214,7 @@ class Turns:
         """Add the turns that have passed, and what was due meanwhile. Call it before the plans change."""
         # After the plans' end nobody waits, and nobody is charged.
         since, until, times = self._settled_ns, max(self._settled_ns, self._planned.until(now_ns)), {}
+        self._beside_hp.note(self._planned.plans, since, until)
         for name, plan in self._planned.plans.items():
             if account := self._accounts.get(name):
                 time, begun = plan.passed(since, until)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turns import Turns
+from orion.node_agent.sharing.windows import CLOSED_MOST
 
 MS = 1_000_000
 STEP_NS = MS // 10
@@ -54,30 +55,53 @@ class Tenant:
         if self.burst_ns and self.had_ns >= self.burst_ns:
             self.had_ns, self.asleep_until_ns = 0, now_ns + self.pause_ns
 
-    def demand(self, now_ns: int) -> Demand:
+    def demand(self, now_ns: int, left: float = 1.0) -> Demand:
         total = self.used[-1] * self.honesty
         reported, self.reported_ns = int(total - self.reported_ns), total
         awake = self.is_awake(now_ns)
         worked = awake and not self.stopped
-        return Demand(self.request, self.limit, reported, self.piece_ns, worked, awake, ceiling=self.limit)
+        limit = self.limit / max(self.limit, left)
+        return Demand(self.request, limit, reported, self.piece_ns, worked, awake, ceiling=self.limit)
+
+
+@dataclass(frozen=True)
+class Hp:
+    """hp on the modelled GPU: it works at the begin of each period, then lingers."""
+
+    period_ns: int = 5 * MS
+    busy_ns: int = 0
+    linger_ns: int = 0
+
+    def takes(self, now_ns: int) -> bool:
+        return now_ns % self.period_ns < self.busy_ns + self.linger_ns
+
+    def closed(self, since_ns: int, now_ns: int) -> list[tuple[int, int]]:
+        """Return when be's gate was closed between two times."""
+        begins = range(since_ns - since_ns % self.period_ns, now_ns, self.period_ns)
+        spans = [(max(each, since_ns), min(each + self.busy_ns + self.linger_ns, now_ns)) for each in begins]
+        return [(begin, end) for begin, end in spans if begin < end]
 
 
 def run(
-    tenants: Iterable[Tenant], seconds: float, hp: float = 0.0, seed: int = 1, check_ns: int = 0
+    tenants: Iterable[Tenant], seconds: float, hp: float | Hp = 0.0, seed: int = 1, check_ns: int = 0
 ) -> dict[str, Tenant]:
     """Let the tenants use the GPU; hp takes the first part of each 5 ms. Checks come as turns need, or as given."""
+    hp = hp if isinstance(hp, Hp) else Hp(busy_ns=round(hp * 5 * MS))
+    hp_part = (hp.busy_ns + hp.linger_ns) / hp.period_ns
     turns, dice = Turns(), random.Random(seed)
     named = {f"be-{index}": each for index, each in enumerate(tenants)}
     now = looked = 1_000_000 * MS
     next_look, end = now, now + round(seconds * 1e9)
     while now < end:
         if now >= next_look:
-            turns.look(now, 1 - hp, {name: each.demand(now) for name, each in named.items()})
+            demands = {name: each.demand(now, 1 - hp_part) for name, each in named.items()}
+            closed = hp.closed(looked, now)
+            left = 1 - sum(end - begin for begin, end in closed) / max(1, now - looked)
+            turns.look(now, left, demands, closed=closed if len(closed) <= CLOSED_MOST else ())
             looked = now
             next_look = now + (check_ns or turns.look_ns) + dice.randrange(3 * MS)
         _send_messages(turns, named, now)
-        free = now % (5 * MS) >= hp * 5 * MS
-        _work(named, turns.plans, now, STEP_NS if free else 0)
+        _work(named, turns.plans, now, 0 if hp.takes(now) else STEP_NS)
         now += STEP_NS
     assert looked
     return named

@@ -21,14 +21,14 @@ def test_turns_that_the_agent_gave_leave_no_large_debt() -> None:
     account = Account(wants=True)
     for now in range(0, 2_000, 50):
         account.turns_ns = 50 * MS
-        account.charge(now * MS, (now + 50) * MS, 1.0, ran_on_ns=0.0, lost_ns=0.0)
+        account.charge(now * MS, (now + 50) * MS, 1.0, held_ns=50.0 * MS, ran_on_ns=0.0, lost_ns=0.0)
     assert account.debt_ns == 100 * MS
 
 
 def test_work_that_runs_on_is_a_debt_of_two_seconds_at_most() -> None:
     account = Account(wants=True)
     for now, debt in ((0, 700), (1_000, 1_400), (2_000, 2_000), (3_000, 2_000)):
-        account.charge(now * MS, (now + 1_000) * MS, 1.0, ran_on_ns=700.0 * MS, lost_ns=0.0)
+        account.charge(now * MS, (now + 1_000) * MS, 1.0, held_ns=0.0, ran_on_ns=700.0 * MS, lost_ns=0.0)
         assert account.debt_ns == debt * MS
 
 
