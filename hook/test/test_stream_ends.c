@@ -179,11 +179,15 @@ static void contexts_end(void)
     CHECK(in_flight() == COST);
     orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
     CHECK(in_flight() == 0 && is_free(stream_record));
-    launch(0, 1);
+    struct orion_stream_record *old = launch(0, 1);
     orion_context_ending(FAKE_CONTEXT);
-    stream_record = record_of(1); /* a new context gets the handle before the call returns */
+    orion_context_destroyed(FAKE_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
+    CHECK(record_of(0) == old);
+    orion_context_ending(FAKE_CONTEXT);
+    stream_record = record_of(0); /* a new context and a new stream get the handles before the call returns */
+    CHECK(stream_record != old);
     orion_context_destroyed(FAKE_CONTEXT, CUDA_SUCCESS);
-    CHECK(in_flight() == 0 && record_of(1) == stream_record);
+    CHECK(in_flight() == 0 && record_of(0) == stream_record);
     for (uintptr_t i = 1; i <= made; i++) events[i] = NONE;
     alive = 0;
     launch(0, 1);

@@ -150,8 +150,7 @@ class Accounts(dict[str, Account]):
         reported = {name: account.counted(demands[name], elapsed_ns) for name, account in self.items()}
         held = {name: account.held_ns * parts.get(name, part) for name, account in self.items()}
         turned = {name: (account.turns, account.turns_ns) for name, account in self.items()}
-        # Without turns nobody uses the time of others. While hp is about to work again, `part` is 0, and reports of the
-        # same time say nothing.
+        # Without turns nobody uses the time of others. Where hp left nothing, reports of the same time say nothing.
         counts = part and elapsed_ns
         ran_on = {
             name: account.ran_on(held[name], reported[name], demands[name].piece_ns) if counts else 0.0

@@ -19,8 +19,9 @@ def closed(used_ns: int, read: BusyPeriods, linger_ns: int, lingers: bool, since
     """
     busy_ns = length_ns(read.since(since_ns).periods)
     spans = [(begin, end + linger_ns) for begin, end in read.periods]
-    if lingers and (read.periods or read.since_ns <= since_ns):
-        spans.append((read.periods[0][1] if read.periods else since_ns, now_ns))
+    if lingers:
+        unread = since_ns if read.since_ns <= since_ns else now_ns - linger_ns
+        spans.append((read.periods[0][1] if read.periods else unread, now_ns))
     known = tuple(merged((max(begin, since_ns), min(end, now_ns)) for begin, end in spans))
     lingered = length_ns(known) - busy_ns
     if read.since_ns > since_ns and busy_ns:

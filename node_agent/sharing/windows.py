@@ -124,7 +124,7 @@ class Activity:
         self._rate(look)
         return look
 
-    def _look_at_hp(self, client: Client, look: Look) -> "_Used | None":
+    def _look_at_hp(self, client: Client, look: Look) -> _Used | None:
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)
         client.last_busy_ns = total
@@ -141,7 +141,7 @@ class Activity:
         lingers = not stalled and state in (layout.BusyState.CLOSING, layout.BusyState.LINGER)
         return _Used(client, busy, stalled, lingers) if busy or lingers else None
 
-    def _add_up(self, busy: Mapping[str, Sequence["_Used"]], look: Look) -> None:
+    def _add_up(self, busy: Mapping[str, Sequence[_Used]], look: Look) -> None:
         """Add up what the hp clients of each slot used, and for how long they closed be's gate.
 
         A time in which several were busy counts once. A kernel without progress is its slot's use. But be does not wait
@@ -167,7 +167,7 @@ class Activity:
         look.hp_took_ns = union_ns(took, since, now)
         spans = [span for clients in took for each in clients if is_sound(each) for span in each.periods.periods]
         united = merged(spans)
-        look.closed = united if len(united) <= CLOSED_MOST else ()
+        look.closed = united if look.be_waits and len(united) <= CLOSED_MOST else ()
 
     def _look_at_be(self, client: Client, look: Look, launched: bool, wants: bool) -> None:
         look.together &= client.record.shares_context

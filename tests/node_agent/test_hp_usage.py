@@ -206,6 +206,7 @@ def test_hp_takes_time_from_be_only_where_be_waits(gpu: LookedAt, kind: layout.P
     for _ in range(50):
         look = look_after(gpu, clients, (0.1, 0.6))
     assert look.left == pytest.approx(part)
+    assert bool(look.closed) == (part < 1)
     assert gpu.activity.without_clients(look)["be-0"].limit == pytest.approx(0.2 / part)
 
 

@@ -1,4 +1,4 @@
-/* Connections: a be process has one for kernels for each of up to 32 streams.
+/* Connections: a be process has a connection for kernels for each of up to 32 streams.
  *
  * CUDA puts a process's streams into eight connections, channels of the GPU. Beside a recurrent network of cuDNN, which has 32
  * streams, up to half of hp's requests took 1.9 times as long while the network was held, and with 32 connections none did
@@ -10,7 +10,7 @@
  * nothing and doubles the time of the start and the end. So the hook sets CUDA_DEVICE_MAX_COPY_CONNECTIONS, too. 16 connections for
  * kernels are too few: a quarter of hp's requests took 1.9 times as long beside a network of four layers.
  *
- * Programs that the process starts later inherit the variables. Rejected: to remove them after cuInit, because the driver may read it
+ * Programs that the process starts later inherit the variables. Rejected: to remove them after cuInit, because the driver may read them
  * when a context is created.
  *
  * Rejected: CUDA's variables in the pod, or from a constructor. Programs set it only if it is not set, and then insist on their value. */

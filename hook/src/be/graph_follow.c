@@ -116,6 +116,7 @@ bool orion_graph_follow(struct orion_process *process, struct orion_graph_copy *
 CUevent orion_graph_event_behind(struct orion_process *process, struct orion_graph_copy *copy,
                                  const struct orion_stream_record *stream_record)
 {
+    drop_ended_event(process, copy);
     CUevent event = copy->event != NULL ? copy->event : copy->spare;
     if (event != NULL && copy->context == stream_record->context) return event;
     struct orion_relaxed relaxed = orion_capture_relax();

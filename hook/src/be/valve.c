@@ -264,7 +264,8 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
     if (orion_gate_closed(gpu)) set_closed(process, valve);
-    /* A call that loads code counts itself and then looks at in_use; the launch in the other order, so one of them sees the other. */
+    /* A call that loads code counts itself and then looks at in_use; the launch in the other order, so one of them sees the other
+     * (but for the moment in which orion_valve_may_hold has cleared it). */
     if (!atomic_load(&valve->in_use)) atomic_store(&valve->in_use, 1);
     if (orion_quiet_is_wanted(gpu)) return false;
     if (!orion_ledger_try_lock(gpu)) {

@@ -39,14 +39,23 @@ void orion_green_creating(CUdevice device)
 
 static _Thread_local uint32_t ending_epoch; /* process->context_epoch once the thread's call began */
 
-/* Ends the stream records of a context that has ended (NULL: of a whole GPU). None of their work runs any more. A record that is newer
- * than the call may be of a new context with the same handle. */
+/* While a context ends, look-ups make new records: the driver may give the handles of its streams again before its call returns. */
+static void hide_stream_records(struct orion_process *process, CUcontext context, uint32_t hidden)
+{
+    ORION_EACH_STREAM_RECORD(stream_record, process, NULL)
+        if (stream_record->context == context && !orion_stream_record_is_shared(process, stream_record))
+            atomic_store(&stream_record->hidden, hidden);
+}
+
+/* Ends the stream records of a context that has ended: those on a GPU (context NULL: all on the GPU), or the hidden ones, as others may be
+ * of a new context with the same handle. None of their work runs any more. */
 static void end_stream_records(struct orion_process *process, CUcontext context, const struct orion_gpu *gpu)
 {
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         struct orion_gpu *owner = atomic_load(&stream_record->gpu); /* once the record has ended, another GPU may get it */
         if (context != NULL && stream_record->context != context) continue;
-        if ((int32_t)(stream_record->context_epoch - ending_epoch) >= 0) continue;
+        if (gpu == NULL && atomic_load(&stream_record->hidden) == 0 && !orion_stream_record_is_shared(process, stream_record))
+            continue;
         orion_ends_forget(stream_record, false);
         atomic_store(&stream_record->last, NULL);
         orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
@@ -83,6 +92,7 @@ static void begin_end(struct orion_process *process, CUcontext context)
     orion_kernels_forget(orion_kernels(process));
     end_clocks(process, context, true);
     count_end(process, context);
+    if (context != NULL) hide_stream_records(process, context, 1);
     ORION_EACH_GPU(gpu, process) orion_marks_end(process, gpu, context);
     atomic_fetch_add(&process->stream_record_epoch, 1);
     ending_memory = orion_memory_ending(process);
@@ -215,7 +225,10 @@ static void end_what_was_in(struct orion_process *process, CUcontext context)
 void orion_context_destroyed(CUcontext context, CUresult result)
 {
     struct orion_process *process = orion_process_started();
-    if (process != NULL && context != NULL && orion_outcome_of(result) != ORION_OUTCOME_UNKNOWN) end_what_was_in(process, context);
+    if (process != NULL && context != NULL) {
+        if (orion_outcome_of(result) != ORION_OUTCOME_UNKNOWN) end_what_was_in(process, context);
+        else hide_stream_records(process, context, 0);
+    }
     if (process != NULL && result == CUDA_SUCCESS) orion_memory_ended(process, context, ending_memory);
     orion_context_ended();
 }
@@ -233,8 +246,12 @@ void orion_context_detached(CUcontext context, CUresult result)
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
     if (result == CUDA_SUCCESS) orion_driver.cuCtxGetCurrent(&current);
-    if (current == context) orion_context_ended();
-    else orion_context_destroyed(context, result);
+    if (current == context) {
+        orion_context_ended();
+        return;
+    }
+    hide_stream_records(process, context, 1);
+    orion_context_destroyed(context, result);
 }
 
 /* Without a reference of the program, the green context may hold the last one to the primary context. */

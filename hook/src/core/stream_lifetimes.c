@@ -59,7 +59,7 @@ static bool end_records_of(struct orion_process *process, CUstream stream)
 {
     bool kept = false;
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
-        if (orion_stream_record_is_shared(process, stream_record)) continue;
+        if (orion_stream_record_is_shared(process, stream_record) || atomic_load(&stream_record->hidden) != 0) continue;
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
         bool captured = orion_capture_records(process, stream_record->stream);

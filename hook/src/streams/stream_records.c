@@ -61,7 +61,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     uint64_t begun = atomic_load(&stream_record->begun);
     if (before != NULL && before->client != 0) atomic_fetch_add(&before->record->launches, begun - stream_record->begun_before);
     stream_record->begun_before = begun;
-    stream_record->context_epoch = atomic_load(&process->context_epoch);
+    atomic_store(&stream_record->hidden, 0);
     stream_record->key = key;
     stream_record->stream = stream;
     stream_record->thread = orion_stream_is_per_thread(stream) ? &thread_number : NULL;
@@ -97,6 +97,11 @@ static uint32_t settled_state(struct orion_stream_record *stream_record)
     return state;
 }
 
+static bool is_of(const struct orion_stream_record *stream_record, uint32_t state, uint64_t key)
+{
+    return state == ORION_STREAM_RECORD_READY && stream_record->key == key && atomic_load(&stream_record->hidden) == 0;
+}
+
 static struct orion_stream_record *look_up(struct orion_process *process, uint64_t key, struct orion_stream_name stream,
                                            const struct orion_place *place, struct orion_gpu *gpu)
 {
@@ -109,7 +114,7 @@ static struct orion_stream_record *look_up(struct orion_process *process, uint64
         for (uint32_t i = ORION_GPUS; i < ORION_STREAM_RECORDS; i++) {
             struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
             uint32_t state = settled_state(stream_record);
-            if (state == ORION_STREAM_RECORD_READY && stream_record->key == key) return stream_record;
+            if (is_of(stream_record, state, key)) return stream_record;
             if (open == NULL && claimable(stream_record, state)) open = stream_record, state_of_open = state;
             if (i >= used && open != NULL) break;
         }
@@ -125,7 +130,7 @@ static struct orion_stream_record *known_stream_record(struct orion_process *pro
     uint32_t used = atomic_load(&orion_stream_records(process)->high_water);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (settled_state(stream_record) == ORION_STREAM_RECORD_READY && stream_record->key == key) return stream_record;
+        if (is_of(stream_record, settled_state(stream_record), key)) return stream_record;
     }
     return NULL;
 }
@@ -157,7 +162,9 @@ void orion_stream_records_end_thread(struct orion_process *process)
     orion_stream_ended *ended = atomic_load(&process->thread_ended);
     for (uint32_t i = ORION_GPUS; i < used; i++) {
         struct orion_stream_record *stream_record = &orion_stream_records(process)->entry[i];
-        if (settled_state(stream_record) == ORION_STREAM_RECORD_READY && stream_record->thread == &thread_number)
+        uint32_t state = settled_state(stream_record);
+        if (state == ORION_STREAM_RECORD_READY && stream_record->thread == &thread_number &&
+            atomic_load(&stream_record->hidden) == 0)
             ended(process, stream_record);
     }
 }

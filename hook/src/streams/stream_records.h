@@ -41,7 +41,7 @@ struct orion_gpu;
 struct orion_stream_record {
     _Atomic uint64_t begun, returned, drained;
     _Atomic uint32_t state;          /* enum orion_stream_record_state */
-    uint32_t context_epoch;          /* process->context_epoch when it was claimed */
+    _Atomic uint32_t hidden;         /* 1: its context is ending, and the driver may give the stream's handle again */
     uint64_t key;                    /* written while claimed */
     CUcontext context;               /* for a stream of a program's green context: the primary context of its device */
     CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
