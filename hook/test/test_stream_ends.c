@@ -164,6 +164,24 @@ static void work_that_is_stuck_is_forgotten(void)
     orion_stream_ending(stream_of(1));
 }
 
+/* The end of another context may take longer than a second, and says nothing about the graph whose pieces wait meanwhile. */
+static void a_long_end_of_a_context_blames_no_graph(void)
+{
+    struct orion_stream_record *other = record_of(1);
+    uint32_t stuck = orion_window_stuck();
+    launch(0, 1);
+    orion_forbid_touch(process);
+    while (!orion_window_enter(process, other, COST, 0)) {}
+    orion_allow_touch(process);
+    CHECK(orion_window_stuck() == stuck);
+    orion_window_leave(gpu, COST);
+    orion_stream_ending(stream_of(0));
+    orion_stream_ending(stream_of(1));
+    complete_all();
+    orion_window_reap(process, gpu);
+    CHECK(in_flight() == 0);
+}
+
 /* The context destroys its events itself. */
 static void contexts_end(void)
 {
@@ -266,6 +284,7 @@ int main(void)
     while_a_capture_begins_only_the_own_stream_gets_an_event();
     a_wait_for_the_window_uses_no_event_while_contexts_end();
     work_that_is_stuck_is_forgotten();
+    a_long_end_of_a_context_blames_no_graph();
     contexts_end();
     a_context_that_is_detached_ends_with_the_last_use();
     records_run_out_for_as_long_as_the_work_runs();

@@ -141,7 +141,7 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     orion_be(gpu)->waited_ns = now;
     if (orion_be(gpu)->stuck_ns > STUCK_NS) {
         orion_in_flight_forget(process, gpu);
-        stuck++;
+        if (asks) stuck++; /* else a context takes long to end, and no graph is to blame */
         retired = 1;
     }
     bool goes = retired == 0 && goes_behind_long(process, gpu, expected_ns, limit);
