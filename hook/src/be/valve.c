@@ -4,11 +4,11 @@
 
 #include "be/chunks.h"
 #include "be/gate.h"
-#include "be/overlap.h"
 #include "be/quiet.h"
 #include "be/state.h"
 #include "be/stop.h"
 #include "be/turns.h"
+#include "be/valve_word.h"
 #include "be/window.h"
 #include "be/work.h"
 #include "generated/driver.h"
@@ -33,49 +33,15 @@
 
 enum { WATCHED = 1, ON_TIME = 2, STARTING = 3 }; /* values of `watched`; 0: no watcher yet */
 
-/* -- The valve's word ------------------------------------------------------------------------------------------------ */
-
-static void set_open(struct orion_valve *valve) { atomic_store(valve->page.words, 0); }
-
-/* Does not close while a context ends, because the context's streams must finish. */
-static void set_closed(struct orion_process *process, struct orion_valve *valve)
-{
-    if (atomic_load(&process->untouchable) > 0) return;
-    /* The new value is never 0, and never a value that a watcher may have just read. */
-    uint32_t closed = atomic_fetch_add(&valve->closings, 2) | 1;
-    uint32_t before = atomic_load(valve->page.words);
-    /* The epoch grows first: a thread that sees the valve closed must see that its stream record needs a new wait. */
-    do {
-        if (before == 0) atomic_fetch_add(&valve->epoch, 1);
-    } while (!atomic_compare_exchange_weak(valve->page.words, &before, closed));
-    if (before == 0) atomic_store_explicit(&valve->closed_ns, orion_now(), memory_order_relaxed);
-    if (atomic_load(&process->untouchable) > 0) set_open(valve); /* a context began to end between the two checks */
-}
-
-/* Opens the valve if hp is idle, unless another thread has found hp busy since this check began. Returns false if hp is
- * busy. If hp's owner grants a budget while work is behind the valve, hp's permission to overlap also opens the valve
- * for this work. */
-static bool open_if_idle(struct orion_gpu *gpu)
-{
-    struct orion_valve *valve = &orion_be(gpu)->valve;
-    uint32_t closed = valve->page.words != NULL ? atomic_load(valve->page.words) : 0;
-    if (orion_gate_closed(gpu) && !orion_overlap_is_permitted(gpu)) return false;
-    if (closed != 0 && atomic_compare_exchange_strong(valve->page.words, &closed, 0))
-        atomic_store_explicit(&valve->opened_ns, orion_now(), memory_order_relaxed);
-    return true;
-}
-
 /* -- The watcher ----------------------------------------------------------------------------------------------------- */
 
 static bool has_work(const struct orion_gpu *gpu) { return atomic_load(&orion_be(gpu)->in_flight_ns) > 0; }
-
-static bool is_closed(const struct orion_valve *valve) { return valve->page.words != NULL && atomic_load(valve->page.words) != 0; }
 
 /* Whether hp and turns must be watched: there is an hp client or a plan, and there is work in flight that the valve can stop, or work that
  * another stop holds. A closed valve may hold work that is not counted, because its thread did not get the ledger. */
 static bool is_needed(struct orion_gpu *gpu)
 {
-    if (is_closed(&orion_be(gpu)->valve)) return true;
+    if (orion_valve_word_is_closed(&orion_be(gpu)->valve)) return true;
     return (has_work(gpu) || orion_stops_block(orion_the_process, gpu) != NULL) && orion_stops_exist(gpu);
 }
 
@@ -132,10 +98,10 @@ static bool stays_open(struct orion_process *process)
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
 {
     uint64_t began = orion_now(), now = began;
-    while (!open_if_idle(gpu)) {
-        set_closed(process, &orion_be(gpu)->valve);
+    while (!orion_valve_word_open_if_idle(gpu)) {
+        orion_valve_word_close(process, &orion_be(gpu)->valve);
         /* While a capture begins or a context ends, stops stay open, and close soon after. */
-        bool settled = !orion_stops_update(process) && (is_closed(&orion_be(gpu)->valve) || stays_open(process));
+        bool settled = !orion_stops_update(process) && (orion_valve_word_is_closed(&orion_be(gpu)->valve) || stays_open(process));
         if (has_work(gpu)) atomic_store_explicit(&gpu->record->waiting_since_ns, began, memory_order_relaxed);
         orion_gate_sleep(process, gpu, settled ? longest_sleep(now - began, typical) : WATCH_NS);
         now = orion_now();
@@ -156,7 +122,7 @@ static void *watch(void *argument)
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     atomic_store(&valve->watched, ON_TIME); /* trusted at first: no check has been late yet */
     for (;;) {
-        if (!open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
+        if (!orion_valve_word_open_if_idle(gpu)) typical = close_while_hp_is_busy(orion_the_process, gpu, typical);
         orion_stops_update(orion_the_process);
         while (!is_needed(gpu)) {
             uint64_t most_ns = orion_turns_idle(gpu);
@@ -263,7 +229,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_valve *valve = &orion_be(gpu)->valve;
     struct orion_be_stream_record *mine = orion_be_stream_record(stream_record);
-    if (orion_gate_closed(gpu)) set_closed(process, valve);
+    if (orion_gate_closed(gpu)) orion_valve_word_close(process, valve);
     /* A call that loads code counts itself and then looks at in_use; the launch in the other order, so one of them sees the other
      * (but for the moment in which orion_valve_may_hold has cleared it). */
     if (!atomic_load(&valve->in_use)) atomic_store(&valve->in_use, 1);
@@ -279,7 +245,7 @@ bool orion_valve_pass(struct orion_process *process, struct orion_stream_record 
     bool due = mine->past_valve_ns + expected_ns > share_ns / stream_records ||
                atomic_load_explicit(&mine->waited_epoch, memory_order_relaxed) != atomic_load(&valve->epoch) + 1;
     bool waits = due || stop != &orion_valve_stop; /* every other stop has a wait for each launch */
-    bool exact = waits && (stop != &orion_valve_stop || is_closed(valve) || orion_plan_exists(gpu));
+    bool exact = waits && (stop != &orion_valve_stop || orion_valve_word_is_closed(valve) || orion_plan_exists(gpu));
     if (waits) orion_chunks_before_wait(process, stream_record, least_chunk(gpu, exact));
     bool armed = stop->arm(process, stream_record, work, due);
     if (waits) orion_chunks_behind_wait(stream_record, exact);
@@ -306,7 +272,7 @@ static void wait(struct orion_process *process, struct orion_stream_record *stre
 static void open_all(struct orion_process *process)
 {
     ORION_EACH_GPU(gpu, process)
-        if (orion_be(gpu)->valve.page.words != NULL) set_open(&orion_be(gpu)->valve);
+        if (orion_be(gpu)->valve.page.words != NULL) orion_valve_word_open(&orion_be(gpu)->valve);
 }
 
 const struct orion_stop orion_valve_stop = {.wait = wait, .arm = arm, .open = open_all};
