@@ -69,6 +69,7 @@ static void a_chunk_proves_its_work(struct orion_stream_name stream)
                       not_returned = {.stream = stream, .identity = 0x90001};
     know(timed.identity), know(later.identity), know(not_returned.identity);
     orion_chunks_drop(stream_record);
+    answer = CUDA_ERROR_NOT_READY; /* a launch after a pause asks */
     uint64_t before = atomic_load(&stream_record->returned);
     orion_work_begin(&timed);
     CHECK(timed.flags & ORION_ADMITTED_TIMED);
