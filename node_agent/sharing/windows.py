@@ -159,9 +159,10 @@ class Activity:
             for each in clients:
                 linger_ns = min(each.client.record.linger_ns, longest_ns)
                 read = each.client.record.busy_periods(since - linger_ns, now, most)
-                all_busy[-1].append(Busy(each.busy_ns, read.since(since)))
+                used = Busy(each.busy_ns, read.since(since))
+                all_busy[-1].append(used)
                 if not each.stalled:
-                    took[-1].append(closed(each.busy_ns, read, linger_ns, each.lingers, since, now))
+                    took[-1].append(closed(used, read, linger_ns, each.lingers, since, now))
             look.hp_used_ns[name] = union_ns(all_busy[-1:], since, now)
         look.hp_busy_ns = union_ns(all_busy, since, now)
         look.hp_took_ns = union_ns(took, since, now)

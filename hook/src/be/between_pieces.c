@@ -52,8 +52,8 @@ static bool others_are_under_way(struct orion_process *process, const struct ori
     return false;
 }
 
-/* Others are between their pieces, or another launch has waited for longer than this thread, which holds no stream yet: else threads whose streams are ordered with that of
- * the launch, but not with each other, could always hold one of theirs. */
+/* Others are between their pieces, or another launch has waited for longer than this thread, which holds no stream yet: else threads
+ * whose streams are ordered with that of the launch, but not with each other, could always hold one of theirs. */
 static bool others_go_first(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
 {
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
