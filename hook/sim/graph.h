@@ -120,6 +120,7 @@ bool sim_graph_fits_body(const struct CUgraph_st *graph);
 
 /* Queue the nodes of an executable (graph_run.c). */
 CUresult sim_graph_run(struct CUstream_st *stream, const struct CUgraph_st *graph);
+CUresult sim_graph_run_aside(struct CUstream_st *stream, const struct CUgraph_st *graph); /* in a stream of the driver's own */
 
 /* Order the nodes by their dependencies; false: there is a cycle. The second also orders the nodes of child graphs and
  * bodies; false: also if a body has a node that it may not have. */

@@ -96,7 +96,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle)
     SIM_REFUSE(sim_graph_unfreed(exec->graph, frees) && !frees, CUDA_ERROR_INVALID_VALUE);
     if (exec->last.number && exec->last.stream != stream->slot) SIM_TRY(sim_submit_wait(stream, &exec->last));
     exec->launches++;
-    CUresult result = sim_graph_run(stream, exec->graph);
+    bool by_device = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    CUresult result = by_device ? sim_graph_run_aside(stream, exec->graph) : sim_graph_run(stream, exec->graph);
     sim_enter();
     exec->last = sim_stream_position(stream);
     sim_leave();

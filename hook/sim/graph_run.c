@@ -1,7 +1,8 @@
 /* Queues the nodes of a graph, in an order that respects their dependencies. The first branch is queued in the stream of
  * the launch. Each other branch is queued in a stream that exists only until the branch's work is done. Waits between
  * these streams stand for the dependencies, so branches run together as far as there are SMs. The stream of the launch
- * waits for all of them at the end.
+ * waits for all of them at the end. Bodies of conditional nodes, and graphs that the device may launch, have such a stream, too
+ * (seen on an H200: behind a held stream they keep their context on the GPU).
  *
  * A graph has at most BRANCHES streams. Further branches share these streams, and so run one after the other. */
 #include <stdlib.h>
@@ -34,21 +35,42 @@ static struct sim_position position_of(struct CUstream_st *stream)
     return position;
 }
 
-/* A kernel of another context than the launch runs there, perhaps on another GPU, between what is before and behind it. */
+/* A part of the graph runs in a stream of the driver's own, between what is before and behind it: begin_aside, the part, end_aside. */
+static CUresult begin_aside(struct CUstream_st *stream, CUcontext context, CUgreenCtx green, struct CUstream_st **aside)
+{
+    struct sim_position begin = position_of(stream);
+    SIM_TRY(sim_stream_new(context, green, CU_STREAM_NON_BLOCKING, stream->priority, aside));
+    return sim_submit_event_wait(*aside, &begin);
+}
+
+static CUresult end_aside(struct CUstream_st *stream, struct CUstream_st *aside, CUresult result)
+{
+    struct sim_position end = position_of(aside);
+    if (!result) result = sim_submit_event_wait(stream, &end);
+    sim_stream_forget(aside);
+    return result;
+}
+
+/* A kernel of another context than the launch runs there, perhaps on another GPU. */
 static CUresult run_kernel(struct CUstream_st *stream, const struct CUgraphNode_st *node)
 {
     const struct sim_launch *launch = &node->call.launch;
-    struct CUstream_st *there;
+    struct CUstream_st *aside = NULL;
     if (launch->context == stream->context || !sim_context_alive(launch->context))
         return sim_submit_kernel(stream, launch, node->call.parameters);
-    struct sim_position begin = position_of(stream);
-    SIM_TRY(sim_stream_new(launch->context, NULL, CU_STREAM_NON_BLOCKING, stream->priority, &there));
-    CUresult result = sim_submit_event_wait(there, &begin);
-    if (!result) result = sim_submit_kernel(there, launch, node->call.parameters);
-    struct sim_position end = position_of(there);
-    if (!result) result = sim_submit_event_wait(stream, &end);
-    sim_stream_forget(there);
-    return result;
+    CUresult result = begin_aside(stream, launch->context, NULL, &aside);
+    if (!aside) return result;
+    if (!result) result = sim_submit_kernel(aside, launch, node->call.parameters);
+    return end_aside(stream, aside, result);
+}
+
+CUresult sim_graph_run_aside(struct CUstream_st *stream, const struct CUgraph_st *graph)
+{
+    struct CUstream_st *aside = NULL;
+    CUresult result = begin_aside(stream, stream->context, stream->green, &aside);
+    if (!aside) return result;
+    if (!result) result = sim_graph_run(aside, graph);
+    return end_aside(stream, aside, result);
 }
 
 static CUresult run_node(struct CUstream_st *stream, const struct CUgraphNode_st *node)
@@ -66,7 +88,7 @@ static CUresult run_node(struct CUstream_st *stream, const struct CUgraphNode_st
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return sim_graph_free_memory(node->memory.start);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: {
         const struct CUgraph_st *body = sim_node_chosen_body(node);
-        return body ? sim_graph_run(stream, body) : CUDA_SUCCESS;
+        return body ? sim_graph_run_aside(stream, body) : CUDA_SUCCESS;
     }
     default: return CUDA_SUCCESS;
     }

@@ -173,6 +173,24 @@ static void a_collective_is_found_behind_a_conditional_node(void)
     CHECK(is_collective(exec) && orion_identity_is_local(of(exec)));
 }
 
+/* Each is a chain. The driver runs the body of the one, and all of the other, in a stream of its own. */
+static void conditions_and_launches_by_the_device_count_as_branches(void)
+{
+    CUgraph graph = chain(3, NULL), parent;
+    CUgraphNode node;
+    CUgraphExec exec;
+    orion_driver.cuGraphNodeGetType = a_conditional;
+    CHECK(branches(instantiated(graph)));
+    orion_driver.cuGraphNodeGetType = cuGraphNodeGetType;
+    CHECK(!branches(instantiated(graph)));
+    MUST(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+    orion_graph_made(exec, graph);
+    CHECK(branches(exec));
+    MUST(cuGraphCreate(&parent, 0));
+    MUST(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    CHECK(!branches(instantiated(parent)));
+}
+
 static void facts_are_the_mean_over_kernels(void)
 {
     struct orion_kernel_facts facts;
@@ -211,6 +229,7 @@ int main(void)
     copies_are_identified_by_size_class();
     a_graph_with_a_conditional_node_is_identified_by_its_handle();
     a_collective_is_found_behind_a_conditional_node();
+    conditions_and_launches_by_the_device_count_as_branches();
     facts_are_the_mean_over_kernels();
     a_full_table_replaces_graphs();
     puts("graphs: ok");

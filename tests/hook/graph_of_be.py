@@ -8,7 +8,10 @@ from tests.hook.scripted_client import DEADLINE, Client, eventually
 
 Pair = tuple[Client, Client]
 
-KINDS = ["nodes", "captured", "early", "children", "hosts", "events", "copies", "writes", "allocates", "decides"]
+KINDS = [
+    *("nodes", "captured", "early", "children", "hosts", "events", "copies", "writes"),
+    *("allocates", "decides", "launchable"),
+]
 CUT, WHOLE = KINDS[:8], KINDS[8:]
 NOTHING, IN_GRAPH, IN_EXECUTABLE, IN_GENERAL, ANOTHER, REFUSED, SWITCHES = CHANGES = range(7)
 A_LAUNCH = 1_000_000

@@ -59,6 +59,21 @@ def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_
 
 
 @pytest.mark.quiet
+@pytest.mark.parametrize("kind", ["decides", "launchable"])
+def test_hp_does_not_wait_for_a_graph_that_the_driver_runs_in_streams_of_its_own(
+    machine_of_long_slices: Machine, kind: str
+) -> None:
+    # If the graph went behind the valve, the driver's stream would wait for the held one and keep the slice of 1 s.
+    hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
+    make(be, kind, "8 20", log=False)
+    be.must("play 5 -1")
+    took = requests_during(be, "play 200 1", hp, "run 1 20000", random.Random(4), (0.001, 0.008))
+    figure(f"hp's request of 20 ms beside short graphs ({kind})", took, "ms")
+    assert len(took) >= 3
+    assert percentile(took, 90) < 80
+
+
+@pytest.mark.quiet
 def test_little_of_a_graph_runs_while_hp_is_busy(machine: Machine) -> None:
     # Here the GPU divides its time between hp and be, so be's whole graph would run in hp's busy period of 40 ms.
     hp = machine.start("hp-0")

@@ -58,7 +58,7 @@ def outcomes(client: Client, kind: str) -> Outcomes:
     found = Outcomes()
     for change in CHANGES:
         if kind in WHOLE and change == ANOTHER:
-            continue  # the driver refuses: the other graph has an allocation, or a condition, of its own
+            continue  # the driver refuses: the other graph has an allocation or a condition of its own, or no flag
         make(client, kind, SOME)
         found.longest_s = 0.0
         for streams in (-1, 1, 3):

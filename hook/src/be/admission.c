@@ -64,7 +64,7 @@ static bool wait_for_other_gpus(struct orion_process *process, const struct orio
 
 /* -- Work that must not be behind a wait ------------------------------------------------------------------------------- */
 
-/* A graph with branches should not be behind a wait: the driver's streams for the branches would wait for the held stream, as
+/* A graph that the driver runs in streams of its own should not be behind a wait: these streams would wait for the held stream, as
  * for an event, and keep the context on the GPU for whole time slices (be/event_words.h; docs/results/programs.md). Nor should
  * the first launch of a kernel: the driver may load its code then, and wait for work that is held (be/quiet.h). Nor should
  * launches into streams that the driver orders with a held one (be/driver_order.h). So these are held on the CPU, and begin when no

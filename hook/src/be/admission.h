@@ -19,7 +19,7 @@ enum {
     ORION_ADMITTED_TIMED = 1u << 8,
     ORION_ADMITTED_PARTITIONED = 1u << 9,
     ORION_ADMITTED_SPINS = 1u << 10,    /* it may wait for other GPUs once it runs, so its time says nothing */
-    ORION_ADMITTED_BRANCHES = 1u << 11, /* a graph whose nodes may run side by side */
+    ORION_ADMITTED_BRANCHES = 1u << 11, /* a graph that the driver may run in several streams */
     ORION_ADMITTED_BESIDE_HP = 1u << 12,
     ORION_ADMITTED_UNHELD = 1u
         << 13, /* behind no wait, and no work in flight that can be held: branches, new kernels, other GPUs */

@@ -95,6 +95,11 @@ static bool add_kernel(struct walker *walker, CUgraphNode node)
     return true;
 }
 
+static bool *branches_at(struct orion_graph_walk *walk, unsigned depth)
+{
+    return depth == 0 ? &walk->branches : &walk->child_branches;
+}
+
 static void add_graph(struct walker *walker, CUgraph graph, unsigned depth);
 
 /* Host functions, events and other nodes add only their type. */
@@ -123,7 +128,9 @@ static bool add_node(struct walker *walker, CUgraphNode node, unsigned depth, CU
         if (!orion_graph_child(node, &child)) return false;
         add_graph(walker, child, depth + 1);
         return true;
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return false; /* the driver does not list its bodies */
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: /* the driver does not list its bodies */
+        *branches_at(walker->walk, depth) = true;
+        return false;
     }
     walker->walk->sum += orion_graph_part((uint64_t)type + 2);
     return true;
@@ -178,8 +185,7 @@ static void add_graph(struct walker *walker, CUgraph graph, unsigned depth)
     if (orion_driver.cuGraphGetEdges_v2 != NULL &&
         orion_driver.cuGraphGetEdges_v2(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS) {
         walk->sum += edges * UINT64_C(0x9e3779b97f4a7c15);
-        bool *branches = depth == 0 ? &walk->branches : &walk->child_branches;
-        *branches |= count > 1 && (edges != count - 1 || has_several_roots(graph));
+        *branches_at(walk, depth) |= count > 1 && (edges != count - 1 || has_several_roots(graph));
     }
     if (listed) list->edges = (uint32_t)edges;
 }

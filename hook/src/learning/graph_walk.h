@@ -11,13 +11,15 @@
 struct orion_process;
 
 struct orion_graph_walk {
-    uint64_t sum;        /* sum of the nodes' parts */
-    bool whole;          /* the nodes determine what will run */
-    bool local;          /* a kernel has no name */
-    bool collective;     /* a kernel is a collective: see collective.h */
-    bool branches;       /* nodes of the graph itself may run side by side: it has several roots, or not one edge less than nodes */
-    bool child_branches; /* the same of a child graph */
-    uint32_t gpus;       /* bit i: kernels run in the primary context of GPU i; only in a process that uses several */
+    uint64_t sum;    /* sum of the nodes' parts */
+    bool whole;      /* the nodes determine what will run */
+    bool local;      /* a kernel has no name */
+    bool collective; /* a kernel is a collective: see collective.h */
+    /* The driver may run nodes of the graph itself in streams of its own: it has several roots, or not one edge less than nodes, or a
+     * conditional node. */
+    bool branches;
+    bool child_branches;     /* the same of a child graph */
+    uint32_t gpus;           /* bit i: kernels run in the primary context of GPU i; only in a process that uses several */
     uint64_t kernels, needs; /* number of kernels; sum of the SMs that each kernel fills */
     uint64_t of_class[3];    /* number of kernels by enum orion_kernel_class */
     uint64_t largest, name;  /* number of threads of the largest kernel, and the hash of its name */

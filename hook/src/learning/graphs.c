@@ -197,7 +197,7 @@ void orion_graph_made_listing(CUgraphExec exec, CUgraph graph, struct orion_grap
     struct orion_graph_walk walk;
     struct orion_relaxed relaxed = orion_capture_relax();
     orion_graph_walk(process, graph, &walk, list);
-    if (orion_graph_device_may_launch(exec)) walk.whole = false;
+    if (orion_graph_device_may_launch(exec)) walk.whole = false, walk.branches = true;
     orion_capture_unrelax(&relaxed);
     orion_duration_forget(orion_durations(process), identity_by_handle(word_of(exec)));
     if (!take_lock(orion_graphs(process))) return;

@@ -38,7 +38,7 @@ struct orion_graph {
     uint32_t kernels;
     uint32_t made;     /* `clock` when the entry was made */
     bool local, whole; /* a node's identity is local; the nodes determine what will run */
-    /* Since the graph was made, it has contained a collective; nodes may run side by side. Read on the launch path. */
+    /* Since the graph was made, it has contained a collective; the driver may run it in several streams. Read on the launch path. */
     _Atomic bool collective, branches;
     _Atomic uint32_t gpus;
     bool child_branches; /* those of child graphs */
@@ -68,7 +68,8 @@ bool orion_graph_is_known(struct orion_graphs *graphs, const void *exec);
 bool orion_graph_is_collective(struct orion_graphs *graphs, const void *exec);
 void orion_graph_gets_collective(struct orion_process *process, CUgraphExec exec);
 
-/* Whether nodes of the graph may run side by side: then the driver makes streams of its own wait for one another. The walk
+/* Whether the driver may run nodes of the graph in streams of its own, which wait for one another: nodes that may run side by side,
+ * bodies of conditional nodes, and graphs that the device may launch, wherever they are launched (docs/results/programs.md). The walk
  * only counts edges and roots. It takes a tree with one root for a chain (no capture makes one), and a chain with a needless edge for a
  * graph with branches; a caller that has the levels of the graph's own nodes says how it is. */
 bool orion_graph_has_branches(struct orion_graphs *graphs, const void *exec);

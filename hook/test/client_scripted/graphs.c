@@ -39,7 +39,8 @@ double make_graph(const struct arguments *at)
     CUresult result = prepare();
     made.wanted = wanted;
     if (!result) result = build(&wanted, &made.graph);
-    return result ? result : cuGraphInstantiate(&made.executable, made.graph, 0);
+    unsigned flags = wanted.kind == LAUNCHABLE ? CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH : 0;
+    return result ? result : cuGraphInstantiate(&made.executable, made.graph, flags);
 }
 
 /* `expected`: what the driver must answer. */

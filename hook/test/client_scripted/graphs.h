@@ -9,8 +9,8 @@
 #define LOGGED 200000
 
 /* What comes after every eighth kernel. CAPTURED and EARLY are made by capture: of an EARLY graph, each kernel may start
- * before the one before it has ended. ALLOCATES and DECIDES cannot be copied. */
-enum kind { NODES, CAPTURED, EARLY, CHILDREN, HOSTS, EVENTS, COPIES, WRITES, ALLOCATES, DECIDES };
+ * before the one before it has ended. ALLOCATES, DECIDES and LAUNCHABLE, which the device may launch, cannot be copied. */
+enum kind { NODES, CAPTURED, EARLY, CHILDREN, HOSTS, EVENTS, COPIES, WRITES, ALLOCATES, DECIDES, LAUNCHABLE };
 
 struct wanted {
     enum kind kind;
