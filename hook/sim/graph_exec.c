@@ -94,7 +94,7 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream handle)
     if (stream->capture) return sim_capture_refuse(stream);
     bool frees = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     SIM_REFUSE(sim_graph_unfreed(exec->graph, frees) && !frees, CUDA_ERROR_INVALID_VALUE);
-    if (exec->last.number && exec->last.stream != stream->slot) SIM_TRY(sim_submit_wait(stream, &exec->last));
+    if (exec->last.number && exec->last.stream != stream->slot) SIM_TRY(sim_submit_event_wait(stream, &exec->last));
     exec->launches++;
     bool by_device = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     CUresult result = by_device ? sim_graph_run_aside(stream, exec->graph) : sim_graph_run(stream, exec->graph);

@@ -59,16 +59,20 @@ def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("kind", ["decides", "launchable"])
-def test_hp_does_not_wait_for_a_graph_that_the_driver_runs_in_streams_of_its_own(
-    machine_of_long_slices: Machine, kind: str
+@pytest.mark.parametrize(
+    ("kind", "kernels", "streams"),
+    [("decides", "8 20", 1), ("launchable", "8 20", 1), ("nodes", "40 50", 2)],
+)
+def test_hp_does_not_wait_for_graphs_that_wait_inside_the_driver(
+    machine_of_long_slices: Machine, kind: str, kernels: str, streams: int
 ) -> None:
-    # If the graph went behind the valve, the driver's stream would wait for the held one and keep the slice of 1 s.
+    # If the graph went behind the valve, a stream of the driver's, or the other stream in which the graph is launched, would wait for
+    # the held one and keep the slice of 1 s.
     hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
-    make(be, kind, "8 20", log=False)
+    make(be, kind, kernels, log=False)
     be.must("play 5 -1")
-    took = requests_during(be, "play 200 1", hp, "run 1 20000", random.Random(4), (0.001, 0.008))
-    figure(f"hp's request of 20 ms beside short graphs ({kind})", took, "ms")
+    took = requests_during(be, f"play 200 {streams}", hp, "run 1 20000", random.Random(4), (0.001, 0.008))
+    figure(f"hp's request of 20 ms beside graphs ({kind}, {kernels})", took, "ms")
     assert len(took) >= 3
     assert percentile(took, 90) < 80
 

@@ -98,6 +98,7 @@ struct orion_graph_copy {
     CUcontext context; /* of the event */
     uint32_t ends;     /* orion_ends_of that context when the event was made, or last looked at */
     CUevent event;     /* behind the last launch; NULL: none */
+    uint32_t number;   /* of the word before the event: event_words.h */
     bool in_pieces;    /* the last launch was; false: it was of the program's executable */
     bool turns;        /* pieces could not follow the last launch, so an event must be behind this one */
     CUevent spare;     /* an event that is not in use */

@@ -1,6 +1,7 @@
 #include "be/graph_follow.h"
 
 #include "be/chunks.h"
+#include "be/event_words.h"
 #include "be/gate.h"
 #include "be/window.h"
 #include "generated/driver.h"
@@ -77,16 +78,18 @@ static void record_late(struct orion_process *process, struct orion_graph_copy *
         bool lives = copy->stream_epoch == atomic_load(&process->stream_record_epoch) &&
                      atomic_load(&last->state) == ORION_STREAM_RECORD_READY;
         if (lives && orion_driver.cuEventRecord(copy->spare, orion_stream_record_handle(last)) == CUDA_SUCCESS)
-            copy->event = copy->spare, copy->spare = NULL;
+            copy->event = copy->spare, copy->spare = NULL, copy->number = 0;
         orion_capture_unrelax(&relaxed);
         orion_ledger_unlock(gpu);
     }
     orion_touched(process);
 }
 
-static bool stream_waits(struct orion_graph_copy *copy, struct orion_stream_name stream)
+static bool stream_waits(struct orion_process *process, const struct orion_graph_copy *copy,
+                         struct orion_stream_record *stream_record, struct orion_stream_name stream)
 {
     struct orion_relaxed relaxed = orion_capture_relax();
+    orion_event_word_wait(process, stream_record, copy->stream_record, copy->number);
     CUresult (*CUDAAPI wait)(CUstream, CUevent, unsigned) =
         stream.per_thread ? orion_driver.cuStreamWaitEvent_ptsz : orion_driver.cuStreamWaitEvent;
     bool waits = wait != NULL && wait(stream.handle, copy->event, 0) == CUDA_SUCCESS;
@@ -104,7 +107,7 @@ bool orion_graph_follow(struct orion_process *process, struct orion_graph_copy *
     if (waits) await_last(process, copy, stream_record);
     else drop_ended_event(process, copy);
     if (same || copy->stream_record == NULL) return true;
-    if (copy->event != NULL && stream_waits(copy, stream)) return true;
+    if (copy->event != NULL && stream_waits(process, copy, stream_record, stream)) return true;
     if (!waits) return false;
     if (copy->event != NULL) { /* the driver refuses the wait */
         copy->spare = copy->event, copy->event = NULL;

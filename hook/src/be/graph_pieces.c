@@ -1,5 +1,6 @@
 #include "be/graph_pieces.h"
 
+#include "be/event_words.h"
 #include "be/gate.h"
 #include "be/graph_cut.h"
 #include "be/graph_follow.h"
@@ -189,6 +190,7 @@ void orion_pieces_launched(struct orion_process *process, struct orion_graph_cop
     CUresult (*CUDAAPI record)(CUevent, CUstream) =
         stream.per_thread ? orion_driver.cuEventRecord_ptsz : orion_driver.cuEventRecord;
     CUevent event = stream_record != NULL ? orion_graph_event_behind(process, copy, stream_record) : copy->event;
+    copy->number = stream_record != NULL && event != NULL ? orion_event_word_write(process, stream_record) : 0;
     bool recorded = event != NULL && record != NULL && record(event, stream.handle) == CUDA_SUCCESS;
     copy->event = recorded ? event : NULL;
     copy->spare = recorded ? NULL : event;
