@@ -66,8 +66,8 @@ def test_hp_that_is_busy_most_of_the_time_does_not_wait_for_branches(machine_of_
 def test_hp_does_not_wait_for_graphs_that_wait_inside_the_driver(
     machine_of_long_slices: Machine, kind: str, kernels: str, streams: int
 ) -> None:
-    # If the graph went behind the valve, a stream of the driver's, or the other stream in which the graph is launched, would wait for
-    # the held one and keep the slice of 1 s.
+    # If the graph went behind the valve, a stream of the driver's, or the other stream in which the graph is launched,
+    # would wait for the held one and keep the slice of 1 s.
     hp, be = machine_of_long_slices.start("hp-0"), machine_of_long_slices.start("be-0")
     make(be, kind, kernels, log=False)
     be.must("play 5 -1")
