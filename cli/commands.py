@@ -4,6 +4,7 @@ Every failure prints one sentence on standard error. Exit status: 0 success, 1 f
 `orion run` exits with the program's status. Rejected: Typer's error panel, which scripts cannot read.
 """
 
+import copy
 import sys
 from typing import Annotated
 
@@ -114,6 +115,14 @@ app.command(name="operator", rich_help_panel=_SERVICES)(operator.operator)
 app.command(name="webhook", rich_help_panel=_SERVICES)(webhook.webhook)
 
 
+def _line(words: list[str]) -> typer.Typer:
+    """Return `app` with only the command that the words begin with: it takes a while to build all commands' options."""
+    only = copy.copy(app)
+    only.registered_commands = [command for command in app.registered_commands if [command.name] == words[:1]]
+    only.registered_groups = [group for group in app.registered_groups if [group.name] == words[:1]]
+    return only if only.registered_commands or only.registered_groups else app
+
+
 def _allowed(error: typer.TyperException) -> str:
     """Return the valid options or commands, for an error about an unknown one."""
     context = getattr(error, "ctx", None)
@@ -143,7 +152,7 @@ def run_line(arguments: list[str] | None) -> int:
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(_line(sys.argv[1:] if arguments is None else arguments))
     try:
         status = command.main(args=arguments, prog_name="orion", standalone_mode=False)
     except typer.TyperException as error:

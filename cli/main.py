@@ -9,6 +9,7 @@ import os
 import sys
 
 try:
+    import gc
     import signal
 except KeyboardInterrupt:
     os._exit(130)
@@ -17,6 +18,8 @@ INTERRUPTED = 130
 """ The exit status after Ctrl-C, as shells have it. """
 LATER_S = 0.01
 """ After this time, a callback that lost an interrupt has ended. """
+_YOUNG = 30_000
+""" How many new objects Python makes before it looks for garbage. Modules make hardly any garbage while they load. """
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     if arguments is None:
         sys.unraisablehook = _interrupt_again
+        gc.set_threshold(_YOUNG)
     try:
         before = _ends_at_once()
         from orion.cli import commands
@@ -42,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if arguments is None:
             _ends_at_once()  # Python's own end takes a while too
+            gc.freeze()  # it would look at all that is loaded, several times
 
 
 def _ends_at_once() -> object:
