@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.loaded import BY_PYTHON
 from tools.tiers.scenes import scene
 
 # The same examples in every run, and no time limit for one: two busy cores can make any of them take seconds.
@@ -96,6 +97,12 @@ def c_build() -> Path:
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture
+def by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python starts the test's programs, as users do: for tests of what a process costs."""
+    monkeypatch.setenv(BY_PYTHON, "0")
 
 
 @pytest.fixture

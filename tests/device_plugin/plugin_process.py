@@ -5,11 +5,10 @@ import http.client
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.loaded import Started, start
 from tests.waiting import DEADLINE, eventually
 
 __all__ = ["DEADLINE", "PluginProcess", "eventually"]
@@ -40,18 +39,18 @@ class PluginProcess:
     ) -> None:
         self.log_file = folder / f"{name}.log"
         self._command = [
-            *(sys.executable, "-m", "orion.cli", "device-plugin", "--root", str(root)),
+            *("device-plugin", "--root", str(root)),
             *("--kubelet-folder", str(kubelet_folder), "--hook-folder", str(hook_folder)),
             *("--metrics-address", "127.0.0.1:0", *options),
         ]
         self._environment = {**os.environ, **(environment or {})}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
         self._began = 0
 
     def start(self) -> "PluginProcess":
         self._began = len(self.log) if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(self._command, stderr=log, stdout=log, env=self._environment)
+            self.process = start("orion.cli", self._command, log, self._environment)
         return self
 
     @property

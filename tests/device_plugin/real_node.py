@@ -19,6 +19,7 @@ from orion.node_agent.api.client import AgentClient, NoAgent
 from tests.device_plugin.conftest import Node
 from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.hook.containers import require_root
+from tests.loaded import Started, start
 
 REAL = os.environ.get("ORION_TEST_GPUS") == "real"
 
@@ -83,7 +84,7 @@ class RealNode(Node):
         self.configuration = folder / "node.yaml"
         self.environment |= {"ORION_SIM_GPUS": str(gpus), "ORION_SIM_SEED": folder.name, "NODE_NAME": "this-node"}
         self.options += ["--configuration", str(self.configuration)]
-        self._agent_process: subprocess.Popen[bytes] | None = None
+        self._agent_process: Started | None = None
         self.containers: list[Container] = []
         self.configure()
 
@@ -95,12 +96,12 @@ class RealNode(Node):
         fresh.replace(self.configuration)
 
     def start_agent(self) -> None:
-        command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--metrics-address", ""]
+        command = ["--root", str(self.root), "--metrics-address", ""]
         # With an empty node name, the agent runs outside a cluster. Other tests check the agent in a cluster.
         command += ["--configuration", str(self.configuration), "--node-name", ""]
         command += ["--gpus", "nvml" if REAL else "simulated"]
         with (self.folder / "agent.log").open("ab") as log:
-            self._agent_process = subprocess.Popen(command, stderr=log, env={**os.environ, **self.environment})
+            self._agent_process = start("orion.node_agent", command, log, {**os.environ, **self.environment})
         eventually(self.agent_answers, "the agent serves")
 
     def agent_answers(self) -> bool:

@@ -5,8 +5,6 @@ On a machine with NVIDIA GPUs, as root: `ORION_TEST_GPUS=real pytest tests/devic
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from tests.device_plugin.conftest import BE, HP
 from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.real_node import REAL, Container, RealNode
 from tests.device_plugin.stand_in_kubelet import StartFailed
+from tests.loaded import Started, start
 
 
 class MpsNode(RealNode):
@@ -26,17 +25,16 @@ class MpsNode(RealNode):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.modes = MpsFolder(self.root)
-        self.mps: subprocess.Popen[bytes] | None = None
+        self.mps: Started | None = None
 
     def start_mps(self) -> None:
-        command = [sys.executable, "-m", "orion.cli", "mps-daemon", "--root", str(self.root)]
         with (self.folder / "mps.log").open("ab") as log:
-            self.mps = subprocess.Popen(command, stdout=log, stderr=log)
+            self.mps = start("orion.cli", ["mps-daemon", "--root", str(self.root)], log)
         eventually(self.modes.daemon_lives, "the MPS daemon runs")
 
     def end_mps(self) -> None:
         if self.mps is not None:
-            self.mps.terminate()
+            self.mps.send_signal(signal.SIGTERM)
             self.mps.wait(DEADLINE)
             self.mps = None
 

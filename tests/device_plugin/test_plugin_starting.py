@@ -16,6 +16,7 @@ from tests.device_plugin.plugin_process import DEADLINE, eventually
 from tests.device_plugin.scripted_agent import GPUS, devices
 from tests.device_plugin.stand_in_kubelet import AdmissionFailed, StartFailed
 from tests.hook.containers import require_root
+from tests.loaded import BY_PYTHON
 
 
 def test_a_container_gets_its_slot_and_the_agent_prepares_it(node: Node) -> None:
@@ -27,6 +28,12 @@ def test_a_container_gets_its_slot_and_the_agent_prepares_it(node: Node) -> None
     assert answer.envs["ORION_SIM_VISIBLE_GPUS"] == GPUS[0]
     for folder in ("", "gpus", f"gpus/{GPUS[0]}", f"gpus/{GPUS[0]}/be-0", "mps", f"mps/{GPUS[0]}/clients"):
         assert (node.root / folder).stat().st_mode & 0o777 == 0o755
+
+
+def test_a_plugin_that_python_starts_does_the_same(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BY_PYTHON, "0")
+    node.replace_plugin()
+    test_a_container_gets_its_slot_and_the_agent_prepares_it(node)
 
 
 def test_two_containers_of_a_pod_have_separate_slots(node: Node) -> None:

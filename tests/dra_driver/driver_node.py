@@ -17,6 +17,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, NoAgent
 from tests.dra_driver.stand_in_api_server import StandInApiServer
 from tests.dra_driver.stand_in_kubelet import StandInKubelet
+from tests.loaded import Started, start
 from tests.waiting import DEADLINE, eventually
 
 
@@ -36,7 +37,7 @@ class DriverNode:
         self._kubeconfig = kubeconfig or self.server.kubeconfig
         self.records = folder / "kubelet/plugins/orion.gpu/claims"
         self._environment = {**os.environ, "ORION_SIM_STATE": str(folder / "sim"), "ORION_SIM_GPUS": str(gpus)}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Started] = {}
         self.options = ["--agent-patience", "1"]
         self.agent_options: list[str] = []
         self.metrics_address = ""
@@ -51,10 +52,11 @@ class DriverNode:
     def begin(self, name: str, *command: str) -> None:
         """Start a process of the command `orion`."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "orion.cli", *command, "--root", str(self.root),
-                 "--configuration", str(self.folder / "node.yaml"), "--metrics-address", self.metrics_address],
-                stdout=log, stderr=log, env=self._environment,
+            self._processes[name] = start(
+                "orion.cli",
+                [*command, "--root", str(self.root), "--configuration", str(self.folder / "node.yaml"),
+                 "--metrics-address", self.metrics_address],
+                log, self._environment,
             )  # fmt: skip
 
     def begin_agent(self) -> None:

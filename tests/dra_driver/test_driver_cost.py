@@ -17,7 +17,7 @@ PREPARE_MS, UNPREPARE_MS = 30.0, 20.0
 
 
 @pytest.fixture
-def large_node(socket_folder: Path) -> Iterator[DriverNode]:
+def large_node(socket_folder: Path, by_python: None) -> Iterator[DriverNode]:
     node = DriverNode(socket_folder, gpus=GPUS)
     node.configure(slots={"hp": 1, "be": SLOTS - 1})
     node.begin_agent()

@@ -33,6 +33,13 @@ def test_a_claim_gets_a_slot_of_its_gpu(node: DriverNode) -> None:
     assert all(path.exists() for path in mounts(edits).values())
 
 
+@pytest.mark.usefixtures("by_python")
+def test_programs_that_python_starts_do_the_same(bare_node: DriverNode) -> None:
+    bare_node.begin_agent()
+    bare_node.begin_driver()
+    test_a_claim_gets_a_slot_of_its_gpu(bare_node)
+
+
 def test_the_grant_is_in_the_page_before_the_answer(node: DriverNode) -> None:
     gpu, _ = node.gpus()
     node.server.put(claim("one", result(gpu, consumed={"time": "300", "memory": "1Gi"})))

@@ -20,6 +20,7 @@ from orion.hook.policy_table import BASELINES
 from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.hook.scripted_client import DEADLINE, MILLISECOND, Client, busy, eventually
+from tests.loaded import Started, start
 
 
 class Machine:
@@ -33,7 +34,7 @@ class Machine:
         self.folder = Path(tempfile.mkdtemp(prefix="orion-", dir="/tmp"))
         self.root = self.folder / "root"
         self._clients: list[Client] = []
-        self._agents: list[subprocess.Popen[bytes]] = []
+        self._agents: list[Started] = []
         self._asked: AgentClient | None = None
         self._started = 0
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ORION_")}
@@ -101,13 +102,13 @@ class Machine:
 
     def launch_agent(self, *options: str) -> None:
         """Start an agent on the machine's root; do not wait."""
-        command = [sys.executable, "-m", "orion.node_agent", "--root", str(self.root), "--gpus", "simulated"]
+        command = ["--root", str(self.root), "--gpus", "simulated"]
         command += ["--simulated-library", str(self.simulated_library), *options]
         if "--metrics-address" not in options:
             command += ["--metrics-address", ""]
         log = self.folder / f"agent-{len(self._agents)}.log"
         with log.open("wb") as stderr:
-            self._agents.append(subprocess.Popen(command, env=self.environment, stderr=stderr))
+            self._agents.append(start("orion.node_agent", command, stderr, self.environment))
 
     def until_agent_serves(self) -> None:
         agent = self._agents[-1]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from testbed.process_costs import cpu_seconds_of
+from tests.loaded import Started, start
 from tests.waiting import DEADLINE
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -22,7 +22,7 @@ class AgentProcess:
     def __init__(self, root: Path, library: Path) -> None:
         self.root = root
         self.library = library
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Started | None = None
         self.lines: list[str] = []
         """ The log of the agent that was started last. """
         self.metrics_port = 0
@@ -40,26 +40,34 @@ class AgentProcess:
         ]
 
     def start(self, *options: str) -> None:
-        self.process = subprocess.Popen(self.command(*options), stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
+        reads, writes = os.pipe()
+        log = os.fdopen(reads)
+        with os.fdopen(writes, "wb") as stderr:
+            self.process = self.begin(stderr, *options)
         self.lines = []
-        for line in self.process.stderr:
+        for line in log:
             self.lines.append(line)
             if " metrics: on " in line:
                 self.metrics_port = int(line.rpartition(":")[2].partition("/")[0])
             if " agent: serves " in line:
                 break
         assert self.process.poll() is None, "the agent ended at once"
-        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
+        self._reader = threading.Thread(target=self._read, args=(log,))
         self._reader.start()
 
     def log(self) -> str:
         """Return the log of the agent that was started last."""
         return "".join(self.lines)
 
-    def _read(self, stderr: IO[str]) -> None:
-        for line in stderr:
-            self.lines.append(line)
+    def begin(self, stderr: IO[bytes], *options: str) -> Started:
+        """Start a process; a subclass may start it in another way."""
+        _, _, module, *arguments = self.command(*options)
+        return start(module, arguments, stderr)
+
+    def _read(self, log: IO[str]) -> None:
+        with log:
+            for line in log:
+                self.lines.append(line)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -71,9 +79,7 @@ class AgentProcess:
         assert self.process is not None
         self.process.send_signal(number)
         status = self.process.wait(DEADLINE)
-        assert self.process.stderr is not None
         self._reader.join()  # ends with the agent, whose stderr no other process has
-        self.process.stderr.close()
         self.process = None
         return status
 

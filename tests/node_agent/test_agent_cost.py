@@ -13,6 +13,8 @@ from tests.node_agent.conftest import AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient
 from tests.node_agent.turn_reading import has_turn, takes_turns, wish_and_wait
 
+pytestmark = pytest.mark.usefixtures("by_python")
+
 SLOTS, SECONDS, EARLY_ENDS = 5, 5.0, 10
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -39,6 +40,9 @@ class BoundedAgent(AgentProcess):
     def command(self, *options: str) -> list[str]:
         limit = ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"]
         return [*limit, *bounded(super().command(*options), self.capabilities)]
+
+    def begin(self, stderr: IO[bytes], *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command(*options), stderr=stderr)
 
 
 Start = Callable[[str], BoundedAgent]
