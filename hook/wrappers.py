@@ -63,6 +63,17 @@ def _elsewhere(function: Function, declaration: Declaration) -> list[str]:
     return []
 
 
+def _attributes(function: Function, declaration: Declaration) -> list[str]:
+    """Return lines that note the attributes of a launch, and give it the priority of its client's work."""
+    if declaration.options.get("stream") != "config->hStream":
+        return []
+    arguments = f"config, {'true' if function.per_thread else 'false'}, &changed"
+    return [
+        "struct orion_changed_launch changed;",
+        f"if (orion_launch_noted(config)) config = orion_launch_with_priority({arguments});",
+    ]
+
+
 def _gate(function: Function, declaration: Declaration) -> list[str]:
     kind, arguments = only_call(declaration)
     if kind == "graph":
@@ -81,8 +92,7 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
     before = [f"struct orion_work work = {{{details}}};"]
     proves = declaration.options.get("proves")
     blocks = declaration.options.get("blocks")
-    records = ["orion_launch_records(config);"] if by_attribute else []
-    begin = [*records, "orion_work_begin(&work);", *elsewhere]
+    begin = [*_attributes(function, declaration), "orion_work_begin(&work);", *elsewhere]
     if blocks is not None:
         begin += [f"if (orion_work_is_admitted(&work) && {blocks}) orion_work_blocks(&work);"]
     settles = declaration.options.get("settles")
@@ -176,6 +186,13 @@ def _creates_stream(function: Function, priority: str) -> list[str]:
     ]
 
 
+def _attribute_of(kind: str, of: str, declaration: Declaration) -> list[str]:
+    """Return lines that replace the value of an attribute if it is a priority: `sets_attribute(id, value)`."""
+    arguments = declaration.calls["sets_attribute"]
+    value = arguments.split(",")[1].strip()
+    return ["CUlaunchAttributeValue changed;", f"{value} = orion_attribute_of_{kind}({of}{arguments}, &changed);"]
+
+
 def _sets_node(arguments: str) -> str:
     """Return the call that reports new parameters of a node: `executable, node, type, parameters`."""
     executable, node, kind, parameters = (each.strip() for each in arguments.split(","))
@@ -204,7 +221,10 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
         "ends_event": ([f"orion_event_ending({handle});"], []),
         "records_event": ([f"orion_event_elsewhere({handle});"], []),
         "sets_parameters": ([], on_success(f"orion_event_in_node({handle})")),
-        "sets_attribute": ([], on_success(f"orion_attribute_set({handle})")),
+        "sets_attribute": (
+            _attribute_of("node", "", declaration) if kind == "sets_attribute" else [],
+            on_success(f"orion_attribute_set({handle})"),
+        ),
         "ends_module": (["orion_module_ending();"], []),
         "ends_library": (["orion_library_ending();"], []),
         "makes_graph": (
@@ -242,6 +262,12 @@ def _null_pointers(function: Function, declaration: Declaration) -> list[str]:
 def _about_stream(function: Function, declaration: Declaration) -> list[str]:
     if not own_streams.streams_of(function):
         raise Invalid(f"{declaration.place}: {declaration.name} has no stream")
+    if "copies_attributes" in declaration.words:
+        stream = f"(struct orion_stream_name){stream_name(function, declaration)}"
+        return calling(function, on_success(f"orion_attributes_copied({stream})"))
+    if "sets_attribute" in declaration.calls:
+        stream = f"(struct orion_stream_name){stream_name(function, declaration)}"
+        return [*_attribute_of("stream", f"{stream}, ", declaration), f"return {real(function)};"]
     return [f"return {real(function)};"]
 
 

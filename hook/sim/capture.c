@@ -84,6 +84,7 @@ CUresult sim_capture_kernel(struct CUstream_st *stream, const struct sim_launch 
 {
     struct sim_launch here = *launch;
     here.anywhere = !stream->green;
+    here.priority = 0; /* that of the stream into which the graph is launched */
     here.green = stream->green ? stream->green->id : 0;
     here.context = stream->context;
     RECORD(KERNEL, set_kernel(node, &here, parameters, attributes, count));

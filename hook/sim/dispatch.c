@@ -2,8 +2,8 @@
  *
  * A kernel of duration d that needs n SMs has d * n of work, and runs on at most n SMs at a time. A kernel on a stream
  * of a green context may use the SMs of that green context. Every other kernel may use all SMs. Kernels are served by
- * stream priority, then in the order in which they reached the head of their streams. Each kernel takes the SMs that it
- * needs from the free SMs that it may use. A kernel that got fewer SMs runs longer in proportion. The kernel gets more
+ * priority, their own or that of their stream, then in the order in which they reached the head of their streams. Each
+ * kernel takes the SMs that it needs from the free SMs that it may use. A kernel that got fewer SMs runs longer in proportion. The kernel gets more
  * SMs when other kernels end. On the hardware, the remaining blocks of a kernel get more SMs in the same way. A kernel
  * keeps its SMs until it ends or its context loses the engine, because blocks are not preempted.
  *
@@ -103,13 +103,19 @@ static struct sim_sms available(struct sim_state *state, uint64_t stream, const 
     return sms;
 }
 
-static bool before(const struct sim_stream *this, const struct sim_stream *other)
+static uint64_t priority_of(struct sim_state *state, uint64_t stream)
 {
-    return this->priority != other->priority ? this->priority < other->priority : this->ready_ns < other->ready_ns;
+    uint64_t own = sim_head_of(state, stream)->b >> SIM_PRIORITY;
+    return own ? own : state->streams[stream].priority;
 }
 
-/* Returns the stream of the first kernel, by `before`, that needs SMs and can get at least one. SIM_NEVER: no kernel.
- * */
+static bool before(struct sim_state *state, uint64_t this, uint64_t other)
+{
+    uint64_t mine = priority_of(state, this), its = priority_of(state, other);
+    return mine != its ? mine < its : state->streams[this].ready_ns < state->streams[other].ready_ns;
+}
+
+/* Returns the stream of the first kernel, by `before`, that needs SMs and can get at least one. SIM_NEVER: no kernel. */
 static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struct sim_sms *unused)
 {
     uint64_t best = SIM_NEVER;
@@ -119,7 +125,7 @@ static uint64_t first_in_line(struct sim_state *state, uint64_t gpu, const struc
         if (op->kind != SIM_KERNEL || sim_gpu_of(state, stream) != gpu || sim_group_of(state, stream) != state->gpus[gpu].group)
             continue;
         if (!op->end_ns && sim_paging_waits(state, stream)) continue;
-        if (best != SIM_NEVER && !before(&state->streams[stream], &state->streams[best])) continue;
+        if (best != SIM_NEVER && !before(state, stream, best)) continue;
         struct sim_sms possible = available(state, stream, unused);
         if (!is_empty(&possible) && (!op->end_ns || sim_count_sms(&state->streams[stream].held) < op->sms)) best = stream;
     }

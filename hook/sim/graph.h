@@ -8,6 +8,7 @@
 struct sim_launch {
     struct sim_kernel *kernel;
     unsigned grid[3], block[3], shared;
+    unsigned priority; /* of its own, + SIM_PRIORITIES; 0: that of its stream */
     /* True: the kernel may use every SM, even if it is launched in the stream of a green context. True for the nodes of
      * graphs, unless they belong to a green context. */
     bool anywhere;

@@ -69,7 +69,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
     return cuLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, parameters, NULL);
 }
 
-/* Of the launch attributes, only an event to record has an effect here. The nodes of captures keep all of them. */
+/* Of the launch attributes, only a priority and an event to record have an effect here. The nodes of captures keep all of them. */
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     SIM_READY();
@@ -78,6 +78,9 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction funct
                             .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
                             .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
                             .shared = config->sharedMemBytes};
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+            it.priority = (unsigned)(sim_priority(config->attrs[i].value.priority) + SIM_PRIORITIES);
     SIM_TRY(launch(&it, config->hStream, parameters, extra, config->attrs, config->numAttrs));
     for (unsigned i = 0; i < config->numAttrs; i++) {
         CUevent event = NULL;

@@ -60,6 +60,7 @@ enum sim_kind {
 #define SIM_ANYWHERE 1u /* the kernel may use SMs outside `allowed` */
 #define SIM_PAGED 2u    /* it waits for pages, and `a` says for how many bytes more */
 #define SIM_PARTLY 4u   /* it touches a part of one range */
+#define SIM_PRIORITY 8u /* from this bit on: the kernel's own priority; 0: that of its stream */
 
 /* A set of SMs of one GPU, one bit each. */
 struct sim_sms { uint64_t word[SIM_SM_WORDS]; };

@@ -172,6 +172,7 @@ CUresult sim_primary(CUdevice device, struct CUctx_st **context); /* in its pres
 
 /* Streams. sim_stream finds the object of a handle, and makes a default stream at its first use. */
 CUresult sim_stream(CUstream handle, struct CUstream_st **stream);
+int sim_priority(int asked); /* the one that the driver gives */
 CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
                         struct CUstream_st **stream);
 void sim_stream_forget(struct CUstream_st *stream);

@@ -35,6 +35,8 @@ static uint64_t take_slot(uint64_t context, const struct sim_sms *allowed, int p
     return slot < SIM_STREAMS ? slot : SIM_NEVER;
 }
 
+int sim_priority(int asked) { return asked > 0 ? 0 : asked < 1 - SIM_PRIORITIES ? 1 - SIM_PRIORITIES : asked; }
+
 CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, unsigned flags, int priority,
                         struct CUstream_st **made)
 {
@@ -44,7 +46,7 @@ CUresult sim_stream_new(struct CUctx_st *context, struct CUgreenCtx_st *green, u
     stream->context = context;
     stream->green = green;
     stream->flags = flags;
-    stream->priority = priority > 0 ? 0 : priority < 1 - SIM_PRIORITIES ? 1 - SIM_PRIORITIES : priority;
+    stream->priority = sim_priority(priority);
     stream->id = atomic_fetch_add(&ids, 1) + 1;
     stream->slot = take_slot(context->slot, &allowed, stream->priority, &stream->generation);
     if (stream->slot == SIM_NEVER) {
@@ -240,10 +242,23 @@ GETS(cuStreamGetFlags, unsigned, flags, sim_capture_check_use(stream))
 GETS(cuStreamGetId, unsigned long long, id, sim_capture_check_use(stream))
 GETS(cuStreamGetDevice, CUdevice, context->device, CUDA_SUCCESS)
 
+static void set_priority(struct CUstream_st *stream, int priority)
+{
+    stream->priority = sim_priority(priority);
+    do {
+        sim_enter();
+        struct sim_stream *of = &sim_state()->streams[stream->slot];
+        if (of->generation == stream->generation) SIM_PUT(of->priority, (uint64_t)(stream->priority + SIM_PRIORITIES));
+    } while (!sim_leave());
+}
+
+/* Of the attributes of streams, only the priority has an effect here. */
 CUresult CUDAAPI cuStreamCopyAttributes(CUstream target, CUstream source)
 {
-    SIM_STREAM(stream, target);
-    return sim_stream(source, &stream);
+    SIM_STREAM(from, source);
+    SIM_STREAM(to, target);
+    set_priority(to, from->priority);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value)
@@ -257,9 +272,9 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute,
 
 CUresult CUDAAPI cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
-    (void)attribute;
     SIM_STREAM(stream, handle);
     SIM_REFUSE(!value, CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) set_priority(stream, value->priority);
     return CUDA_SUCCESS;
 }
 

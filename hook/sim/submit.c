@@ -161,7 +161,7 @@ CUresult sim_submit_kernel(struct CUstream_st *stream, const struct sim_launch *
                         .remaining_ns = duration ? duration : 1,
                         .name = kernel->label,
                         .sms = sms > most && !kernel->barrier ? most : sms,
-                        .b = launch->anywhere ? SIM_ANYWHERE : 0,
+                        .b = (launch->anywhere ? SIM_ANYWHERE : 0) | (uint64_t)launch->priority << SIM_PRIORITY,
                         .c = kernel->barrier ? SIM_SPINS_FOR_SMS : SIM_SPINS_NEVER,
                         .touches = sim_touches_of(kernel, parameters)};
     if (kernel->meets_parameter < 0) SIM_TRY(sim_submit(stream, &op, NULL));

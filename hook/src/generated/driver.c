@@ -112,6 +112,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuStreamIsCapturing);
     FILL(cuStreamIsCapturing_ptsz);
     FILL(cuStreamQuery);
+    FILL(cuStreamSetAttribute);
     FILL(cuStreamSynchronize);
     FILL(cuStreamWaitEvent);
     FILL(cuStreamWaitEvent_ptsz);

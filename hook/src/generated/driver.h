@@ -112,6 +112,7 @@ struct orion_driver {
     __typeof__(cuStreamIsCapturing) *cuStreamIsCapturing;
     __typeof__(cuStreamIsCapturing) *cuStreamIsCapturing_ptsz;
     __typeof__(cuStreamQuery) *cuStreamQuery;
+    __typeof__(cuStreamSetAttribute) *cuStreamSetAttribute;
     __typeof__(cuStreamSynchronize) *cuStreamSynchronize;
     __typeof__(cuStreamWaitEvent) *cuStreamWaitEvent;
     __typeof__(cuStreamWaitEvent) *cuStreamWaitEvent_ptsz;

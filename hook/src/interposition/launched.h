@@ -28,16 +28,19 @@ static inline void orion_attribute_set(CUlaunchAttributeID id, const CUlaunchAtt
     if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && orion_blocks_of_cluster(value) > 1) orion_graph_clusters_begin();
 }
 
-/* Notes the events that a launch records, and its clusters, which a capture puts into a graph. */
-static inline void orion_launch_records(const CUlaunchConfig *config)
+/* Notes the events that a launch records, and its clusters, which a capture puts into a graph. True: the launch sets its priority. */
+static inline bool orion_launch_noted(const CUlaunchConfig *config)
 {
+    bool sets_priority = false;
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++) {
         const CUlaunchAttributeValue *value = &config->attrs[i].value;
         orion_attribute_set(config->attrs[i].id, value);
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) orion_event_elsewhere(value->programmaticEvent.event);
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
             orion_event_elsewhere(value->launchCompletionEvent.event);
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) sets_priority = true;
     }
+    return sets_priority;
 }
 
 /* The parameters of a kernel node as the newer ABI passes them. */

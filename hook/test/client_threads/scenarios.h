@@ -12,6 +12,8 @@
     SCENARIO(binding_keeps_the_order_beside_a_capture) \
     SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(events_order_clients) \
     SCENARIO(a_stream_outlives_its_green_context) SCENARIO(streams_of_be_have_the_least_priority) \
+    SCENARIO(launches_of_be_have_the_least_priority) SCENARIO(attributes_of_be_set_the_least_priority) \
+    SCENARIO(launches_without_a_context_have_the_least_priority) SCENARIO(nodes_of_be_have_the_least_priority) \
     SCENARIO(captures_use_the_clients_stream) SCENARIO(hp_drains_without_a_synchronise) \
     SCENARIO(own_streams_end_with_their_context) SCENARIO(the_end_of_the_primary_context_ends_no_other_own_stream) \
     SCENARIO(stop_drains_and_unbinds) SCENARIO(wrong_calls_are_refused) \
