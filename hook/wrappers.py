@@ -174,6 +174,11 @@ def _creates_context(function: Function, kind: str, device: str) -> list[str]:
     ]
 
 
+def _creates_green_stream(function: Function, priority: str) -> list[str]:
+    again = f"orion_green_stream_again(*{function.parameters[0].name}, &{priority})"
+    return calling(function, [f"if (result == CUDA_SUCCESS && {again}) return {real(function)};"])
+
+
 def _creates_stream(function: Function, priority: str) -> list[str]:
     if priority != "NULL":
         return [f"{priority} = orion_stream_priority({priority});", f"return {real(function)};"]
@@ -205,6 +210,8 @@ def _lifetime(function: Function, declaration: Declaration) -> list[str]:
     kind, handle = only_call(declaration)
     if kind == "creates_stream":
         return _creates_stream(function, handle)
+    if kind == "creates_green_stream":
+        return _creates_green_stream(function, handle)
     if kind in ("creates_context", "creates_green", "retains_primary"):
         return _creates_context(function, kind, handle)
     around: dict[str, tuple[list[str], list[str]]] = {

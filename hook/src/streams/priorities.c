@@ -12,6 +12,8 @@
 #include "process/gpu.h"
 #include "process/policy.h"
 #include "process/process.h"
+#include "streams/capture.h"
+#include "streams/place.h"
 #include "streams/stream_records.h"
 
 static bool orders_by_priority(const struct orion_gpu *gpu)
@@ -51,6 +53,29 @@ static int by_role(const struct orion_gpu *gpu, int priority)
 }
 
 int orion_stream_priority(int priority) { return by_role(gpu_of_thread(), priority); }
+
+/* A driver that cannot say where the stream is leaves the current context. */
+static int green_priority(CUstream stream, int priority)
+{
+    CUcontext context, popped;
+    struct orion_place place;
+    bool is_known = orion_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS && orion_stream_place(stream, context, &place);
+    if (!is_known || orion_driver.cuCtxPushCurrent_v2(place.context) != CUDA_SUCCESS) return orion_stream_priority(priority);
+    priority = orion_stream_priority(priority);
+    orion_driver.cuCtxPopCurrent_v2(&popped);
+    return priority;
+}
+
+bool orion_green_stream_again(CUstream stream, int *priority)
+{
+    int given = orion_process_if_managed() != NULL ? green_priority(stream, *priority) : *priority;
+    if (given == *priority) return false;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    orion_driver.cuStreamDestroy_v2(stream);
+    orion_capture_unrelax(&relaxed);
+    *priority = given;
+    return true;
+}
 
 const CUlaunchConfig *orion_launch_with_priority(const CUlaunchConfig *config, bool per_thread,
                                                  struct orion_changed_launch *changed)

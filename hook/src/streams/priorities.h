@@ -3,10 +3,15 @@
 #define ORION_PRIORITIES_H
 
 #include <cuda.h>
+#include <stdbool.h>
 
 #include "streams/stream_name.h"
 
 int orion_stream_priority(int priority); /* the priority of a new stream for which the program asked for `priority` */
+
+/* After the driver has made a stream in a green context, which may be of another GPU than the current context: only of a stream the driver
+ * says where it is. True: the stream needs another priority, which is now in `priority`, and has been destroyed. */
+bool orion_green_stream_again(CUstream stream, int *priority);
 
 /* A launch whose attributes set a priority, and the same launch with the priority that it gets. `changed` is for the result. */
 #define ORION_ATTRIBUTES 32u /* CUDA has fewer; a launch with more keeps what it asks for */

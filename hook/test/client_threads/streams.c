@@ -111,12 +111,17 @@ void a_stream_outlives_its_green_context(void)
 
 static void asks_for_the_greatest_priority(void)
 {
-    CUstream streams[2];
+    CUstream streams[3];
+    CUcontext context;
     int least, greatest, priority;
     DONE(cuCtxGetStreamPriorityRange(&least, &greatest));
     DONE(cuStreamCreateWithPriority(&streams[0], CU_STREAM_NON_BLOCKING, greatest));
-    make_green_context(&streams[1], greatest);
-    for (int i = 0; i < 2; i++) {
+    CUgreenCtx green = make_green_context(&streams[1], greatest);
+    DONE(cuCtxGetCurrent(&context));
+    DONE(cuCtxSetCurrent(NULL));
+    DONE(cuGreenCtxStreamCreate(&streams[2], green, CU_STREAM_NON_BLOCKING, greatest));
+    DONE(cuCtxSetCurrent(context));
+    for (int i = 0; i < 3; i++) {
         DONE(cuStreamGetPriority(streams[i], &priority));
         CHECK(priority == least);
     }
