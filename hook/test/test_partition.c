@@ -2,6 +2,8 @@
  * most ORION_PARTITION_SIZES, and must destroy all of them when the context ends. */
 #include "check.h"
 
+#include <limits.h>
+
 #include "be/admission.h"
 #include "be/partition.h"
 #include "be/state.h"
@@ -104,12 +106,14 @@ static CUresult CUDAAPI fake_record_in(CUevent event, CUstream stream)
     if (call != NULL) call();
     return records_fail > 0 && records_fail-- ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
-static CUstream synchronised;
-static CUresult CUDAAPI fake_synchronise(CUstream stream)
+static unsigned queries_until_complete; /* UINT_MAX: the stream never is */
+static CUresult CUDAAPI fake_query(CUstream stream)
 {
+    (void)stream;
     CHECK(mode == CU_STREAM_CAPTURE_MODE_RELAXED);
-    synchronised = stream;
-    return CUDA_SUCCESS;
+    if (queries_until_complete == 0) return CUDA_SUCCESS;
+    if (queries_until_complete != UINT_MAX) queries_until_complete--;
+    return CUDA_ERROR_NOT_READY;
 }
 static CUstream waited, waited_for; /* the streams of the last call */
 static void (*before_wait)(void);
@@ -155,7 +159,8 @@ static struct orion_gpu *partitioned_gpu(void)
     orion_driver.cuEventDestroy_v2 = fake_event_end;
     orion_driver.cuEventRecord = fake_record_in;
     orion_driver.cuStreamWaitEvent = fake_wait;
-    orion_driver.cuStreamSynchronize = fake_synchronise;
+    orion_driver.cuStreamSynchronize = NULL; /* a launch calls nothing that may wait for ever */
+    orion_driver.cuStreamQuery = fake_query;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange_mode;
     orion_driver.cuDevicePrimaryCtxGetState = fake_state;
     orion_driver.cuDevicePrimaryCtxRetain = fake_retain;
@@ -169,7 +174,7 @@ static void launch_moved(struct orion_gpu *gpu, struct orion_stream_record *stre
     policy->copy[0].overlap_sms = overlap_sms;
     struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
     CHECK(elsewhere.stream != NULL);
-    orion_partition_join(stream_record, elsewhere);
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
 }
 
 static struct orion_gpu *the_gpu;
@@ -186,7 +191,7 @@ static void a_kernel_goes_into_the_stream_that_waits(struct orion_gpu *gpu, stru
     before_wait = move_to_another_size;
     struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
     CHECK(elsewhere.stream != NULL && elsewhere.stream == waited);
-    orion_partition_join(stream_record, elsewhere);
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
 }
 
 /* Another thread may launch in a stream of another size between the two driver calls of a join. */
@@ -195,22 +200,42 @@ static void the_program_waits_for_each_kernel(struct orion_gpu *gpu, struct orio
     launch_moved(gpu, stream_record, 32);
     struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
     after_record = move_to_another_size;
-    orion_partition_join(stream_record, elsewhere);
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
     CHECK(waited == orion_stream_record_handle(stream_record) && waited_for == elsewhere.stream);
 }
 
-/* If the driver refuses the event or the wait, the thread waits for the kernel itself. */
+/* The driver refuses the event or the wait several times, as when it is short of memory. */
 static void the_program_waits_although_the_driver_refuses(struct orion_gpu *gpu, struct orion_stream_record *stream_record,
                                                           unsigned *fail)
 {
-    synchronised = NULL;
     launch_moved(gpu, stream_record, 32);
-    CHECK(synchronised == NULL);
     struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
-    *fail = 1;
-    orion_partition_join(stream_record, elsewhere);
-    CHECK(*fail == 0 && elsewhere.stream != NULL && synchronised == elsewhere.stream);
+    queries_until_complete = UINT_MAX;
+    waited = waited_for = NULL;
+    *fail = 3;
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
+    CHECK(*fail == 0 && waited == orion_stream_record_handle(stream_record) && waited_for == elsewhere.stream);
     CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
+}
+
+static void a_join_waits_for_the_kernel_at_most(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
+    queries_until_complete = 3;
+    records_fail = UINT_MAX;
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
+    CHECK(queries_until_complete == 0 && atomic_load(&orion_be(gpu)->moving) == 0);
+    records_fail = 0;
+}
+
+/* Earlier work of the stream may wait for what the thread does next. */
+static void a_join_does_not_wait_for_ever(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    struct orion_elsewhere elsewhere = orion_partition_fork(orion_the_process, stream_record);
+    queries_until_complete = records_fail = UINT_MAX;
+    orion_partition_join(orion_the_process, stream_record, elsewhere);
+    CHECK(atomic_load(&orion_be(gpu)->moving) == 0);
+    queries_until_complete = records_fail = 0;
 }
 
 /* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
@@ -237,7 +262,7 @@ static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, 
     CHECK(waits_fail == 0);
     CHECK((work.flags & ORION_ADMITTED_PARTITIONED) && (work.flags & ORION_ADMITTED_BESIDE_HP) && work.elsewhere.stream != NULL);
     CHECK(atomic_load(&gpu->record->overlapped_launches) == 1 && atomic_load(&gpu->record->overlapped_ns) > 0);
-    orion_partition_join(stream_record, work.elsewhere);
+    orion_partition_join(orion_the_process, stream_record, work.elsewhere);
     orion_window_leave(gpu, work.expected_ns);
     CHECK(atomic_load(&orion_be(gpu)->in_flight_ns) == 0);
 }
@@ -262,6 +287,8 @@ int main(void)
     the_program_waits_for_each_kernel(gpu, stream_record);
     the_program_waits_although_the_driver_refuses(gpu, stream_record, &records_fail);
     the_program_waits_although_the_driver_refuses(gpu, stream_record, &waits_fail);
+    a_join_waits_for_the_kernel_at_most(gpu, stream_record);
+    a_join_does_not_wait_for_ever(gpu, stream_record);
     a_long_kernel_is_beside_hp_on_fewer_sms_only(gpu, stream_record);
     puts("partition: ok");
     return 0;

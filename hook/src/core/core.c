@@ -72,7 +72,7 @@ void orion_work_end(struct orion_work *work, CUresult result)
     struct orion_stream_record *stream_record = work->stream_record;
     if (stream_record == NULL) return;
     struct orion_gpu *gpu = stream_record->gpu;
-    if (work->elsewhere.stream != NULL) orion_partition_join(stream_record, work->elsewhere);
+    if (work->elsewhere.stream != NULL) orion_partition_join(orion_the_process, stream_record, work->elsewhere);
     if (work->flags & ORION_ADMITTED_UNDER_WAY) orion_between_pieces_launched(stream_record);
     atomic_fetch_add(&stream_record->returned, 1);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) orion_fault_seen(orion_the_process, stream_record, result);
