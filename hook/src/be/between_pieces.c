@@ -27,12 +27,8 @@ static _Atomic uint32_t *holders_on(const struct orion_stream_record *stream_rec
 
 /* -- Waits ----------------------------------------------------------------------------------------------------------- */
 
-/* What a thread waits for. since: when it came. */
-typedef bool others(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since);
-
-static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
+static bool others_are_between(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    (void)since;
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(holders_on(stream_record)) == 0) break;
         if (holder_of(other) == 0 || holder_of(other) == (uintptr_t)&own) continue;
@@ -42,9 +38,8 @@ static bool others_are_between(struct orion_process *process, const struct orion
 }
 
 /* Launches that have looked for holders and found none, and have not returned. */
-static bool others_are_under_way(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
+static bool others_are_under_way(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    (void)since;
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(&orion_be_stream_record(other)->under_way) == 0) continue;
         if (orion_stream_records_are_ordered(stream_record, other)) return true;
@@ -53,7 +48,8 @@ static bool others_are_under_way(struct orion_process *process, const struct ori
 }
 
 /* Others are between their pieces, or another launch has waited for longer than this thread, which holds no stream yet: else threads
- * whose streams are ordered with that of the launch, but not with each other, could always hold one of theirs. */
+ * whose streams are ordered with that of the launch, but not with each other, could always hold one of theirs. since: when this one
+ * came. */
 static bool others_go_first(struct orion_process *process, const struct orion_stream_record *stream_record, uint64_t since)
 {
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
@@ -61,7 +57,7 @@ static bool others_go_first(struct orion_process *process, const struct orion_st
         if (others_since == 0 || others_since >= since) continue;
         if (orion_stream_records_are_ordered(stream_record, other)) return true;
     }
-    return others_are_between(process, stream_record, since);
+    return others_are_between(process, stream_record);
 }
 
 /* The thread that has waited for longest shows it. */
@@ -97,22 +93,28 @@ static bool may_wait_for_hp(struct orion_process *process, const struct orion_gp
     return false;
 }
 
-/* False: they still are, but this was long enough. since: when the thread came; 0: it holds a stream, and lets nobody wait. */
-static bool await_others(others *are_there, struct orion_process *process, struct orion_stream_record *stream_record,
-                         uint64_t since)
+/* One step of a wait for others. False: the wait was long enough. since: when the thread came; 0: it holds a stream, and lets nobody
+ * wait. */
+static bool wait_on(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since, uint64_t *waited)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t waited = 0;
-    while (are_there(process, stream_record, since)) {
-        if (waited >= MOST_NS) return false;
-        if (since != 0) show_wait(stream_record, since);
-        if (orion_gate_closed(gpu)) {
-            orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
-            continue;
-        }
-        orion_sleep_precisely(POLL_NS);
-        waited += may_wait_for_hp(process, gpu) ? 0 : POLL_NS;
+    if (*waited >= MOST_NS) return false;
+    if (since != 0) show_wait(stream_record, since);
+    if (orion_gate_closed(gpu)) {
+        orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
+        return true;
     }
+    orion_sleep_precisely(POLL_NS);
+    *waited += may_wait_for_hp(process, gpu) ? 0 : POLL_NS;
+    return true;
+}
+
+/* False: others still are between their pieces, but this was long enough. */
+static bool await_pieces(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since)
+{
+    uint64_t waited = 0;
+    while (others_are_between(process, stream_record))
+        if (!wait_on(process, stream_record, since, &waited)) return false;
     return true;
 }
 
@@ -125,10 +127,10 @@ bool orion_between_pieces_wait(struct orion_process *process, struct orion_strea
     if (!pieces_may_come(process, stream_record->gpu) || holder_of(stream_record) == (uintptr_t)&own) return false;
     for (bool waits = true;;) {
         atomic_fetch_add(under_way, 1);
-        if (!waits || !others_are_between(process, stream_record, since)) break;
+        if (!waits || !others_are_between(process, stream_record)) break;
         atomic_fetch_sub(under_way, 1);
         if (since == 0) since = orion_now();
-        waits = await_others(others_are_between, process, stream_record, since);
+        waits = await_pieces(process, stream_record, since);
     }
     if (since != 0) end_wait(stream_record, since);
     return true;
@@ -154,11 +156,13 @@ static bool take(struct orion_stream_record *stream_record)
 static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since)
 {
     for (;;) {
-        bool alone = await_others(others_go_first, process, stream_record, since);
+        uint64_t waited = 0;
+        bool alone = true;
+        while (alone && others_go_first(process, stream_record, since)) alone = wait_on(process, stream_record, since, &waited);
         if (take(stream_record)) {
-            if (!alone || !others_are_between(process, stream_record, since)) return true;
+            if (!alone || !others_are_between(process, stream_record)) return true;
             if (stream_record->order != ORION_ORDER_LEGACY) {
-                await_others(others_are_between, process, stream_record, 0);
+                await_pieces(process, stream_record, 0);
                 return true;
             }
             orion_between_pieces_end(stream_record);
@@ -171,10 +175,10 @@ static bool take_in_turn(struct orion_process *process, struct orion_stream_reco
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record == NULL || orion_stream_record_is_shared(process, stream_record)) return false;
-    uint64_t since = orion_now();
+    uint64_t since = orion_now(), waited = 0;
     bool taken = take_in_turn(process, stream_record, since);
     end_wait(stream_record, since);
-    if (taken) await_others(others_are_under_way, process, stream_record, 0);
+    while (taken && others_are_under_way(process, stream_record) && wait_on(process, stream_record, 0, &waited)) continue;
     return taken;
 }
 
