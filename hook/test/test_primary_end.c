@@ -2,6 +2,7 @@
 #include "simulated_process.h"
 
 #include "be/state.h"
+#include "streams/place.h"
 
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
@@ -16,6 +17,24 @@ static void make_another_context(void)
     MUST(cuModuleLoadData(&module, "orion-sim 1\nkernel one duration_us=300000\n"));
     MUST(cuModuleGetFunction(&function, module, "one"));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static unsigned retains;
+static CUresult CUDAAPI counted_retain(CUcontext *primary, CUdevice device)
+{
+    retains++;
+    return cuDevicePrimaryCtxRetain(primary, device);
+}
+
+/* A reference of the hook's own would keep the context beyond the program's last release, if only for a moment. */
+static void the_hook_takes_no_reference_of_its_own(void)
+{
+    CUcontext primary;
+    CHECK(orion_primary_of(0) != NULL);
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    orion_driver.cuDevicePrimaryCtxRetain = counted_retain;
+    CHECK(orion_primary_of(0) == primary && retains == 0);
+    MUST(cuDevicePrimaryCtxRelease(0));
 }
 
 static void work_in_it_goes_on(enum orion_role role, CUresult (*end)(CUdevice))
@@ -44,6 +63,7 @@ int main(void)
     atomic_store(&policy.hp_clients, 1);
     gpu->policy = &policy;
     gpu->grant = &grant;
+    the_hook_takes_no_reference_of_its_own();
     make_another_context();
     work_in_it_goes_on(ORION_ROLE_HP, cuDevicePrimaryCtxReset);
     work_in_it_goes_on(ORION_ROLE_BE, cuDevicePrimaryCtxRelease);

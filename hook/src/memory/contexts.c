@@ -9,7 +9,7 @@ CUcontext orion_memory_context(struct orion_process *process, CUdevice device)
     CUcontext current = NULL;
     CUgreenCtx green = NULL;
     if (orion_driver.cuCtxGetCurrent == NULL || orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return NULL;
-    CUcontext primary = atomic_load(&orion_memory(process)->primary[device]);
+    CUcontext primary = atomic_load(&process->primary[device]);
     if (current == primary || atomic_load(&orion_memory(process)->has_green) == 0) return current;
     if (orion_driver.cuStreamGetGreenCtx == NULL) return current;
     if (atomic_load(&process->captures) != 0) return NULL; /* which such a question might end */
@@ -25,12 +25,12 @@ void orion_memory_has_green(struct orion_process *process) { atomic_store(&orion
 
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context)
 {
-    if (orion_account_counts(device)) atomic_store(&orion_memory(process)->primary[device], context);
+    if (orion_account_counts(device)) atomic_store(&process->primary[device], context);
 }
 
 CUcontext orion_memory_primary(struct orion_process *process, CUdevice device)
 {
-    return orion_account_counts(device) ? atomic_load(&orion_memory(process)->primary[device]) : NULL;
+    return orion_account_counts(device) ? atomic_load(&process->primary[device]) : NULL;
 }
 
 uint32_t orion_memory_ending(struct orion_process *process)
@@ -45,5 +45,5 @@ uint32_t orion_memory_ending(struct orion_process *process)
 void orion_memory_primary_ended(struct orion_process *process, CUdevice device, uint32_t ending)
 {
     if (!orion_account_counts(device)) return;
-    orion_memory_ended(process, atomic_exchange(&orion_memory(process)->primary[device], NULL), ending);
+    orion_memory_ended(process, atomic_exchange(&process->primary[device], NULL), ending);
 }

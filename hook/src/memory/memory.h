@@ -48,7 +48,6 @@ struct orion_memory {
     uint64_t used[ORION_GPUS];    /* by device */
     uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
     _Atomic uint32_t has_green;   /* 1: the program has asked for a green context */
-    _Atomic(CUcontext) primary[ORION_GPUS]; /* by device; NULL: the program has not got it, or it has ended */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)

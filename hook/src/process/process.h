@@ -65,6 +65,7 @@ struct orion_process {
     _Atomic uint32_t parking_notifier; /* a private futex: grows when a grant's word `park` has changed */
 
     _Atomic uint32_t primary_retains[ORION_GPUS]; /* by device: the program's references to the primary context */
+    _Atomic(CUcontext) primary[ORION_GPUS];       /* by device; NULL: the program has not got it, or it has ended */
 
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t present;        /* threads inside a call that the driver does not stop; see absence.h */
