@@ -6,6 +6,7 @@
 #include "be/gate.h"
 #include "be/state.h"
 #include "be/window.h"
+#include "learning/durations.h"
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -48,7 +49,38 @@ void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu
 {
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) orion_chunks_drop(stream_record);
     atomic_store(&orion_be(gpu)->in_flight_ns, 0);
-    orion_be(gpu)->stuck_ns = 0;
+}
+
+static struct orion_chunk *first_of(const struct orion_stream_record *stream_record)
+{
+    struct orion_chunks *chunks = &orion_be_stream_record(stream_record)->chunks;
+    return chunks->count > 0 ? orion_chunks_at(chunks, 0) : NULL;
+}
+
+bool orion_in_flight_note_awaiting(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    bool noted = false;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
+        struct orion_chunk *first = first_of(stream_record);
+        if (first == NULL) continue;
+        first->bounds.awaits_program = noted = true;
+        if (first->identity == 0) continue;
+        orion_facts_set_flags(orion_duration_claim(orion_durations(process), first->identity), ORION_FACTS_AWAITS_PROGRAM);
+    }
+    return noted;
+}
+
+bool orion_in_flight_awaits_program(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    struct orion_kernel_facts facts;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
+        const struct orion_chunk *first = first_of(stream_record);
+        if (first == NULL) continue;
+        if (first->bounds.awaits_program) return true;
+        if (first->identity == 0 || !orion_kernel_facts(orion_durations(process), first->identity, &facts)) continue;
+        if (facts.awaits_program) return true;
+    }
+    return false;
 }
 
 /* Whether another stream may get an event. It may be another thread's, which may destroy it meanwhile, or begin to capture it. */

@@ -5,6 +5,7 @@
 #ifndef ORION_IN_FLIGHT_H
 #define ORION_IN_FLIGHT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct orion_gpu;
@@ -16,6 +17,12 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
 
 /* Counts all work as complete. */
 void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu);
+
+/* Programs that measure put a kernel first that spins until they have launched what is behind it (nvbench, nvbandwidth). The first
+ * function takes the work that is first in each stream for such, and notes it of those launches that are timed; false: there is none. The
+ * second one: whether such work, or a launch that was so noted, is first in a stream now. */
+bool orion_in_flight_note_awaiting(struct orion_process *process, const struct orion_gpu *gpu);
+bool orion_in_flight_awaits_program(struct orion_process *process, const struct orion_gpu *gpu);
 
 /* Puts an event behind the open chunk of each stream of the GPU that `own`'s thread can use. */
 void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own);

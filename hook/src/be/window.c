@@ -90,15 +90,19 @@ static _Thread_local uint32_t stuck;
 
 uint32_t orion_window_stuck(void) { return stuck; }
 
+static bool is_run_ahead(const struct orion_gpu *gpu, uint64_t limit) { return limit / ORION_RUN_AHEAD >= orion_window_share(gpu); }
+
 /* Some work may go although a long kernel leaves no room: the kernel may wait until the host has launched it. XLA times kernels
  * so (its delay kernel), and if launches wait for the delay kernel, it gives up after 0.1 s, and XLA measures the hook instead of its
- * kernels. Only where hp need not wait for such work: behind the valve, or without hp. The caller holds the ledger. */
+ * kernels. Any amount may go behind a kernel that has proven to wait so. Only where hp need not wait for such work: behind the valve, or
+ * without hp. The caller holds the ledger. */
 static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit)
 {
-    if (limit / ORION_RUN_AHEAD < orion_window_share(gpu)) return false;
+    if (!is_run_ahead(gpu, limit)) return false;
     uint64_t room = limit / BEHIND_LONG_PART, held = atomic_load(&orion_be(gpu)->in_flight_ns);
     uint64_t longest = orion_in_flight_longest(process, gpu);
-    if (longest <= limit - room || (held > longest ? held - longest : 0) + expected_ns > room) return false;
+    bool little = longest > limit - room && (held > longest ? held - longest : 0) + expected_ns <= room;
+    if (!little && !orion_in_flight_awaits_program(process, gpu)) return false;
     atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
     return true;
 }
@@ -140,9 +144,12 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
     orion_be(gpu)->waited_ns = now;
     if (orion_be(gpu)->stuck_ns > STUCK_NS) {
-        orion_in_flight_forget(process, gpu);
+        orion_be(gpu)->stuck_ns = 0;
+        if (!is_run_ahead(gpu, limit) || !orion_in_flight_note_awaiting(process, gpu)) {
+            orion_in_flight_forget(process, gpu);
+            retired = 1;
+        }
         if (asks) stuck++; /* else a context takes long to end, and no graph is to blame */
-        retired = 1;
     }
     bool goes = retired == 0 && goes_behind_long(process, gpu, expected_ns, limit);
     orion_capture_unrelax(&relaxed);

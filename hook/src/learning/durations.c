@@ -113,6 +113,7 @@ bool orion_kernel_facts(struct orion_durations *durations, uint64_t identity, st
     out->kernel_class = kernel_class <= ORION_CLASS_MEMORY ? (enum orion_kernel_class)kernel_class : ORION_CLASS_UNKNOWN;
     out->samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
     out->may_move = (orion_facts_flags(facts) & ORION_FACTS_MAY_MOVE) != 0;
+    out->awaits_program = (orion_facts_flags(facts) & ORION_FACTS_AWAITS_PROGRAM) != 0;
     out->has_pieces = (orion_facts_flags(facts) & ORION_FACTS_HAS_PIECES) != 0;
     uint32_t clock = atomic_load_explicit(&durations->clock, memory_order_relaxed);
     if (atomic_load_explicit(&entry->used, memory_order_relaxed) != clock)
@@ -136,7 +137,8 @@ uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t ident
     atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
     *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
-              samples < SAMPLED_AT_FIRST;
+              samples < SAMPLED_AT_FIRST ||
+              (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_AWAITS_PROGRAM) != 0;
     uint64_t expected = atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed);
     if (__builtin_expect(samples == 0, 0) && expected != 0 && expected < ESTIMATE_LEAST_100NS) expected = ESTIMATE_LEAST_100NS;
     return expected * 100;

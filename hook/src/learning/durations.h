@@ -32,6 +32,8 @@ enum {
     ORION_FACTS_PROFILE = 8u,     /* a row of a profile, under its plain identity */
     ORION_FACTS_MAY_MOVE = 16u,   /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
     ORION_FACTS_HAS_PIECES = 32u, /* a graph that can be launched in pieces: see be/graph_pieces.h */
+    ORION_FACTS_AWAITS_PROGRAM =
+        64u, /* nothing completed for a second while this ran: it may wait for what the program does next */
 };
 
 struct orion_duration {
@@ -79,8 +81,9 @@ struct orion_kernel_facts {
     uint32_t sms;         /* 0: unknown; for a graph: the mean over its kernels */
     enum orion_kernel_class kernel_class;
     uint32_t samples;
-    bool may_move;   /* to fewer SMs */
-    bool has_pieces; /* a graph that can be launched in pieces */
+    bool may_move;       /* to fewer SMs */
+    bool has_pieces;     /* a graph that can be launched in pieces */
+    bool awaits_program; /* it may wait for what the program does next: ORION_FACTS_AWAITS_PROGRAM */
 };
 
 /* Fills *facts with what the table knows; unknown facts become 0. False: orion_kernel_note has not run for this

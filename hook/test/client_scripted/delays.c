@@ -1,10 +1,11 @@
-/* A kernel is timed as XLA times its variants: a kernel before it spins until the host has launched all. So the time between the
- * two events does not contain the launch. */
+/* Kernels are timed as XLA times its variants: a kernel before them spins until the host has launched all. So the time between the
+ * two events does not contain the launches. */
 #include "scripted.h"
 
 static CUfunction delay;
 static _Atomic uint32_t word; /* the delay kernel adds 1 when it begins, and ends at 2 */
 
+/* N timings of kernels of US microseconds each, COUNT in each timing. */
 double timings(const struct arguments *at)
 {
     CUstream stream = stream_of(0);
@@ -14,7 +15,8 @@ double timings(const struct arguments *at)
         uint64_t microseconds = 1, unused = 0, address = (uint64_t)(uintptr_t)&word, number = 2, began = now();
         void *parameters[] = {&microseconds, &unused, &address, &number};
         word = 0;
-        if ((result = cuLaunchKernel(delay, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL)) == CUDA_SUCCESS)
+        result = cuLaunchKernel(delay, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+        for (long j = 0; (j == 0 || j < (long)at->c) && result == CUDA_SUCCESS; j++)
             result = launch_on(used->timed, stream, (uint64_t)at->b);
         word++;
         if (result == CUDA_SUCCESS) result = cuStreamSynchronize(stream);
