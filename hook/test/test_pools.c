@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/credit.h"
 #include "fake_driver.h"
@@ -271,6 +272,40 @@ static void what_grows_between_two_questions_counts(void)
     CHECK(counted() == 0);
 }
 
+static unsigned calls_of_tool;
+
+/* As a tool with callbacks at the driver's calls: what it asks and allocates itself comes from within the hook's question. */
+static void call_as_a_tool(void)
+{
+    CUdeviceptr at;
+    const CUmemPoolProps there = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    size_t left = 0, total = 2 * LIMIT;
+    calls_of_tool++;
+    orion_memory_info(0, &left, &total);
+    orion_pools_trim(0, MIB);
+    orion_pools_graph_launched(0);
+    orion_pool_made(CREATED, &there);
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    release(at);
+    orion_pool_ending(CREATED);
+}
+
+static void a_call_of_the_program_within_a_call_of_the_driver_does_not_wait_for_its_own_thread(void)
+{
+    CUdeviceptr at;
+    unsigned before = calls_of_tool;
+    alarm(30);
+    after_held = call_as_a_tool;
+    CHECK(allocate(&at, MIB, NULL) == CUDA_SUCCESS);
+    after_held = call_as_a_tool;
+    orion_pools_poll(orion_the_process, 0);
+    alarm(0);
+    CHECK(calls_of_tool == before + 2);
+    release(at);
+    give_back_what_is_free();
+    CHECK(counted() == 0);
+}
+
 static void an_entry_of_a_created_pool_ends_with_it(void)
 {
     CUdeviceptr at;
@@ -463,6 +498,7 @@ int main(void)
     a_pool_that_grows_without_credit_gives_it_back();
     growth_that_was_reserved_for_one_call_may_serve_another_one();
     what_grows_between_two_questions_counts();
+    a_call_of_the_program_within_a_call_of_the_driver_does_not_wait_for_its_own_thread();
     an_entry_of_a_created_pool_ends_with_it();
     a_pool_may_end_and_another_one_begin_during_an_allocation();
     memory_of_a_pool_that_has_just_ended_counts_by_itself();

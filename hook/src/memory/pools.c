@@ -14,6 +14,24 @@
 #define WARY 64u
 #define POLL_NS (250 * ORION_MILLISECOND)
 
+/* The driver is asked under the lock, and may call a tool's callback meanwhile. A call of that callback would wait for its own
+ * thread. So such a call leaves the pools alone. */
+static _Thread_local bool within;
+
+static void lock(struct orion_pools *pools)
+{
+    orion_lock(&pools->lock);
+    within = true;
+}
+
+static bool enter(struct orion_pools *pools) { return !within && (lock(pools), true); }
+
+static void unlock(struct orion_pools *pools)
+{
+    within = false;
+    orion_unlock(&pools->lock);
+}
+
 /* -- Allocations ----------------------------------------------------------------------------------------------------- */
 
 bool orion_pool_begin(struct orion_pooling *pooling)
@@ -32,7 +50,7 @@ bool orion_pool_begin(struct orion_pooling *pooling)
             return false;
     }
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return false;
     struct orion_pool *pool = orion_pool_find(pools, handle);
     if (pool == NULL) pool = orion_pool_adopt(process, handle);
     pooling->counts = pool != NULL && orion_account_counts(pool->device);
@@ -41,7 +59,7 @@ bool orion_pool_begin(struct orion_pooling *pooling)
         pooling->number = pool->number;
         pooling->device = pool->device;
     }
-    orion_unlock(&pools->lock);
+    unlock(pools);
     pooling->growth = orion_whole_steps(orion_account_countable(pooling->bytes));
     return pooling->counts;
 }
@@ -49,10 +67,10 @@ bool orion_pool_begin(struct orion_pooling *pooling)
 void orion_pool_promised(const struct orion_pooling *pooling)
 {
     struct orion_pools *pools = orion_pools(orion_the_process);
-    orion_lock(&pools->lock);
+    lock(pools);
     struct orion_pool *pool = orion_pool_of(pools, pooling);
     if (pool != NULL) pool->promised += pooling->growth, pool->counted += pooling->growth;
-    orion_unlock(&pools->lock);
+    unlock(pools);
     if (pool == NULL) orion_memory_reserved(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -60,7 +78,7 @@ bool orion_pool_claim(struct orion_pooling *pooling, bool first)
 {
     if (first && orion_memory_excess(pooling->device) != 0) return false;
     struct orion_pools *pools = orion_pools(orion_the_process);
-    orion_lock(&pools->lock);
+    lock(pools);
     struct orion_pool *pool = orion_pool_of(pools, pooling);
     bool waits = first && pool != NULL && pool->wary != 0;
     if (waits) pool->wary--;
@@ -68,7 +86,7 @@ bool orion_pool_claim(struct orion_pooling *pooling, bool first)
         pool != NULL && !waits && orion_account_countable(pooling->bytes) + pool->claimed <= orion_pool_free_part(pool);
     if (pooling->claims && pool->claimed == 0) pool->overgrown = 0;
     if (pooling->claims) pool->claimed += pooling->bytes;
-    orion_unlock(&pools->lock);
+    unlock(pools);
     return pooling->claims;
 }
 
@@ -96,10 +114,10 @@ void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at)
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
     if (!pooling->counts) return;
-    orion_lock(&pools->lock);
+    lock(pools);
     bool lives = orion_pool_of(pools, pooling) != NULL;
     if (lives) orion_memory_pooled(at, pooling->bytes, pooling->index);
-    orion_unlock(&pools->lock);
+    unlock(pools);
     if (lives) return;
     orion_pool_move(process, pooling->device, 0,
                     orion_account_countable(pooling->bytes)); /* as orion_memory_leave_pool does with others */
@@ -120,11 +138,11 @@ static bool end_in_another_pool(struct orion_process *process, struct orion_pool
     bool grew = false;
     if (result != CUDA_SUCCESS || !orion_pool_begin(pooling)) return false;
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    lock(pools);
     struct orion_pool *pool = orion_pool_of(pools, pooling);
     uint64_t before = pool == NULL ? 0 : pool->counted;
     if (pool != NULL) orion_pool_correct(process, pool), grew = pool->counted > before;
-    orion_unlock(&pools->lock);
+    unlock(pools);
     return grew;
 }
 
@@ -132,10 +150,10 @@ bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    lock(pools);
     struct orion_pool *pool = orion_pool_of(pools, pooling);
     if (pool == NULL) {
-        orion_unlock(&pools->lock);
+        unlock(pools);
         return end_in_another_pool(process, pooling, result);
     }
     if (pooling->claims) pool->claimed -= pooling->bytes;
@@ -146,7 +164,7 @@ bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
     bool grew = pooling->claims && pool->overgrown != 0;
     if (pooling->claims) pool->overgrown = 0;
     if (grew) pool->wary = WARY;
-    orion_unlock(&pools->lock);
+    unlock(pools);
     start_polling(process, pooling->device);
     return grew;
 }
@@ -161,12 +179,12 @@ void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
     if (process == NULL || properties == NULL) return;
     if (properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return;
     struct orion_pool *before = orion_pool_find(pools, handle); /* the hook has not seen its end */
     if (before != NULL && before->device >= 0) orion_pool_move(process, before->device, before->counted, 0);
     if (before != NULL) before->handle = NULL;
     orion_pool_enter(pools, handle, orion_device_at(&properties->location), false);
-    orion_unlock(&pools->lock);
+    unlock(pools);
 }
 
 void orion_pool_ending(CUmemoryPool handle)
@@ -174,7 +192,7 @@ void orion_pool_ending(CUmemoryPool handle)
     struct orion_process *process = orion_the_process;
     if (process == NULL || handle == NULL) return;
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return;
     struct orion_pool *pool = orion_pool_find(pools, handle);
     if (pool != NULL && !pool->is_default) { /* the driver does not destroy a default pool */
         if (pool->device >= 0)
@@ -182,19 +200,19 @@ void orion_pool_ending(CUmemoryPool handle)
                             orion_memory_leave_pool((uint32_t)(pool - pools->entry), pool->device));
         pool->handle = NULL;
     }
-    orion_unlock(&pools->lock);
+    unlock(pools);
 }
 
 void orion_pools_ended_on(struct orion_process *process, CUdevice device)
 {
     struct orion_pools *pools = orion_pools(process);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return;
     for (uint32_t i = 0; i < pools->high; i++) {
         if (!is_on(&pools->entry[i], device) || pools->entry[i].counted == 0) continue;
         orion_memory_leave_pool(i, -1);
         orion_pool_count(process, &pools->entry[i], 0);
     }
-    orion_unlock(&pools->lock);
+    unlock(pools);
 }
 
 /* -- Looking and trimming -------------------------------------------------------------------------------------------- */
@@ -217,9 +235,9 @@ static bool look(struct orion_process *process, CUdevice device)
 bool orion_pools_look(CUdevice device)
 {
     struct orion_pools *pools = orion_pools(orion_the_process);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return false;
     bool less = look(orion_the_process, device);
-    orion_unlock(&pools->lock);
+    unlock(pools);
     return less;
 }
 
@@ -227,12 +245,13 @@ void orion_pools_poll(struct orion_process *process, CUdevice device)
 {
     struct orion_pools *pools = orion_pools(process);
     if ((pools->high == 0 && !orion_graph_memory_exists(process)) || !orion_lock_try(&pools->lock)) return;
+    within = true;
     if (orion_touch(process)) {
         if (orion_graph_memory_exists(process)) orion_pool_enter_graphs(pools, device);
         look(process, device);
         orion_touched(process);
     }
-    orion_unlock(&pools->lock);
+    unlock(pools);
 }
 
 static uint64_t trim(struct orion_process *process, struct orion_pool *pool, uint64_t bytes)
@@ -252,13 +271,12 @@ static bool trim_all(CUdevice device, uint64_t bytes, bool part)
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
     uint64_t spare = 0, less = 0;
-    if (orion_driver.cuMemPoolTrimTo == NULL) return false;
-    orion_lock(&pools->lock);
+    if (orion_driver.cuMemPoolTrimTo == NULL || !enter(pools)) return false;
     for (uint32_t i = 0; i < pools->high; i++)
         if (is_in_use(&pools->entry[i], device)) spare += orion_pool_free_part(&pools->entry[i]);
     for (uint32_t i = 0; i < pools->high && (part || spare >= bytes) && less < bytes; i++)
         if (is_in_use(&pools->entry[i], device)) less += trim(process, &pools->entry[i], bytes - less);
-    orion_unlock(&pools->lock);
+    unlock(pools);
     return less != 0;
 }
 
@@ -270,11 +288,11 @@ void orion_pools_graph_launched(CUdevice device)
     struct orion_pools *pools = orion_pools(process);
     if (!orion_account_counts(device) || !orion_account_is_limited(process, device)) return;
     start_polling(process, device);
-    orion_lock(&pools->lock);
+    if (!enter(pools)) return;
     orion_pool_enter_graphs(pools, device);
     struct orion_pool *pool = orion_pool_find(pools, ORION_POOL_OF_GRAPHS(device));
     if (pool != NULL) orion_pool_correct(process, pool);
-    orion_unlock(&pools->lock);
+    unlock(pools);
     uint64_t excess = orion_memory_excess(device);
     if (excess != 0) trim_all(device, excess, true);
 }
