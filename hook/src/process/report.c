@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "process/process.h"
+#include "system/standard_error.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -37,7 +38,7 @@ static const char *const words[ORION_SENTENCES] = {
 static _Thread_local bool another_table;
 void orion_report_from_another_table(void) { another_table = true; }
 
-/* Copies standard error from the main thread's descriptor table. The caller closes the copy after writing: a copy that
+/* Copies descriptor 2 of the main thread's table. The caller closes the copy after writing: a copy that
  * stays open would keep a pipe open that the program has closed. If the kernel or the sandbox does not allow
  * pidfd_getfd, this function opens the file again; that is impossible for a socket. */
 static int borrow_standard_error(void)
@@ -45,14 +46,17 @@ static int borrow_standard_error(void)
     int process = (int)syscall(SYS_pidfd_open, getpid(), 0u);
     int fd = process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, STDERR_FILENO, 0u);
     if (process >= 0) close(process);
-    return fd >= 0 ? fd : open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0) return fd;
+    fd = open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0 && orion_is_standard_error(fd)) fcntl(fd, F_SETFL, O_APPEND); /* not before: it would make any file a log */
+    return fd;
 }
 
 /* Never blocks and never ends the process by SIGPIPE. If the pipe is full or has no reader, this writes nothing. */
 static void write_to(int fd, const struct iovec *parts, int count)
 {
     struct pollfd out = {.fd = fd, .events = POLLOUT};
-    if (fd < 0 || poll(&out, 1, 0) != 1 || out.revents != POLLOUT) return;
+    if (fd < 0 || !orion_is_standard_error(fd) || poll(&out, 1, 0) != 1 || out.revents != POLLOUT) return;
     sigset_t pipe_signal, before;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);

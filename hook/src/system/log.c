@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "system/environment.h"
+#include "system/standard_error.h"
 
 #define LINE 256
 
@@ -35,6 +36,6 @@ void orion_log(enum orion_log_level level, const char *format, ...)
     length = more < 0 ? length : length + more;
     if (length > LINE - 2) length = LINE - 2;
     line[length] = '\n';
-    if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) {} /* a failed write is ignored */
+    if (!orion_is_standard_error(STDERR_FILENO) || write(STDERR_FILENO, line, (size_t)length + 1) < 0) {} /* the line is lost */
     errno = kept;
 }
