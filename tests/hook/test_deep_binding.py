@@ -75,3 +75,55 @@ def test_a_thread_that_loads_a_library_meanwhile(programs: Programs) -> None:
     library = compile_c(programs.folder / "librace.so", "-DLIBRARY", "-shared", "-Wl,-z,relro,-z,now", source)
     rows = programs.run(program, programs.second, library, preload=str(programs.hook["-O2"]))
     assert rows["both"] == ("open", "managed")
+
+
+VARIABLES = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+int (*cuInit)(unsigned);
+int (*cuLaunchKernel)(void);
+int cuCtxSynchronize(void) { return 42; }
+static void say(const char *what, void *address)
+{
+    Dl_info info;
+    if (!dladdr(address, &info)) printf("%s\\tnone\\t-\\n", what);
+    else printf("%s\\t%s\\t-\\n", what, strrchr(info.dli_fname, '/') + 1);
+}
+int start(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    cuInit = (int (*)(unsigned))dlsym(driver, "cuInit");
+    cuLaunchKernel = (int (*)(void))dlsym(driver, "cuLaunchKernel");
+    printf("called\\t%d\\t%d\\n", cuInit(0), cuLaunchKernel());
+    say("variable", (void *)&cuLaunchKernel);
+    say("value", (void *)cuLaunchKernel);
+    say("function", (void *)cuCtxSynchronize);
+    return 0;
+}
+"""
+
+OPENS = """
+#include <dlfcn.h>
+int main(int count, char **arguments)
+{
+    void *library = count > 1 ? dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL) : 0;
+    return library ? ((int (*)(void))dlsym(library, "start"))() : 1;
+}
+"""
+
+
+@pytest.mark.parametrize("sealed", ["relro,-z,now", "norelro,-z,lazy"])
+def test_a_library_with_variables_of_the_names_of_the_driver_s_functions(programs: Programs, sealed: str) -> None:
+    """NVIDIA's cuda_drvapi_dynlink.c: without the hook, the driver is not in the scope of all objects."""
+    (programs.folder / "variables.c").write_text(VARIABLES)
+    (programs.folder / "opens.c").write_text(OPENS)
+    program = compile_c(programs.folder / "opens", programs.folder / "opens.c")
+    library = compile_c(
+        programs.folder / "libvariables.so", "-shared", f"-Wl,-z,{sealed}", programs.folder / "variables.c"
+    )
+    rows = programs.run(program, library, preload=str(programs.hook["-O2"]))
+    assert rows["called"] == ("0", "0")
+    assert rows["variable"][0] == "libvariables.so"
+    assert rows["value"][0] == "liborion_hook.so"
+    assert rows["function"][0] == "liborion_hook.so"  # a function may be what the hook replaces

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "interposition/elf_object.h"
+#include "interposition/elf_symbols.h"
 #include "interposition/intercept.h"
 #include "interposition/resolve.h"
 
@@ -28,6 +29,7 @@ struct list {
 struct search {
     struct list before, after;
     struct orion_replaced (*replaced)(const char *name);
+    bool variables; /* binds an object's own variables, and not the functions that it calls */
 };
 
 bool orion_deep_binds(const char *path, int mode)
@@ -116,8 +118,12 @@ static void bind_table(const struct dl_phdr_info *info, const struct orion_elf_o
     for (entry += which == 0 ? object->relative : 0; entry < end; entry++) {
         uint32_t type = (uint32_t)entry->r_info;
         const ElfW(Sym) *symbol = &object->symbols[entry->r_info >> 32];
-        if ((type != DATA && type != GLOBAL && type != CALL) || entry->r_addend != 0 || symbol->st_shndx != SHN_UNDEF) continue;
-        bind_place(info, object->base + entry->r_offset, search->replaced(object->strings + symbol->st_name));
+        bool variable = symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 15u) == STT_OBJECT;
+        if ((type != DATA && type != GLOBAL && type != CALL) || entry->r_addend != 0) continue;
+        if (search->variables ? !variable : symbol->st_shndx != SHN_UNDEF) continue;
+        struct orion_replaced replaced = search->replaced(object->strings + symbol->st_name);
+        if (variable) replaced = (struct orion_replaced){replaced.hooks, (void *)(object->base + symbol->st_value)};
+        bind_place(info, object->base + entry->r_offset, replaced);
     }
 }
 
@@ -128,6 +134,7 @@ static int bind_new(struct dl_phdr_info *info, size_t size, void *argument)
     struct orion_elf_object object;
     if (is_listed(&search->before, info) || !is_listed(&search->after, info)) return 0;
     if (!orion_elf_read(info->dlpi_addr, orion_elf_dynamic(info), &object)) return 0;
+    if (search->variables && !orion_elf_has_data(&object, "cuInit")) return 0; /* few have; the rest would take long */
     for (int which = 0; which < 2; which++) bind_table(info, &object, which, search);
     return 0;
 }
@@ -164,4 +171,26 @@ void *orion_deep_open(const char *path, int mode, struct orion_replaced (*replac
     empty_list(&search.before);
     empty_list(&search.after);
     return library;
+}
+
+/* Not strstr: see elf_object.h. */
+bool orion_opens_driver(const char *path)
+{
+    static const char name[] = "libcuda.so";
+    for (; path != NULL && *path != '\0'; path++) {
+        size_t same = 0;
+        while (name[same] != '\0' && path[same] == name[same]) same++;
+        if (name[same] == '\0') return true;
+    }
+    return false;
+}
+
+void orion_bind_variables(struct orion_replaced (*replaced)(const char *name))
+{
+    struct search search = {.replaced = replaced, .variables = true};
+    if (fill_list(&search.after)) {
+        wait_for_loads();
+        dl_iterate_phdr(bind_new, &search);
+    }
+    empty_list(&search.after);
 }

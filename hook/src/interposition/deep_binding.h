@@ -8,6 +8,13 @@
  *
  * Rejected: opening without the flag. Programs set it because two libraries define the same names (Taichi: LLVM).
  *
+ * Libraries that load the driver themselves often keep its functions in variables of the same names (NVIDIA's cuda_drvapi_dynlink.c,
+ * cuew). The dynamic linker binds such a library's uses of its variables to the hook's functions, because the hook comes first. The
+ * library would overwrite the hook's code. So before a library opens the driver, the hook binds such variables to themselves.
+ * Rejected: the same for functions that a library has under the driver's names. They may be what the hook is there to replace. And
+ * the hook would have to do so before the first call, so after each dlopen; then it, and not the program, would be
+ * the caller, whose folders the C library searches.
+ *
  * What a constructor of such a library looks up runs unmanaged. So does a library that is opened by a bare name, or by a path
  * with `$ORIGIN`: the C library then looks where the caller is, and the caller must not be the hook. */
 #ifndef ORION_DEEP_BINDING_H
@@ -23,5 +30,9 @@ bool orion_deep_binds(const char *path, int mode);
 
 /* The next dlopen, and then the hook's functions in the libraries that it has loaded. */
 void *orion_deep_open(const char *path, int mode, struct orion_replaced (*replaced)(const char *name));
+
+/* Whether `path` names the driver; and what to do before it is opened. */
+bool orion_opens_driver(const char *path);
+void orion_bind_variables(struct orion_replaced (*replaced)(const char *name));
 
 #endif

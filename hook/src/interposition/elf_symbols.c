@@ -16,16 +16,19 @@ static bool same(const char *a, const char *b)
     return *a == *b;
 }
 
-static void *defined(const struct orion_elf_object *object, uint32_t index, const char *name)
+#define FUNCTIONS (1u << STT_FUNC | 1u << STT_NOTYPE)
+#define DATA (1u << STT_OBJECT)
+
+static void *defined(const struct orion_elf_object *object, uint32_t index, const char *name, unsigned types)
 {
     const ElfW(Sym) *symbol = &object->symbols[index];
     unsigned type = symbol->st_info & 15u;                                              /* the same for both ELF classes */
     bool hidden = object->versions != NULL && (object->versions[index] & 0x8000u) != 0; /* not the default version */
-    if (symbol->st_shndx == SHN_UNDEF || hidden || (type != STT_FUNC && type != STT_NOTYPE)) return NULL;
+    if (symbol->st_shndx == SHN_UNDEF || hidden || (types >> type & 1u) == 0) return NULL;
     return same(object->strings + symbol->st_name, name) ? (void *)(object->base + symbol->st_value) : NULL;
 }
 
-static void *find_by_gnu_hash(const struct orion_elf_object *object, const char *name)
+static void *find_by_gnu_hash(const struct orion_elf_object *object, const char *name, unsigned types)
 {
     const uint32_t *head = object->gnu_hash; /* buckets, first hashed symbol, words of the filter, shift */
     const uint32_t *buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
@@ -36,22 +39,24 @@ static void *find_by_gnu_hash(const struct orion_elf_object *object, const char 
     if (index < head[1] || index == 0) return NULL;
     for (;; index++) {
         uint32_t link = chain[index - head[1]];
-        void *found = (link | 1) == (hash | 1) ? defined(object, index, name) : NULL;
+        void *found = (link | 1) == (hash | 1) ? defined(object, index, name, types) : NULL;
         if (found != NULL || (link & 1) != 0) return found;
     }
 }
 
-static void *find(const struct orion_elf_object *object, const char *name)
+static void *find(const struct orion_elf_object *object, const char *name, unsigned types)
 {
-    if (object->gnu_hash != NULL) return find_by_gnu_hash(object, name);
+    if (object->gnu_hash != NULL) return find_by_gnu_hash(object, name, types);
     if (object->sysv_hash == NULL) return NULL;
     uint32_t count = object->sysv_hash[1]; /* a linear search: libraries without a GNU hash are rare */
     for (uint32_t index = 1; index < count; index++) {
-        void *found = defined(object, index, name);
+        void *found = defined(object, index, name, types);
         if (found != NULL) return found;
     }
     return NULL;
 }
+
+bool orion_elf_has_data(const struct orion_elf_object *object, const char *name) { return find(object, name, DATA) != NULL; }
 
 /* glibc before 2.34 has dlsym in libdl. musl's C library is also its dynamic linker, and upstream gives it no
  * soname. */
@@ -95,7 +100,7 @@ static int search_after(struct dl_phdr_info *info, size_t size, void *argument)
     struct search *search = argument;
     struct orion_elf_object object;
     if (search->passed && orion_elf_read(info->dlpi_addr, orion_elf_dynamic(info), &object))
-        search->found = find(&object, search->name);
+        search->found = find(&object, search->name, FUNCTIONS);
     search->passed = search->passed || orion_elf_holds(info, (uintptr_t)search->address, 0);
     return search->found != NULL;
 }
@@ -104,7 +109,7 @@ static void *find_in_c_library(uintptr_t base, const ElfW(Dyn) * dynamic, const 
 {
     struct orion_elf_object object;
     bool ours = orion_elf_read(base, dynamic, &object) && is_c_library(path != NULL ? path : "", object.soname);
-    return ours ? find(&object, name) : NULL;
+    return ours ? find(&object, name, FUNCTIONS) : NULL;
 }
 
 static int search_c_library(struct dl_phdr_info *info, size_t size, void *argument)

@@ -6,6 +6,13 @@
 #ifndef ORION_ELF_SYMBOLS_H
 #define ORION_ELF_SYMBOLS_H
 
+#include <stdbool.h>
+
+struct orion_elf_object;
+
+/* Whether the object has a variable of this name that others may use. */
+bool orion_elf_has_data(const struct orion_elf_object *object, const char *name);
+
 /* The C library's own function, of the default version; NULL: it has none. Allocates nothing and takes no lock. */
 void *orion_elf_libc_function(const char *name);
 

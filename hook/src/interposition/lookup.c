@@ -160,6 +160,7 @@ static struct orion_replaced replaced_in_library(const char *name)
 
 __attribute__((used, visibility("hidden"))) struct decision orion_open_decide(const char *path, long mode)
 {
+    if (orion_opens_driver(path)) orion_bind_variables(replaced_in_library);
     if (!orion_deep_binds(path, (int)mode)) return (struct decision){(void *)orion_next_dlopen(), NULL};
     return answered(orion_deep_open(path, (int)mode, replaced_in_library));
 }
