@@ -10,6 +10,7 @@
 
 #include "generated/driver.h"
 #include "learning/identity.h"
+#include "process/process.h"
 
 static inline uint64_t orion_identity_copy(CUmemorytype from, CUmemorytype to, size_t bytes)
 {
@@ -59,28 +60,40 @@ static inline bool orion_copy_blocks(CUdeviceptr to, CUdeviceptr from, size_t by
 #define orion_identity_memset_node(set) \
     orion_identity_bytes(ORION_WORK_MEMSET, (size_t)(set)->elementSize *(set)->width *(set)->height)
 
+/* How many entries of a batch to read: the driver has not checked `count` yet, and refuses many wrong ones without reading the
+ * arrays. So this is at most 32 KiB of each array; beyond that, the first entries stand for all (orion_of_all). Nobody needs the
+ * sum in an unmanaged process. */
+static inline size_t orion_entries_read(const void *entries, size_t count, size_t size)
+{
+    if (entries == NULL || orion_process_if_managed() == NULL) return 0;
+    return count < 32768 / size ? count : 32768 / size;
+}
+static inline size_t orion_of_all(size_t sum, size_t read, size_t count)
+{
+    return read < count && read > 0 ? sum / read * count : sum;
+}
+
 static inline size_t orion_sum(const size_t *sizes, size_t count)
 {
-    size_t sum = 0;
-    for (size_t i = 0; sizes != NULL && i < count; i++) sum += sizes[i];
-    return sum;
+    size_t sum = 0, read = orion_entries_read(sizes, count, sizeof *sizes);
+    for (size_t i = 0; i < read; i++) sum += sizes[i];
+    return orion_of_all(sum, read, count);
 }
 
 /* The sum is in elements, because only the arrays know their elements' size. Batches of the same shape have the same
  * sum, which is enough for identities. */
 static inline size_t orion_bytes_of_boxes(const CUDA_MEMCPY3D_BATCH_OP *boxes, size_t count)
 {
-    size_t sum = 0;
-    for (size_t i = 0; boxes != NULL && i < count; i++)
-        sum += boxes[i].extent.width * boxes[i].extent.height * boxes[i].extent.depth;
-    return sum;
+    size_t sum = 0, read = orion_entries_read(boxes, count, sizeof *boxes);
+    for (size_t i = 0; i < read; i++) sum += boxes[i].extent.width * boxes[i].extent.height * boxes[i].extent.depth;
+    return orion_of_all(sum, read, count);
 }
 
 static inline size_t orion_bytes_decompressed(const CUmemDecompressParams *parts, size_t count)
 {
-    size_t sum = 0;
-    for (size_t i = 0; parts != NULL && i < count; i++) sum += parts[i].srcNumBytes;
-    return sum;
+    size_t sum = 0, read = orion_entries_read(parts, count, sizeof *parts);
+    for (size_t i = 0; i < read; i++) sum += parts[i].srcNumBytes;
+    return orion_of_all(sum, read, count);
 }
 
 /* The driver chooses the pitch; so far it aligns rows to 512 bytes. */
