@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "core/thread_ends.h"
+#include "streams/capture.h"
 
 static const struct orion_stream_name own = {CU_STREAM_PER_THREAD, false};
 static const void *place; /* of the thread-local words of the last thread */
@@ -104,6 +105,24 @@ static void a_record_ends_with_its_thread(void)
     atomic_store(&process->thread_begins, NULL);
 }
 
+static void *capture_own(void *unused)
+{
+    (void)unused;
+    note_place();
+    orion_capture_changing();
+    orion_capture_changed(ORION_CAPTURE_BEGUN, own, CUDA_SUCCESS);
+    return NULL;
+}
+
+/* Also of a thread that has submitted nothing. */
+static void a_capture_ends_with_its_thread(void)
+{
+    atomic_store(&process->thread_begins, orion_thread_ends_watch);
+    in_thread(capture_own);
+    CHECK(atomic_load(&process->captures) == 0);
+    atomic_store(&process->thread_begins, NULL);
+}
+
 int main(void)
 {
     begin();
@@ -111,6 +130,7 @@ int main(void)
     hp_stays_busy_when_a_thread_ends();
     threads_that_end_leave_no_records();
     a_record_ends_with_its_thread();
+    a_capture_ends_with_its_thread();
     puts("thread_ends: ok");
     return 0;
 }

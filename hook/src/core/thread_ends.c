@@ -10,6 +10,7 @@
 #include "core/core.h"
 #include "process/absence.h"
 #include "streams/capture.h"
+#include "streams/capture_origins.h"
 #include "streams/stream_records.h"
 
 /* The C library's function behind C++ thread_local objects (Itanium C++ ABI, "thread_local"). */
@@ -29,6 +30,7 @@ static void make_key(void) { has_key = pthread_key_create(&last_round, end_prese
 /* Where this is not possible now, because a context may be ending, the records end once a new thread has this one's place. */
 static void end_records(struct orion_process *process)
 {
+    orion_capture_origins_end_thread(process);
     if (!orion_touch(process)) return;
     orion_stream_records_end_thread(process);
     orion_touched(process);

@@ -1,6 +1,7 @@
 /* The end of a thread that has used its per-thread default stream. The driver frees the stream then, in a destructor of a pthread key, and
  * reads memory that is gone while the process is away (process/absence.h). So such a thread waits first until the process is back, and the
  * process does not leave until the thread has ended. The stream's record ends then, too: many threads would otherwise use up the records.
+ * So does a capture of the stream, which would otherwise count as open for good.
  *
  * The C library runs the destructors of C++ thread_local objects before those of keys. One of the former begins the presence. A key's
  * destructor ends it in the last round of destructors, when the driver's has run.

@@ -4,7 +4,7 @@
 #include "streams/stream_records.h"
 #include "system/lock.h"
 
-/* A new thread may get the address of one that has ended. Its first capture then replaces what that one left open. */
+/* A new thread may get the address of one whose end the hook has not seen. Its first capture then replaces what that one left open. */
 static _Thread_local char this_thread;
 
 /* What tells the origin from every other one. */
@@ -41,6 +41,7 @@ void orion_capture_origin_began(struct orion_process *process, struct orion_stre
     struct orion_capture_origin origin = key_of(stream);
     const struct orion_capture_origin unused = {0};
     struct orion_place place;
+    if (origin.thread != 0 && atomic_load(&process->thread_begins) != NULL) orion_stream_records_begin_thread(process);
     if (origin.context == NULL) orion_driver.cuStreamGetCtx(origin.handle, &origin.context);
     if (orion_stream_place(origin.handle, origin.context, &place) && orion_primary_of(place.device) == place.context)
         origin.primary = place.device;
@@ -70,19 +71,22 @@ void orion_capture_origin_ended(struct orion_process *process, struct orion_stre
     orion_unlock(&all->lock);
 }
 
-static bool is_destroyed(const struct orion_capture_origin *entry, CUstream stream, CUcontext context, CUdevice device)
+/* `ended` names one of them: a stream, a thread, a context, or a device with its primary context. */
+static bool ends_with(const struct orion_capture_origin *entry, const struct orion_capture_origin *ended)
 {
-    return entry->handle == stream || (context != NULL && entry->context == context) || (device >= 0 && entry->primary == device);
+    return entry->handle == ended->handle || (ended->thread != 0 && entry->thread == ended->thread) ||
+           (ended->context != NULL && entry->context == ended->context) ||
+           (ended->primary >= 0 && entry->primary == ended->primary);
 }
 
-static void end_all(struct orion_process *process, CUstream stream, CUcontext context, CUdevice device)
+static void end_all(struct orion_process *process, struct orion_capture_origin ended)
 {
     struct orion_capture_origins *all = orion_capture_origins(process);
     if (atomic_load(&process->captures) == 0) return;
     orion_lock(&all->lock);
     for (uint32_t i = 0; i < ORION_CAPTURE_ORIGINS; i++) {
         struct orion_capture_origin *entry = &all->entry[i];
-        if (entry->handle != NULL && is_destroyed(entry, stream, context, device)) drop(process, entry);
+        if (entry->handle != NULL && ends_with(entry, &ended)) drop(process, entry);
     }
     orion_unlock(&all->lock);
 }
@@ -90,9 +94,20 @@ static void end_all(struct orion_process *process, CUstream stream, CUcontext co
 /* The driver destroys no default stream. */
 void orion_capture_origin_destroyed(struct orion_process *process, CUstream stream)
 {
-    if (stream != CU_STREAM_PER_THREAD) end_all(process, stream, NULL, -1);
+    if (stream != CU_STREAM_PER_THREAD) end_all(process, (struct orion_capture_origin){.handle = stream, .primary = -1});
 }
 
-void orion_capture_origins_end_in(struct orion_process *process, CUcontext context) { end_all(process, NULL, context, -1); }
+void orion_capture_origins_end_thread(struct orion_process *process)
+{
+    end_all(process, (struct orion_capture_origin){.thread = (uintptr_t)&this_thread, .primary = -1});
+}
 
-void orion_capture_origins_end_in_primary(struct orion_process *process, CUdevice device) { end_all(process, NULL, NULL, device); }
+void orion_capture_origins_end_in(struct orion_process *process, CUcontext context)
+{
+    end_all(process, (struct orion_capture_origin){.context = context, .primary = -1});
+}
+
+void orion_capture_origins_end_in_primary(struct orion_process *process, CUdevice device)
+{
+    end_all(process, (struct orion_capture_origin){.primary = device});
+}

@@ -1,7 +1,7 @@
 /* The origins of the open captures: each is the stream on which the program began a capture.
  *
- * A capture also ends without cuStreamEndCapture: with its origin, and with the origin's context, as when a program resets the
- * device after an error. So a count alone would never fall again. A stream that has joined a capture ends nothing when
+ * A capture also ends without cuStreamEndCapture: with its origin, with the thread whose default stream that is, and with the
+ * origin's context, as when a program resets the device after an error. So a count alone would never fall again. A stream that has joined a capture ends nothing when
  * it is destroyed, but the driver says only that it captures, not where its capture began.
  *
  * process->captures is their number: launches read this one word. It also counts captures that the table has no room for. */
@@ -36,6 +36,7 @@ void orion_capture_origin_ended(struct orion_process *process, struct orion_stre
 
 /* The captures that began on a stream, in a context, or in a device's primary context end with it. */
 void orion_capture_origin_destroyed(struct orion_process *process, CUstream stream);
+void orion_capture_origins_end_thread(struct orion_process *process); /* of the calling thread's own default streams */
 void orion_capture_origins_end_in(struct orion_process *process, CUcontext context);
 void orion_capture_origins_end_in_primary(struct orion_process *process, CUdevice device);
 

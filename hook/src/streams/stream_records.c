@@ -179,6 +179,11 @@ static void number_thread(struct orion_process *process)
     orion_stream_records_end_thread(process);
 }
 
+void orion_stream_records_begin_thread(struct orion_process *process)
+{
+    if (thread_number == 0) number_thread(process);
+}
+
 /* Every end of a stream makes all threads come here again, so a stream that is known costs no call about its place. Not
  * inlined: the launch path would save registers for it. */
 static __attribute__((noinline, cold)) struct orion_stream_record *stream_record_slowly(struct orion_process *process,
@@ -187,7 +192,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
 {
     struct orion_place place;
     bool by_client = orion_process_has_scheduler(process);
-    if (orion_stream_is_per_thread(stream) && thread_number == 0) number_thread(process);
+    if (orion_stream_is_per_thread(stream)) orion_stream_records_begin_thread(process);
     uint32_t epoch = atomic_load(&process->stream_record_epoch);
     if (!orion_stream_is_default(stream.handle) && orion_driver.cuStreamGetCtx(stream.handle, &context) != CUDA_SUCCESS)
         return NULL;

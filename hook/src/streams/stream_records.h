@@ -67,6 +67,8 @@ struct orion_process;
 struct orion_stream_record *orion_stream_record_of(struct orion_process *process, struct orion_stream_name stream);
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record);
 
+/* Before the calling thread first uses its own default stream. */
+void orion_stream_records_begin_thread(struct orion_process *process);
 /* Ends the records of the calling thread's own default streams. */
 void orion_stream_records_end_thread(struct orion_process *process);
 
