@@ -139,6 +139,13 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuMemAllocAsync", "result = PRESENT(real(dptr, bytesize, hStream));"),
         ("cuPointerGetAttribute", "&& attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) orion_memory_shared());"),
         (
+            "cuPointerGetAttributes",
+            "&& orion_memory_asks_for_tokens(attributes, numAttributes)) orion_memory_shared());",
+        ),
+        ("cuLogicalEndpointExport", ", if (answer == CUDA_SUCCESS) orion_memory_shared());"),
+        ("cuLogicalEndpointImport", ", if (answer == CUDA_SUCCESS) orion_memory_shared());"),
+        ("cuLogicalEndpointBindMem", ", if (answer == CUDA_SUCCESS) orion_memory_shared());"),
+        (
             "cuMemGetMemPool",
             "if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();",
         ),

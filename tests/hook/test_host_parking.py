@@ -182,12 +182,18 @@ def test_all_processes_of_the_slot_leave_and_one_that_comes_later_too(parking: P
         each.must("run 2 100")
 
 
-def test_memory_that_a_device_may_have_pinned_keeps_it(parking: ParkingSlot) -> None:
+HOST_POINTER, P2P_TOKENS = 4, 5
+
+
+@pytest.mark.parametrize(
+    ("harmless", "pins"), [("pinlast 0", "pinlast 1"), (f"asklast {HOST_POINTER}", f"asklast {P2P_TOKENS}")]
+)
+def test_memory_that_a_device_may_have_pinned_keeps_it(parking: ParkingSlot, harmless: str, pins: str) -> None:
     be = parking.start()
-    be.must("pinlast 0")
+    be.must(harmless)
     parking.leaves(be)
     parking.returns(be)
-    be.must("pinlast 1")
+    be.must(pins)
     parking.wish(True)
     eventually(lambda: "it shares GPU memory" in parking.reason, "the process has refused", 30)
     be.must("run 2 100")

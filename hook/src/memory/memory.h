@@ -105,6 +105,12 @@ void orion_memory_retained(uint64_t handle, uintptr_t address);
 /* Some kinds of memory keep the process on the GPU (parking/steps.h): managed memory, and shared memory. After a call by which
  * processes or devices share memory: */
 void orion_memory_shared(void);
+static inline bool orion_memory_asks_for_tokens(const CUpointer_attribute *attributes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return true;
+    return false;
+}
 /* After the process has got a pool or a variable of managed memory. For good: memory outlives its pool. */
 void orion_memory_managed(void);
 static inline bool orion_memory_is_managed(const struct orion_process *process)

@@ -113,7 +113,7 @@ double allocate(const struct arguments *at)
 }
 
 /* Of the last allocation: whether it is managed memory; what the driver says when another process shall have it, when a device shall
- * have it or no longer (a: the attribute's value), and when the program frees it. */
+ * have it or no longer (a: the attribute's value), when the program asks for the type and another attribute (a), and when it frees it. */
 double is_managed(const struct arguments *at)
 {
     unsigned managed = 0;
@@ -132,6 +132,14 @@ double pin_last(const struct arguments *at)
 {
     const unsigned value = (unsigned)at->a;
     return cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, last);
+}
+
+double ask_last(const struct arguments *at)
+{
+    uint64_t type[2], asked[2];
+    void *into[] = {type, asked};
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUpointer_attribute)at->a};
+    return cuPointerGetAttributes(2, attributes, into, last);
 }
 
 double free_last(const struct arguments *at)

@@ -165,6 +165,7 @@ static const struct {
     {"ismanaged", is_managed},
     {"sharelast", share_last},
     {"pinlast", pin_last},
+    {"asklast", ask_last},
     {"freelast", free_last},
     {"unmap", unmap},
     {"copyin", copy_in},
