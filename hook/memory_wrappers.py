@@ -70,7 +70,7 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     joins = [f"orion_context_creating({device});"] if device else []
     if kind == "informs":
         inform = f"if (result == CUDA_SUCCESS) orion_room_is_asked({device or 'orion_memory_device()'}, {arguments});"
-        return [*joins, *calling(function, [inform])]
+        return calling(function, [inform])
     if kind in _OF_POOLS:
         return _OF_POOLS[kind](function, declaration, arguments)
     before: list[str] = []

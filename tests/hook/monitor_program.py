@@ -4,6 +4,7 @@ look           what NVML says of the first GPU
 context        becomes a CUDA client
 allocate N     allocates N bytes; the answer is the driver's result
 info           cuMemGetInfo: free and total
+total          cuDeviceTotalMem, which needs no context
 greedy N       allocates N times 0.95 of what NVML shows as free; the answer is the list of the driver's results
 """
 
@@ -64,6 +65,8 @@ class Cuda:
     def __init__(self) -> None:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._check(self._driver.cuInit(0))
+
+    def context(self) -> None:
         context = ctypes.c_void_p()
         self._check(self._driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
         self._check(self._driver.cuCtxSetCurrent(context))
@@ -75,6 +78,11 @@ class Cuda:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._check(self._driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
         return [free.value, total.value]
+
+    def total(self) -> int:
+        total = ctypes.c_size_t()
+        self._check(self._driver.cuDeviceTotalMem_v2(ctypes.byref(total), 0))
+        return total.value
 
     def _check(self, result: int) -> None:
         assert result == 0, result
@@ -90,11 +98,15 @@ def main() -> None:
         if command == "look":
             answer = look(handle)
         elif command == "context":
-            cuda = Cuda()
+            cuda = cuda or Cuda()
+            cuda.context()
         elif command == "allocate":
             answer = cuda.allocate(int(numbers[0]))
         elif command == "info":
             answer = cuda.info()
+        elif command == "total":
+            cuda = cuda or Cuda()
+            answer = cuda.total()
         elif command == "crowd":
             answer = crowd(handle, int(numbers[0]))
         elif command == "fork":

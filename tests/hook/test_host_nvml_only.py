@@ -77,16 +77,17 @@ def test_a_monitor_without_a_slot_on_the_gpu_sees_the_gpu(limited: Machine, star
 
 @pytest.mark.quiet
 def test_a_silent_agent_delays_a_monitor_once_in_a_second(limited: Machine, start: Start) -> None:
+    limited.start("be-0").must(f"alloc {200 * MIB}")
     os.kill(limited.agent_pid, signal.SIGSTOP)
     monitor, began = start("be-0"), time.monotonic()
-    assert monitor.memory()[0] == GPU
+    assert monitor.memory() == (LIMIT, 0, LIMIT)  # only an agent knows what others hold
     assert time.monotonic() - began < 15
     for _ in range(10):
         began = time.monotonic()
         monitor.memory()
         assert time.monotonic() - began < 2.5
     os.kill(limited.agent_pid, signal.SIGCONT)
-    eventually(lambda: monitor.memory()[0] == LIMIT, "the limit is shown")
+    eventually(lambda: monitor.memory() == (LIMIT, 200 * MIB, LIMIT - 200 * MIB), "the slot's sum is shown")
 
 
 def _shows(machine: Machine, **wrong: int) -> Callable[[socket.socket], None]:

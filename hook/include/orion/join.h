@@ -34,8 +34,9 @@
  * are leaving, NO that nobody will.
  *
  * A process that is no client sends VIEW on such a connection, to show what the grant says: a monitor that uses NVML but not
- * CUDA. The agent answers SHOWN + fd of the grant page, closes the connection, and keeps nothing of the process. An agent
- * that does not know VIEW, or gets too many, closes the connection without an answer.
+ * CUDA, or a program that only asks how much memory the GPU has. The agent answers SHOWN + fd of the grant page, closes the
+ * connection, and keeps nothing of the process. An agent that does not know VIEW, or gets too many, closes the connection
+ * without an answer.
  *
  * An hp client is managed from WELCOME on; a be client from its first NEIGHBOURS on. The client ignores messages of
  * unknown type. The agent closes the connection when it gets a message of unknown type. */

@@ -1,6 +1,7 @@
 #include "agent/credit.h"
 
 #include "agent/credit_request.h"
+#include "agent/view.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
 
@@ -36,9 +37,23 @@ static void tell_first(CUdevice device)
     if (gpu != NULL) orion_credit_first(gpu);
 }
 
+/* CUDA's runtime asks for the total of each visible GPU when it starts. Who only asks that uses no memory: as a client, each helper of
+ * a program and each rank of a job would be charged a context that it never makes. */
+static void show_total(CUdevice device, size_t *total_bytes)
+{
+    char uuid[48];
+    struct orion_room room;
+    if (orion_memory_total(device, total_bytes) || !orion_gpu_name(device, uuid)) return;
+    if (orion_view_room(uuid, &room)) orion_memory_limit_total(total_bytes, room.limit, room.beyond);
+}
+
 void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_bytes)
 {
-    if (free_bytes != NULL) tell_first(device);
+    if (free_bytes == NULL) {
+        show_total(device, total_bytes);
+        return;
+    }
+    tell_first(device);
     orion_memory_info(device, free_bytes, total_bytes);
 }
 

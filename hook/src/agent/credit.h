@@ -13,7 +13,8 @@
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind);
 
 /* orion_memory_info for a program that asks how much is free. The first call waits, for a bounded time, until the agent
- * knows what the process's context takes of the limit. */
+ * knows what the process's context takes of the limit. With free_bytes NULL the program asks only for the total, by which it
+ * becomes no client: then this function does not wait for a join. */
 void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 
 /* orion_allocation_may_begin for an allocation from a pool (memory/pools.h). */

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "agent/agent_socket.h"
-#include "process/gpu.h"
 #include "system/environment.h"
 
 static uint64_t read_from(int fd)
@@ -19,12 +18,14 @@ static uint64_t read_from(int fd)
     return *end == '\n' ? limit : 0;
 }
 
-void orion_known_limit_read(struct orion_gpu *gpu)
+uint64_t orion_known_limit(const char *uuid)
 {
     char directory[ORION_PATH_LONGEST], path[ORION_PATH_LONGEST + sizeof "/memory-limit"];
-    if (!orion_agent_directory(gpu->uuid, directory)) return;
+    if (!orion_agent_directory(uuid, directory)) return 0;
     snprintf(path, sizeof path, "%s/memory-limit", directory);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    atomic_store(&gpu->known_limit, fd < 0 ? 0 : read_from(fd));
-    if (fd >= 0) close(fd);
+    if (fd < 0) return 0;
+    uint64_t limit = read_from(fd);
+    close(fd);
+    return limit;
 }

@@ -9,9 +9,9 @@
 #ifndef ORION_KNOWN_LIMIT_H
 #define ORION_KNOWN_LIMIT_H
 
-struct orion_gpu;
+#include <stdint.h>
 
-/* Reads the file into gpu->known_limit. Only the GPU's thread calls this. */
-void orion_known_limit_read(struct orion_gpu *gpu);
+/* The limit of the slot on the GPU "GPU-..."; 0: none is known. */
+uint64_t orion_known_limit(const char *uuid);
 
 #endif

@@ -106,7 +106,7 @@ static void try_to_connect(struct orion_membership *m, uint64_t now)
 {
     uint32_t fresh = ORION_JOIN_NEW;
     atomic_compare_exchange_strong(&m->gpu->join, &fresh, ORION_JOIN_TRYING);
-    if (atomic_load(&m->gpu->role) == ORION_ROLE_NONE) orion_known_limit_read(m->gpu);
+    if (atomic_load(&m->gpu->role) == ORION_ROLE_NONE) atomic_store(&m->gpu->known_limit, orion_known_limit(m->gpu->uuid));
     m->socket = orion_agent_connect(m->gpu->uuid);
     m->welcome = false;
     m->answer_by_ns = now + ANSWER_WITHIN_NS;

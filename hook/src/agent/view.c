@@ -1,5 +1,6 @@
 #include "agent/view.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,7 +8,9 @@
 #include <unistd.h>
 
 #include "agent/agent_socket.h"
+#include "agent/known_limit.h"
 #include "orion/join.h"
+#include "orion/pages.h"
 #include "process/page.h"
 #include "process/process.h"
 #include "system/system.h"
@@ -23,6 +26,7 @@ struct orion_view_of {
 };
 struct orion_views {
     _Atomic uint32_t making, count; /* a spin lock around making an entry; the complete entries */
+    _Atomic uint64_t silent_ns;     /* when an agent has last not answered in time, for whichever GPU; 0: never */
     struct orion_view_of of[ORION_GPUS];
 };
 ORION_PART(views)
@@ -81,34 +85,66 @@ static void map(struct orion_view_of *view, int fd)
     if (page != MAP_FAILED && orion_page_map_over(page, fd, false) == 0) atomic_store(&view->page, page);
 }
 
-static void ask(struct orion_view_of *view)
+/* False: an agent has the question and does not answer in time. */
+static bool ask(struct orion_view_of *view)
 {
     struct orion_view message = {{ORION_MESSAGE_MAGIC, ORION_VIEW}};
+    uint64_t began = orion_now();
     int fd = orion_agent_connect(view->uuid), page = -1;
-    if (fd < 0) return;
+    if (fd < 0) return true;
     if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof message) page = answer_on(fd);
     close(fd);
-    if (page < 0) return;
+    if (page < 0) return orion_now() - began < ANSWER_NS;
     map(view, page);
     close(page);
+    return true;
 }
 
-const struct orion_grant_page *orion_view_grant(const char *uuid)
+/* A program that looks at all GPUs waits once for an agent that does not answer, where it knows their limits without one. */
+static bool is_due(struct orion_views *views, const struct orion_view_of *view, bool is_known, uint64_t now)
 {
-    char name[48] = {0};
-    struct orion_process *process = orion_process_started();
-    if (process == NULL || strlen(uuid) >= sizeof name) return NULL;
-    memcpy(name, uuid, strlen(uuid));
-    struct orion_view_of *view = find_or_make(orion_views(process), name);
-    if (view == NULL) return NULL;
+    uint64_t asked = atomic_load(&view->asked_ns), silent = atomic_load(&views->silent_ns);
+    if (is_known && silent != 0 && now - silent < AGAIN_NS) return false;
+    return asked == 0 || now - asked >= AGAIN_NS;
+}
+
+static void look(struct orion_views *views, struct orion_view_of *view, bool is_known)
+{
     uint64_t now = orion_now(), asked = atomic_load(&view->asked_ns);
-    bool due = asked == 0 || now - asked >= AGAIN_NS;
-    if (due && atomic_compare_exchange_strong(&view->asked_ns, &asked, now)) {
-        ask(view);
+    if (is_due(views, view, is_known, now) && atomic_compare_exchange_strong(&view->asked_ns, &asked, now)) {
+        if (!ask(view)) atomic_store(&views->silent_ns, orion_now());
         atomic_fetch_add(&view->ended, 1);
         orion_futex_wake_all(&view->ended, false);
     } else if (now < asked + ANSWER_NS) { /* only the first time; a thread that asks may be cancelled */
         orion_futex_wait(&view->ended, 0, asked + ANSWER_NS - now, false);
     }
-    return atomic_load(&view->page);
+}
+
+static struct orion_room room_in(const struct orion_grant_page *page)
+{
+    const struct orion_grant *grant = &page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1];
+    uint64_t limit = grant->memory_limit_bytes, used = (uint64_t)atomic_load(&page->used_mib) << 20;
+    return (struct orion_room){limit, used < limit ? limit - used : 0, grant->unified == ORION_UNIFIED_BEYOND};
+}
+
+static struct orion_room find_room(struct orion_process *process, const char uuid[48])
+{
+    struct orion_view_of *view = find_or_make(orion_views(process), uuid);
+    const struct orion_grant_page *page = view == NULL ? NULL : atomic_load(&view->page);
+    uint64_t known = page == NULL ? orion_known_limit(uuid) : 0;
+    if (view != NULL) look(orion_views(process), view, page != NULL || known != 0);
+    if (view != NULL) page = atomic_load(&view->page);
+    return page != NULL ? room_in(page) : (struct orion_room){.limit = known, .left = known};
+}
+
+bool orion_view_room(const char *uuid, struct orion_room *room)
+{
+    char name[48] = {0};
+    int kept = errno;
+    struct orion_process *process = orion_process_started();
+    if (process == NULL || orion_process_has_scheduler(process) || strlen(uuid) >= sizeof name) return false;
+    memcpy(name, uuid, strlen(uuid));
+    *room = find_room(process, name);
+    errno = kept;
+    return room->limit != 0;
 }

@@ -170,10 +170,28 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     if (own > limit) own = limit;
     if (own > used && left < own - used) left = own - used;
     bool beyond = orion_memory_is_beyond(device);
-    if (total_bytes != NULL && (beyond || *total_bytes > limit)) *total_bytes = limit;
+    orion_memory_limit_total(total_bytes, limit, beyond);
     if (free_bytes == NULL) return;
     if (beyond) *free_bytes = left;
     /* hp waits for others to leave a full GPU (parking/room.h), so what they would leave is as good as free. */
     if (orion_gpu_grant(gpu)->memory_wait_ns != 0) *free_bytes += (uint64_t)atomic_load(&gpu->grant->leaving_mib) << 20;
     if (*free_bytes > left) *free_bytes = left;
+}
+
+/* With threads as clients, and without an agent that knew a limit, the process uses the GPU without one. */
+static bool uses_without_limit(struct orion_process *process, CUdevice device)
+{
+    struct orion_gpu *gpu = orion_gpu_find(process, device);
+    return gpu != NULL && atomic_load(&gpu->join) == ORION_JOIN_UNMANAGED;
+}
+
+bool orion_memory_total(CUdevice device, size_t *total_bytes)
+{
+    struct orion_process *process = orion_the_process;
+    if (!orion_account_counts(device)) return true;
+    if (process == NULL) return false;
+    struct orion_gpu *gpu = orion_account_client(process, device, false);
+    uint64_t limit = limit_of(gpu);
+    if (limit != 0) orion_memory_limit_total(total_bytes, limit, orion_memory_is_beyond(device));
+    return gpu != NULL || uses_without_limit(process, device);
 }

@@ -123,8 +123,14 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
     return atomic_load_explicit(&orion_memory(process)->shared, memory_order_relaxed) != 0;
 }
 
-/* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. */
+/* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. The first function waits,
+ * for a bounded time, until the limit is known. The second one does not; false: a slot of this process may limit it, but no client does. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
+bool orion_memory_total(CUdevice device, size_t *total_bytes);
+static inline void orion_memory_limit_total(size_t *total_bytes, uint64_t limit, bool beyond)
+{
+    if (total_bytes != NULL && (beyond || *total_bytes > limit)) *total_bytes = limit;
+}
 struct orion_gpu *orion_memory_limiting(CUdevice device); /* the client that has joined and has a limit, or NULL */
 bool orion_memory_is_beyond(CUdevice device);             /* the GPU bounds neither figure (unified.h) */
 

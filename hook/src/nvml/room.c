@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "agent/view.h"
 #include "memory/memory.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -21,30 +20,15 @@ static bool device_of(const char *uuid, CUdevice *device)
     return false;
 }
 
-/* For a process that uses NVML only. */
-static void view(const char *uuid, size_t *left, size_t *limit, bool *beyond)
-{
-    const struct orion_grant_page *page = orion_view_grant(uuid);
-    if (page == NULL) return;
-    const struct orion_grant *grant = &page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1];
-    uint64_t granted = grant->memory_limit_bytes;
-    uint64_t used = (uint64_t)atomic_load(&page->used_mib) << 20;
-    if (granted == 0) return;
-    *limit = granted;
-    *beyond = grant->unified == ORION_UNIFIED_BEYOND;
-    *left = used < granted ? granted - used : 0;
-}
-
 bool orion_room_of(const char *uuid, struct orion_room *room)
 {
     CUdevice device;
+    if (!device_of(uuid, &device)) return orion_view_room(uuid, room);
     size_t left = SIZE_MAX, limit = SIZE_MAX;
-    bool beyond = false;
     int kept = errno;
-    if (device_of(uuid, &device)) orion_memory_info(device, &left, &limit), beyond = orion_memory_is_beyond(device);
-    else view(uuid, &left, &limit, &beyond);
+    orion_memory_info(device, &left, &limit);
     errno = kept;
-    *room = (struct orion_room){.limit = limit, .left = left < limit ? left : limit, .beyond = beyond};
+    *room = (struct orion_room){limit, left < limit ? left : limit, orion_memory_is_beyond(device)};
     return limit != SIZE_MAX;
 }
 

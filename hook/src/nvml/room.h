@@ -7,14 +7,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
+#include "agent/view.h"
 #include "orion/nvml.h"
-
-struct orion_room {
-    uint64_t limit, left; /* of the slot, in bytes; left is at most the limit */
-    bool beyond;          /* the GPU bounds neither (memory/unified.h) */
-};
 
 /* Finds the room of this process's slot on the GPU "GPU-...". False: nothing limits the process there. Waits for a join
  * that is under way, as an allocation does. Changes no errno. */

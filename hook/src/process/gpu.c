@@ -36,14 +36,14 @@ static int reserve(struct orion_gpu *gpu)
     return 0;
 }
 
-static int name_device(struct orion_gpu *gpu)
+bool orion_gpu_name(CUdevice device, char name[48])
 {
     CUuuid uuid;
-    if (orion_driver.cuDeviceGetUuid_v2(&uuid, gpu->device) != CUDA_SUCCESS) return -1;
+    if (orion_driver.cuDeviceGetUuid_v2 == NULL || orion_driver.cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS) return false;
     const unsigned char *b = (const unsigned char *)uuid.bytes;
-    snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-    return 0;
+    snprintf(name, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
+             b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return true;
 }
 
 /* Under MPS contexts run together, and the driver reports MPS. If the driver is too old to report it, this function
@@ -72,7 +72,7 @@ static bool make(struct orion_process *process, CUdevice device, bool joins)
     if (count >= ORION_GPUS) return false;
     struct orion_gpu *gpu = &process->gpus[count];
     gpu->device = device;
-    if (name_device(gpu) != 0 || reserve(gpu) != 0) return false;
+    if (!orion_gpu_name(device, gpu->uuid) || reserve(gpu) != 0) return false;
     find_out_sharing(gpu);
     if (joins) atomic_fetch_add(&process->joining, 1);
     else atomic_store(&gpu->join, ORION_JOIN_UNMANAGED);

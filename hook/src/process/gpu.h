@@ -76,6 +76,9 @@ struct orion_gpu {
     _Atomic uint32_t parking_seen; /* the grant's `park` that the GPU's thread saw last */
 };
 
+/* Writes "GPU-..." with the device's UUID. False: the driver does not say it. */
+bool orion_gpu_name(CUdevice device, char name[48]);
+
 struct orion_process;
 struct orion_gpu *orion_gpu_find(struct orion_process *process, CUdevice device); /* NULL: the device has no entry yet */
 

@@ -162,6 +162,36 @@ double total_memory(const struct arguments *at)
     return cuDeviceTotalMem(&total, (CUdevice)at->a) ? -1 : (double)total;
 }
 
+double inform(const struct arguments *at)
+{
+    char text[64];
+    int number;
+    unsigned flags;
+    size_t bytes;
+    CUuuid uuid;
+    CUmemoryPool pool;
+    CUdevice device = (CUdevice)at->a;
+    CUmemAllocationProp memory = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+    };
+    const CUresult results[] = {
+        cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
+        cuDeviceGetName(text, sizeof text, device),
+        cuDeviceGetUuid(&uuid, device),
+        cuDeviceGetPCIBusId(text, sizeof text, device),
+        cuDeviceCanAccessPeer(&number, device, device == 0),
+        cuDeviceGetP2PAttribute(&number, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, device, device == 0),
+        cuDevicePrimaryCtxGetState(device, &flags, &number),
+        cuDevicePrimaryCtxSetFlags(device, CU_CTX_SCHED_AUTO),
+        cuDeviceGetDefaultMemPool(&pool, device),
+        cuMemGetAllocationGranularity(&bytes, &memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+    };
+    for (unsigned i = 0; i < sizeof results / sizeof results[0]; i++)
+        if (results[i] != CUDA_SUCCESS) return results[i];
+    return CUDA_SUCCESS;
+}
+
 static double cpu_of_thread(void)
 {
     struct timespec time;

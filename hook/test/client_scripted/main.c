@@ -64,6 +64,7 @@
  *   rungraph, upgraph      launches or uploads it, and waits
  *   graphsheld             RESULT: bytes that graphs hold of the driver
  *   info                   cuMemGetInfo; RESULT: total bytes
+ *   inform DEVICE          asks all that needs no context of the device, but not its total memory
  *   unstopped CALL         0: makes what the others need; to 12: one of the calls that the driver does not stop (unstopped.c); 13: an exit
  *                          handler makes one; 14: launches behind a host function that 15 lets end, which first records an event
  *   fork SECONDS           forks a child that sleeps; RESULT: its process id
@@ -171,6 +172,7 @@ static const struct {
     {"copyin", copy_in},
     {"info", information},
     {"total", total_memory},
+    {"inform", inform},
     {"churn", churn},
     {"room", room},
     {"unstopped", unstopped},
