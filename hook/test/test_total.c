@@ -91,13 +91,14 @@ static void no_question_made_a_client(void) { CHECK(orion_process_gpus(orion_pro
 static void a_join_under_way_delays_no_question(void)
 {
     struct orion_gpu *gpu = fake_gpu_of(2, ORION_ROLE_NONE);
-    atomic_store(&gpu->known_limit, LIMIT / 4);
     atomic_store(&gpu->join, ORION_JOIN_TRYING);
     uint64_t began = orion_now();
-    CHECK(total_of(2) == LIMIT / 4);
-    atomic_store(&gpu->known_limit, 0); /* the hook's thread has not read the file yet */
     CHECK(total_of(2) == LIMIT);
+    atomic_store(&gpu->known_limit, LIMIT / 4);
+    CHECK(total_of(2) == LIMIT); /* as the agent may say what the file does not */
     CHECK(orion_now() - began < ORION_SECOND);
+    atomic_store(&gpu->join, ORION_JOIN_UNMANAGED);
+    CHECK(total_of(2) == LIMIT / 4);
 }
 
 static void the_grant_of_a_client_holds(void)

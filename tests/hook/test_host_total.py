@@ -114,20 +114,14 @@ def test_the_totals_come_soon_while_no_agent_answers(eight: Machine, number: sig
     assert sum(answer.seconds for answer in answers) < 2  # 8 * 5 s, if each waited for an agent
 
 
-def test_nvml_and_cuda_show_the_same_before_and_after_there_is_a_context(limited: Machine, start: Start) -> None:
-    for changes in (
-        {},
-        {"memory_unified": True, "memory_limit_bytes": GPU + (1 << 30)},
-        {"memory_unified": False, "memory_limit_bytes": 0},
-    ):
-        limited.agent.set_grant(limited.uuids[0], "be-0", **changes)
-        asks, monitor = asking(limited), start("be-0")
-        seen = monitor.memory()[0]
-        assert total(asks) == monitor.do("total") == seen
-        monitor.do("context")
-        assert monitor.do("total") == monitor.do("info")[1] == monitor.memory()[0] == seen
-        monitor.close()
-        asks.close()
+@pytest.mark.parametrize(("limit", "moves"), [(512 * MIB, False), (GPU + (1 << 30), True), (0, False)])
+def test_nvml_and_cuda_show_the_same(machine: Machine, start: Start, limit: int, moves: bool) -> None:
+    machine.agent.set_grant(machine.uuids[0], "be-0", memory_limit_bytes=limit, memory_unified=moves)
+    asks, monitor = asking(machine), start("be-0")
+    shown = limit or GPU
+    assert total(asks) == monitor.do("total") == monitor.memory()[0] == shown
+    monitor.do("context")
+    assert monitor.do("total") == monitor.do("info")[1] == monitor.memory()[0] == shown
 
 
 def test_nvml_and_cuda_show_the_same_while_no_agent_answers(limited: Machine, start: Start) -> None:

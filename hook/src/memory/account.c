@@ -178,20 +178,16 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     if (*free_bytes > left) *free_bytes = left;
 }
 
-/* With threads as clients, and without an agent that knew a limit, the process uses the GPU without one. */
-static bool uses_without_limit(struct orion_process *process, CUdevice device)
-{
-    struct orion_gpu *gpu = orion_gpu_find(process, device);
-    return gpu != NULL && atomic_load(&gpu->join) == ORION_JOIN_UNMANAGED;
-}
-
+/* Until a join under way has ended, only an agent can say whether the GPU bounds the total. */
 bool orion_memory_total(CUdevice device, size_t *total_bytes)
 {
     struct orion_process *process = orion_the_process;
     if (!orion_account_counts(device)) return true;
     if (process == NULL) return false;
     struct orion_gpu *gpu = orion_account_client(process, device, false);
+    if (gpu == NULL) gpu = orion_gpu_find(process, device);
+    if (gpu == NULL || atomic_load(&gpu->join) <= ORION_JOIN_TRYING) return false;
     uint64_t limit = limit_of(gpu);
     if (limit != 0) orion_memory_limit_total(total_bytes, limit, orion_memory_is_beyond(device));
-    return gpu != NULL || uses_without_limit(process, device);
+    return true;
 }

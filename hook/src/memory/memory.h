@@ -124,7 +124,8 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
 }
 
 /* After the driver has said how much memory a device has: applies the limit. Either pointer may be NULL. The first function waits,
- * for a bounded time, until the limit is known. The second one does not; false: a slot of this process may limit it, but no client does. */
+ * for a bounded time, until a join has succeeded or failed. The second one does not; false: the process has no client there, or not
+ * yet, so its slot may limit it. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 bool orion_memory_total(CUdevice device, size_t *total_bytes);
 static inline void orion_memory_limit_total(size_t *total_bytes, uint64_t limit, bool beyond)
