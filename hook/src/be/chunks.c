@@ -19,6 +19,8 @@
 #include "system/system.h"
 
 #define LEDGER_SPINS 4000u
+#define AWAITED_NS \
+    (ORION_SECOND / 2) /* a launch that was taken for one that awaits the program ran itself for at least so long, if it does */
 #define SAMPLES_TO_TRUST 8u /* time slices hardly ever lengthen the shortest of this many samples */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
@@ -176,11 +178,15 @@ static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity,
 static void learn(struct orion_process *process, struct orion_gpu *gpu, struct orion_chunk *chunk)
 {
     float milliseconds = 0;
-    if (chunk->identity == 0 || orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return;
-    if (!orion_plan_had_pages(gpu, chunk->begun_ns)) return; /* the sample may contain page faults */
+    bool is_clean = !orion_gate_hp_was_busy_since(gpu, chunk->begun_ns) &&
+                    orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
+    if (chunk->identity == 0 || !(is_clean || chunk->bounds.awaits_program)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
+    if (chunk->bounds.awaits_program && measured_ns > AWAITED_NS)
+        orion_facts_set_flags(orion_duration_claim(orion_durations(process), chunk->identity), ORION_FACTS_AWAITS_PROGRAM);
+    if (!is_clean) return;
     bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;
     orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
                          time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);

@@ -57,30 +57,29 @@ static struct orion_chunk *first_of(const struct orion_stream_record *stream_rec
     return chunks->count > 0 ? orion_chunks_at(chunks, 0) : NULL;
 }
 
-bool orion_in_flight_note_awaiting(struct orion_process *process, const struct orion_gpu *gpu)
+bool orion_in_flight_take_for_awaiting(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    bool noted = false;
+    bool takes = false;
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         struct orion_chunk *first = first_of(stream_record);
         if (first == NULL) continue;
-        first->bounds.awaits_program = noted = true;
-        if (first->identity == 0) continue;
-        orion_facts_set_flags(orion_duration_claim(orion_durations(process), first->identity), ORION_FACTS_AWAITS_PROGRAM);
+        if (first->bounds.awaits_program) return false;
+        first->bounds.awaits_program = takes = true;
     }
-    return noted;
+    return takes;
 }
 
-bool orion_in_flight_awaits_program(struct orion_process *process, const struct orion_gpu *gpu)
+uint64_t orion_in_flight_awaiting(struct orion_process *process, const struct orion_gpu *gpu)
 {
     struct orion_kernel_facts facts;
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         const struct orion_chunk *first = first_of(stream_record);
         if (first == NULL) continue;
-        if (first->bounds.awaits_program) return true;
+        if (first->bounds.awaits_program) return first->begun_ns;
         if (first->identity == 0 || !orion_kernel_facts(orion_durations(process), first->identity, &facts)) continue;
-        if (facts.awaits_program) return true;
+        if (facts.awaits_program) return first->begun_ns;
     }
-    return false;
+    return 0;
 }
 
 /* Whether another stream may get an event. It may be another thread's, which may destroy it meanwhile, or begin to capture it. */

@@ -19,10 +19,11 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
 void orion_in_flight_forget(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Programs that measure put a kernel first that spins until they have launched what is behind it (nvbench, nvbandwidth). The first
- * function takes the work that is first in each stream for such, and notes it of those launches that are timed; false: there is none. The
- * second one: whether such work, or a launch that was so noted, is first in a stream now. */
-bool orion_in_flight_note_awaiting(struct orion_process *process, const struct orion_gpu *gpu);
-bool orion_in_flight_awaits_program(struct orion_process *process, const struct orion_gpu *gpu);
+ * function takes the work that is first in each stream for such; false: there is none, or it was taken for such before. The second one:
+ * when such work began that is first in a stream, or a kernel that has taken long as such work before (ORION_FACTS_AWAITS_PROGRAM); 0:
+ * there is none. */
+bool orion_in_flight_take_for_awaiting(struct orion_process *process, const struct orion_gpu *gpu);
+uint64_t orion_in_flight_awaiting(struct orion_process *process, const struct orion_gpu *gpu);
 
 /* Puts an event behind the open chunk of each stream of the GPU that `own`'s thread can use. */
 void orion_in_flight_close(struct orion_process *process, struct orion_stream_record *own);

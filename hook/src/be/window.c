@@ -25,6 +25,11 @@
 /* After this time without progress, the work in flight must depend on the next launch, so the launch may go. Time for
  * which hp held the work does not count, but does not start the count again: hp may be busy again and again. */
 #define STUCK_NS ORION_SECOND
+/* So much work goes behind work that awaits the program. nvbandwidth puts 16 copies there, nvbench at most what a driver's queue holds,
+ * about 1000 launches. Work of unknown duration may be long, and then an hp that comes later waits for it. */
+#define BEHIND_AWAITING_NS ORION_SECOND
+#define BEHIND_UNKNOWN_NS (BEHIND_AWAITING_NS / 32)
+#define BEHIND_LEAST_NS (BEHIND_AWAITING_NS / 1000)
 #define BEHIND_LONG_PART 4u /* by this part of the limit, work goes behind a long kernel that takes all of it */
 #define WAKE_BEFORE_NS (30 * ORION_MICROSECOND)
 #define IDLE_RISK_NS (100 * ORION_MICROSECOND) /* with less work queued than this, a late wake-up leaves the GPU idle */
@@ -90,19 +95,38 @@ static _Thread_local uint32_t stuck;
 
 uint32_t orion_window_stuck(void) { return stuck; }
 
-static bool is_run_ahead(const struct orion_gpu *gpu, uint64_t limit) { return limit / ORION_RUN_AHEAD >= orion_window_share(gpu); }
+static bool limit_runs_ahead(const struct orion_gpu *gpu, uint64_t limit)
+{
+    return limit / ORION_RUN_AHEAD >= orion_window_share(gpu);
+}
 
 /* Some work may go although a long kernel leaves no room: the kernel may wait until the host has launched it. XLA times kernels
  * so (its delay kernel), and if launches wait for the delay kernel, it gives up after 0.1 s, and XLA measures the hook instead of its
- * kernels. Any amount may go behind a kernel that has proven to wait so. Only where hp need not wait for such work: behind the valve, or
- * without hp. The caller holds the ledger. */
-static bool goes_behind_long(struct orion_process *process, struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit)
+ * kernels. */
+static bool fits_behind_long(struct orion_process *process, const struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit)
 {
-    if (!is_run_ahead(gpu, limit)) return false;
     uint64_t room = limit / BEHIND_LONG_PART, held = atomic_load(&orion_be(gpu)->in_flight_ns);
     uint64_t longest = orion_in_flight_longest(process, gpu);
-    bool little = longest > limit - room && (held > longest ? held - longest : 0) + expected_ns <= room;
-    if (!little && !orion_in_flight_awaits_program(process, gpu)) return false;
+    return longest > limit - room && (held > longest ? held - longest : 0) + expected_ns <= room;
+}
+
+/* More work may go behind work that seems to await the program. */
+static bool fits_behind_awaiting(struct orion_process *process, struct orion_gpu *gpu, uint64_t expected_ns)
+{
+    uint64_t cost = expected_ns >= ORION_WINDOW_ALONE ? BEHIND_UNKNOWN_NS : expected_ns;
+    if (cost < BEHIND_LEAST_NS) cost = BEHIND_LEAST_NS;
+    uint64_t begun_ns = orion_in_flight_awaiting(process, gpu);
+    if (begun_ns != orion_be(gpu)->awaiting_begun_ns) orion_be(gpu)->awaiting_begun_ns = begun_ns, orion_be(gpu)->behind_ns = 0;
+    if (begun_ns == 0 || orion_be(gpu)->behind_ns + cost > BEHIND_AWAITING_NS) return false;
+    orion_be(gpu)->behind_ns += cost;
+    return true;
+}
+
+/* Only where hp need not wait for such work: behind the valve, or without hp. The caller holds the ledger. */
+static bool goes_behind(struct orion_process *process, struct orion_gpu *gpu, uint64_t expected_ns, uint64_t limit)
+{
+    if (!limit_runs_ahead(gpu, limit)) return false;
+    if (!fits_behind_long(process, gpu, expected_ns, limit) && !fits_behind_awaiting(process, gpu, expected_ns)) return false;
     atomic_fetch_add(&orion_be(gpu)->in_flight_ns, expected_ns);
     return true;
 }
@@ -145,13 +169,13 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     orion_be(gpu)->waited_ns = now;
     if (orion_be(gpu)->stuck_ns > STUCK_NS) {
         orion_be(gpu)->stuck_ns = 0;
-        if (!is_run_ahead(gpu, limit) || !orion_in_flight_note_awaiting(process, gpu)) {
+        if (!asks || !limit_runs_ahead(gpu, limit) || !orion_in_flight_take_for_awaiting(process, gpu)) {
             orion_in_flight_forget(process, gpu);
             retired = 1;
         }
         if (asks) stuck++; /* else a context takes long to end, and no graph is to blame */
     }
-    bool goes = retired == 0 && goes_behind_long(process, gpu, expected_ns, limit);
+    bool goes = retired == 0 && goes_behind(process, gpu, expected_ns, limit);
     orion_capture_unrelax(&relaxed);
     orion_ledger_unlock(gpu);
     if (retired == 0 && !goes) wait_for_room(gpu, expected_ns, limit, now);

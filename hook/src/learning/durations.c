@@ -136,6 +136,7 @@ uint64_t orion_duration_expect(struct orion_durations *durations, uint64_t ident
     uint32_t launches = atomic_load_explicit(&entry->launches, memory_order_relaxed) + 1;
     atomic_store_explicit(&entry->launches, launches ? launches : SAMPLED_LATER, memory_order_relaxed);
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
+    /* A launch that may await the program is always timed, so that its identity is known while it is in flight (be/in_flight.h). */
     *sample = launches % SAMPLED_LATER == 0 || (launches < SAMPLED_LATER && (launches & (launches - 1)) == 0) ||
               samples < SAMPLED_AT_FIRST ||
               (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_AWAITS_PROGRAM) != 0;

@@ -33,7 +33,7 @@ enum {
     ORION_FACTS_MAY_MOVE = 16u,   /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
     ORION_FACTS_HAS_PIECES = 32u, /* a graph that can be launched in pieces: see be/graph_pieces.h */
     ORION_FACTS_AWAITS_PROGRAM =
-        64u, /* nothing completed for a second while this ran: it may wait for what the program does next */
+        64u, /* while this ran, nothing completed for a second: it may wait for what the program does next */
 };
 
 struct orion_duration {

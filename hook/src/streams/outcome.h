@@ -6,7 +6,7 @@
  * (CUDA_ERROR_STREAM_CAPTURE_*), the driver refuses the context or the handle in this thread
  * (CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE), or it lacks memory (CUDA_ERROR_OUT_OF_MEMORY). The hook then
  * asks again later. If it never gets another answer, be stops waiting for such an hp after the policy's stall time, and
- * a be thread forgets its own work in flight after a second without progress. */
+ * a be thread forgets its own work in flight after two seconds without progress. */
 #ifndef ORION_OUTCOME_H
 #define ORION_OUTCOME_H
 

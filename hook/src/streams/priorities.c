@@ -95,8 +95,7 @@ const CUlaunchConfig *orion_launch_with_priority(const CUlaunchConfig *config, b
 static const CUlaunchAttributeValue *with_priority(const struct orion_gpu *gpu, const CUlaunchAttributeValue *value,
                                                    CUlaunchAttributeValue *changed)
 {
-    *changed = *value;
-    changed->priority = by_role(gpu, value->priority);
+    *changed = (CUlaunchAttributeValue){.priority = by_role(gpu, value->priority)}; /* the program's may be of a shorter version */
     return changed;
 }
 
