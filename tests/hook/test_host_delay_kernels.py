@@ -60,7 +60,7 @@ def test_without_hp(machine: Machine) -> None:
 
 
 def test_a_kernel_that_had_to_wait_for_another_stream_is_held_by_the_window_again(machine: Machine) -> None:
-    # The kernel of 1 ms did not wait for its program in the second without progress: the other stream's kernel was long.
+    # In the second without progress the kernel of 1 ms did not wait for its program, but for the other stream's kernel.
     be = machine.start("be-0")
     for _ in range(20):
         be.must("run 2 50 1")

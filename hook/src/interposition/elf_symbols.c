@@ -17,7 +17,7 @@ static bool same(const char *a, const char *b)
 }
 
 #define FUNCTIONS (1u << STT_FUNC | 1u << STT_NOTYPE)
-#define DATA (1u << STT_OBJECT)
+#define VARIABLES (1u << STT_OBJECT)
 
 static void *defined(const struct orion_elf_object *object, uint32_t index, const char *name, unsigned types)
 {
@@ -56,7 +56,7 @@ static void *find(const struct orion_elf_object *object, const char *name, unsig
     return NULL;
 }
 
-bool orion_elf_has_data(const struct orion_elf_object *object, const char *name) { return find(object, name, DATA) != NULL; }
+bool orion_elf_has_data(const struct orion_elf_object *object, const char *name) { return find(object, name, VARIABLES) != NULL; }
 
 /* glibc before 2.34 has dlsym in libdl. musl's C library is also its dynamic linker, and upstream gives it no
  * soname. */

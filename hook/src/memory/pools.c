@@ -24,7 +24,12 @@ static void lock(struct orion_pools *pools)
     within = true;
 }
 
-static bool enter(struct orion_pools *pools) { return !within && (lock(pools), true); }
+static bool enter(struct orion_pools *pools)
+{
+    if (within) return false;
+    lock(pools);
+    return true;
+}
 
 static void unlock(struct orion_pools *pools)
 {

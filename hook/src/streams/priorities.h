@@ -9,8 +9,8 @@
 
 int orion_stream_priority(int priority); /* the priority of a new stream for which the program asked for `priority` */
 
-/* After the driver has made a stream in a green context, which may be of another GPU than the current context: only of a stream the driver
- * says where it is. True: the stream needs another priority, which is now in `priority`, and has been destroyed. */
+/* After the driver has made a stream in a green context. That may be of another GPU than the current context, which the driver says of a
+ * stream only. True: the stream needs another priority, which is now in `priority`, and has been destroyed. */
 bool orion_green_stream_again(CUstream stream, int *priority);
 
 /* A launch whose attributes set a priority, and the same launch with the priority that it gets. `changed` is for the result. */
